@@ -1,0 +1,173 @@
+"""The one seam to the disk for everything that is state.
+
+Invariant: every operation that changes a state folder, the trail, a result or a pinned input goes through
+one of these functions, so that the crash harness can stop the process before and after each of them, and
+so that there is one place that decides when something is on disk. `observe` is called with the operation's
+name and path before and after it; it may raise OSError or end the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+Observer = Callable[[str, str, str], None]
+"""Called with (moment, operation, path); moment is ``before`` or ``after``."""
+
+_observers: list[Observer] = []
+_RENAME_NOREPLACE = 1
+_AT_FDCWD = -100
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def observe(observer: Observer) -> Callable[[], None]:
+    """Register an observer; the returned function takes it away again."""
+    _observers.append(observer)
+    return lambda: _observers.remove(observer)
+
+
+def _tell(moment: str, operation: str, path: str | Path) -> None:
+    for observer in _observers:
+        observer(moment, operation, str(path))
+
+
+def sync_fd(descriptor: int, path: str | Path) -> None:
+    """fdatasync an open file. `path` is only told to observers. Raises OSError."""
+    _tell("before", "sync", path)
+    os.fdatasync(descriptor)
+    _tell("after", "sync", path)
+
+
+def write_fd(descriptor: int, data: bytes, path: str | Path) -> None:
+    """Write all of `data` to an open file. Raises OSError; part of it may then be written."""
+    _tell("before", "write", path)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    _tell("after", "write", path)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable. Raises OSError."""
+    _tell("before", "sync_folder", folder)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    _tell("after", "sync_folder", folder)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Rename without replacing (renameat2 RENAME_NOREPLACE). Raises FileExistsError, OSError. Not yet durable."""
+    _tell("before", "rename", target)
+    result = _libc.renameat2(
+        _AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE
+    )
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(target))
+    _tell("after", "rename", target)
+
+
+def replace(source: Path, target: Path) -> None:
+    """Rename over whatever is there: for verdicts and state that is derived, never for a request."""
+    _tell("before", "replace", target)
+    os.replace(source, target)
+    _tell("after", "replace", target)
+
+
+def unlink(path: Path) -> None:
+    """Remove a name. Raises FileNotFoundError, OSError."""
+    _tell("before", "unlink", path)
+    path.unlink()
+    _tell("after", "unlink", path)
+
+
+def make_folder(path: Path, mode: int = 0o700) -> None:
+    """Make one folder and make its name durable. Raises FileExistsError, OSError."""
+    _tell("before", "mkdir", path)
+    path.mkdir(mode=mode)
+    sync_folder(path.parent)
+    _tell("after", "mkdir", path)
+
+
+def write_new(path: Path, data: bytes, mode: int = 0o600) -> Path:
+    """Write `data` to a new, synced temporary file beside `path` and return its path (for rename or replace)."""
+    temporary = path.with_name(f".tmp-{secrets.token_hex(8)}")
+    _tell("before", "create", temporary)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        os.fchmod(descriptor, mode)
+        _tell("after", "create", temporary)
+        write_fd(descriptor, data, temporary)
+        sync_fd(descriptor, temporary)
+    except OSError:
+        os.close(descriptor)
+        temporary.unlink(missing_ok=True)
+        raise
+    os.close(descriptor)
+    return temporary
+
+
+def deliver(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Make `path` appear whole and durable, or not at all; refuses a taken name (FileExistsError)."""
+    temporary = write_new(path, data, mode)
+    try:
+        rename(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def overwrite(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Put `data` at `path` whole and durable, replacing what was there. Only for derived files."""
+    temporary = write_new(path, data, mode)
+    try:
+        replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def read_regular(path: Path, *, max_bytes: int) -> bytes:
+    """Read a regular file with one link, once, without following links and without ever blocking.
+
+    Raises FileNotFoundError, or OSError with a reason for anything else (a link, FIFO, device, a second hard
+    link, more than `max_bytes`, changed while it was read).
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    try:
+        return read_regular_fd(descriptor, path, max_bytes=max_bytes)
+    finally:
+        os.close(descriptor)
+
+
+def read_regular_fd(descriptor: int, path: Path, *, max_bytes: int) -> bytes:
+    """As `read_regular`, from a descriptor that is already open."""
+    before = os.fstat(descriptor)
+    if not (before.st_mode & 0o170000) == 0o100000:
+        raise OSError(f"{path.name}: not a regular file")
+    if before.st_nlink != 1:
+        raise OSError(f"{path.name}: has more than one hard link")
+    if before.st_size > max_bytes:
+        raise OSError(f"{path.name}: {before.st_size} bytes, at most {max_bytes} are read")
+    chunks = []
+    left = max_bytes + 1
+    while left > 0 and (chunk := os.read(descriptor, min(left, 1 << 20))):
+        chunks.append(chunk)
+        left -= len(chunk)
+    data = b"".join(chunks)
+    after = os.fstat(descriptor)
+    if len(data) > max_bytes:
+        raise OSError(f"{path.name}: more than {max_bytes} bytes")
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or len(
+        data
+    ) != after.st_size:
+        raise OSError(f"{path.name}: changed while it was read")
+    return data

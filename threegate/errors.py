@@ -1,0 +1,52 @@
+"""The errors that people see, split by whose fault it is.
+
+Each carries one line that says what is wrong, where, and what to do, and never a secret. The exit code
+that a command ends with is decided here and nowhere else.
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_REFUSED = 2
+EXIT_FAILED = 3
+EXIT_USAGE = 64
+
+
+class ThreeGateError(Exception):
+    """Base of all errors with a message for people. ``exit_code`` is what a command ends with."""
+
+    exit_code = EXIT_FAILED
+
+
+class InvalidInput(ThreeGateError):
+    """The file that the command was asked about is invalid."""
+
+    exit_code = EXIT_REFUSED
+
+
+class Refused(ThreeGateError):
+    """A gate said no. ``code`` is the stable reason code of the specs."""
+
+    exit_code = EXIT_REFUSED
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Unavailable(ThreeGateError):
+    """A backend, a program or the disk could not do it; nothing was changed."""
+
+    exit_code = EXIT_FAILED
+
+
+class TrailError(ThreeGateError):
+    """The trail does not verify or could not be written: everything stops."""
+
+    exit_code = EXIT_FAILED
+
+
+class NoWorkspace(ThreeGateError):
+    """There is no workspace here, or the command was used wrongly."""
+
+    exit_code = EXIT_USAGE

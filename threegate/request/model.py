@@ -1,0 +1,88 @@
+"""What a request is once it was read: one frozen value, made only by the reader.
+
+Invariant: a `Request` exists only for a file in which no rule found an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+Backend = Literal["ERA", "monty"]
+Network = Literal["none", "allowlist"]
+Stage = Literal["draft", "approved"]
+Risk = Literal["low", "medium", "high"]
+Sensitivity = Literal["public", "internal", "confidential"]
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """An input file by name and hash, as the front matter declares it."""
+
+    name: str
+    sha256: str
+    unpack: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """An expected output; `path` always starts with /out/."""
+
+    path: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NetworkTarget:
+    """One host (lower-case ASCII) and port that a request may reach."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A tool request that passed gate 1."""
+
+    file_name: str
+    data: bytes
+    sha256: str
+    stage: Stage
+    request_id: str
+    created_utc: datetime
+    requested_by: str
+    approved_by: str | None
+    approved_utc: datetime | None
+    purpose: str
+    backend: Backend
+    language: str
+    network: Network
+    cpu_limit: Decimal
+    memory_limit_mb: int
+    time_limit_sec: int
+    inputs: tuple[InputFile, ...]
+    workdir: str
+    outputs: tuple[OutputFile, ...]
+    network_allowlist: tuple[NetworkTarget, ...]
+    constraints: tuple[str, ...]
+    session_id: str | None
+    tool: str | None
+    labels: tuple[str, ...]
+    workflow: str | None
+    role: str | None
+    risk_domain: str | None
+    evidence: tuple[Any, ...]
+    argv: tuple[str, ...] | None
+    """ERA: the words of the command. None for monty."""
+    code: str | None
+    """monty: the text of the code block, ending with a newline. None for ERA."""
+    vars_json: str | None
+    """monty: the text of the Inputs (JSON) block as it stands in the file, or None."""
+    risk_level: Risk
+    justification: str
+    data_sensitivity: Sensitivity
+    network_rationale: str
+    unusual_program: bool = False
+    """The program is outside `request.programs` or lies under /in: the effective risk is high."""

@@ -1,0 +1,109 @@
+"""What a runner is: it takes a Clearance and a Job and gives an Outcome. It knows no gate.
+
+Nothing here assumes that the run is local. Every limit is mandatory; what could not be enforced says so in
+`Outcome.effective_limits`.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, Protocol
+
+from threegate.job import Job
+from threegate.judge import Clearance
+
+Status = Literal[
+    "succeeded",
+    "failed",
+    "timed_out",
+    "out_of_memory",
+    "process_limit",
+    "output_exceeded",
+    "cancelled",
+    "unavailable",
+    "interrupted",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A collected output: path below /out/, size in bytes, sha256."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """stdout or stderr: what was kept (at most STREAM_KEPT_BYTES), full size and sha256 of all that was produced."""
+
+    kept: bytes
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A network destination that was reached or refused."""
+
+    host: str
+    port: int
+    bytes: int
+    allowed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended. `detail` is one clear sentence; `effective_limits` was read back, not asked for."""
+
+    status: Status
+    detail: str
+    exit_code: int | None
+    started: datetime | None
+    finished: datetime | None
+    wall_ms: int
+    cpu_ms: int | None
+    peak_memory_bytes: int | None
+    effective_limits: dict[str, str]
+    stdout: Stream
+    stderr: Stream
+    artifacts: tuple[Artifact, ...]
+    dropped: tuple[str, ...] = ()
+    """What was in /out and not collected, with the reason, one line each."""
+    destinations: tuple[Destination, ...] = ()
+    image: str = ""
+    runtime: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Control:
+    """What the daemon can do to a run, and where the run puts its files.
+
+    `run_folder` is fresh; the runner fills `out/` in it with the collected artifacts. `inputs_folder` holds the
+    pinned bytes by sha256. `cancelled` may be set at any time; the runner then ends the run within a second.
+    """
+
+    run_folder: Path
+    inputs_folder: Path
+    workspace_id: str
+    boot_nonce: str
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    interrupted: threading.Event = field(default_factory=threading.Event)
+
+
+class Runner(Protocol):
+    """Runs a cleared job once."""
+
+    def available(self) -> str | None:
+        """None when a run can start now, else one line that says what is missing (the request waits)."""
+
+    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
+        """Run the job and collect its outputs. Never raises for what the job does."""
+
+    def close(self) -> None:
+        """Give back everything that was started ahead."""

@@ -1,0 +1,255 @@
+"""The folders of a workspace, and where each thing lies.
+
+Invariant: a path of the workspace is spelled here and nowhere else. The daemon never writes below `inbox/`
+but to take a draft away that it read; CORE never writes below `tool-exec/`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from threegate import durable
+from threegate.errors import InvalidInput, NoWorkspace, Unavailable
+from threegate.settings import SETTINGS_BYTES, SETTINGS_FILE, Settings, parse_settings
+
+STATES = ("approved", "running", "finished", "refused")
+"""The folders of tool-exec/ that are a request's state."""
+
+_FOLDERS = {
+    "inbox": 0o700,
+    "inbox/files": 0o700,
+    "tool-exec": 0o711,
+    "tool-exec/drafts": 0o755,
+    "tool-exec/approved": 0o700,
+    "tool-exec/running": 0o700,
+    "tool-exec/finished": 0o700,
+    "tool-exec/refused": 0o700,
+    "tool-exec/inputs": 0o700,
+    "tool-exec/runs": 0o700,
+    "tool-exec/results": 0o755,
+    "tool-exec/verdicts": 0o755,
+    "tool-exec/contracts": 0o700,
+    "tool-exec/memory": 0o700,
+    "tool-exec/control": 0o700,
+    "tool-exec/audit": 0o700,
+}
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A workspace by its root folder. Every property is a path; nothing is read until it is asked for."""
+
+    root: Path
+
+    @property
+    def settings_file(self) -> Path:
+        """threegate.toml"""
+        return self.root / SETTINGS_FILE
+
+    @property
+    def inbox(self) -> Path:
+        """Where CORE writes."""
+        return self.root / "inbox"
+
+    @property
+    def files(self) -> Path:
+        """Input files that drafts declare."""
+        return self.inbox / "files"
+
+    @property
+    def tool_exec(self) -> Path:
+        """The operator's side."""
+        return self.root / "tool-exec"
+
+    @property
+    def drafts(self) -> Path:
+        """Drafts made from proposals."""
+        return self.tool_exec / "drafts"
+
+    @property
+    def approved(self) -> Path:
+        """The queue."""
+        return self.tool_exec / "approved"
+
+    @property
+    def running(self) -> Path:
+        """Claimed by the daemon."""
+        return self.tool_exec / "running"
+
+    @property
+    def finished(self) -> Path:
+        """Ran, whatever the exit code."""
+        return self.tool_exec / "finished"
+
+    @property
+    def refused(self) -> Path:
+        """Stopped by a later gate, expired, cancelled or interrupted."""
+        return self.tool_exec / "refused"
+
+    @property
+    def inputs(self) -> Path:
+        """Bytes pinned at approval, by sha256."""
+        return self.tool_exec / "inputs"
+
+    @property
+    def runs(self) -> Path:
+        """One folder a run: stdout, stderr, out/, record.json."""
+        return self.tool_exec / "runs"
+
+    @property
+    def results(self) -> Path:
+        """TS-*.md."""
+        return self.tool_exec / "results"
+
+    @property
+    def verdicts(self) -> Path:
+        """What validation found, one JSON file a request file."""
+        return self.tool_exec / "verdicts"
+
+    @property
+    def contracts(self) -> Path:
+        """The contracts folder."""
+        return self.tool_exec / "contracts"
+
+    @property
+    def operators_file(self) -> Path:
+        """Who may approve."""
+        return self.tool_exec / "operators"
+
+    @property
+    def revoked_file(self) -> Path:
+        """Revoked keys; may be missing."""
+        return self.tool_exec / "operators.revoked"
+
+    @property
+    def memory(self) -> Path:
+        """Notes that proposals may search."""
+        return self.tool_exec / "memory"
+
+    @property
+    def control(self) -> Path:
+        """What the operator asks of a running daemon."""
+        return self.tool_exec / "control"
+
+    @property
+    def audit(self) -> Path:
+        """The trail, its lock and its checkpoints."""
+        return self.tool_exec / "audit"
+
+    @property
+    def trail_file(self) -> Path:
+        """The current segment of the trail."""
+        return self.audit / "trail.jsonl"
+
+    def run_folder(self, request_id: str) -> Path:
+        """The folder of one run."""
+        return self.runs / request_id
+
+    def state_folder(self, state: str) -> Path:
+        """The folder that is this state, one of STATES."""
+        return self.tool_exec / state
+
+    def load_settings(self) -> Settings:
+        """Read threegate.toml once. Raises InvalidInput with the place of the mistake."""
+        return parse_settings(self.settings_bytes(), self.settings_file)
+
+    def settings_bytes(self) -> bytes:
+        """The settings file's bytes. Raises InvalidInput."""
+        try:
+            return durable.read_regular(self.settings_file, max_bytes=SETTINGS_BYTES)
+        except OSError as error:
+            raise InvalidInput(f"{self.settings_file}: cannot be read ({error.strerror or error})") from None
+
+    def make_folders(self) -> None:
+        """Make what is missing, with the modes of DESIGN.md. Raises OSError."""
+        for name, mode in _FOLDERS.items():
+            path = self.root / name
+            if not path.is_dir():
+                durable.make_folder(path, mode)
+            path.chmod(mode)
+
+    @contextmanager
+    def daemon_lock(self) -> Iterator[None]:
+        """Hold the one-daemon lock for as long as the block lasts. Raises Unavailable when another holds it."""
+        path = self.tool_exec / ".daemon.lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+                raise Unavailable(
+                    f"{self.root}: another daemon works here (process {holder}); stop it or leave it the work"
+                ) from None
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def find_workspace(start: Path | None = None, explicit: str | None = None) -> Workspace:
+    """The workspace of `explicit`, of THREEGATE_WORKSPACE, or the nearest parent with threegate.toml.
+
+    Raises NoWorkspace.
+    """
+    named = explicit or os.environ.get("THREEGATE_WORKSPACE")
+    if named:
+        root = Path(named).absolute()
+        if not (root / SETTINGS_FILE).is_file():
+            raise NoWorkspace(
+                f"{root}: no workspace here (no {SETTINGS_FILE}); make one with: threegate init {named}"
+            )
+        return Workspace(root)
+    here = (start or Path.cwd()).absolute()
+    for folder in (here, *here.parents):
+        if (folder / SETTINGS_FILE).is_file():
+            return Workspace(folder)
+    raise NoWorkspace(
+        f"{here}: no workspace here or above; make one with: threegate init DIR, or name it with --workspace"
+    )
+
+
+@dataclass(frozen=True)
+class OutsideState:
+    """What is kept of a workspace outside of it: the user's state folder (spec 7)."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, workspace_id: str) -> OutsideState:
+        """The state folder of one workspace, below XDG_STATE_HOME (default ~/.local/state)."""
+        base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        return cls(Path(base) / "threegate" / workspace_id)
+
+    @property
+    def key_file(self) -> Path:
+        """The workspace's Ed25519 private key (raw 32 bytes, hex)."""
+        return self.folder / "workspace.key"
+
+    @property
+    def head_file(self) -> Path:
+        """JSON {id, path, epoch, seq, hash}."""
+        return self.folder / "head.json"
+
+    def read_head(self) -> dict[str, str | int] | None:
+        """The kept head, or None when there is none. Raises Unavailable when it cannot be read."""
+        try:
+            value = json.loads(durable.read_regular(self.head_file, max_bytes=64 * 1024))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise Unavailable(f"{self.head_file}: cannot be read ({error})") from None
+        if not isinstance(value, dict):
+            raise Unavailable(f"{self.head_file}: is no JSON object")
+        return value
+
+    def write_head(self, value: dict[str, str | int]) -> None:
+        """Keep a head, durable. Raises OSError."""
+        durable.overwrite(self.head_file, json.dumps(value, sort_keys=True).encode() + b"\n")
