@@ -1,0 +1,59 @@
+"""What every test has: a state folder of its own, seeded property tests, and markers that skip or fail.
+
+With THREEGATE_REQUIRE_ENGINE=1 a test that would be skipped for want of an engine, root or a browser fails.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "seeded",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("seeded")
+
+REQUIRED = os.environ.get("THREEGATE_REQUIRE_ENGINE") == "1"
+
+
+def missing(reason: str) -> None:
+    """Skip for want of a part of the machine, or fail where every part is required."""
+    if REQUIRED:
+        pytest.fail(f"required here: {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test touches the user's own state folder, and none inherits a workspace."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    monkeypatch.delenv("THREEGATE_WORKSPACE", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def parts_of_the_machine(request: pytest.FixtureRequest) -> None:
+    """Apply the markers `engine`, `browser`, `root` and `soak`."""
+    if request.node.get_closest_marker("root") and os.geteuid() != 0:
+        missing("root")
+    if request.node.get_closest_marker("browser") and not shutil.which("chromium"):
+        missing("chromium (apt-get install chromium)")
+    if request.node.get_closest_marker("engine") and not engine_host():
+        missing("a container engine with the ERA image (scripts/engine up)")
+    if request.node.get_closest_marker("soak") and os.environ.get("THREEGATE_SOAK") != "1":
+        pytest.skip("the long form: make soak")
+
+
+def engine_host() -> str | None:
+    """The engine's URL that `make test` provides in THREEGATE_TEST_ENGINE, if its socket is there."""
+    url = os.environ.get("THREEGATE_TEST_ENGINE", "")
+    path = url.removeprefix("unix://")
+    return url if url and Path(path).exists() else None
