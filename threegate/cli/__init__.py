@@ -1,6 +1,149 @@
-"""The command line."""
+"""The command line: a lazy table of commands, and the one place that decides what an exit code means.
+
+Invariant: nothing heavy is imported until its command is asked for; every error leaves as one line on
+stderr and the exit code of its class; Click's own 2 for wrong usage becomes 64.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+import typer
+from typer.core import TyperGroup
+
+from threegate.errors import EXIT_FAILED, EXIT_USAGE, ThreeGateError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    # name: (module below threegate.cli, one line of help)
+    "init": ("init", "Make a workspace: folders, settings, key, operators."),
+    "validate": ("validate", "Check tool requests and say what is wrong and where."),
+    "rules": ("rules", "List the rules of gate 1."),
+    "explain": ("explain", "Explain one rule."),
+    "draft": ("draft", "Write a well-formed draft into the inbox."),
+    "approve": ("approve", "Read, sign and promote a draft."),
+    "countersign": ("countersign", "Add a second operator's signature to an approved request."),
+    "approval": ("approval", "Verify an approval, check by check."),
+    "review": ("review", "Walk through all drafts, one by one."),
+    "reject": ("reject", "Refuse a draft, with a reason."),
+    "cancel": ("cancel", "Stop a waiting or running request."),
+    "retry": ("retry", "Make a fresh draft of an ended request."),
+    "diff": ("diff", "Compare two requests."),
+    "grant": ("grant", "Standing grants: new, list, show, revoke."),
+    "run": ("run", "Run the daemon, or one pass with --once."),
+    "status": ("status", "What waits, runs and has ended."),
+    "show": ("show", "Everything that is known about one request."),
+    "results": ("results", "List results, or print one."),
+    "result": ("result", "Check a result file."),
+    "replay": ("replay", "Run a finished request again and compare."),
+    "audit": ("audit", "Show, verify, prove and export the trail."),
+    "operator": ("operator", "Who may approve: add, list, revoke."),
+    "aana": ("aana", "The Agent Action Contract: check events, sum up decisions."),
+    "contracts": ("contracts", "The contract language: check, test, decide."),
+    "session": ("session", "Sessions of the contract gate."),
+    "workflow": ("workflow", "Workflows of the contract gate."),
+    "checkpoint": ("checkpoint", "Answer what a contract asks of a person."),
+    "kill": ("kill", "Kill a session, a subtree or a workflow."),
+    "proposal": ("proposal", "JSON action proposals: validate, explain, draft."),
+    "apply": ("apply", "Apply a finished write or cleanup to the project."),
+    "memory": ("memory", "Notes that proposals may search."),
+    "sandbox": ("sandbox", "Build and check the sandbox images."),
+    "settings": ("settings_commands", "Check and show the settings."),
+    "workspace": ("workspace_commands", "Adopt a moved or restored workspace."),
+    "prune": ("prune", "Remove what nothing needs any more."),
+    "serve": ("serve", "HTTP and MCP servers (extras)."),
+    "doctor": ("doctor", "What is enforced on this machine, measured."),
+}
+
+
+def _module_exists(name: str) -> bool:
+    return importlib.util.find_spec(f"threegate.cli.{name}") is not None
+
+
+class LazyGroup(TyperGroup):
+    """A group that knows its commands by name and imports one only when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the table."""
+        return [name for name, (module, _) in COMMANDS.items() if _module_exists(module)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's module. For the list of `--help` a placeholder with the one line is enough."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None or not _module_exists(entry[0]):
+            return None
+        if ctx.meta.get("threegate.listing"):
+            return click.Command(cmd_name, help=entry[1], short_help=entry[1])
+        module = importlib.import_module(f"threegate.cli.{entry[0]}")
+        command = typer.main.get_command(module.app)
+        command.name = cmd_name
+        return command
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Plain help without importing a single command."""
+        ctx.meta["threegate.listing"] = True
+        click.Group.format_help(self, ctx, formatter)
+
+
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, add_completion=True, rich_markup_mode=None)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from threegate import __version__
+
+        typer.echo(f"threegate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def threegate(
+    ctx: typer.Context,
+    workspace: str = typer.Option(
+        "", "--workspace", "-w", metavar="DIR", help="The workspace; default: here or above."
+    ),
+    json_: bool = typer.Option(False, "--json", help="Print JSON, for every command that prints."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Stands between an AI agent and this machine: nothing runs that a human did not sign."""
+    ctx.obj = {"workspace": workspace, "json": json_}
 
 
 def main() -> None:
-    """Entry point."""
-    raise SystemExit(0)
+    """The console script: run a command and end with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code; messages go to stderr."""
+    from threegate.cli.context import warn
+
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args=arguments, prog_name="threegate", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        warn(str(error.format_message()))
+        return EXIT_USAGE
+    except click.UsageError as error:
+        where = f" (see: {error.ctx.command_path} --help)" if error.ctx else ""
+        warn(f"{error.format_message()}{where}")
+        return EXIT_USAGE
+    except click.exceptions.Exit as error:
+        return int(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        warn("stopped; nothing was changed by what did not finish")
+        return EXIT_FAILED
+    except ThreeGateError as error:
+        warn(str(error))
+        return error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()
+        return EXIT_FAILED
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        warn(f"{name}{error.strerror or error}")
+        return EXIT_FAILED
+    return int(code) if isinstance(code, int) else 0

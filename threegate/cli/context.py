@@ -1,0 +1,76 @@
+"""What every command needs: the workspace it speaks of, JSON or text, and safe printing.
+
+Invariant: text that came from outside reaches the terminal only through `safe`: no escape sequence, no
+invisible character, no markup.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from typing import Annotated, Any
+
+import click
+import typer
+
+from threegate.workspace import Workspace, find_workspace
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def workspace_here() -> Workspace:
+    """The workspace of --workspace, THREEGATE_WORKSPACE, or the folder we are in. Raises NoWorkspace."""
+    return find_workspace(explicit=_root_object().get("workspace") or None)
+
+
+def wants_json(flag: bool = False) -> bool:
+    """Whether JSON was asked for, here or before the command's name."""
+    return flag or bool(_root_object().get("json"))
+
+
+def _root_object() -> dict[str, Any]:
+    context = click.get_current_context(silent=True)
+    found = context.find_root().obj if context is not None else None
+    return found if isinstance(found, dict) else {}
+
+
+def safe(text: str, *, keep_newlines: bool = True) -> str:
+    """`text` with everything that a terminal would obey or hide made visible as \\x.., \\u...."""
+    return "".join(
+        char if (char == "\n" and keep_newlines) or _plain(char) else _escaped(char) for char in text
+    )
+
+
+def _plain(char: str) -> bool:
+    if " " <= char <= "~":
+        return True
+    category = unicodedata.category(char)
+    return category[0] in "LNPS" and not (0x2800 == ord(char) or 0x115F <= ord(char) <= 0x1160 or char in "ㅤﾠ")
+
+
+def _escaped(char: str) -> str:
+    number = ord(char)
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def emit_json(value: Any) -> None:
+    """Print a JSON value to stdout."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=True, sort_keys=False))
+
+
+def say(text: str = "") -> None:
+    """Print text to stdout, made safe for a terminal."""
+    typer.echo(safe(text))
+
+
+def warn(text: str) -> None:
+    """Print one line to stderr, made safe for a terminal."""
+    typer.echo(f"threegate: {safe(text)}", err=True)
+
+
+def on_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
