@@ -7,13 +7,17 @@ stderr and the exit code of its class; Click's own 2 for wrong usage becomes 64.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 
-import click
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
+from threegate.cli import context
 from threegate.errors import EXIT_FAILED, EXIT_USAGE, ThreeGateError
+
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+"""Wrong usage. Typer has moved Click's class before; its own public subclass names it wherever it lives."""
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module below threegate.cli, one line of help)
@@ -64,26 +68,31 @@ def _module_exists(name: str) -> bool:
 class LazyGroup(TyperGroup):
     """A group that knows its commands by name and imports one only when it is used."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    _listing = False
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
         """Names in the order of the table."""
         return [name for name, (module, _) in COMMANDS.items() if _module_exists(module)]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | TyperGroup | None:  # type: ignore[override]
         """Import the command's module. For the list of `--help` a placeholder with the one line is enough."""
         entry = COMMANDS.get(cmd_name)
         if entry is None or not _module_exists(entry[0]):
             return None
-        if ctx.meta.get("threegate.listing"):
-            return click.Command(cmd_name, help=entry[1], short_help=entry[1])
+        if self._listing:
+            return TyperCommand(cmd_name, help=entry[1], short_help=entry[1])
         module = importlib.import_module(f"threegate.cli.{entry[0]}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
-        return command
+        return command  # type: ignore[return-value]
 
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Plain help without importing a single command."""
-        ctx.meta["threegate.listing"] = True
-        click.Group.format_help(self, ctx, formatter)
+    def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]
+        """The help text, without importing a single command."""
+        self._listing = True
+        try:
+            return super().get_help(ctx)
+        finally:
+            self._listing = False
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, add_completion=True, rich_markup_mode=None)
@@ -99,7 +108,6 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def threegate(
-    ctx: typer.Context,
     workspace: str = typer.Option(
         "", "--workspace", "-w", metavar="DIR", help="The workspace; default: here or above."
     ),
@@ -109,7 +117,8 @@ def threegate(
     ),
 ) -> None:
     """Stands between an AI agent and this machine: nothing runs that a human did not sign."""
-    ctx.obj = {"workspace": workspace, "json": json_}
+    context.ROOT.workspace = workspace
+    context.ROOT.json = json_
 
 
 def main() -> None:
@@ -119,31 +128,37 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code; messages go to stderr."""
-    from threegate.cli.context import warn
-
     command = typer.main.get_command(app)
     try:
         code = command.main(args=arguments, prog_name="threegate", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        warn(str(error.format_message()))
-        return EXIT_USAGE
-    except click.UsageError as error:
-        where = f" (see: {error.ctx.command_path} --help)" if error.ctx else ""
-        warn(f"{error.format_message()}{where}")
-        return EXIT_USAGE
-    except click.exceptions.Exit as error:
+    except typer.Exit as error:
         return int(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        warn("stopped; nothing was changed by what did not finish")
+    except (typer.Abort, KeyboardInterrupt):
+        context.warn("stopped; nothing was changed by what did not finish")
         return EXIT_FAILED
     except ThreeGateError as error:
-        warn(str(error))
+        context.warn(str(error))
         return error.exit_code
     except BrokenPipeError:
         sys.stderr.close()
         return EXIT_FAILED
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        warn(f"{name}{error.strerror or error}")
+        context.warn(f"{name}{error.strerror or error}")
         return EXIT_FAILED
+    except _UsageError as error:
+        return _wrong_usage(error)
     return int(code) if isinstance(code, int) else 0
+
+
+def _wrong_usage(error: Exception) -> int:
+    """One line for wrong usage, or the help text where a group was called without a command."""
+    message = str(getattr(error, "message", "") or error)
+    place = getattr(error, "ctx", None)
+    if "\n" in message or not message:
+        typer.echo(message or (place.get_help() if place else ""), err=True)
+        return EXIT_USAGE
+    formatted = error.format_message() if hasattr(error, "format_message") else message
+    hint = f" (see: {place.command_path} --help)" if place is not None else ""
+    context.warn(f"{formatted}{hint}")
+    return EXIT_USAGE

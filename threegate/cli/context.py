@@ -9,30 +9,38 @@ from __future__ import annotations
 import json
 import sys
 import unicodedata
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-import click
 import typer
 
 from threegate.workspace import Workspace, find_workspace
 
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and symbols that show nothing."""
+
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@dataclass
+class RootOptions:
+    """The options before the command's name; set once by the root callback."""
+
+    workspace: str = ""
+    json: bool = False
+
+
+ROOT = RootOptions()
 
 
 def workspace_here() -> Workspace:
     """The workspace of --workspace, THREEGATE_WORKSPACE, or the folder we are in. Raises NoWorkspace."""
-    return find_workspace(explicit=_root_object().get("workspace") or None)
+    return find_workspace(explicit=ROOT.workspace or None)
 
 
 def wants_json(flag: bool = False) -> bool:
     """Whether JSON was asked for, here or before the command's name."""
-    return flag or bool(_root_object().get("json"))
-
-
-def _root_object() -> dict[str, Any]:
-    context = click.get_current_context(silent=True)
-    found = context.find_root().obj if context is not None else None
-    return found if isinstance(found, dict) else {}
+    return flag or ROOT.json
 
 
 def safe(text: str, *, keep_newlines: bool = True) -> str:
@@ -45,8 +53,7 @@ def safe(text: str, *, keep_newlines: bool = True) -> str:
 def _plain(char: str) -> bool:
     if " " <= char <= "~":
         return True
-    category = unicodedata.category(char)
-    return category[0] in "LNPS" and not (0x2800 == ord(char) or 0x115F <= ord(char) <= 0x1160 or char in "ㅤﾠ")
+    return unicodedata.category(char)[0] in "LNPS" and char not in _BLANK
 
 
 def _escaped(char: str) -> str:
