@@ -1,0 +1,32 @@
+# The two commands of the README are `make demo` and `make test`.
+VENV := .venv
+PY := $(VENV)/bin/python
+PYTHON ?= python3
+
+.PHONY: demo test soak lint docs clean
+
+demo: $(VENV)/.demo
+	$(PY) scripts/demo.py
+
+test: $(VENV)/.dev
+	scripts/test
+
+soak: $(VENV)/.dev
+	THREEGATE_SOAK=1 scripts/test soak
+
+lint: $(VENV)/.dev
+	scripts/test lint
+
+docs: $(VENV)/.dev
+	$(PY) scripts/generate_docs.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+
+$(VENV)/.demo: pyproject.toml
+	scripts/environment $(PYTHON) $(VENV) .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml
+	scripts/environment $(PYTHON) $(VENV) '.[dev]'
+	touch $@ $(VENV)/.demo
