@@ -1,0 +1,22 @@
+"""What a rule of gate 1 says about a piece of text, before it is placed in a file.
+
+The readers of commands, code and variables know only the text that they were given; whoever cut that text
+out of a file turns a `Problem` into a `Finding` by adding where the text began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """A broken rule and where: `line` and `column` count from 1 in the given text.
+
+    `message` is one line and never repeats a secret.
+    """
+
+    rule: str
+    line: int
+    column: int
+    message: str

@@ -1,0 +1,89 @@
+"""Decides whether ``password=…`` and its kin carry a value or only speak of one.
+
+Honest code is full of these names (``password=args.password``, ``token = next(tokens)``, ``password: str``),
+so the value decides: a quoted literal or an option's value is one, an expression, a placeholder or a word of
+prose is not. Each place is looked at once and at most 400 characters far, so the whole stays linear.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+_NAME_BEFORE: Final = re.compile(r"(?:^|.*[^A-Za-z0-9_.-])((?:--?)?)[A-Za-z0-9_.-]*\Z", re.DOTALL | re.ASCII)
+_AFTER: Final = re.compile(
+    r"""(?a)[0-9]{0,2}(?P<close>["']?\]?)(?:(?P<sign>\s{0,4}(?:=>|:=|==|=|:)\s{0,4})|(?P<gap>,?[ ]{1,4}))"""
+    r"""(?:[bruBRU]{0,2}(?:"(?P<double>[^"\n]{0,400})"|'(?P<single>[^'\n]{0,400})')|(?P<bare>[^\s"'`,;&|<>(){}\[\]]{1,128})(?P<next>[(\[{]?))"""
+)
+_PLACEHOLDER: Final = re.compile(
+    r"""(?ix)[<\[{(%*].* | \$.* | (.)\1* | x{3,}[-x]* | .*(?:\*\*\*|\.\.\.|…|xxxx).* |
+    (?:your|my|the|an?|some|no|new|old|redacted|masked|hidden|removed|omitted|placeholder|example|sample|dummy|fake|todo|tbd|changeme|insert|enter)
+    (?:[-_ ].*)? |
+    (?:none|null|nil|undefined|true|false|yes|no|empty|unset|missing|required|optional|string|str|bytes|int|text|password|passwd|secret|token|key|value|prompt|env|stdin|ask|keyring|vault)"""
+)
+_NAME_OF_VARIABLE: Final = re.compile(
+    r"(?i).*(?:pass|pwd|pw|secret|token|key|value|arg|env|cred|param|field|input|config|setting|str|self|user|name).*"
+)
+_EXPRESSION: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_]+")
+_HASH_WORD: Final = re.compile(
+    r"(?i)(?:sha-?[0-9]|md5|bcrypt|argon2|scrypt|pbkdf2|base64|utf-?8|rfc)[A-Za-z0-9_-]*"
+)
+
+
+class Value(NamedTuple):
+    """Where an assigned secret stands in the text."""
+
+    start: int
+    end: int
+
+
+def assigned_value(text: str, start: int, end: int, *, password: bool) -> Value | None:
+    """The value that the name at ``text[start:end]`` is given, or None where it is no secret."""
+    after = _AFTER.match(text, end)
+    if after is None:
+        return None
+    before = _NAME_BEFORE.match(text[max(0, start - 48) : start])
+    option = before is not None and before[1] != ""
+    sign = (after["sign"] or "").strip()
+    if not sign and not option:
+        return None
+    for group in ("double", "single"):
+        value = after[group]
+        if value is not None:
+            found = _literal(value, password=password, assigned=sign != ":" or option)
+            return Value(*after.span(group)) if found else None
+    value = after["bare"]
+    if after["next"] or not _bare(
+        value, password=password, option=option, tight=after["sign"] in ("=", None)
+    ):
+        return None
+    return Value(*after.span("bare"))
+
+
+def _literal(value: str, *, password: bool, assigned: bool) -> bool:
+    """Whether a quoted value is a secret. Prose after a colon is a description, not a value."""
+    if _PLACEHOLDER.fullmatch(value) or len(value) < 4:
+        return False
+    blank = " " in value
+    if password:
+        return assigned or not blank
+    return not blank and len(value) >= 12 and _mixed(value) and not _HASH_WORD.fullmatch(value)
+
+
+def _bare(value: str, *, password: bool, option: bool, tight: bool) -> bool:
+    """Whether an unquoted value is a secret and not an expression, a type or a word."""
+    if _PLACEHOLDER.fullmatch(value) or value[0] in "-/@" or _HASH_WORD.fullmatch(value):
+        return False
+    if password and option:
+        return len(value) >= 3
+    if _EXPRESSION.fullmatch(value) or (_IDENTIFIER.fullmatch(value) and _NAME_OF_VARIABLE.fullmatch(value)):
+        return False
+    if password and tight:
+        return len(value) >= 3
+    return len(value) >= (6 if password else 16) and _mixed(value)
+
+
+def _mixed(value: str) -> bool:
+    """Letters and digits together, as made-up values have them and names seldom do."""
+    return any(char.isdigit() for char in value) and any(char.isalpha() for char in value)

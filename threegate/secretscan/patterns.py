@@ -1,0 +1,155 @@
+"""The forms of secrets, as linear patterns (RE2 syntax, over bytes).
+
+Written from the vendors' documented token forms and, in breadth, after the keyed detectors of detect-secrets
+1.5 (compared with them in tests/secretscan/). The part between the first pair of capturing parentheses is the
+secret; without any, the whole match. A pattern may end with one byte that only bounds the token.
+No pattern may succeed early and look far ahead: that would make repeated searching quadratic.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Form(NamedTuple):
+    """One form of a secret. `kind` is what people read instead of the value."""
+
+    kind: str
+    pattern: str
+
+
+_END: Final = r"(?:[^A-Za-z0-9_-]|$)"
+_NO_WORD: Final = r"(?:^|[^A-Za-z0-9_])"
+_KEYED_VALUE: Final = r"[\"']?\]? *(?:=|:|:=|=>| |::) *[\"']?"
+
+FORMS: Final[tuple[Form, ...]] = (
+    # ---- private keys: with the whole block, so that masking leaves nothing of it
+    Form("private-key", r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-[^-])*"),
+    Form("private-key", r"BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY"),
+    Form("private-key", r"PuTTY-User-Key-File-[23]"),
+    Form("private-key", r"AGE-SECRET-KEY-1[0-9A-Z]{20,58}"),
+    # ---- clouds
+    Form(
+        "aws-access-key", r"(?:^|[^A-Z0-9])((?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{16})(?:[^A-Z0-9]|$)"
+    ),
+    Form(
+        "aws-secret-key",
+        r"(?i)aws.{0,20}(?:key|pwd|pw|password|pass|token).{0,20}[\"' =:]([0-9a-z/+]{40})(?:[^0-9a-z/+]|$)",
+    ),
+    Form("azure-storage-key", r"AccountKey=([a-zA-Z0-9+/=]{80,90})"),
+    Form("azure-shared-signature", r"[?&;]sig=([A-Za-z0-9%+/=]{40,100})"),
+    Form("google-api-key", r"AIza[0-9A-Za-z_-]{35}"),
+    Form("google-oauth-secret", r"GOCSPX-[A-Za-z0-9_-]{20,40}"),
+    Form("google-oauth-token", r"\bya29\.[A-Za-z0-9_-]{20,400}"),
+    Form("digitalocean-token", r"\bdo[opr]_v1_[a-f0-9]{64}"),
+    Form("alibaba-access-key", r"\bLTAI[A-Za-z0-9]{12,24}\b"),
+    Form(
+        "ibm-cloud-key",
+        r"(?i)ibm[_-]?(?:cloud)?[_-]?(?:iam)?[_-]?(?:api)?[_-]?(?:key|pwd|password|pass|token)"
+        + _KEYED_VALUE
+        + r"([a-z0-9_-]{44})(?:[^a-z0-9_-]|$)",
+    ),
+    Form(
+        "ibm-cloud-key",
+        r"(?i)cloud[_-]?(?:iam)?[_-]?(?:api)?[_-]?(?:key|pwd|password|pass|token)"
+        + _KEYED_VALUE
+        + r"([a-z0-9_-]{44})(?:[^a-z0-9_-]|$)",
+    ),
+    Form(
+        "ibm-cos-secret",
+        r"(?i)secret[_-]?(?:access)?[_-]?key" + _KEYED_VALUE + r"([a-f0-9]{48})(?:[^a-f0-9]|$)",
+    ),
+    Form(
+        "cloudant-key",
+        r"(?i)(?:cloudant|\bcl|\bclou)[_-]?(?:api)?(?:key|pwd|pw|password|pass|token)"
+        + _KEYED_VALUE
+        + r"([0-9a-f]{64}|[a-z]{24})(?:[^0-9a-z]|$)",
+    ),
+    Form("cloudant-key", r"(?i)https?://[\w-]+:([0-9a-f]{64}|[a-z]{24})@[\w-]+\.cloudant\.com"),
+    Form(
+        "softlayer-key",
+        r"(?i)(?:softlayer|\bsl)[_-]?(?:api)?[_-]?(?:key|pwd|password|pass|token)"
+        + _KEYED_VALUE
+        + r"([a-z0-9]{64})(?:[^a-z0-9]|$)",
+    ),
+    Form("softlayer-key", r"(?i)https?://api\.softlayer\.com/soap/v3(?:\.1)?/([a-z0-9]{64})"),
+    Form("vault-token", r"\bhv[sbr]\.[A-Za-z0-9_-]{24,300}"),
+    Form("terraform-token", r"\b[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{40,90}"),
+    Form("databricks-token", r"\bdapi[0-9a-f]{32}\b"),
+    Form("pulumi-token", r"\bpul-[0-9a-f]{40}\b"),
+    Form("heroku-token", r"\bHRKU-[A-Za-z0-9_-]{36,70}"),
+    Form("fly-token", r"\bfm[12]_[A-Za-z0-9+/=]{60,700}"),
+    # ---- forges and package registries
+    Form("github-token", r"gh[pousr]_[A-Za-z0-9_]{36}"),
+    Form("github-token", r"github_pat_[A-Za-z0-9_]{22,255}"),
+    Form("gitlab-token", r"(?:glpat|gldt|glft|glsoat|glrt)-[A-Za-z0-9_-]{20,50}" + _END),
+    Form("gitlab-token", r"GR1348941[A-Za-z0-9_-]{20,50}" + _END),
+    Form("gitlab-token", r"glcbt-(?:[0-9a-fA-F]{2}_)?[A-Za-z0-9_-]{20,50}" + _END),
+    Form("gitlab-token", r"glimt-[A-Za-z0-9_-]{25}" + _END),
+    Form("gitlab-token", r"glptt-[A-Za-z0-9_-]{40}" + _END),
+    Form("gitlab-token", r"glagent-[A-Za-z0-9_-]{50,200}"),
+    Form("gitlab-token", r"gloas-[A-Za-z0-9_-]{64}" + _END),
+    Form("bitbucket-token", r"\bATBB[A-Za-z0-9]{28,40}\b"),
+    Form("atlassian-token", r"\bATATT3xFfGF0[A-Za-z0-9_=-]{40,250}"),
+    Form("npm-token", r"\bnpm_[A-Za-z0-9]{36}\b"),
+    Form("npm-token", r"_authToken=\s*([A-Fa-f0-9-]{36}|npm_[A-Za-z0-9]{4,80})"),
+    Form("pypi-token", r"pypi-AgE[A-Za-z0-9_-]{20,400}"),
+    Form("rubygems-token", r"\brubygems_[a-f0-9]{48}\b"),
+    Form("crates-token", r"\bcio[A-Za-z0-9]{32}\b"),
+    Form("docker-token", r"\bdckr_(?:pat|oat)_[A-Za-z0-9_-]{20,60}"),
+    Form("artifactory-token", r"(?:[\s=:\"']|^)(AKC[a-zA-Z0-9]{10,100})(?:[\s\"']|$)"),
+    Form("artifactory-token", r"(?:[\s=:\"']|^)(AP[0-9A-F][a-zA-Z0-9]{8,100})(?:[\s\"']|$)"),
+    # ---- services
+    Form("slack-token", r"xox[abpose]-(?:\d+-)+[A-Za-z0-9]+"),
+    Form("slack-token", r"xox[abeprs]-[A-Za-z0-9-]{10,200}"),
+    Form("slack-token", r"\bxapp-\d-[A-Z0-9]{6,20}-[A-Za-z0-9-]{10,120}"),
+    Form(
+        "slack-webhook",
+        r"(?i)https://hooks\.slack\.com/(?:services|workflows)/T[a-z0-9_]+/[AB][a-z0-9_]+/[a-z0-9_/]+",
+    ),
+    Form("discord-token", r"[MNO][a-zA-Z\d_-]{23,25}\.[a-zA-Z\d_-]{6}\.[a-zA-Z\d_-]{27}"),
+    Form("discord-webhook", r"discord(?:app)?\.com/api/webhooks/[0-9]{10,22}/[A-Za-z0-9_-]{40,90}"),
+    Form("telegram-token", r"\b([0-9]{8,10}:[0-9A-Za-z_-]{35})" + _END),
+    Form("stripe-key", r"[rs]k_(?:live|test)_[0-9a-zA-Z]{16,120}"),
+    Form("stripe-key", r"\bwhsec_[A-Za-z0-9+/=]{24,80}"),
+    Form("square-token", r"sq0(?:csp|atp)-[0-9A-Za-z\\_-]{22,43}"),
+    Form("sendgrid-key", r"SG\.[a-zA-Z0-9_-]{22}\.[a-zA-Z0-9_-]{43}"),
+    Form("mailchimp-key", r"\b[0-9a-z]{32}-us[0-9]{1,2}\b"),
+    Form("mailgun-key", r"\bkey-[0-9a-f]{32}\b"),
+    Form("brevo-key", r"\bxkeysib-[a-f0-9]{64}-[A-Za-z0-9]{16}\b"),
+    Form("twilio-key", r"\b(?:AC|SK)[a-z0-9]{32}\b"),
+    Form("shopify-token", r"\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}\b"),
+    Form("openai-key", r"\bsk-[A-Za-z0-9_-]{0,200}T3BlbkFJ[A-Za-z0-9_-]{20,200}"),
+    Form("openai-key", r"\bsk-(?:proj|svcacct|admin)-[A-Za-z0-9_-]{20,200}"),
+    Form("anthropic-key", r"\bsk-ant-[A-Za-z0-9_-]{20,200}"),
+    Form("openrouter-key", r"\bsk-or-v1-[a-f0-9]{40,64}"),
+    Form("huggingface-token", r"\bhf_[A-Za-z]{30,40}\b"),
+    Form("replicate-token", r"\br8_[A-Za-z0-9]{37}\b"),
+    Form("groq-key", r"\bgsk_[A-Za-z0-9]{40,60}\b"),
+    Form("linear-key", r"\blin_api_[A-Za-z0-9]{40}\b"),
+    Form("new-relic-key", r"\bNRAK-[A-Z0-9]{27}\b"),
+    Form("grafana-token", r"\bglsa_[A-Za-z0-9]{32}_[a-f0-9]{8}\b"),
+    Form("grafana-token", r"\bglc_[A-Za-z0-9+/]{32,400}={0,2}"),
+    Form("sentry-token", r"\bsntry[su]_[A-Za-z0-9+/=_-]{40,300}"),
+    Form("doppler-token", r"\bdp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{40,60}"),
+    Form("planetscale-token", r"\bpscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{32,64}"),
+    Form("notion-token", r"\b(?:secret_[A-Za-z0-9]{43}|ntn_[A-Za-z0-9]{40,50})\b"),
+    Form("postman-key", r"\bPMAK-[a-f0-9]{24}-[a-f0-9]{34}\b"),
+    Form("figma-token", r"\bfig[dour]_[A-Za-z0-9_-]{40,60}"),
+    Form("dynatrace-token", r"\bdt0[a-z]{1,2}[0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}\b"),
+    # ---- forms of the protocols
+    Form("json-web-token", r"(eyJ[A-Za-z0-9_=-]+\.[A-Za-z0-9_=-]+(?:\.[A-Za-z0-9_.+/=-]*)?)"),
+    Form("url-credentials", r"://[^\s:/?#\[\]@!$&'()*+,;=\"<>]+:([^\s/?#\[\]@\"<>]+)@"),
+    Form(
+        "authorization-header",
+        r"(?i)\bauthorization[\"']?\s{0,3}[:=,]\s{0,3}[\"']?(?:bearer|basic|token|apikey)\s{1,3}([a-z0-9._~+/=-]{8,1000})",
+    ),
+)
+
+ASSIGNED_NAME: Final = (
+    r"(?i)((pass(?:word|wd|phrase|code)s?|pwd|passwort|kennwort)"
+    r"|secrets?|tokens?|credentials?"
+    r"|(?:api|access|secret|private|auth|signing|encryption|master|account|license|shared)[_-]?(?:key|token)s?"
+    r"|connection[_-]?string)[0-9]{0,2}[\"']?\]?(?:\s{0,4}[:=]|,?\s)"
+)
+"""A name that secrets are assigned to and what may stand before a value. Group 1: the name; group 2: it says password."""

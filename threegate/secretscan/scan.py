@@ -1,0 +1,168 @@
+"""One pass over a text: which forms of secrets occur, then where.
+
+Invariant: linear time. `re2.Set` answers for all forms at once; only a form that occurs is searched for, and
+each search goes on where the last secret ended.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import re2
+
+from threegate.secretscan.assignments import assigned_value
+from threegate.secretscan.patterns import ASSIGNED_NAME, FORMS
+
+_SET_MEMORY: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Found:
+    """A secret's place: ``text[start:end]``, and its kind in words. It holds no part of the value."""
+
+    start: int
+    end: int
+    kind: str
+
+
+def find_secrets(text: str) -> list[Found]:
+    """All secrets in a text, by place; none overlaps the next. Linear in the length of the text; never raises."""
+    data = text.encode("utf-8", "replace")
+    hits = _hits(data)
+    if not hits:
+        return []
+    spans = [span for index in sorted(hits) for span in _spans(index, data)]
+    if not spans:
+        return []
+    return _disjoint(spans if len(data) == len(text) else _in_characters(spans, data))
+
+
+def has_secret(text: str) -> bool:
+    """Whether there is any secret in a text."""
+    return bool(find_secrets(text))
+
+
+def mask_secrets(text: str) -> str:
+    """The text with each secret replaced by its kind in brackets; the number of lines stays the same."""
+    pieces: list[str] = []
+    end = 0
+    for found in find_secrets(text):
+        lines = text[found.start : found.end].count("\n")
+        pieces += (text[end : found.start], f"[{found.kind}]", "\n" * lines)
+        end = found.end
+    pieces.append(text[end:])
+    return "".join(pieces)
+
+
+def _hits(data: bytes) -> list[int]:
+    """Numbers of the forms that occur; the last number stands for the assignments."""
+    hits: list[int] = _compiled_set().Match(data)
+    return hits
+
+
+@functools.cache
+def _compiled_set() -> Any:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.max_mem = _SET_MEMORY
+    options.log_errors = False
+    compiled = re2.Set.SearchSet(options)
+    for pattern in (*(form.pattern for form in FORMS), ASSIGNED_NAME):
+        compiled.Add(pattern.encode("ascii"))
+    compiled.Compile()
+    return compiled
+
+
+@functools.cache
+def _compiled(pattern: str) -> Any:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.max_mem = _SET_MEMORY
+    return re2.compile(pattern.encode("ascii"), options)
+
+
+def _spans(index: int, data: bytes) -> Iterator[Found]:
+    """Places of one form, in bytes."""
+    if index == len(FORMS):
+        yield from _assignments(data)
+        return
+    form = FORMS[index]
+    genuine = _GENUINE.get(form.kind)
+    regexp = _compiled(form.pattern)
+    group = 1 if regexp.groups else 0
+    position = 0
+    while (match := regexp.search(data, position)) is not None:
+        start, end = match.span(group)
+        if genuine is None or genuine(data[start:end]):
+            yield Found(start, end, form.kind)
+        position = end
+
+
+def _assignments(data: bytes) -> Iterator[Found]:
+    """Places of assigned values, in bytes (Latin-1 keeps one character for each byte)."""
+    text = data.decode("latin-1")
+    end = 0
+    for match in _compiled(ASSIGNED_NAME).finditer(data):
+        if match.start() < end:
+            continue
+        value = assigned_value(text, match.start(), match.end(1), password=match[2] is not None)
+        if value is not None:
+            end = value.end
+            yield Found(value.start, value.end, "password" if match[2] is not None else "token")
+
+
+def _disjoint(spans: list[Found]) -> list[Found]:
+    """Overlapping places joined into one; the kind of the widest form that begins first stays."""
+    spans.sort(key=lambda found: (found.start, -found.end))
+    joined: list[Found] = []
+    for found in spans:
+        if joined and found.start < joined[-1].end:
+            last = joined[-1]
+            joined[-1] = Found(last.start, max(last.end, found.end), last.kind)
+        else:
+            joined.append(found)
+    return joined
+
+
+def _in_characters(spans: list[Found], data: bytes) -> list[Found]:
+    """Places counted in characters instead of bytes, in one pass over the data."""
+    offsets = {0: 0}
+    place = count = 0
+    for offset in sorted({offset for found in spans for offset in (found.start, found.end)}):
+        # a character is counted by its first byte, so that a place inside one means its end
+        count += sum(byte & 0xC0 != 0x80 for byte in data[place:offset])
+        place = offset
+        offsets[offset] = count
+    return [Found(offsets[found.start], offsets[found.end], found.kind) for found in spans]
+
+
+def _is_token(value: bytes) -> bool:
+    """Whether letters and digits stand together, as in a made token and not in a word."""
+    return any(48 <= byte <= 57 for byte in value[3:]) and value.lower() != value.upper()
+
+
+def _is_jwt(value: bytes) -> bool:
+    """Whether the first part of a JWT is base64url of something that begins as a JSON object."""
+    head = value.split(b".", 1)[0][:64]
+    try:
+        return base64.urlsafe_b64decode(head[: len(head) // 4 * 4]).startswith(b'{"')
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _is_credential(value: bytes) -> bool:
+    """Whether the password of a URL is one and no placeholder."""
+    return not (value.startswith((b"<", b"$", b"{", b"%", b"*")) or value in (b"password", b"pass", b"xxx"))
+
+
+_GENUINE: Final[dict[str, Callable[[bytes], bool]]] = {
+    "artifactory-token": _is_token,
+    "json-web-token": _is_jwt,
+    "url-credentials": _is_credential,
+}
+"""What a linear pattern cannot say about a form."""
