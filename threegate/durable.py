@@ -9,6 +9,7 @@ name and path before and after it; it may raise OSError or end the process.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import secrets
 from collections.abc import Callable
@@ -20,6 +21,7 @@ Observer = Callable[[str, str, str], None]
 _observers: list[Observer] = []
 _RENAME_NOREPLACE = 1
 _AT_FDCWD = -100
+_FALLOC_FL_KEEP_SIZE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -48,6 +50,26 @@ def write_fd(descriptor: int, data: bytes, path: str | Path) -> None:
     while view:
         view = view[os.write(descriptor, view) :]
     _tell("after", "write", path)
+
+
+def truncate_fd(descriptor: int, size: int, path: str | Path) -> None:
+    """Cut an open file to `size` bytes and sync it. Only for the trail's torn end, after it was set aside."""
+    _tell("before", "truncate", path)
+    os.ftruncate(descriptor, size)
+    os.fsync(descriptor)
+    _tell("after", "truncate", path)
+
+
+def reserve_fd(descriptor: int, offset: int, length: int, path: str | Path) -> None:
+    """Reserve space behind a file's end without changing its size (fallocate, FALLOC_FL_KEEP_SIZE).
+
+    Raises OSError (ENOSPC, EDQUOT); a file system that cannot reserve is no error.
+    """
+    _tell("before", "reserve", path)
+    result = _libc.fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(offset), ctypes.c_int64(length))
+    if result != 0 and (number := ctypes.get_errno()) not in (errno.EOPNOTSUPP, errno.ENOSYS):
+        raise OSError(number, os.strerror(number), str(path))
+    _tell("after", "reserve", path)
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,1 +1,25 @@
-"""."""
+"""The trail: an append-only chain of events that can be proven unaltered.
+
+What others use: `Trail` (create, locked, events), the `LockedTrail` that `locked` gives, `TrailIndex` and
+`RequestHistory` (what the trail says so far), `Event`.
+"""
+
+from threegate.audit.event import TYPES, Event, format_time, parse_time, trail_text
+from threegate.audit.index import ENDS, Head, RequestHistory, TrailIndex
+from threegate.audit.trail import Clock, LockedTrail, Trail, system_clock
+
+__all__ = [
+    "ENDS",
+    "TYPES",
+    "Clock",
+    "Event",
+    "Head",
+    "LockedTrail",
+    "RequestHistory",
+    "Trail",
+    "TrailIndex",
+    "format_time",
+    "parse_time",
+    "system_clock",
+    "trail_text",
+]

@@ -1,0 +1,211 @@
+"""What the trail says so far, kept as one value that grows event by event.
+
+Invariant: the index is a pure function of the events that were put into it, in order; nothing here reads a
+disk or a clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from threegate.audit.event import Event
+from threegate.audit.tree import Frontier
+
+ENDS: Final = frozenset(("refused", "rejected", "cancelled", "interrupted", "finished"))
+"""Event types after which a request never runs (again)."""
+
+_ANNOUNCED_ONLY: Final = frozenset(("approved", "countersigned"))
+"""Types whose nonce belongs to a later use; in every other type the nonce was used up by the event itself."""
+
+_RECENT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last event: how many there are, its hash (the workspace's id when there is none) and its time."""
+
+    seq: int
+    hash: str
+    time: str
+
+
+@dataclass(slots=True)
+class RequestHistory:
+    """What the trail says about one request, by the events that decide. None: no such event (any more).
+
+    `end` is the last of `refused rejected cancelled interrupted finished`. A `quarantined` copy of a request
+    (reason `replayed`) changes nothing here but `last`.
+    """
+
+    request_id: str
+    last: Event
+    approved: Event | None = None
+    countersigned: list[Event] = field(default_factory=list)
+    promoted: Event | None = None
+    cleared: Event | None = None
+    claimed: Event | None = None
+    started: Event | None = None
+    finished: Event | None = None
+    cancel_requested: Event | None = None
+    delivered: Event | None = None
+    end: Event | None = None
+    abandoned: bool = False
+    """The last approval never reached its folder: the id and the file name are free again."""
+    state: str | None = None
+    """The state folder that the last announced move led to; None before the first."""
+    file: str | None = None
+    """The name of the request file in that folder."""
+    owner_uid: int | None = None
+    """uid of the owner of the draft (`owner_uid` of its events)."""
+    proposal_sha256: str | None = None
+    """Digest of the proposal that the draft was made of."""
+
+    @property
+    def last_type(self) -> str:
+        """Type of the last event."""
+        return self.last.type
+
+    @property
+    def interrupted(self) -> bool:
+        """Claimed or started, and nothing says how it ended."""
+        return self.claimed is not None and self.end is None
+
+    def add(self, event: Event) -> None:
+        """Take the next event of this request."""
+        kind, data = event.type, event.data
+        self.last = event
+        if kind == "quarantined":
+            return
+        if kind == "approved":
+            self.abandoned = False
+            self.approved = event
+            self.countersigned.clear()
+        elif kind == "countersigned":
+            self.countersigned.append(event)
+        elif kind == "approval_abandoned":
+            self.abandoned = True
+            self.approved = None
+            self.state = self.file = None
+            return
+        elif kind in (
+            "promoted",
+            "cleared",
+            "claimed",
+            "started",
+            "finished",
+            "cancel_requested",
+            "delivered",
+        ):
+            setattr(self, kind, event)
+        if kind in ENDS:
+            self.end = event
+        if isinstance(state := data.get("state"), str) and isinstance(name := data.get("file"), str):
+            self.state, self.file = state, name
+        if type(owner := data.get("owner_uid")) is int:
+            self.owner_uid = owner
+        if isinstance(proposal := data.get("proposal_sha256"), str):
+            self.proposal_sha256 = proposal
+
+
+class TrailIndex:
+    """Everything that a gate, a command or the daemon asks the trail for."""
+
+    def __init__(self) -> None:
+        self.workspace_id = ""
+        self.epoch = 1
+        self.vkey: str | None = None
+        """The workspace's public key as a C2SP vkey, from the first event."""
+        self.operators: tuple[str | None, str | None] = (None, None)
+        """Recorded sha256 of the operators file and of the revoked file (None: no such file)."""
+        self.head = Head(0, "", "")
+        self.frontier = Frontier()
+        self.last_checkpoint = 0
+        """Size of the tree at the last `checkpoint` or `rotated` event."""
+        self.counts: dict[str, int] = {}
+        self._requests: dict[str, RequestHistory] = {}
+        self._nonces: set[str] = set()
+        self._known_nonces: set[str] = set()
+        self._names: dict[str, str | None] = {}
+        self._announced: set[str] = set()
+        self._recent: deque[tuple[int, str]] = deque(maxlen=_RECENT)
+
+    def add(self, event: Event) -> None:
+        """Take the next event; that it is the next one was checked before."""
+        self.head = Head(event.seq, event.hash, event.time)
+        self.frontier.add(event.line)
+        self._recent.append((event.seq, event.hash))
+        kind, data = event.type, event.data
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        if event.seq == 1:
+            self.workspace_id = event.prev
+            key = data.get("vkey")
+            self.vkey = key if isinstance(key, str) else None
+        if "operators_sha256" in data:
+            self.operators = (_text(data["operators_sha256"]), _text(data.get("revoked_sha256")))
+        if kind == "workspace_adopted" and type(epoch := data.get("epoch")) is int:
+            self.epoch = epoch
+        if kind in ("checkpoint", "rotated") and type(size := data.get("size")) is int:
+            self.last_checkpoint = size
+        if isinstance(state := data.get("state"), str) and isinstance(name := data.get("file"), str):
+            self._announced.add(f"{state}/{name}")
+        nonce = data.get("nonce")
+        if isinstance(nonce, str):
+            self._known_nonces.add(nonce)
+            if kind not in _ANNOUNCED_ONLY:
+                self._nonces.add(nonce)
+        if event.request_id is not None:
+            self._add_request(event, event.request_id)
+
+    def _add_request(self, event: Event, request_id: str) -> None:
+        history = self._requests.get(request_id)
+        if history is None:
+            history = self._requests[request_id] = RequestHistory(request_id, event)
+        if event.type == "approval_abandoned" and history.approved is not None:
+            self._names.pop(str(history.approved.data.get("file")), None)
+        history.add(event)
+        if event.type in ("approved", "claimed") and isinstance(name := event.data.get("file"), str):
+            self._names.setdefault(name, request_id)
+
+    def history(self, request_id: str) -> RequestHistory | None:
+        """What is known about a request, or None when the trail never named it."""
+        return self._requests.get(request_id)
+
+    def histories(self) -> Iterator[RequestHistory]:
+        """All requests, in the order of their first event."""
+        yield from self._requests.values()
+
+    def nonce_used(self, nonce: str) -> bool:
+        """Whether a claim or another act used this nonce up (an approval alone does not)."""
+        return nonce in self._nonces
+
+    def nonce_known(self, nonce: str) -> bool:
+        """Whether any event names this nonce, approvals and countersignatures too."""
+        return nonce in self._known_nonces
+
+    def name_used(self, file_name: str) -> bool:
+        """Whether an approved or claimed request had this file name (an abandoned approval frees it)."""
+        return file_name in self._names
+
+    def id_used(self, request_id: str) -> bool:
+        """Whether this id is taken for ever: approved and not abandoned, claimed, or ended."""
+        history = self._requests.get(request_id)
+        if history is None:
+            return False
+        return bool(history.approved or history.claimed or history.end)
+
+    def announced(self, state: str, file_name: str) -> bool:
+        """Whether some event led a file of this name into this state folder."""
+        return f"{state}/{file_name}" in self._announced
+
+    def hash_at(self, seq: int) -> str | None:
+        """The hash of a recent event, or None when it is not among the last few thousand."""
+        if not self._recent or not self._recent[0][0] <= seq <= self._recent[-1][0]:
+            return None
+        return self._recent[seq - self._recent[0][0]][1]
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

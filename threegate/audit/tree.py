@@ -1,0 +1,165 @@
+"""The Merkle tree over the trail's lines, as RFC 6962 section 2.1 has it, and its proofs.
+
+A leaf is a line without its newline. Invariant: `Frontier` over n leaves has the root that the recursive
+definition of the RFC gives for the same leaves; a proof that verifies binds leaf, position and size to a root.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+LEAF_PREFIX = b"\x00"
+NODE_PREFIX = b"\x01"
+EMPTY_ROOT = hashlib.sha256(b"").digest()
+
+
+class ProofError(ValueError):
+    """A proof does not verify."""
+
+
+def leaf_hash(line: bytes) -> bytes:
+    """MTH of one leaf."""
+    return hashlib.sha256(LEAF_PREFIX + line).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """MTH of two subtrees."""
+    return hashlib.sha256(NODE_PREFIX + left + right).digest()
+
+
+class Frontier:
+    """The roots of the full subtrees of a growing tree, largest first: all that appending and the root need."""
+
+    __slots__ = ("_nodes", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._nodes: list[bytes] = []
+
+    def add(self, line: bytes) -> None:
+        """Append a leaf."""
+        node = hashlib.sha256(LEAF_PREFIX + line).digest()
+        size = self.size
+        while size & 1:
+            node = hashlib.sha256(NODE_PREFIX + self._nodes.pop() + node).digest()
+            size >>= 1
+        self._nodes.append(node)
+        self.size += 1
+
+    def root(self) -> bytes:
+        """MTH of all leaves so far."""
+        if not self._nodes:
+            return EMPTY_ROOT
+        node = self._nodes[-1]
+        for left in reversed(self._nodes[:-1]):
+            node = node_hash(left, node)
+        return node
+
+
+def root_of(leaves: Sequence[bytes]) -> bytes:
+    """MTH of leaf hashes."""
+    if not leaves:
+        return EMPTY_ROOT
+    if len(leaves) == 1:
+        return leaves[0]
+    split = _split(len(leaves))
+    return node_hash(root_of(leaves[:split]), root_of(leaves[split:]))
+
+
+def inclusion_proof(index: int, leaves: Sequence[bytes]) -> list[bytes]:
+    """PATH(m, D[n]): the audit path of leaf `index`, lowest first. Raises IndexError for an index outside."""
+    if not 0 <= index < len(leaves):
+        raise IndexError(f"leaf {index} is not in a tree of {len(leaves)}")
+    if len(leaves) == 1:
+        return []
+    split = _split(len(leaves))
+    if index < split:
+        return [*inclusion_proof(index, leaves[:split]), root_of(leaves[split:])]
+    return [*inclusion_proof(index - split, leaves[split:]), root_of(leaves[:split])]
+
+
+def consistency_proof(old_size: int, leaves: Sequence[bytes]) -> list[bytes]:
+    """PROOF(m, D[n]): that the tree of the first `old_size` leaves is a prefix. Raises IndexError."""
+    if not 0 < old_size <= len(leaves):
+        raise IndexError(f"no tree of {old_size} within one of {len(leaves)}")
+    return _subproof(old_size, leaves, whole=True)
+
+
+def _subproof(size: int, leaves: Sequence[bytes], *, whole: bool) -> list[bytes]:
+    if size == len(leaves):
+        return [] if whole else [root_of(leaves)]
+    split = _split(len(leaves))
+    if size <= split:
+        return [*_subproof(size, leaves[:split], whole=whole), root_of(leaves[split:])]
+    return [*_subproof(size - split, leaves[split:], whole=False), root_of(leaves[:split])]
+
+
+def verify_inclusion(leaf: bytes, index: int, size: int, proof: Iterable[bytes], root: bytes) -> None:
+    """Check an audit path (RFC 9162, 2.1.3.2). Returns None or raises ProofError."""
+    if not 0 <= index < size:
+        raise ProofError("the leaf lies outside of the tree")
+    node, last = index, size - 1
+    result = leaf
+    for sibling in proof:
+        if last == 0:
+            raise ProofError("the proof is too long")
+        if node & 1 or node == last:
+            result = node_hash(sibling, result)
+            while not node & 1 and node != 0:
+                node >>= 1
+                last >>= 1
+        else:
+            result = node_hash(result, sibling)
+        node >>= 1
+        last >>= 1
+    if last != 0:
+        raise ProofError("the proof is too short")
+    if result != root:
+        raise ProofError("the proof leads to another root")
+
+
+def verify_consistency(
+    old_size: int, new_size: int, proof: Sequence[bytes], old_root: bytes, new_root: bytes
+) -> None:
+    """Check a consistency proof (RFC 9162, 2.1.4.2). Returns None or raises ProofError."""
+    if not 0 < old_size <= new_size:
+        raise ProofError("the older tree is not smaller")
+    if old_size == new_size:
+        if proof or old_root != new_root:
+            raise ProofError("two trees of one size have different roots")
+        return
+    path = list(proof)
+    if old_size & (old_size - 1) == 0:
+        path.insert(0, old_root)
+    if not path:
+        raise ProofError("the proof is empty")
+    node, last = old_size - 1, new_size - 1
+    while node & 1:
+        node >>= 1
+        last >>= 1
+    old = new = path[0]
+    for sibling in path[1:]:
+        if last == 0:
+            raise ProofError("the proof is too long")
+        if node & 1 or node == last:
+            old = node_hash(sibling, old)
+            new = node_hash(sibling, new)
+            while not node & 1 and node != 0:
+                node >>= 1
+                last >>= 1
+        else:
+            new = node_hash(new, sibling)
+        node >>= 1
+        last >>= 1
+    if last != 0:
+        raise ProofError("the proof is too short")
+    if old != old_root:
+        raise ProofError("the proof does not lead to the older root")
+    if new != new_root:
+        raise ProofError("the proof does not lead to the newer root")
+
+
+def _split(size: int) -> int:
+    """The largest power of two smaller than `size` (size > 1)."""
+    return int(1 << ((size - 1).bit_length() - 1))
