@@ -1,0 +1,122 @@
+"""Small readers for single values of the front matter: text, numbers, times, names, paths.
+
+Invariant: every value is matched whole against an ASCII grammar; nothing is trimmed, guessed or converted on
+the way. A reader returns the typed value, or raises FieldError with the rule and what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from threegate.request.yaml_nodes import Node
+
+_TIME = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?(?:Z|\+00:00)"
+)
+_DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,5})(?:\.[0-9]{1,6})?")
+FILE_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+_PATH_CHARS = 1024
+
+
+class FieldError(Exception):
+    """A value breaks a rule. `node` is the place when it is not the value itself."""
+
+    def __init__(self, rule: str, message: str, node: Node | None = None) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.node = node
+
+
+def read_text(node: Node, rule: str, *, most: int) -> str:
+    """One line of text, 1 to `most` characters, without blanks at its ends. A block scalar may end with a newline."""
+    if not isinstance(node.value, str):
+        raise FieldError("TG122", "must be text; put it in quotes")
+    text = node.value.rstrip("\n") if node.style in ("|", ">") else node.value
+    if not text.strip():
+        raise FieldError(rule, "must not be empty")
+    if "\n" in text:
+        raise FieldError(rule, "must be one line")
+    if text != text.strip():
+        raise FieldError(rule, "must not begin or end with a blank")
+    if len(text) > most:
+        raise FieldError(rule, f"{len(text)} characters; at most {most}")
+    return text
+
+
+def read_word(node: Node, rule: str, allowed: Collection[str]) -> str:
+    """One of a few exact words; another spelling is refused with the right one named."""
+    if not isinstance(node.value, str):
+        raise FieldError("TG122", f"must be text: {' or '.join(allowed)}")
+    if node.value in allowed:
+        return node.value
+    wanted = [word for word in allowed if word.casefold() == node.value.strip().casefold()]
+    hint = f"; it is spelled {wanted[0]}" if wanted else ""
+    raise FieldError(rule, f"must be {' or '.join(allowed)}{hint}")
+
+
+def read_integer(node: Node, rule: str, *, least: int, most: int, unit: str) -> int:
+    """A plain whole number within bounds."""
+    if not isinstance(node.value, int) or isinstance(node.value, bool):
+        raise FieldError("TG122", f"must be a whole number of {unit}, without quotes")
+    if not least <= node.value <= most:
+        raise FieldError(rule, f"must lie between {least} and {most} {unit}")
+    return node.value
+
+
+def read_cores(node: Node, rule: str, *, most: float) -> Decimal:
+    """A decimal number of cores, quoted or plain: 0.05 to `most`."""
+    if isinstance(node.value, bool) or not isinstance(node.value, str | int | float):
+        raise FieldError("TG122", 'must be a decimal number of cores, such as "0.5"')
+    if not _DECIMAL.fullmatch(node.text):
+        raise FieldError(rule, 'must be a plain decimal number of cores, such as "0.5" or "2"')
+    cores = Decimal(node.text)
+    if not Decimal("0.05") <= cores <= Decimal(str(most)):
+        raise FieldError(rule, f"must lie between 0.05 and {most:g} cores")
+    return cores
+
+
+def read_time(node: Node, rule: str) -> datetime:
+    """An ISO-8601 moment in UTC: ``2026-11-22T05:00:00Z`` or with ``+00:00``."""
+    match = _TIME.fullmatch(node.value) if isinstance(node.value, str) else None
+    if match is None:
+        raise FieldError(rule, "must be a UTC time such as 2026-11-22T05:00:00Z")
+    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    try:
+        return datetime(
+            year, month, day, hour, minute, second, int((match[7] or "").ljust(6, "0")), tzinfo=UTC
+        )
+    except ValueError:
+        raise FieldError(rule, "is no date and time that exists") from None
+
+
+def check_file_name(name: str) -> str | None:
+    """None for a bare file name that may be an input, else what is wrong with it (spec 1, `inputs`)."""
+    if not FILE_NAME.fullmatch(name):
+        return "must be a bare file name of A-Z a-z 0-9 . _ - (at most 128), without folders"
+    if name in (".", ".."):
+        return "must name a file, not a folder"
+    return None
+
+
+def check_output_path(path: str) -> tuple[str, str | None]:
+    """The path below /out/ that `path` means, and what is wrong with it (None when nothing is)."""
+    if path.startswith("/"):
+        if not path.startswith("/out/"):
+            return path, "must lie under /out/"
+        bare = path.removeprefix("/out/")
+    else:
+        bare = path
+    if len(path) > _PATH_CHARS or "\\" in path or "\n" in path or bare != bare.strip():
+        return path, "must be a plain path under /out/, without backslashes or blanks at its ends"
+    if not bare or bare.endswith("/"):
+        return path, "must name a file under /out/, not a folder"
+    segments = bare.split("/")
+    if any(segment in ("", ".", "..") for segment in segments):
+        return path, "must not have '..', '.' or empty segments"
+    if any(len(segment.encode()) > 255 for segment in segments):
+        return path, "has a name of more than 255 bytes"
+    return f"/out/{bare}", None

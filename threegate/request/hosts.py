@@ -1,0 +1,96 @@
+"""The one reader for network targets: allowlists of requests and URLs of proposals use it.
+
+Invariant: what `read_host` accepts is a public DNS name in lower-case ASCII with at least two labels; never
+an IP address in any notation, a wildcard, a local or private name.
+"""
+
+from __future__ import annotations
+
+import re
+
+from threegate.request.model import NetworkTarget
+
+DEFAULT_PORT = 443
+HOST_CHARS = 253
+
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
+
+_LOCAL_ENDINGS = (
+    "localhost",
+    "local",
+    "localdomain",
+    "internal",
+    "intranet",
+    "private",
+    "lan",
+    "home",
+    "corp",
+    "mail",
+    "arpa",
+    "invalid",
+    "test",
+    "onion",
+    "localtest.me",
+    "lvh.me",
+    "vcap.me",
+    "nip.io",
+    "sslip.io",
+    "xip.io",
+)
+"""Names that are private, reserved (RFC 6761, 6762, 8375) or resolve to an address written in the name."""
+
+
+class HostError(ValueError):
+    """The text names no public host; the message says why in a few words and never repeats the text."""
+
+
+def read_target(text: str, default_port: int = DEFAULT_PORT) -> NetworkTarget:
+    """Read ``host`` or ``host:port``. Raises HostError."""
+    host, colon, port = text.partition(":")
+    number = default_port
+    if colon:
+        if not _PORT.fullmatch(port) or int(port) > 65535:
+            raise HostError("the port is no number from 1 to 65535 (an IPv6 address or a URL is no host)")
+        number = int(port)
+    return NetworkTarget(read_host(host), number)
+
+
+def read_host(text: str) -> str:
+    """Read a bare host name and return it. Raises HostError."""
+    if len(text) > HOST_CHARS:
+        raise HostError(f"longer than {HOST_CHARS} characters")
+    if "*" in text:
+        raise HostError("no wildcards; name each host")
+    labels = text.split(".")
+    for label in labels:
+        if not _LABEL.fullmatch(label):
+            raise HostError("not a lower-case ASCII host name (use punycode for others)")
+        _refuse_bad_punycode(label)
+    if _NUMERIC.fullmatch(labels[-1]):
+        raise HostError("an IP address; name the host")
+    if len(labels) < 2:
+        raise HostError("a name without a dot is a local name")
+    if is_local_name(text):
+        raise HostError("a private, local or address-bearing name")
+    return text
+
+
+def is_local_name(text: str) -> bool:
+    """Whether a lower-case name without a final dot is local, reserved, or bears an address (room H reads it too)."""
+    return "." not in text or any(
+        text == ending or text.endswith("." + ending) for ending in _LOCAL_ENDINGS
+    )
+
+
+def _refuse_bad_punycode(label: str) -> None:
+    """A label with hyphens in the third and fourth place must be punycode that decodes (RFC 5891)."""
+    if label[2:4] != "--":
+        return
+    try:
+        decoded = label[4:].encode("ascii").decode("punycode") if label.startswith("xn--") else ""
+    except UnicodeError:
+        decoded = ""
+    if decoded.isascii():
+        raise HostError("not valid punycode")

@@ -1,0 +1,179 @@
+"""The keys of the front matter that are lists: inputs, outputs, allowlist, texts, evidence.
+
+Invariant: every entry is checked, and each problem stands at its own entry. Source: spec 1, "Front matter".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from threegate import limits
+from threegate.request.fields import SHA256, FieldError, check_file_name, check_output_path, read_text
+from threegate.request.findings import Findings
+from threegate.request.hosts import HostError, read_target
+from threegate.request.model import InputFile, NetworkTarget, OutputFile
+from threegate.request.yaml_nodes import Node, plain_value
+
+TEXT_ENTRIES = 64
+TEXT_CHARS = 500
+LABEL_CHARS = 128
+INPUT_ENTRIES = 256
+
+
+def read_inputs(node: Node, findings: Findings) -> tuple[InputFile, ...]:
+    """``inputs``: a list of {name, sha256, unpack?}; names and unpacked stems are unique."""
+    read: list[InputFile] = []
+    taken: dict[str, int] = {}
+    for entry in _entries(node, "TG150", findings, most=INPUT_ENTRIES):
+        fields = _mapping(entry, "TG150", ("name", "sha256", "unpack"), findings)
+        if fields is None:
+            continue
+        name = _input_name(entry, fields, findings)
+        sha256 = _input_hash(entry, fields, findings)
+        unpack = _input_unpack(fields, name, findings)
+        if name is None or sha256 is None or unpack is None:
+            continue
+        shown = name.removesuffix(".tar") if unpack else name
+        for seen in {name, shown}:
+            if seen in taken:
+                message = f"this name is taken by the input on line {taken[seen]}; each appears once below /in"
+                findings.at("TG154", fields["name"], message)
+            taken.setdefault(seen, fields["name"].line)
+        read.append(InputFile(name, sha256, unpack))
+    return tuple(read)
+
+
+def read_outputs(node: Node, findings: Findings) -> tuple[OutputFile, ...]:
+    """``outputs_expected``: a list of {path, description}; a bare path means /out/<path>."""
+    read: dict[str, OutputFile] = {}
+    for entry in _entries(node, "TG156", findings, most=limits.OUTPUT_ENTRIES):
+        fields = _mapping(entry, "TG156", ("path", "description"), findings)
+        if fields is None:
+            continue
+        if "path" not in fields or not isinstance(fields["path"].value, str):
+            findings.at("TG156", fields.get("path", entry), "an output needs a path, as text")
+            continue
+        path, wrong = check_output_path(fields["path"].value)
+        if wrong is None and path in read:
+            wrong = "stands twice"
+        if wrong is not None:
+            findings.at("TG157", fields["path"], f"the output path {wrong}")
+            continue
+        description = ""
+        if "description" in fields:
+            try:
+                description = read_text(fields["description"], "TG156", most=TEXT_CHARS)
+            except FieldError as error:
+                findings.at(error.rule, fields["description"], f"the description {error}")
+        read[path] = OutputFile(path, description)
+    return tuple(read.values())
+
+
+def read_allowlist(node: Node, findings: Findings) -> tuple[NetworkTarget, ...]:
+    """``network_allowlist``: 1 to ALLOWLIST_ENTRIES of host or host:port, each once."""
+    read: dict[NetworkTarget, None] = {}
+    entries = list(_entries(node, "TG158", findings, most=limits.ALLOWLIST_ENTRIES))
+    if isinstance(node.value, list) and not node.value:
+        findings.at("TG158", node, "network_allowlist names no host; name one or set network: none")
+    for entry in entries:
+        if not isinstance(entry.value, str):
+            findings.at("TG159", entry, "must be text such as api.example.com or api.example.com:8443")
+            continue
+        try:
+            target = read_target(entry.value)
+        except HostError as error:
+            findings.at("TG159", entry, f"no host of the allowlist: {error}")
+            continue
+        if target in read:
+            findings.at("TG159", entry, "this host and port stand twice")
+        read[target] = None
+    return tuple(read)
+
+
+def read_texts(node: Node, rule: str, findings: Findings, *, most: int) -> tuple[str, ...]:
+    """A list of one-line texts of at most `most` characters (constraints, labels)."""
+    read: list[str] = []
+    for entry in _entries(node, rule, findings, most=TEXT_ENTRIES):
+        try:
+            read.append(read_text(entry, rule, most=most))
+        except FieldError as error:
+            findings.at(error.rule, entry, f"each entry is one line of text: it {error}")
+    return tuple(read)
+
+
+def read_evidence(node: Node, findings: Findings) -> tuple[Any, ...]:
+    """``evidence``: a list of structured references (mappings), read by the AANA gate."""
+    read: list[Any] = []
+    for entry in _entries(node, "TG163", findings, most=TEXT_ENTRIES):
+        if not isinstance(entry.value, dict):
+            findings.at("TG163", entry, "each reference is a mapping such as {source_id: …, kind: …}")
+            continue
+        read.append(plain_value(entry))
+    return tuple(read)
+
+
+def _entries(node: Node, rule: str, findings: Findings, *, most: int) -> Iterator[Node]:
+    if not isinstance(node.value, list):
+        findings.at("TG122", node, "must be a list; write each entry on a line with '- '")
+        return
+    if len(node.value) > most:
+        findings.at(rule, node, f"{len(node.value)} entries; at most {most}")
+        return
+    yield from node.value
+
+
+def _mapping(
+    entry: Node, rule: str, known: tuple[str, ...], findings: Findings
+) -> dict[str, Node] | None:
+    if not isinstance(entry.value, dict):
+        findings.at(rule, entry, f"each entry is a mapping with {' and '.join(known[:2])}")
+        return None
+    fields: dict[str, Node] = {}
+    for name, (key, value) in entry.value.items():
+        if name in known:
+            fields[name] = value
+        else:
+            findings.at("TG120", key, f"unknown key; an entry has {', '.join(known)}")
+    return fields
+
+
+def _input_name(entry: Node, fields: dict[str, Node], findings: Findings) -> str | None:
+    node = fields.get("name")
+    if node is None:
+        findings.at("TG150", entry, "an input needs a name")
+        return None
+    if not isinstance(node.value, str):
+        findings.at("TG151", node, "an input's name is text; put it in quotes")
+        return None
+    if (wrong := check_file_name(node.value)) is not None:
+        findings.at("TG151", node, f"an input's name {wrong}")
+        return None
+    return node.value
+
+
+def _input_hash(entry: Node, fields: dict[str, Node], findings: Findings) -> str | None:
+    node = fields.get("sha256")
+    if node is None:
+        findings.at("TG152", entry, "an input needs its sha256; take it from: sha256sum FILE")
+        return None
+    if not SHA256.fullmatch(node.text):
+        findings.at("TG152", node, "sha256 must be 64 lower-case hex digits, from: sha256sum FILE")
+        return None
+    if not isinstance(node.value, str):
+        findings.at("TG152", node, "this sha256 reads as a number; put it in quotes")
+        return None
+    return node.value
+
+
+def _input_unpack(fields: dict[str, Node], name: str | None, findings: Findings) -> bool | None:
+    node = fields.get("unpack")
+    if node is None:
+        return False
+    if not isinstance(node.value, bool):
+        findings.at("TG153", node, "unpack is true or false")
+        return None
+    if node.value and name is not None and (not name.endswith(".tar") or name.removesuffix(".tar") in ("", ".", "..")):
+        findings.at("TG153", node, "only a <stem>.tar can be unpacked")
+        return None
+    return node.value

@@ -1,0 +1,256 @@
+"""What stands in the sections: the command's line, the code's text, the lists of files, the risk lines.
+
+Invariant: a section that is not exactly of its form is an error; nothing in it is skipped silently. What is
+taken out (command, code, variables) is a piece of the raw lines, so the human reads what will run.
+Source: spec 1, "Body"; seed 002, "Command" to "Risk Assessment".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from threegate import limits
+from threegate.request.body import Section, lines_outside_fences
+from threegate.request.fields import FILE_NAME, check_output_path
+from threegate.request.findings import Findings
+from threegate.request.model import InputFile, OutputFile
+
+_BACKQUOTED = re.compile(r"`([^`]+)`(?:[ \t]+(.*))?", re.DOTALL)
+_HASH = re.compile(r"\bsha256\b", re.IGNORECASE)
+_HASH_VALUE = re.compile(r"sha256:([0-9a-f]{64})(?![0-9A-Za-z])")
+_LABEL = re.compile(
+    r"[ \t>*+-]*(?:\*\*|__)?(risk level|justification|data sensitivity|network rationale)[ \t]*"
+    r"(?::[ \t]*(?:\*\*|__)?|(?:\*\*|__)[ \t]*:)[ \t]*(.*)",
+    re.IGNORECASE,
+)
+_LEVELS = ("low", "medium", "high")
+_SENSITIVITIES = ("public", "internal", "confidential")
+_NO_RATIONALE = frozenset({"", "none", "none.", "n/a", "na", "-", "no", "not needed", "tbd"})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of the file that another reader takes: its text and where it starts."""
+
+    text: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """One entry of a list of files: its path as written, the rest of the line, and its line."""
+
+    path: str
+    rest: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class RiskLines:
+    """The four answers of the risk assessment, as text."""
+
+    risk_level: str
+    justification: str
+    data_sensitivity: str
+    network_rationale: str
+
+
+def read_command_line(section: Section, findings: Findings) -> Piece | None:
+    """The one line of the command."""
+    kinds = [token.type for token in section.tokens]
+    filled = [(index, line) for index, line in enumerate(section.lines) if line.strip()]
+    if kinds == ["paragraph_open", "inline", "paragraph_close"] and len(filled) == 1:
+        index, line = filled[0]
+        text = line.strip(" \t")
+        return Piece(text, section.first_line + index, len(line) - len(line.lstrip(" \t")) + 1)
+    if not filled:
+        findings.add("TG220", section.heading, 1, "the section is empty; write the command as one line of plain text")
+        return None
+    message = f"the command is one line of plain text; this has {_what(kinds, len(filled))}"
+    findings.add("TG220", section.first_line + filled[min(1, len(filled) - 1)][0], 1, message)
+    return None
+
+
+def _what(kinds: Sequence[str], lines: int) -> str:
+    for kind, words in (
+        ("fence", "a code fence"),
+        ("code_block", "an indented block"),
+        ("bullet_list_open", "a list"),
+        ("ordered_list_open", "a list"),
+        ("blockquote_open", "a quote"),
+        ("html_block", "HTML"),
+    ):
+        if kind in kinds:
+            return words
+    return f"{lines} lines"
+
+
+def read_block(section: Section, rule: str, info: str, findings: Findings) -> Piece | None:
+    """The text of the one fenced block of a section, ending with a newline."""
+    what = f"the section holds exactly one block fenced with ``` (info string {info} or none), at column 1"
+    if [token.type for token in section.tokens] != ["fence"]:
+        findings.add(rule, section.heading, 1, what)
+        return None
+    token = section.tokens[0]
+    start, end = token.map or (0, 0)
+    line = section.line_of(token)
+    opening = section.lines[line - section.first_line]
+    if not opening.startswith("```"):
+        findings.add(rule, line, 1, what)
+        return None
+    named = opening.lstrip("`").strip(" \t")
+    if named not in ("", info):
+        findings.add(rule, line, len(token.markup) + 1, f"the info string must be {info} or empty")
+        return None
+    inner = section.lines[line - section.first_line + 1 : line - section.first_line + (end - start) - 1]
+    text = "".join(f"{item}\n" for item in inner)
+    if text != token.content:
+        findings.add(rule, line, 1, "the block is read in two ways; close it with the fence that opens it")
+        return None
+    if not text.strip():
+        findings.add(rule, line, 1, "the block is empty")
+        return None
+    return Piece(text, line + 1, 1)
+
+
+def read_file_list(section: Section, rule: str, prefix: str, findings: Findings) -> tuple[ListedFile, ...] | None:
+    """A list of files, one a bullet; or the word ``none``. None when the section is not of that form."""
+    files: list[ListedFile] = []
+    what = f"one file a line as '- {prefix}name', or the word none"
+    words = [line.strip(" \t") for line in section.lines if line.strip()]
+    if len(words) == 1 and words[0].removeprefix("- ").strip() == "none":
+        return ()
+    depth = 0
+    expect = "bullet_list_open"
+    for token in section.tokens:
+        kind = token.type
+        if kind in ("bullet_list_close", "list_item_close", "paragraph_close"):
+            depth -= 1
+            expect = {0: "bullet_list_open", 1: "list_item_open", 2: "list_item_close"}[depth]
+            continue
+        if kind != expect:
+            findings.add(rule, section.line_of(token), 1, f"{section.name} is a plain list: {what}")
+            return None
+        if kind == "inline":
+            files.append(_listed(token.content, section.line_of(token)))
+            continue
+        depth += 1
+        expect = {1: "list_item_open", 2: "paragraph_open", 3: "inline"}[depth]
+    if not files:
+        findings.add(rule, section.heading, 1, f"the section is empty: {what}")
+        return None
+    if len(files) > limits.OUTPUT_ENTRIES:
+        findings.add(rule, section.heading, 1, f"{len(files)} entries; at most {limits.OUTPUT_ENTRIES}")
+        return None
+    return tuple(files)
+
+
+def _listed(content: str, line: int) -> ListedFile:
+    if (quoted := _BACKQUOTED.fullmatch(content)) is not None:
+        return ListedFile(quoted[1], quoted[2] or "", line)
+    path, _, rest = content.partition("\n")[0].partition(" ")
+    return ListedFile(path, rest + content[len(path) + 1 + len(rest) :], line)
+
+
+def check_input_list(files: Sequence[ListedFile], inputs: Sequence[InputFile], findings: Findings, section: Section) -> None:
+    """The list must name exactly the inputs of the front matter, and hashes written here must match."""
+    declared = {f"/in/{item.name}": item for item in inputs}
+    for item in inputs:
+        if item.unpack:
+            stem = item.name.removesuffix(".tar")
+            declared[f"/in/{stem}"] = declared[f"/in/{stem}/"] = item
+    listed: dict[str, int] = {}
+    for entry in files:
+        name = entry.path.removeprefix("/in/").rstrip("/")
+        if not entry.path.startswith("/in/") or not FILE_NAME.fullmatch(name) or name in (".", ".."):
+            findings.add("TG230", entry.line, 3, "an input is listed as /in/<name>, the name it has in the front matter")
+            continue
+        found = declared.get(entry.path)
+        if found is None:
+            findings.add("TG231", entry.line, 3, "this file is not among the inputs of the front matter; declare it there")
+            continue
+        if found.name in listed:
+            findings.add("TG231", entry.line, 3, f"this input is listed twice; first on line {listed[found.name]}")
+        listed[found.name] = entry.line
+        if _HASH.search(entry.rest):
+            values = _HASH_VALUE.findall(entry.rest)
+            if len(_HASH.findall(entry.rest)) != 1 or values != [found.sha256]:
+                findings.add("TG232", entry.line, 3, "the sha256 written here is not the one of the front matter")
+    for item in inputs:
+        if item.name not in listed:
+            message = f"the input {item.name} is not listed; add the line '- /in/{item.name}'"
+            findings.add("TG231", section.heading, 1, message)
+
+
+def merge_outputs(
+    files: Sequence[ListedFile], declared: Sequence[OutputFile] | None, findings: Findings, section: Section
+) -> tuple[OutputFile, ...]:
+    """The expected outputs of the body, which must be those of `outputs_expected` where that is given."""
+    read: dict[str, OutputFile] = {}
+    for entry in files:
+        if not entry.path.startswith("/"):
+            findings.add("TG241", entry.line, 3, "an output is listed with its whole path: /out/<path>")
+            continue
+        path, wrong = check_output_path(entry.path)
+        if wrong is None and path in read:
+            wrong = "stands twice"
+        if wrong is not None:
+            findings.add("TG241", entry.line, 3, f"the output path {wrong}")
+            continue
+        read[path] = OutputFile(path, " ".join(entry.rest.split()).lstrip("-–—: "))
+    if declared is None:
+        return tuple(read.values())
+    for path in sorted({item.path for item in declared} ^ read.keys()):
+        where = "outputs_expected only" if path not in read else "this section only"
+        findings.add("TG242", section.heading, 1, f"one output stands in {where}; both lists name the same files")
+        break
+    return tuple(
+        OutputFile(item.path, item.description or read[item.path].description)
+        for item in declared
+        if item.path in read
+    )
+
+
+def read_risk(section: Section, network: str | None, findings: Findings) -> RiskLines | None:
+    """The labelled lines of the risk assessment. A justification or rationale may go on over further lines."""
+    marks: list[tuple[str, int, str]] = []
+    for index, line in lines_outside_fences(section.lines):
+        if (match := _LABEL.fullmatch(line)) is not None:
+            marks.append((match[1].casefold(), index, match[2]))
+    answers: dict[str, tuple[int, str]] = {}
+    for number, (label, index, first) in enumerate(marks):
+        end = marks[number + 1][1] if number + 1 < len(marks) else len(section.lines)
+        line = section.first_line + index
+        if label in answers:
+            findings.add("TG251", line, 1, f"'{label.capitalize()}:' stands twice; say it once")
+            continue
+        further = "\n".join(section.lines[index + 1 : end])
+        answers[label] = (line, f"{first}\n{further}".strip("\n \t"))
+    for label in ("risk level", "justification", "data sensitivity"):
+        if label not in answers:
+            findings.add("TG250", section.heading, 1, f"the line '{label.capitalize()}:' is missing")
+    _check_word("risk level", _LEVELS, answers, findings)
+    _check_word("data sensitivity", _SENSITIVITIES, answers, findings)
+    line, justification = answers.get("justification", (0, ""))
+    if line and not justification:
+        findings.add("TG252", line, 1, "the justification is empty; say why the run is worth its risk")
+    line, rationale = answers.get("network rationale", (section.heading, ""))
+    if network == "allowlist" and rationale.casefold() in _NO_RATIONALE:
+        findings.add("TG253", line, 1, "network is allowlist: 'Network rationale:' must say why it is needed")
+    return RiskLines(
+        answers.get("risk level", (0, ""))[1], justification, answers.get("data sensitivity", (0, ""))[1], rationale
+    )
+
+
+def _check_word(
+    label: str, allowed: tuple[str, ...], answers: dict[str, tuple[int, str]], findings: Findings
+) -> None:
+    if label not in answers:
+        return
+    line, text = answers[label]
+    if text not in allowed:
+        spelled = f"; it is spelled {text.casefold()}" if text.casefold() in allowed else ""
+        findings.add("TG252", line, 1, f"'{label.capitalize()}:' is one of {', '.join(allowed)} and nothing else{spelled}")
