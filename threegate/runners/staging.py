@@ -1,0 +1,255 @@
+"""Inputs go in, hashed while they are copied; nothing but plain files comes out (spec 6, Staging).
+
+Invariant: no name is followed that a run could have made: every step is relative to an open folder, with
+O_NOFOLLOW, and what is opened is checked again by its descriptor. A run never gets the pinned inode itself.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from threegate import durable, limits
+from threegate.job import JobInput, JobLimits
+from threegate.runners.interface import Artifact
+from threegate.runners.unpack import odd_name, unpack
+
+_CHUNK = 1 << 20
+_FICLONE = 0x40049409
+_DEPTH = 32
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class StagingError(Exception):
+    """An input is not what was approved, or cannot be read. The text names the input."""
+
+
+@dataclass(slots=True)
+class Collected:
+    """What came out of a run: the artifacts, and what was left with its reason (one line each)."""
+
+    artifacts: list[Artifact] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    exceeded: str | None = None
+    """Which cap of /out ended the collection, or None."""
+
+
+def stage_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None:
+    """Copy the pinned inputs into the fresh folder `target`, read-only. Raises StagingError, OSError."""
+    target.mkdir(mode=0o700)
+    with _open_folder(target) as folder:
+        for item in inputs:
+            name = PurePosixPath(item.name)
+            if item.unpack:
+                os.mkdir(name.stem, 0o700, dir_fd=folder)
+                with _open_folder(name.stem, dir_fd=folder) as inner:
+                    _lay_out(item, pinned, inner)
+                    os.fchmod(inner, 0o555)
+            else:
+                _copy_pinned(item, pinned, folder)
+        os.fchmod(folder, 0o555)
+
+
+def collect(source: Path, target: Path, bounds: JobLimits) -> Collected:
+    """Copy what a run left in `source` to the fresh folder `target`: plain files only, hashed, read-only, synced.
+
+    Links, devices, sockets, FIFOs, set-id files, files with several names and odd names stay behind and are
+    told in `dropped`. Raises OSError when the disk or `target` fails.
+    """
+    target.mkdir(mode=0o700)
+    found = Collected()
+    with _open_folder(source) as source_fd, _open_folder(target) as target_fd:
+        _Collector(bounds, found, target).walk(source_fd, target_fd, PurePosixPath(), 0)
+    durable.sync_folder(target)
+    durable.sync_folder(target.parent)
+    found.artifacts.sort(key=lambda item: item.path)
+    return found
+
+
+@contextmanager
+def _open_folder(path: str | Path, *, dir_fd: int | None = None) -> Iterator[int]:
+    descriptor = os.open(path, _FOLDER, dir_fd=dir_fd)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _open_pinned(item: JobInput, pinned: Path) -> int:
+    try:
+        source = os.open(pinned / item.sha256, _READ)
+    except OSError as error:
+        raise StagingError(f"input {item.name}: its pinned bytes cannot be read ({error.strerror})") from None
+    facts = os.fstat(source)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_size != item.size:
+        os.close(source)
+        raise StagingError(f"input {item.name}: its pinned bytes changed since the approval")
+    return source
+
+
+def _copy_pinned(item: JobInput, pinned: Path, folder: int) -> None:
+    """Copy one input; a reflink shares its blocks where the file system can, and is hashed as any other copy."""
+    source = _open_pinned(item, pinned)
+    try:
+        target = os.open(item.name, _CREATE, 0o600, dir_fd=folder)
+        try:
+            cloned = _reflink(source, target)
+            digest, size = _hash(target) if cloned else _copy(source, target, item.size)
+            if size != item.size or digest != item.sha256:
+                raise StagingError(f"input {item.name}: its pinned bytes changed since the approval")
+            os.fchmod(target, 0o444)
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)
+
+
+def _lay_out(item: JobInput, pinned: Path, folder: int) -> None:
+    with os.fdopen(_open_pinned(item, pinned), "rb") as stream:
+        if _hash(stream.fileno())[0] != item.sha256:
+            raise StagingError(f"input {item.name}: its pinned bytes changed since the approval")
+        try:
+            unpack(stream, folder)
+        except ValueError as error:
+            raise StagingError(f"input {item.name}: {error}") from None
+
+
+def _reflink(source: int, target: int) -> bool:
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+    except OSError:
+        return False
+    return True
+
+
+def _hash(descriptor: int) -> tuple[str, int]:
+    digest = hashlib.sha256()
+    size = 0
+    while chunk := os.pread(descriptor, _CHUNK, size):
+        digest.update(chunk)
+        size += len(chunk)
+    return digest.hexdigest(), size
+
+
+def _copy(source: int, target: int, most: int) -> tuple[str, int]:
+    """Copy at most `most` + 1 bytes, and hash what was written."""
+    digest = hashlib.sha256()
+    size = 0
+    while size <= most and (chunk := os.read(source, min(_CHUNK, most + 1 - size))):
+        digest.update(chunk)
+        size += len(chunk)
+        view = memoryview(chunk)
+        while view:
+            view = view[os.write(target, view) :]
+    return digest.hexdigest(), size
+
+
+class _Collector:
+    """One walk through what a run left, bounded in bytes, files, names and depth."""
+
+    def __init__(self, bounds: JobLimits, found: Collected, target: Path) -> None:
+        self._bounds = bounds
+        self._found = found
+        self._target = target
+        self._bytes = 0
+        self._entries = 0
+
+    def walk(self, source: int, target: int, path: PurePosixPath, depth: int) -> None:
+        """Collect one folder. Both arguments are open folders."""
+        with os.scandir(source) as entries:
+            names = []
+            for entry in entries:
+                self._entries += 1
+                if self._entries > 2 * self._bounds.out_files:
+                    self._found.exceeded = f"/out holds more than {self._bounds.out_files} files"
+                    break
+                names.append(entry.name)
+        for name in sorted(names):
+            if self._found.exceeded:
+                return
+            reason = odd_name(name)
+            if reason is None:
+                reason = self._one(source, target, path / name, depth)
+            if reason is not None:
+                self._found.dropped.append(f"{shown(str(path / name))}: {reason}")
+
+    def _one(self, source: int, target: int, path: PurePosixPath, depth: int) -> str | None:
+        """Collect one entry, or say why not."""
+        facts = os.stat(path.name, dir_fd=source, follow_symlinks=False)
+        if stat.S_ISDIR(facts.st_mode):
+            if depth >= _DEPTH:
+                return f"a folder more than {_DEPTH} deep"
+            os.mkdir(path.name, 0o700, dir_fd=target)
+            with (
+                _open_folder(path.name, dir_fd=source) as inner,
+                _open_folder(path.name, dir_fd=target) as copy,
+            ):
+                self.walk(inner, copy, path, depth + 1)
+            durable.sync_folder(self._target / path)
+            return None
+        return _refusal(facts) or self._file(source, target, path)
+
+    def _file(self, source: int, target: int, path: PurePosixPath) -> str | None:
+        descriptor = os.open(path.name, _READ, dir_fd=source)
+        try:
+            facts = os.fstat(descriptor)
+            if (reason := _refusal(facts)) is not None:
+                return reason
+            if facts.st_size > self._bounds.file_bytes:
+                return f"{facts.st_size} bytes, more than the {self._bounds.file_bytes} that a file may have"
+            if len(self._found.artifacts) >= self._bounds.out_files:
+                self._found.exceeded = f"/out holds more than {self._bounds.out_files} files"
+                return "beyond the file limit of /out"
+            if self._bytes + facts.st_size > self._bounds.out_bytes:
+                self._found.exceeded = f"/out holds more than {self._bounds.out_bytes} bytes"
+                return "beyond the byte limit of /out"
+            digest, size = self._copied(descriptor, target, path, facts.st_size)
+        finally:
+            os.close(descriptor)
+        self._bytes += size
+        self._found.artifacts.append(Artifact(str(path), size, digest))
+        return None
+
+    def _copied(self, source: int, target: int, path: PurePosixPath, size: int) -> tuple[str, int]:
+        copy = os.open(path.name, _CREATE, 0o400, dir_fd=target)
+        try:
+            written = _copy(source, copy, size)
+            if written[1] > size:
+                raise OSError(f"{path}: grew while it was collected")
+            durable.sync_fd(copy, self._target / path)
+        finally:
+            os.close(copy)
+        return written
+
+
+def _refusal(facts: os.stat_result) -> str | None:
+    """Why a file is not collected by its kind, or None."""
+    kinds = {
+        stat.S_IFLNK: "a symbolic link",
+        stat.S_IFIFO: "a FIFO",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFBLK: "a device",
+        stat.S_IFCHR: "a device",
+    }
+    kind = stat.S_IFMT(facts.st_mode)
+    if kind != stat.S_IFREG:
+        return kinds.get(kind, "not a regular file")
+    if facts.st_nlink != 1:
+        return "a file with several hard links"
+    if facts.st_mode & (stat.S_ISUID | stat.S_ISGID):
+        return "a file with a set-user-id or set-group-id bit"
+    return None
+
+
+def shown(name: str) -> str:
+    """A name that a run chose, as printable ASCII of at most 200 characters."""
+    text = name.encode("unicode_escape", "surrogatepass").decode("ascii")
+    return text if len(text) <= limits.TRAIL_STRING_CHARS else text[: limits.TRAIL_STRING_CHARS - 3] + "..."

@@ -1,0 +1,37 @@
+"""What a run wrote to stdout and stderr: the beginning is kept, all of it is counted and hashed.
+
+Invariant: memory stays below STREAM_KEPT_BYTES a stream, whatever a run writes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from threegate import limits
+from threegate.runners.interface import Stream
+
+
+class StreamMeter:
+    """Counts and hashes one stream and keeps its first STREAM_KEPT_BYTES."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self._hash = hashlib.sha256()
+        self.size = 0
+        """Bytes that were written so far."""
+
+    def write(self, data: bytes) -> None:
+        """Take the next bytes of the stream."""
+        room = limits.STREAM_KEPT_BYTES - len(self._kept)
+        if room > 0:
+            self._kept += data[:room]
+        self._hash.update(data)
+        self.size += len(data)
+
+    def result(self) -> Stream:
+        """The stream as it stands in an Outcome."""
+        return Stream(bytes(self._kept), self.size, self._hash.hexdigest())
+
+
+EMPTY = StreamMeter().result()
+"""A stream into which nothing was written."""
