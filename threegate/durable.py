@@ -83,6 +83,15 @@ def sync_folder(folder: Path) -> None:
     _tell("after", "sync_folder", folder)
 
 
+def sync_file(path: Path) -> None:
+    """Put a regular file that somebody else wrote on disk. Raises OSError; follows no link."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        sync_fd(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
 def rename(source: Path, target: Path) -> None:
     """Rename without replacing (renameat2 RENAME_NOREPLACE). Raises FileExistsError, OSError. Not yet durable."""
     _tell("before", "rename", target)

@@ -1,1 +1,26 @@
-"""."""
+"""What goes back: tool results (`TS-*.md`), the record of a run, and verdict files.
+
+What others use: `ResultFacts`, `render_result`, `deliver_result`, `write_record`, `read_record`, `validate_result`;
+`Verdict`, `write_verdict`, `read_verdict`.
+"""
+
+from threegate.results.facts import STATUSES, ResultFacts, read_record, render_record, write_record
+from threegate.results.render import deliver_result, render_result
+from threegate.results.validate import ResultProblem, validate_result
+from threegate.results.verdict import Verdict, read_verdict, verdict_path, write_verdict
+
+__all__ = [
+    "STATUSES",
+    "ResultFacts",
+    "ResultProblem",
+    "Verdict",
+    "deliver_result",
+    "read_record",
+    "read_verdict",
+    "render_record",
+    "render_result",
+    "validate_result",
+    "verdict_path",
+    "write_record",
+    "write_verdict",
+]

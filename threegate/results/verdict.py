@@ -1,0 +1,136 @@
+"""Verdict files: what is known about a request file now, for CORE and the operator.
+
+Invariant: ``verdicts/<file name>.json`` is derived, may be replaced at any time and is never read as state; it
+is written only when it would say something new.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from threegate import canonical, durable, limits
+from threegate.errors import InvalidInput
+from threegate.workspace import Workspace
+
+VERDICT_SCHEMA: Final = "threegate.verdict/1"
+State = Literal["draft", "invalid", "approved", "waiting", "running", "finished", "refused"]
+STATES: Final = ("draft", "invalid", "approved", "waiting", "running", "finished", "refused")
+_KEYS = [
+    "schema",
+    "file",
+    "sha256",
+    "request_id",
+    "stage",
+    "valid",
+    "state",
+    "reason",
+    "findings",
+    "judgement",
+    "fixes",
+    "updated_utc",
+]
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What validation and judgement say about one file. `updated_utc` is set when it is written."""
+
+    file: str
+    sha256: str
+    request_id: str | None
+    stage: str
+    valid: bool
+    state: State
+    reason: str | None = None
+    findings: tuple[Mapping[str, Any], ...] = ()
+    """`Finding.to_json()` of each finding; never a secret."""
+    judgement: Mapping[str, Any] | None = None
+    """`{route, blockers, contract}` or None when it was not judged yet."""
+    fixes: tuple[Any, ...] = ()
+    updated_utc: datetime | None = field(default=None, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict with the keys of issue 2, in their order."""
+        moment = (self.updated_utc or datetime.now(UTC)).astimezone(UTC)
+        return {
+            "schema": VERDICT_SCHEMA,
+            "file": self.file,
+            "sha256": self.sha256,
+            "request_id": self.request_id,
+            "stage": self.stage,
+            "valid": self.valid,
+            "state": self.state,
+            "reason": self.reason,
+            "findings": [dict(item) for item in self.findings],
+            "judgement": None if self.judgement is None else dict(self.judgement),
+            "fixes": list(self.fixes),
+            "updated_utc": f"{moment:%Y-%m-%dT%H:%M:%SZ}",
+        }
+
+
+def verdict_path(workspace: Workspace, file_name: str) -> Path:
+    """Where the verdict of a request file lies. A name that is no plain one is replaced by its digest."""
+    plain = file_name
+    if not _PLAIN_NAME.fullmatch(file_name) or file_name.startswith("."):
+        plain = "name-" + canonical.sha256_hex(file_name.encode("utf-8", "surrogateescape"))
+    return workspace.verdicts / f"{plain}.json"
+
+
+def write_verdict(workspace: Workspace, verdict: Verdict) -> bool:
+    """Write the verdict where it says something new; returns whether it did. Raises OSError."""
+    path = verdict_path(workspace, verdict.file)
+    value = verdict.to_json()
+    value["file"] = _text(verdict.file)
+    new = json.dumps(value, indent=2, ensure_ascii=True).encode() + b"\n"
+    try:
+        old = durable.read_regular(path, max_bytes=limits.VERDICT_BYTES)
+    except OSError:
+        old = b""
+    if _without_moment(old) == _without_moment(new):
+        return False
+    durable.overwrite(path, new, 0o644)
+    return True
+
+
+def read_verdict(workspace: Workspace, file_name: str) -> Verdict | None:
+    """The verdict of a request file, or None when there is none. Raises InvalidInput when it is no verdict."""
+    path = verdict_path(workspace, file_name)
+    try:
+        data = durable.read_regular(path, max_bytes=limits.VERDICT_BYTES)
+        value = canonical.loads_strict(data, max_bytes=limits.VERDICT_BYTES)
+        if not isinstance(value, dict) or list(value) != _KEYS or value["schema"] != VERDICT_SCHEMA:
+            raise InvalidInput(f"{path}: is no verdict; remove it, it is made again")
+        if value["state"] not in STATES:
+            raise InvalidInput(f"{path}: names an unknown state; remove it, it is made again")
+        return Verdict(
+            file=value["file"],
+            sha256=value["sha256"],
+            request_id=value["request_id"],
+            stage=value["stage"],
+            valid=value["valid"],
+            state=value["state"],
+            reason=value["reason"],
+            findings=tuple(value["findings"]),
+            judgement=value["judgement"],
+            fixes=tuple(value["fixes"]),
+            updated_utc=datetime.fromisoformat(value["updated_utc"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, canonical.StrictJSONError, ValueError, TypeError) as error:
+        raise InvalidInput(f"{path}: cannot be read ({error}); remove it, it is made again") from None
+
+
+def _without_moment(data: bytes) -> bytes:
+    return re.sub(rb'\n  "updated_utc": "[^"\n]*"\n', b"\n", data)
+
+
+def _text(name: str) -> str:
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
