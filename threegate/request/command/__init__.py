@@ -1,0 +1,7 @@
+"""The command reader of gate 1: one line of text becomes an argv, or is refused with the rules that say why."""
+
+from __future__ import annotations
+
+from threegate.request.command.reader import WARNINGS, Command, read_command
+
+__all__ = ["WARNINGS", "Command", "read_command"]

@@ -1,0 +1,144 @@
+"""Programs that no request may start, by kind, and how a program is recognised by its name.
+
+The lists cannot be complete and need not be: what carries is that the argv runs without a shell inside the
+walls of spec 6. They catch what an agent would write, in any spelling.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+SHELLS: Final = _names(
+    """sh bash rbash dash ash hush zsh rzsh ksh ksh93 mksh pdksh rksh lksh csh tcsh fish rc es elvish nu nushell xonsh
+    yash oksh posh sash psh pwsh powershell cmd command.com scsh shell
+    exec eval command builtin source . alias coproc
+    script scriptlive watch parallel sem sql-parallel at batch atd crontab cron anacron run-parts
+    screen tmux tmate dtach abduco byobu expect autoexpect unbuffer mc ranger
+    ld.so ld-linux ld64.so wsl chsh git-shell rssh lshell ttyd gotty sshd telnetd socat-shell crun-shell"""
+)
+PRIVILEGE: Final = _names(
+    """sudo sudoedit sudo-rs su doas runuser pkexec gosu su-exec setuidgid sg newgrp login super calife please
+    chroot unshare nsenter setpriv capsh setcap getpcaps pivot_root switch_root runcon aa-exec newuidmap newgidmap
+    fakeroot fakechroot start-stop-daemon systemd-run systemctl service systemd-inhibit init telinit reboot shutdown halt poweroff kexec
+    useradd usermod userdel adduser deluser groupadd passwd chpasswd visudo vipw
+    iptables ip6tables nft nftables sysctl dbus-send busctl gdbus loginctl machinectl polkit chpst chcon setenforce auditctl bpftool bpftrace"""
+)
+CONTAINERS: Final = _names(
+    """docker dockerd docker-compose docker-init podman podman-compose nerdctl kubectl kubeadm kubelet k3s k0s k9s oc helm minikube kind
+    crictl ctr containerd runc crun runsc youki kata-runtime conmon buildah buildctl buildkitd skopeo img kaniko umoci
+    lxc lxd lxc-start lxc-attach incus systemd-nspawn bwrap bubblewrap firejail nsjail minijail0 proot
+    kvm virsh virt-install virt-manager vboxmanage vboxheadless vagrant multipass firecracker cloud-hypervisor crosvm
+    krunvm krun apptainer singularity udocker charliecloud ch-run flatpak-spawn distrobox toolbox toolbx colima lima limactl
+    nomad qemu vmrun utm gvisor"""
+)
+INSTALLERS: Final = _names(
+    """pip pipx uv uvx conda mamba micromamba poetry pipenv pdm hatch rye pixi easy_install virtualenv pyenv asdf mise
+    apt apt-get apt-cache aptitude apt-key apt-mark add-apt-repository dpkg dpkg-deb dselect tasksel synaptic
+    yum dnf microdnf tdnf rpm rpm-ostree zypper urpmi pacman yay paru makepkg emerge portage apk opkg xbps-install
+    eopkg swupd slackpkg pkg pkg_add pkgin brew port snap flatpak nix nix-env nix-shell nix-build guix spack
+    npm npx yarn yarnpkg pnpm pnpx bun bunx corepack nvm fnm volta bower jspm
+    gem bundle bundler rbenv rvm cpan cpanm cpanp cpm composer pecl pear luarocks opam rustup rustup-init
+    tlmgr vcpkg conan nuget helmfile krew sdkman sdk jbang cs coursier ansible ansible-playbook ansible-galaxy
+    puppet chef-client salt-call installp stow checkinstall alien gdebi debootstrap"""
+)
+INSTALLING: Final[dict[str, frozenset[str]]] = {
+    "cargo": _names("install add binstall update fetch"),
+    "go": _names("install get"),
+    "deno": _names("install add"),
+    "dotnet": _names("add tool restore workload"),
+    "cabal": _names("install update"),
+    "stack": _names("install setup upgrade"),
+    "mix": _names("deps.get archive.install local.hex"),
+    "make": _names("install"),
+    "gmake": _names("install"),
+    "ninja": _names("install"),
+    "meson": _names("install"),
+    "julia-pkg": _names("add"),
+    "jupyter": _names("labextension nbextension serverextension"),
+    "code": _names("--install-extension"),
+    "gh": _names("extension"),
+    "kubectl-krew": _names("install"),
+    "cmake": _names("--install"),
+    "r": _names("install"),
+}
+"""Programs of which only some words install."""
+
+DEVICES: Final = _names(
+    """mount umount losetup mkfs mkswap swapon swapoff fdisk sfdisk cfdisk gdisk sgdisk cgdisk parted partprobe blkid
+    dmsetup cryptsetup lvm mdadm insmod modprobe rmmod kmod depmod mknod fusermount fsck e2fsck tune2fs resize2fs
+    debugfs zpool zfs btrfs xfs_repair xfs_admin nbd-client hdparm sdparm nvme smartctl blkdiscard blockdev wipefs
+    pvcreate vgcreate lvcreate pvremove vgremove lvremove kpartx multipath iscsiadm eject setserial stty-device sshfs
+    ntfs-3g rclone-mount i2cset i2cget flashrom dmidecode usbip mtools udevadm udisksctl gio-mount devlink"""
+)
+
+_PREFIXES: Final[tuple[tuple[str, str], ...]] = (
+    ("ld-linux", "TG312"),
+    ("ld-musl", "TG312"),
+    ("ld.so", "TG312"),
+    ("ld64.so", "TG312"),
+    ("docker-", "TG314"),
+    ("podman-", "TG314"),
+    ("qemu-", "TG314"),
+    ("containerd-", "TG314"),
+    ("kata-", "TG314"),
+    ("lxc-", "TG314"),
+    ("virt-", "TG314"),
+    ("vbox", "TG314"),
+    ("kubectl-", "TG314"),
+    ("apt-", "TG315"),
+    ("mkfs.", "TG316"),
+    ("fsck.", "TG316"),
+    ("mount.", "TG316"),
+    ("umount.", "TG316"),
+    ("mkfs-", "TG316"),
+    ("fusermount", "TG316"),
+)
+_TABLES: Final[tuple[tuple[frozenset[str], str], ...]] = (
+    (SHELLS, "TG312"),
+    (PRIVILEGE, "TG313"),
+    (CONTAINERS, "TG314"),
+    (INSTALLERS, "TG315"),
+    (DEVICES, "TG316"),
+)
+_BY_NAME: Final = {name: rule for table, rule in _TABLES for name in table}
+_SUFFIX: Final = re.compile(
+    r"(?:[-_.](?:static|real|distrib|orig|bin|exe|wrapper)|[-_.]?v?[0-9][0-9.]*[a-z]?)\Z"
+)
+_LOADER: Final = re.compile(r"ld-[0-9.]+\.so")
+
+
+def base_name(program: str) -> str:
+    """The name of a program without folder, and in lower case."""
+    return program.rsplit("/", 1)[-1].lower()
+
+
+def spellings(program: str) -> tuple[str, ...]:
+    """The base name, then the name without suffixes such as versions: ``pip3.11`` gives pip3.11 and pip."""
+    name = base_name(program)
+    names = [name]
+    for _ in range(4):
+        shorter = _SUFFIX.sub("", name)
+        if shorter == name or not shorter:
+            break
+        name = shorter
+        names.append(name)
+    return tuple(names)
+
+
+def refusal(program: str) -> str | None:
+    """The rule that refuses a program by its name alone, or None."""
+    names = spellings(program)
+    for name in names:
+        if (rule := _BY_NAME.get(name)) is not None:
+            return rule
+    name = names[0]
+    for prefix, rule in _PREFIXES:
+        if name.startswith(prefix):
+            return rule
+    return "TG312" if _LOADER.match(name) else None

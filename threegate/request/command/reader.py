@@ -1,0 +1,216 @@
+"""Reads the one line of a Command section: words, what they would start, and what they may not say.
+
+Invariant: `argv` is there exactly when no problem is an error, and it is what runs, without a shell. A program
+is refused as the first word or wherever a launcher starts it; what a launcher starts is found by reading its
+options, and where that cannot be said the command is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from threegate.request.command.interpreters import language_of, quotes_are_text, read_roles
+from threegate.request.command.launchers import launcher_name, read_launch
+from threegate.request.command.paths import HostPath, places_in_argument, places_in_code
+from threegate.request.command.programs import INSTALLING, base_name, refusal, spellings
+from threegate.request.command.words import Word, split_words
+from threegate.request.problem import Problem
+from threegate.secretscan import mask_secrets
+
+WARNINGS: Final = frozenset({"TG330", "TG331"})
+"""Rules of a command that are told and refuse nothing."""
+
+_DEPTH: Final = 8
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_PROGRAM: Final = re.compile(
+    r"[A-Za-z0-9_+.-]*[A-Za-z0-9_+][A-Za-z0-9_+.-]*|/(?:usr|opt|in)(?:/[A-Za-z0-9_+.@-]+)+"
+)
+_SLASH_IS_TEXT: Final = frozenset(
+    [
+        "tr",
+        "cut",
+        "paste",
+        "sort",
+        "join",
+        "awk",
+        "gawk",
+        "mawk",
+        "echo",
+        "printf",
+        "expr",
+        "column",
+        "seq",
+        "sed",
+        "jq",
+        "grep",
+    ]
+)
+_KINDS: Final = {
+    "TG312": "is a shell or starts one; name the program itself",
+    "TG313": "changes rights, users or the system; a request runs without any",
+    "TG314": "starts containers or virtual machines; the request runs inside one already",
+    "TG315": "installs software; use what the sandbox has and send files as inputs",
+    "TG316": "mounts or touches devices; none are there",
+}
+_PATH_RULES: Final = {
+    "host-path": ("TG317", "is a path of the host; only /in, /out and /tmp are there"),
+    "device": ("TG318", "is a device of the host; only /dev/null is there"),
+    "parent-segment": ("TG319", "leads out of a folder; write the whole path under /in, /out or /tmp"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What was read. `argv` is None when an error was found; `problems` are in order of place."""
+
+    argv: tuple[str, ...] | None
+    problems: tuple[Problem, ...]
+    unusual_program: bool = False
+    """A program outside `programs` or below /in would be started: the effective risk is high."""
+
+
+class _Reading:
+    """One command being judged; keeps the first problem of each rule."""
+
+    def __init__(
+        self, words: tuple[Word, ...], problems: tuple[Problem, ...], programs: Collection[str]
+    ) -> None:
+        self.words = words
+        self.values = [word.value for word in words]
+        self.problems = {problem.rule: problem for problem in problems}
+        self.programs = programs
+        self.unusual = False
+
+    def tell(self, rule: str, word: int, message: str, offset: int = 0) -> None:
+        column = self.words[min(word, len(self.words) - 1)].column + offset
+        self.problems.setdefault(rule, Problem(rule, 1, column, mask_secrets(message)))
+
+    def program(self, start: int, end: int, depth: int) -> None:
+        """Judge the program at word `start` and what it starts; its words end before `end`."""
+        value = self.values[start]
+        if depth > _DEPTH:
+            self.tell("TG320", start, "too many launchers start one another; name the program itself")
+            return
+        self._name(start, value)
+        own = set(range(start + 1, end))
+        launcher = launcher_name(value)
+        if launcher is not None:
+            own -= self._launched(launcher, start, end, depth)
+        elif base_name(value) in ("busybox", "toybox"):
+            self._name(start, value)
+        self._installing(start, end)
+        self._own_words(value, start, end, own)
+
+    def _name(self, start: int, value: str) -> None:
+        """The rules for a program's name."""
+        word = self.words[start]
+        if (rule := refusal(value)) is not None:
+            self.tell(rule, start, f"{base_name(value)[:40]} {_KINDS[rule]}")
+        elif start == 0 and not word.quoted_start and _ASSIGNMENT.match(value):
+            self.tell(
+                "TG308", start, "a variable is set before the program, which needs a shell; leave it out"
+            )
+        elif (
+            not _PROGRAM.fullmatch(value)
+            or "/../" in value
+            or "/./" in value
+            or value.endswith(("/..", "/."))
+        ):
+            self.tell("TG311", start, "the program is no bare name and not under /usr, /opt or /in")
+        elif value.startswith("/in/") or not self._usual(value):
+            self.unusual = True
+            self.tell(
+                "TG330",
+                start,
+                f"{base_name(value)[:40]} is not one of the usual programs: the risk counts as high",
+            )
+
+    def _usual(self, value: str) -> bool:
+        """Whether the settings name the program, with or without its version."""
+        return any(name in self.programs for name in (value.rsplit("/", 1)[-1], *spellings(value)))
+
+    def _launched(self, launcher: str, start: int, end: int, depth: int) -> set[int]:
+        """Judge what a launcher starts; gives the words that belong to the started programs."""
+        launch = read_launch(launcher, self.values, start, end)
+        if launch.unread:
+            self.tell("TG320", launch.unread_word, f"{launch.unread}; name the program itself")
+        if launch.shell_word is not None:
+            self.tell(
+                "TG312", launch.shell_word, f"{launcher} hands this to a shell; name the program itself"
+            )
+        if launch.line:
+            self._line(launch.line, launch.line_word)
+        taken: set[int] = set()
+        for started in launch.started:
+            if not launch.line:
+                self.program(started.start, started.end, depth + 1)
+                taken.update(range(started.start, started.end))
+        if not launch.started and not launch.line and depth and launcher != "find":
+            self.tell(
+                "TG320", start, f"{launcher} does not say which program it starts; name the program itself"
+            )
+        return taken
+
+    def _line(self, line: str, word: int) -> None:
+        """A command line inside one word."""
+        self.tell("TG320", word, "a command line inside an argument; write its words out")
+
+    def _installing(self, start: int, end: int) -> None:
+        """Programs of which only some words install."""
+        for name in spellings(self.values[start]):
+            for word in range(start + 1, end):
+                if self.values[word].lower() in INSTALLING.get(name, ()):
+                    self.tell("TG315", word, f"{name} {self.values[word][:20]} {_KINDS['TG315']}")
+                    return
+
+    def _own_words(self, program: str, start: int, end: int, own: set[int]) -> None:
+        """Paths and shell characters in the words of one program."""
+        language = language_of(program)
+        roles = read_roles(language, self.values, start, end) if language is not None else None
+        code = {index for index, _ in roles.code} if roles is not None else set()
+        text_in_quotes = quotes_are_text(program)
+        slash = base_name(program) in _SLASH_IS_TEXT
+        for index in sorted(own):
+            word = self.words[index]
+            if word.quoted_mark and not text_in_quotes:
+                self.tell(
+                    "TG310",
+                    index,
+                    f"{word.quoted_mark} in quotes is text only for interpreters; pass it in a file",
+                )
+            found = (
+                places_in_code(word.value)
+                if index in code
+                else places_in_argument(word.value, slash_is_text=slash)
+            )
+            if found is not None:
+                self._path(index, found)
+
+    def _path(self, index: int, found: HostPath) -> None:
+        rule, why = _PATH_RULES[found.rule]
+        self.tell(
+            rule, index, f"{found.shown} {why}", found.place if not self.words[index].quoted_start else 0
+        )
+
+
+def read_command(text: str, *, programs: Collection[str]) -> Command:
+    """Read the line of a Command section. `programs` are the usual ones (settings). Never raises; linear time.
+
+    Places are columns of `text`, which is one line.
+    """
+    words, problems = split_words(text)
+    if not words:
+        missing = (
+            ()
+            if problems
+            else (Problem("TG301", 1, 1, "there is no command; write one line, program and words"),)
+        )
+        return Command(None, (*problems, *missing))
+    reading = _Reading(words, problems, programs)
+    reading.program(0, len(words), 0)
+    found = tuple(sorted(reading.problems.values(), key=lambda problem: (problem.column, problem.rule)))
+    refused = any(problem.rule not in WARNINGS for problem in found)
+    return Command(None if refused else tuple(reading.values), found, reading.unusual)
