@@ -1,1 +1,14 @@
-"""."""
+"""Gate 1: is the request well-formed, minimal, and harmless in shape?
+
+`read_request` is the whole gate: bytes in, a `Report` out, with a `Request` in it when no rule found an error.
+"""
+
+from __future__ import annotations
+
+from threegate.request.model import Request, Stage
+from threegate.request.problem import Problem
+from threegate.request.reader import read_request, stage_of
+from threegate.request.report import Finding, Report
+from threegate.request.rules import RULES, Rule
+
+__all__ = ["RULES", "Finding", "Problem", "Report", "Request", "Rule", "Stage", "read_request", "stage_of"]

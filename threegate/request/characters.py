@@ -52,9 +52,7 @@ def is_hidden(char: str) -> bool:
     """Whether one character is refused; tab and newline are controls and count as refused here."""
     if " " <= char <= "~":
         return False
-    return (
-        unicodedata.category(char) in _REFUSED_CATEGORIES or _PRINTABLE_BUT_HIDDEN.match(char) is not None
-    )
+    return unicodedata.category(char) in _REFUSED_CATEGORIES or _PRINTABLE_BUT_HIDDEN.match(char) is not None
 
 
 def describe(char: str) -> str:

@@ -28,7 +28,24 @@ _WORKDIR = re.compile(r"/out|/in(?:/[A-Za-z0-9._-]{1,128}){0,8}")
 NAME_CHARS = 128
 
 SHELLS = frozenset(
-    "shell sh bash zsh dash ksh fish csh tcsh powershell pwsh cmd batch rbash ash mksh".split()
+    [
+        "shell",
+        "sh",
+        "bash",
+        "zsh",
+        "dash",
+        "ksh",
+        "fish",
+        "csh",
+        "tcsh",
+        "powershell",
+        "pwsh",
+        "cmd",
+        "batch",
+        "rbash",
+        "ash",
+        "mksh",
+    ]
 )
 RISK_DOMAINS = (
     "devops",
@@ -91,7 +108,9 @@ def read_keys(root: Node, stage: Stage, bounds: Bounds) -> dict[str, Any]:
         for name in APPROVAL_KEYS:
             if name not in root.value or root.value[name][1].value in ("", None):
                 place = root.value[name][1] if name in root.value else Node("", "", 1, 1)
-                findings.at("TG142", place, f"an approved request names {name}; promote it with: threegate approve")
+                findings.at(
+                    "TG142", place, f"an approved request names {name}; promote it with: threegate approve"
+                )
     else:
         for name in APPROVAL_KEYS:
             if name in values:
@@ -168,12 +187,16 @@ def _named(most: int) -> dict[str, Any]:
 
 
 _TABLE = (
-    Key("request_type", True, _word("TG130", "tool_request"), {"const": "tool_request"}, "always tool_request"),
+    Key(
+        "request_type", True, _word("TG130", "tool_request"), {"const": "tool_request"}, "always tool_request"
+    ),
     Key("schema_version", True, _version, {"enum": ["1", 1]}, "always 1"),
     Key(
         "request_id",
         True,
-        _matching("TG132", _REQUEST_ID, "must be 3 to 128 of A-Z a-z 0-9 . _ - and start with a letter or digit"),
+        _matching(
+            "TG132", _REQUEST_ID, "must be 3 to 128 of A-Z a-z 0-9 . _ - and start with a letter or digit"
+        ),
         {"type": "string", "pattern": f"^{_REQUEST_ID.pattern}$"},
         "a name that no other request of the workspace has or had",
     ),
@@ -199,15 +222,38 @@ _TABLE = (
         {"anyOf": [{"type": "null"}, {"const": ""}, _MOMENT]},
         "when it was approved; written by threegate approve",
     ),
-    Key("purpose", True, _text("TG135", limits.PURPOSE_CHARS), _named(limits.PURPOSE_CHARS), "one sentence: what for"),
-    Key("backend", False, _word("TG136", "ERA", "monty"), {"enum": ["ERA", "monty"], "default": "ERA"}, "ERA or monty"),
+    Key(
+        "purpose",
+        True,
+        _text("TG135", limits.PURPOSE_CHARS),
+        _named(limits.PURPOSE_CHARS),
+        "one sentence: what for",
+    ),
+    Key(
+        "backend",
+        False,
+        _word("TG136", "ERA", "monty"),
+        {"enum": ["ERA", "monty"], "default": "ERA"},
+        "ERA or monty",
+    ),
     Key("language", True, _language, _named(64), "what the code is written in; no shell"),
-    Key("network", True, _word("TG138", "none", "allowlist"), {"enum": ["none", "allowlist"]}, "none or allowlist"),
+    Key(
+        "network",
+        True,
+        _word("TG138", "none", "allowlist"),
+        {"enum": ["none", "allowlist"]},
+        "none or allowlist",
+    ),
     Key(
         "cpu_limit",
         True,
         lambda node, bounds: fields.read_cores(node, "TG139", most=bounds.settings.max_cpu),
-        {"anyOf": [{"type": "string", "pattern": r"^(0|[1-9][0-9]*)(\.[0-9]+)?$"}, {"type": "number", "minimum": 0.05}]},
+        {
+            "anyOf": [
+                {"type": "string", "pattern": r"^(0|[1-9][0-9]*)(\.[0-9]+)?$"},
+                {"type": "number", "minimum": 0.05},
+            ]
+        },
         'cores as a decimal number, such as "1" or "0.5"',
     ),
     Key(
@@ -248,7 +294,13 @@ _TABLE = (
         },
         "the input files, by name and sha256",
     ),
-    Key("workdir", False, _workdir, {"type": "string", "pattern": f"^({_WORKDIR.pattern})$", "default": "/in"}, "where the command starts"),
+    Key(
+        "workdir",
+        False,
+        _workdir,
+        {"type": "string", "pattern": f"^({_WORKDIR.pattern})$", "default": "/in"},
+        "where the command starts",
+    ),
     Key(
         "outputs_expected",
         False,
@@ -279,8 +331,20 @@ _TABLE = (
         {"type": "array", "maxItems": lists.TEXT_ENTRIES, "items": _named(lists.TEXT_CHARS)},
         "what the operator should know; shown, not enforced",
     ),
-    Key("session_id", False, _text("TG162", NAME_CHARS), _named(NAME_CHARS), "the session that the contract gate counts it to"),
-    Key("tool", False, _text("TG162", NAME_CHARS), _named(NAME_CHARS), "the tool whose contract applies besides the backend's"),
+    Key(
+        "session_id",
+        False,
+        _text("TG162", NAME_CHARS),
+        _named(NAME_CHARS),
+        "the session that the contract gate counts it to",
+    ),
+    Key(
+        "tool",
+        False,
+        _text("TG162", NAME_CHARS),
+        _named(NAME_CHARS),
+        "the tool whose contract applies besides the backend's",
+    ),
     Key(
         "labels",
         False,
@@ -288,9 +352,27 @@ _TABLE = (
         {"type": "array", "maxItems": lists.TEXT_ENTRIES, "items": _named(lists.LABEL_CHARS)},
         "labels of the call, for the contract gate",
     ),
-    Key("workflow", False, _text("TG162", NAME_CHARS), _named(NAME_CHARS), "the workflow that the session belongs to"),
-    Key("role", False, _text("TG162", NAME_CHARS), _named(NAME_CHARS), "the role of the session in its workflow"),
-    Key("risk_domain", False, _word("TG164", *RISK_DOMAINS), {"enum": list(RISK_DOMAINS)}, "the domain for the AANA gate"),
+    Key(
+        "workflow",
+        False,
+        _text("TG162", NAME_CHARS),
+        _named(NAME_CHARS),
+        "the workflow that the session belongs to",
+    ),
+    Key(
+        "role",
+        False,
+        _text("TG162", NAME_CHARS),
+        _named(NAME_CHARS),
+        "the role of the session in its workflow",
+    ),
+    Key(
+        "risk_domain",
+        False,
+        _word("TG164", *RISK_DOMAINS),
+        {"enum": list(RISK_DOMAINS)},
+        "the domain for the AANA gate",
+    ),
     Key(
         "evidence",
         False,

@@ -79,9 +79,7 @@ def read_host(text: str) -> str:
 
 def is_local_name(text: str) -> bool:
     """Whether a lower-case name without a final dot is local, reserved, or bears an address (room H reads it too)."""
-    return "." not in text or any(
-        text == ending or text.endswith("." + ending) for ending in _LOCAL_ENDINGS
-    )
+    return "." not in text or any(text == ending or text.endswith("." + ending) for ending in _LOCAL_ENDINGS)
 
 
 def _refuse_bad_punycode(label: str) -> None:

@@ -37,7 +37,9 @@ def read_inputs(node: Node, findings: Findings) -> tuple[InputFile, ...]:
         shown = name.removesuffix(".tar") if unpack else name
         for seen in {name, shown}:
             if seen in taken:
-                message = f"this name is taken by the input on line {taken[seen]}; each appears once below /in"
+                message = (
+                    f"this name is taken by the input on line {taken[seen]}; each appears once below /in"
+                )
                 findings.at("TG154", fields["name"], message)
             taken.setdefault(seen, fields["name"].line)
         read.append(InputFile(name, sha256, unpack))
@@ -123,9 +125,7 @@ def _entries(node: Node, rule: str, findings: Findings, *, most: int) -> Iterato
     yield from node.value
 
 
-def _mapping(
-    entry: Node, rule: str, known: tuple[str, ...], findings: Findings
-) -> dict[str, Node] | None:
+def _mapping(entry: Node, rule: str, known: tuple[str, ...], findings: Findings) -> dict[str, Node] | None:
     if not isinstance(entry.value, dict):
         findings.at(rule, entry, f"each entry is a mapping with {' and '.join(known[:2])}")
         return None
@@ -173,7 +173,11 @@ def _input_unpack(fields: dict[str, Node], name: str | None, findings: Findings)
     if not isinstance(node.value, bool):
         findings.at("TG153", node, "unpack is true or false")
         return None
-    if node.value and name is not None and (not name.endswith(".tar") or name.removesuffix(".tar") in ("", ".", "..")):
+    if (
+        node.value
+        and name is not None
+        and (not name.endswith(".tar") or name.removesuffix(".tar") in ("", ".", ".."))
+    ):
         findings.at("TG153", node, "only a <stem>.tar can be unpacked")
         return None
     return node.value

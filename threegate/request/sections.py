@@ -25,8 +25,10 @@ _LABEL = re.compile(
     r"(?::[ \t]*(?:\*\*|__)?|(?:\*\*|__)[ \t]*:)[ \t]*(.*)",
     re.IGNORECASE,
 )
-_LEVELS = ("low", "medium", "high")
-_SENSITIVITIES = ("public", "internal", "confidential")
+_WORDS = {
+    "risk level": ("low", "medium", "high"),
+    "data sensitivity": ("public", "internal", "confidential"),
+}
 _NO_RATIONALE = frozenset({"", "none", "none.", "n/a", "na", "-", "no", "not needed", "tbd"})
 
 
@@ -67,7 +69,9 @@ def read_command_line(section: Section, findings: Findings) -> Piece | None:
         text = line.strip(" \t")
         return Piece(text, section.first_line + index, len(line) - len(line.lstrip(" \t")) + 1)
     if not filled:
-        findings.add("TG220", section.heading, 1, "the section is empty; write the command as one line of plain text")
+        findings.add(
+            "TG220", section.heading, 1, "the section is empty; write the command as one line of plain text"
+        )
         return None
     message = f"the command is one line of plain text; this has {_what(kinds, len(filled))}"
     findings.add("TG220", section.first_line + filled[min(1, len(filled) - 1)][0], 1, message)
@@ -116,7 +120,9 @@ def read_block(section: Section, rule: str, info: str, findings: Findings) -> Pi
     return Piece(text, line + 1, 1)
 
 
-def read_file_list(section: Section, rule: str, prefix: str, findings: Findings) -> tuple[ListedFile, ...] | None:
+def read_file_list(
+    section: Section, rule: str, prefix: str, findings: Findings
+) -> tuple[ListedFile, ...] | None:
     """A list of files, one a bullet; or the word ``none``. None when the section is not of that form."""
     files: list[ListedFile] = []
     what = f"one file a line as '- {prefix}name', or the word none"
@@ -155,7 +161,9 @@ def _listed(content: str, line: int) -> ListedFile:
     return ListedFile(path, rest + content[len(path) + 1 + len(rest) :], line)
 
 
-def check_input_list(files: Sequence[ListedFile], inputs: Sequence[InputFile], findings: Findings, section: Section) -> None:
+def check_input_list(
+    files: Sequence[ListedFile], inputs: Sequence[InputFile], findings: Findings, section: Section
+) -> None:
     """The list must name exactly the inputs of the front matter, and hashes written here must match."""
     declared = {f"/in/{item.name}": item for item in inputs}
     for item in inputs:
@@ -166,19 +174,33 @@ def check_input_list(files: Sequence[ListedFile], inputs: Sequence[InputFile], f
     for entry in files:
         name = entry.path.removeprefix("/in/").rstrip("/")
         if not entry.path.startswith("/in/") or not FILE_NAME.fullmatch(name) or name in (".", ".."):
-            findings.add("TG230", entry.line, 3, "an input is listed as /in/<name>, the name it has in the front matter")
+            findings.add(
+                "TG230",
+                entry.line,
+                3,
+                "an input is listed as /in/<name>, the name it has in the front matter",
+            )
             continue
         found = declared.get(entry.path)
         if found is None:
-            findings.add("TG231", entry.line, 3, "this file is not among the inputs of the front matter; declare it there")
+            findings.add(
+                "TG231",
+                entry.line,
+                3,
+                "this file is not among the inputs of the front matter; declare it there",
+            )
             continue
         if found.name in listed:
-            findings.add("TG231", entry.line, 3, f"this input is listed twice; first on line {listed[found.name]}")
+            findings.add(
+                "TG231", entry.line, 3, f"this input is listed twice; first on line {listed[found.name]}"
+            )
         listed[found.name] = entry.line
         if _HASH.search(entry.rest):
             values = _HASH_VALUE.findall(entry.rest)
             if len(_HASH.findall(entry.rest)) != 1 or values != [found.sha256]:
-                findings.add("TG232", entry.line, 3, "the sha256 written here is not the one of the front matter")
+                findings.add(
+                    "TG232", entry.line, 3, "the sha256 written here is not the one of the front matter"
+                )
     for item in inputs:
         if item.name not in listed:
             message = f"the input {item.name} is not listed; add the line '- /in/{item.name}'"
@@ -205,7 +227,9 @@ def merge_outputs(
         return tuple(read.values())
     for path in sorted({item.path for item in declared} ^ read.keys()):
         where = "outputs_expected only" if path not in read else "this section only"
-        findings.add("TG242", section.heading, 1, f"one output stands in {where}; both lists name the same files")
+        findings.add(
+            "TG242", section.heading, 1, f"one output stands in {where}; both lists name the same files"
+        )
         break
     return tuple(
         OutputFile(item.path, item.description or read[item.path].description)
@@ -217,8 +241,8 @@ def merge_outputs(
 def read_risk(section: Section, network: str | None, findings: Findings) -> RiskLines | None:
     """The labelled lines of the risk assessment. A justification or rationale may go on over further lines."""
     marks: list[tuple[str, int, str]] = []
-    for index, line in lines_outside_fences(section.lines):
-        if (match := _LABEL.fullmatch(line)) is not None:
+    for index, text in lines_outside_fences(section.lines):
+        if (match := _LABEL.fullmatch(text)) is not None:
             marks.append((match[1].casefold(), index, match[2]))
     answers: dict[str, tuple[int, str]] = {}
     for number, (label, index, first) in enumerate(marks):
@@ -227,13 +251,17 @@ def read_risk(section: Section, network: str | None, findings: Findings) -> Risk
         if label in answers:
             findings.add("TG251", line, 1, f"'{label.capitalize()}:' stands twice; say it once")
             continue
-        further = "\n".join(section.lines[index + 1 : end])
-        answers[label] = (line, f"{first}\n{further}".strip("\n \t"))
+        further = section.lines[index + 1 : end]
+        if label in _WORDS:
+            further = further[
+                : next((at for at, text in enumerate(further) if not text.strip()), len(further))
+            ]
+        answers[label] = (line, "\n".join((first, *further)).strip("\n \t"))
     for label in ("risk level", "justification", "data sensitivity"):
         if label not in answers:
             findings.add("TG250", section.heading, 1, f"the line '{label.capitalize()}:' is missing")
-    _check_word("risk level", _LEVELS, answers, findings)
-    _check_word("data sensitivity", _SENSITIVITIES, answers, findings)
+    for label, allowed in _WORDS.items():
+        _check_word(label, allowed, answers, findings)
     line, justification = answers.get("justification", (0, ""))
     if line and not justification:
         findings.add("TG252", line, 1, "the justification is empty; say why the run is worth its risk")
@@ -241,7 +269,10 @@ def read_risk(section: Section, network: str | None, findings: Findings) -> Risk
     if network == "allowlist" and rationale.casefold() in _NO_RATIONALE:
         findings.add("TG253", line, 1, "network is allowlist: 'Network rationale:' must say why it is needed")
     return RiskLines(
-        answers.get("risk level", (0, ""))[1], justification, answers.get("data sensitivity", (0, ""))[1], rationale
+        answers.get("risk level", (0, ""))[1],
+        justification,
+        answers.get("data sensitivity", (0, ""))[1],
+        rationale,
     )
 
 
@@ -253,4 +284,9 @@ def _check_word(
     line, text = answers[label]
     if text not in allowed:
         spelled = f"; it is spelled {text.casefold()}" if text.casefold() in allowed else ""
-        findings.add("TG252", line, 1, f"'{label.capitalize()}:' is one of {', '.join(allowed)} and nothing else{spelled}")
+        findings.add(
+            "TG252",
+            line,
+            1,
+            f"'{label.capitalize()}:' is one of {', '.join(allowed)} and nothing else{spelled}",
+        )

@@ -26,7 +26,7 @@ from yaml import (
     SequenceStartEvent,
     YAMLError,
 )
-from yaml.cyaml import CParser
+from yaml._yaml import CParser
 
 from threegate.canonical import INTEGER_MAX
 from threegate.request.problem import Problem
@@ -151,10 +151,14 @@ class _Builder:
     def _open(self, event: Any, value: dict[str, Any] | list[Any]) -> None:
         node = Node(value, "", self._line(event), event.start_mark.column + 1)
         if len(self._stack) >= self._max_depth:
-            raise self._refused("TG111", event, f"nested deeper than {self._max_depth} levels; make it flatter")
+            raise self._refused(
+                "TG111", event, f"nested deeper than {self._max_depth} levels; make it flatter"
+            )
         if not self._stack and (event.flow_style or node.column != 1 or isinstance(value, list)):
             raise self._refused(
-                "TG115", event, "the front matter is a mapping in block style: one 'key: value' a line at column 1"
+                "TG115",
+                event,
+                "the front matter is a mapping in block style: one 'key: value' a line at column 1",
             )
         self._add(node)
         self._stack.append(node)
@@ -164,7 +168,12 @@ class _Builder:
         if not self._stack:
             if not isinstance(node.value, dict):
                 raise YAMLRefused(
-                    Problem("TG115", node.line, node.column, "the front matter is a mapping: one 'key: value' a line")
+                    Problem(
+                        "TG115",
+                        node.line,
+                        node.column,
+                        "the front matter is a mapping: one 'key: value' a line",
+                    )
                 )
             self.root = node
             return
@@ -180,16 +189,22 @@ class _Builder:
     def _key(self, node: Node, mapping: dict[str, Any]) -> Node:
         """Check a key: a string that stands once, at column 1 in the outermost mapping."""
         if isinstance(node.value, dict | list):
-            raise YAMLRefused(Problem("TG115", node.line, node.column, "a key is a plain word, not a collection"))
+            raise YAMLRefused(
+                Problem("TG115", node.line, node.column, "a key is a plain word, not a collection")
+            )
         if node.text == "<<":
             raise YAMLRefused(
-                Problem("TG112", node.line, node.column, "merge keys (<<) are not allowed; write the keys out")
+                Problem(
+                    "TG112", node.line, node.column, "merge keys (<<) are not allowed; write the keys out"
+                )
             )
         if node.text in mapping:
             message = f"this key stands twice; the first is on line {mapping[node.text][0].line}"
             raise YAMLRefused(Problem("TG114", node.line, node.column, message))
         if len(self._stack) == 1 and node.column != 1:
-            raise YAMLRefused(Problem("TG115", node.line, node.column, "keys of the front matter start at column 1"))
+            raise YAMLRefused(
+                Problem("TG115", node.line, node.column, "keys of the front matter start at column 1")
+            )
         return node
 
     def _scalar(self, event: Any) -> Node:
@@ -206,11 +221,15 @@ class _Builder:
     def _number(self, text: str, event: Any) -> int | float:
         if _INTEGER.fullmatch(text):
             if len(text) > 17 or abs(int(text)) > INTEGER_MAX:
-                raise self._refused("TG116", event, "the integer lies beyond 2**53 - 1; quote it or make it smaller")
+                raise self._refused(
+                    "TG116", event, "the integer lies beyond 2**53 - 1; quote it or make it smaller"
+                )
             return int(text)
         number = float(text)
         if not math.isfinite(number):
-            raise self._refused("TG116", event, "the number is too large to be exact; quote it or make it smaller")
+            raise self._refused(
+                "TG116", event, "the number is too large to be exact; quote it or make it smaller"
+            )
         return number
 
     def _line(self, event: Any) -> int:
