@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 from threegate import limits
 from threegate.canonical import sha256_hex
 from threegate.request import rules, sections
-from threegate.request._pending import Command, check_code, check_content, check_vars, read_command
+from threegate.request._pending import rule_of
 from threegate.request.body import Section, read_sections
 from threegate.request.characters import describe, hidden_places, visible
+from threegate.request.code import check_code, check_vars
+from threegate.request.command import Command, read_command
+from threegate.request.content import check_content
 from threegate.request.findings import Findings
 from threegate.request.front_matter import Bounds, read_keys
 from threegate.request.model import OutputFile, Request, Stage
@@ -212,7 +215,7 @@ class _Reading:
         if "Risk Assessment" in parts:
             risk = sections.read_risk(parts["Risk Assessment"], values.get("network"), findings)
         if risk is None or any(
-            rules.RULES[problem.rule].severity == "error" for problem in findings.problems
+            rule_of(problem.rule).severity == "error" for problem in findings.problems
         ):
             return
         self.request = Request(
@@ -280,7 +283,7 @@ class _Reading:
         grams = self._secret_grams()
         told = []
         for problem in self.findings.problems:
-            rule = rules.RULES[problem.rule]
+            rule = rule_of(problem.rule)
             message = rule.message if _shares(problem.message, grams) else visible(problem.message)
             told.append(Finding(rule.id, rule.severity, problem.line, problem.column, message, rule.help))
         return tuple(sorted(told, key=lambda item: (item.line, item.column, item.rule)))
