@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -73,8 +72,7 @@ class LineError(ValueError):
     """A line that is no event. The text says what is wrong with it and never repeats it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One event. `line` is the canonical rendering without the newline; `prev` of the first is the workspace's id."""
 
     seq: int

@@ -4,7 +4,14 @@ What others use: `ResultFacts`, `render_result`, `deliver_result`, `write_record
 `Verdict`, `write_verdict`, `read_verdict`.
 """
 
-from threegate.results.facts import STATUSES, ResultFacts, read_record, render_record, write_record
+from threegate.results.facts import (
+    STATUSES,
+    ResultFacts,
+    read_record,
+    render_record,
+    result_name,
+    write_record,
+)
 from threegate.results.render import deliver_result, render_result
 from threegate.results.validate import ResultProblem, validate_result
 from threegate.results.verdict import Verdict, read_verdict, verdict_path, write_verdict
@@ -19,6 +26,7 @@ __all__ = [
     "read_verdict",
     "render_record",
     "render_result",
+    "result_name",
     "validate_result",
     "verdict_path",
     "write_record",

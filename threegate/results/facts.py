@@ -70,12 +70,12 @@ class ResultFacts:
     @property
     def result_id(self) -> str:
         """``TS-YYYYMMDD-HHMMSSZ-<request_id>``"""
-        return f"TS-{self.created_utc.astimezone(UTC):%Y%m%d-%H%M%SZ}-{self.request_id}"
+        return result_name(self.created_utc, self.request_id).removesuffix(".md")
 
     @property
     def file_name(self) -> str:
         """The result's file name, before a number is added."""
-        return f"{self.result_id}.md"
+        return result_name(self.created_utc, self.request_id)
 
     def with_outcome(self, outcome: Outcome) -> ResultFacts:
         """These facts with everything that the run's outcome says."""
@@ -96,6 +96,11 @@ class ResultFacts:
             dropped=outcome.dropped,
             notes=(*self.notes, *outcome.notes),
         )
+
+
+def result_name(moment: datetime, request_id: str) -> str:
+    """The file name of the result of a request that ended at `moment`, before a number is added."""
+    return f"TS-{moment.astimezone(UTC):%Y%m%d-%H%M%SZ}-{request_id}.md"
 
 
 def render_record(facts: ResultFacts) -> bytes:

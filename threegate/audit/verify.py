@@ -1,0 +1,261 @@
+"""Verification of the whole trail: every file, every line, every checkpoint; streaming, in constant memory.
+
+Invariant: nothing that the trail says about itself is believed before it was checked against its bytes; what
+is wrong is named with its file and line. The key is the one of the first event unless another is given.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from threegate import durable
+from threegate.audit.chain import Chain, ChainError, open_segment, read_lines, segment_path, segment_paths
+from threegate.audit.checkpoint import NOTE_BYTES, Checkpoint
+from threegate.audit.event import Event, LineError, parse_line
+from threegate.audit.keys import VerifierKey
+from threegate.audit.tree import Frontier
+from threegate.errors import InvalidInput, TrailError, Unavailable
+from threegate.workspace import OutsideState, Workspace
+
+PROBLEMS_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: in which file, on which line (0: the file as a whole)."""
+
+    place: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.place}:{self.line}" if self.line else self.place
+        return f"{where}: {self.message}"
+
+
+@dataclass(slots=True)
+class Verification:
+    """What verification found. `problems` is cut at PROBLEMS_KEPT, `problem_count` is not."""
+
+    lines: int = 0
+    seq: int = 0
+    head: str = ""
+    root: bytes = b""
+    workspace_id: str = ""
+    segments: int = 0
+    checkpoints: int = 0
+    first_time: str = ""
+    last_time: str = ""
+    problem_count: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.problem_count == 0
+
+    def add(self, place: str | Path, line: int, message: str) -> None:
+        """Note a problem."""
+        self.problem_count += 1
+        if len(self.problems) < PROBLEMS_KEPT:
+            self.problems.append(Problem(str(place), line, message))
+
+
+def checkpoint_folder(workspace: Workspace) -> Path:
+    """Where the signed checkpoints lie: ``audit/checkpoints/<size>``."""
+    return workspace.audit / "checkpoints"
+
+
+def verify_trail(
+    workspace: Workspace,
+    *,
+    external: Iterable[tuple[str, bytes]] = (),
+    key: VerifierKey | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> Verification:
+    """Check chain, form, segments, tree, checkpoints (ours and `external`: name and bytes) and the outside head.
+
+    `on_event` sees each event that is in its place. Never raises for what is in the files; OSError only when
+    the folder cannot be read at all.
+    """
+    run = _Run(workspace, key, on_event)
+    run.load_checkpoints(external)
+    try:
+        paths = segment_paths(workspace.audit)
+    except TrailError as error:
+        run.result.add(workspace.audit, 0, str(error))
+        return run.result
+    for path in paths:
+        run.read(path)
+        if segment_path(workspace.audit, run.chain.seq) != path or run.chain.type != "rotated":
+            run.result.add(path, 0, "the closed segment does not end with the event that closed it")
+    run.read(workspace.trail_file)
+    run.finish()
+    return run.result
+
+
+class _Run:
+    """One pass over the trail."""
+
+    def __init__(
+        self, workspace: Workspace, key: VerifierKey | None, on_event: Callable[[Event], None] | None
+    ) -> None:
+        self.workspace = workspace
+        self.result = Verification()
+        self.chain = Chain()
+        self.frontier = Frontier()
+        self._key = key
+        self._given = key is not None
+        self._on_event = on_event
+        self._notes: list[tuple[int, str, Checkpoint]] = []
+        self._kept_seq = 0
+        self._kept_hash = ""
+        self._sound = True
+
+    def load_checkpoints(self, external: Iterable[tuple[str, bytes]]) -> None:
+        """Read all notes; they are checked when the tree has their size."""
+        notes = []
+        folder = checkpoint_folder(self.workspace)
+        names = sorted(os.listdir(folder)) if folder.is_dir() else []
+        sources: list[tuple[str, bytes | None]] = [
+            (str(folder / name), None) for name in names if not name.startswith(".")
+        ]
+        for name, data in [*sources, *external]:
+            try:
+                note = Checkpoint.parse(
+                    durable.read_regular(Path(name), max_bytes=NOTE_BYTES) if data is None else data
+                )
+            except InvalidInput as error:
+                self.result.add(name, 0, str(error))
+            except OSError as error:
+                self.result.add(name, 0, f"cannot be read ({error.strerror or error})")
+            else:
+                notes.append((note.size, name, note))
+        self._notes = sorted(notes, key=lambda item: (-item[0], item[1]))
+
+    def read(self, path: Path) -> None:
+        """Check one file of the trail."""
+        try:
+            descriptor = open_segment(path)
+        except FileNotFoundError:
+            if self.chain.type != "rotated":
+                self.result.add(path, 0, "the trail is missing")
+            return
+        except TrailError as error:
+            self.result.add(path, 0, str(error))
+            return
+        self.result.segments += 1
+        try:
+            take, add, chain = self.chain.take, self.frontier.add, self.chain
+            number = 0
+            for raw in read_lines(descriptor, 0, self._settled_size(descriptor)):
+                number += 1
+                try:
+                    if not raw.whole:
+                        raise LineError("has no end: it was cut off, or is being written")
+                    event = take(raw.data)
+                except LineError as error:
+                    self._bad(path, number, raw.data, error)
+                    continue
+                if chain.seq == 1:
+                    self._begin(path, event)
+                if event.type in ("checkpoint", "rotated"):
+                    self._check_announced(path, number, event)
+                add(raw.data)
+                if self._notes and self._notes[-1][0] <= self.frontier.size:
+                    self._check_notes()
+                if event.seq == self._kept_seq and event.hash != self._kept_hash:
+                    self.result.add(path, number, "is another event than the head kept outside names")
+                if self._on_event is not None:
+                    self._on_event(event)
+            self.result.lines += number
+        finally:
+            os.close(descriptor)
+
+    def _settled_size(self, descriptor: int) -> int:
+        """The file's size while nobody appends; without the lock (a copy to be read only) as it is."""
+        try:
+            lock = os.open(self.workspace.audit / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return os.fstat(descriptor).st_size
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            return os.fstat(descriptor).st_size
+        finally:
+            os.close(lock)
+
+    def _bad(self, path: Path, number: int, line: bytes, error: LineError) -> None:
+        """Name a line that is not in its place, and go on from it where it is an event at all."""
+        self.result.add(path, number, f"the line {error}")
+        self._sound = False
+        if isinstance(error, ChainError):
+            event = parse_line(line)
+            chain = self.chain
+            chain.seq, chain.hash, chain.time = event.seq, event.hash, event.time
+            chain.type, chain.line = event.type, line
+            self.frontier.add(line)
+
+    def _begin(self, path: Path, event: Event) -> None:
+        """The first event names the workspace and its key."""
+        self.result.workspace_id = event.prev
+        self.result.first_time = event.time
+        try:
+            named = VerifierKey.parse(str(event.data.get("vkey")))
+        except InvalidInput as error:
+            self.result.add(path, 1, f"names no key: {error}")
+            named = None
+        if self._given and named != self._key:
+            self.result.add(path, 1, "names another key than the one given: this is another trail")
+        if not self._given:
+            self._key = named
+        try:
+            kept = OutsideState.of(event.prev).read_head() or {}
+        except Unavailable as error:
+            self.result.add(path, 0, str(error))
+            return
+        if isinstance(kept.get("seq"), int):
+            self._kept_seq, self._kept_hash = int(kept["seq"]), str(kept.get("hash"))
+
+    def _check_announced(self, path: Path, number: int, event: Event) -> None:
+        """A `checkpoint` or `rotated` event names size and root of the tree before it."""
+        size, root = event.data.get("size"), event.data.get("root")
+        if self._sound and (size != self.frontier.size or root != self.frontier.root().hex()):
+            self.result.add(path, number, "announces a tree that is not the one before it")
+
+    def _check_notes(self) -> None:
+        while self._notes and self._notes[-1][0] <= self.frontier.size:
+            size, name, note = self._notes.pop()
+            self.result.checkpoints += 1
+            try:
+                if self._key is None:
+                    raise InvalidInput("cannot be checked: no key is known")
+                note.verify(self._key)
+            except InvalidInput as error:
+                self.result.add(name, 0, str(error))
+                continue
+            if size == self.frontier.size and note.root != self.frontier.root():
+                self.result.add(
+                    name, 0, f"signs another tree: something in the first {size} lines was changed since"
+                )
+
+    def finish(self) -> None:
+        """What can only be said at the end."""
+        chain, result = self.chain, self.result
+        result.seq, result.head, result.root = chain.seq, chain.hash, self.frontier.root()
+        result.last_time = chain.time
+        if chain.seq == 0 and result.ok:
+            result.add(self.workspace.trail_file, 0, "the trail is empty")
+        for size, name, _ in self._notes:
+            result.add(
+                name, 0, f"signs {size} lines, the trail has {self.frontier.size}: its end was cut off"
+            )
+        if self._kept_seq > chain.seq:
+            result.add(
+                self.workspace.trail_file,
+                chain.seq,
+                f"ends here; the head kept outside says that there were {self._kept_seq} events: the end was cut off",
+            )
