@@ -1,0 +1,257 @@
+"""The decision of the Agent Action Contract v1: accept, ask, defer or refuse, with the whole envelope.
+
+Rules, in this order (spec 3): form → authorization that the evidence supports → category → evidence scan → the
+stricter of ours and the runtime's recommendation. Invariants: `accept` exactly when `gate_decision` is pass and
+there is no blocker (D3); a pure function of the event and `now`; any value gets a decision (D10); nothing of a
+found secret is in the result (D9).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from threegate.aana import vocabulary as words
+from threegate.aana.envelope import Verdict, malformed, render
+from threegate.aana.event import EvidenceMode, check_event
+from threegate.aana.evidence import Findings, examine
+from threegate.aana.leaks import find_leaks
+
+_WORD: Final = re.compile(r"[a-z0-9]+")
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_IDENTITY: Final = frozenset(key.replace("_", "") for key in words.IDENTITY_KEYS)
+_NOT_ALNUM: Final = str.maketrans(dict.fromkeys("_-. :/", ""))
+
+
+def check_tool_call(
+    event: Any, *, now: datetime | None = None, evidence_mode: EvidenceMode = "quickstart"
+) -> dict[str, Any]:
+    """Decide on a proposed tool call; never raises, whatever `event` is.
+
+    `now` is the moment that evidence is aged at (default: the clock; naive means UTC). With `evidence_mode`
+    "production" evidence given as plain strings is refused (D12). Returns the result envelope of spec 3.
+    """
+    problems, lines, keys = check_event(event, evidence_mode)
+    if problems:
+        return malformed(event, problems)
+    moment = now or datetime.now(UTC)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return render(_decide(event, lines, keys, moment))
+
+
+def gate_action(
+    event: Any, *, now: datetime | None = None, evidence_mode: EvidenceMode = "quickstart"
+) -> dict[str, Any]:
+    """The same as `check_tool_call`, under the seed's second name."""
+    return check_tool_call(event, now=now, evidence_mode=evidence_mode)
+
+
+def should_execute_tool(result: Any) -> bool:
+    """Whether a result envelope lets the tool run: every line of the seed's execution rule, any other value is no."""
+    if not isinstance(result, dict):
+        return False
+    aix, architecture = result.get("aix"), result.get("architecture_decision")
+    return (
+        result.get("gate_decision") == "pass"
+        and result.get("recommended_action") == "accept"
+        and isinstance(architecture, dict)
+        and architecture.get("route") == "accept"
+        and result.get("hard_blockers") == []
+        and isinstance(aix, dict)
+        and aix.get("hard_blockers") == []
+        and result.get("validation_errors") == []
+    )
+
+
+def _decide(event: dict[str, Any], lines: list[str], keys: list[str], now: datetime) -> Verdict:
+    verdict = Verdict(event)
+    category = _category(event, keys, lines, verdict)
+    verdict.category = category
+    refs = event["evidence_refs"]
+    warn = category in words.WARN_CATEGORIES
+    findings = [examine(ref, now, warn=warn) for ref in refs]
+    state = _authorization(event, findings, verdict)
+    if category == "private_read":
+        _private_read(state, verdict)
+    elif category == "write":
+        _write(event, state, verdict)
+    elif category == "unknown":
+        verdict.block(words.DEFER, "unknown_tool_category", "unknown_tool_category_requires_review")
+    else:
+        verdict.reasons.append("public_read_allowed_without_identity_auth")
+    _evidence(event, lines, findings, verdict)
+    if verdict.blockers and verdict.route == words.ACCEPT:
+        verdict.route = words.ASK
+        verdict.deviations.add("D3")
+    verdict.own_route = verdict.route
+    _recommendation(event, verdict)
+    return verdict
+
+
+def _category(event: dict[str, Any], keys: list[str], lines: list[str], verdict: Verdict) -> str:
+    """The category that counts: what the name and the arguments give away corrects a declared public_read."""
+    category: str = event["tool_category"]
+    if category != "public_read":
+        return category
+    name = event["tool_name"]
+    lowered = name.lower()
+    if _is_destructive(name, lowered):
+        verdict.block(words.DEFER, "category_contradicts_tool_name", "public_read_named_as_an_action")
+        verdict.deviations.add("D6")
+        return "unknown"
+    named = any(part in lowered for part in words.IDENTITY_NAMES)
+    exempt = named and not words.EXEMPT_WORDS.isdisjoint(_WORD.findall(lowered))
+    plain_key = not words.IDENTITY_KEYS.isdisjoint(event["proposed_arguments"])
+    nested_key = not plain_key and any(_is_identity_key(key) for key in keys)
+    if not (plain_key or nested_key or (named and not exempt)):
+        return category
+    if not plain_key and not (named and not exempt):
+        verdict.deviations.add("D7")
+    elif not plain_key and _speaks_of_listing(event, lines):
+        verdict.deviations.add("D14")
+    verdict.block(
+        words.ACCEPT,
+        "public_read_identity_bound_misclassified",
+        "public_read_reclassified_as_identity_bound_private_read",
+    )
+    return "private_read"
+
+
+def _is_destructive(name: str, lowered: str) -> bool:
+    if any(part in lowered for part in words.DESTRUCTIVE_PARTS):
+        return True
+    split = _WORD.findall(_CAMEL.sub(" ", name).lower())
+    return not words.DESTRUCTIVE_WORDS.isdisjoint(split)
+
+
+def _is_identity_key(key: str) -> bool:
+    return key.translate(_NOT_ALNUM).lower() in _IDENTITY
+
+
+def _speaks_of_listing(event: dict[str, Any], lines: list[str]) -> bool:
+    """Whether intent or arguments hold a word that, in the tool's name, would exempt it (D14)."""
+    text = " ".join((event.get("user_intent", ""), *lines)).lower()
+    return not words.EXEMPT_WORDS.isdisjoint(_WORD.findall(text))
+
+
+def _authorization(event: dict[str, Any], findings: list[Findings], verdict: Verdict) -> int:
+    """The state that counts, a rank: what is declared, lowered to what the evidence supports."""
+    declared = words.STATE_RANK[event["authorization_state"]]
+    supported = claimed = words.NONE
+    for found in findings:
+        supported = max(supported, found.supported)
+        claimed = max(claimed, found.claimed)
+    effective = _effective(declared, supported, bool(findings))
+    if effective < declared:
+        verdict.block(
+            words.ACCEPT,
+            "authorization_state_not_supported_by_evidence",
+            "authorization_state_lowered_to_what_evidence_supports",
+        )
+    if effective < _effective(declared, claimed, bool(findings)):
+        for found in findings:
+            if found.claimed > supported:
+                verdict.deviations.update(found.deviations)
+    verdict.declared, verdict.supported, verdict.state = declared, supported, effective
+    return effective
+
+
+def _effective(declared: int, supported: int, any_evidence: bool) -> int:
+    """Rank of the state that counts. Without any reference there is nothing to lower to: that defers anyway."""
+    if declared == words.NONE:
+        return supported
+    if declared >= words.AUTHENTICATED and any_evidence and supported < declared:
+        return max(supported, words.USER_CLAIMED)
+    return declared
+
+
+def _private_read(state: int, verdict: Verdict) -> None:
+    if state >= words.AUTHENTICATED:
+        verdict.reasons.append("private_read_has_authenticated_context")
+    elif state == words.USER_CLAIMED:
+        verdict.block(words.ASK, "private_read_not_authenticated", "private_read_needs_authentication")
+    else:
+        verdict.block(words.DEFER, "private_read_not_authenticated", "private_read_missing_authorization")
+
+
+def _write(event: dict[str, Any], state: int, verdict: Verdict) -> None:
+    if state == words.CONFIRMED:
+        verdict.reasons.append("write_has_explicit_confirmation")
+        return
+    route = words.DEFER if state == words.NONE else words.ASK
+    claimed = state in (words.USER_CLAIMED, words.AUTHENTICATED)
+    lowered = event["tool_name"].lower()
+    if event["risk_domain"] in words.HIGH_RISK_DOMAINS or any(
+        part in lowered for part in words.HIGH_RISK_NAMES
+    ):
+        verdict.block(
+            route,
+            "high_risk_write_missing_explicit_confirmation",
+            "high_risk_write_requires_explicit_confirmation",
+        )
+        verdict.blockers.append("write_missing_explicit_confirmation")
+        if claimed:
+            verdict.blockers.append("write_missing_validation_or_confirmation")
+    elif state == words.VALIDATED:
+        verdict.block(route, "write_missing_explicit_confirmation", "write_needs_explicit_confirmation")
+    elif claimed:
+        verdict.block(
+            route, "write_missing_validation_or_confirmation", "write_needs_validation_and_confirmation"
+        )
+    else:
+        verdict.block(route, "write_missing_authorization", "write_missing_authorization_context")
+
+
+def _evidence(event: dict[str, Any], lines: list[str], findings: list[Findings], verdict: Verdict) -> None:
+    """What the references say against the call, and what leaks anywhere in the event."""
+    defer, refuse = words.DEFER, words.REFUSE
+    if any(found.authorization_gone for found in findings):
+        verdict.block(defer, "evidence_missing_authorization", "evidence_says_authorization_is_missing")
+    if not findings and verdict.category != "public_read":
+        verdict.block(defer, "missing_evidence_refs", "consequential_call_without_evidence")
+    if any(found.redaction == "sensitive" for found in findings):
+        verdict.block(refuse, "unsafe_redaction_status", "evidence_is_not_redacted")
+    leaks = find_leaks(event, lines)
+    if any(leaks):
+        verdict.leaking = True
+        if leaks.evidence_secret or leaks.evidence_hidden:
+            verdict.block(refuse, "evidence_secret_leak", "evidence_holds_a_secret")
+        if leaks.evidence_personal:
+            verdict.block(refuse, "evidence_pii_leak", "evidence_holds_personal_data")
+        if leaks.arguments:
+            verdict.block(refuse, "argument_secret_leak", "arguments_hold_a_secret")
+        if leaks.elsewhere:
+            verdict.block(refuse, "event_secret_leak", "event_holds_a_secret")
+        if leaks.arguments or leaks.elsewhere or (leaks.evidence_hidden and not leaks.evidence_secret):
+            verdict.deviations.add("D7")
+    if any(found.stale for found in findings):
+        verdict.block(defer, "stale_evidence", "evidence_is_stale")
+        verdict.deviations.update("D8" for found in findings if "D8" in found.deviations)
+    if any(found.invalid_time for found in findings):
+        verdict.block(defer, "invalid_retrieved_at", "evidence_time_is_unreadable")
+    if any(found.contradicts for found in findings):
+        verdict.block(defer, "contradictory_evidence", "evidence_contradicts_the_call")
+    if any(found.missing for found in findings):
+        verdict.block(defer, "evidence_marks_missing_information", "evidence_says_information_is_missing")
+    verdict.findings = findings
+
+
+def _recommendation(event: dict[str, Any], verdict: Verdict) -> None:
+    """The stricter of ours and the runtime's route; its accept counts only as far as the seed's table goes."""
+    wanted = words.ROUTE_RANK[event["recommended_route"]]
+    verdict.recommended = wanted
+    if wanted == words.ACCEPT:
+        category, declared = event["tool_category"], verdict.declared
+        if category == "unknown":
+            wanted = words.DEFER
+        elif (category == "write" and declared < words.VALIDATED) or (
+            category == "private_read" and declared < words.AUTHENTICATED
+        ):
+            wanted = words.ASK
+    if wanted > verdict.route:
+        verdict.route = wanted
+        verdict.reasons.append("runtime_recommended_stricter_route")
+    if wanted == words.REFUSE:
+        verdict.blockers.append("runtime_refusal")

@@ -1,0 +1,194 @@
+"""The result envelope of a decision: the names of the seed, and nothing of what the event holds in values.
+
+Invariant: everything here is a fixed word, a number, a name of the vocabulary or an identifier that was masked
+when anything in the event leaks (D9).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from threegate import limits
+from threegate.aana import vocabulary as words
+from threegate.aana.evidence import Findings
+from threegate.aana.leaks import masked
+
+_SCORES: Final = (0.95, 0.72, 0.45, 0.15)
+_THRESHOLDS: Final = (("accept", 0.85), ("ask", 0.6), ("defer", 0.3), ("refuse", 0.0))
+"""The lowest score of each route."""
+
+_ADVICE: Final = (
+    "Execute the checked call and record the decision.",
+    "Ask for what is missing, then check again.",
+    "Take it to a person or fetch stronger evidence, then check again.",
+    "Do not execute.",
+)
+
+
+class Verdict:
+    """A decision while it is made. Ranks are those of `vocabulary`."""
+
+    __slots__ = (
+        "blockers",
+        "category",
+        "declared",
+        "deviations",
+        "event",
+        "findings",
+        "leaking",
+        "own_route",
+        "reasons",
+        "recommended",
+        "route",
+        "state",
+        "supported",
+    )
+
+    def __init__(self, event: dict[str, Any]) -> None:
+        self.event = event
+        self.category = ""
+        self.route = self.own_route = self.recommended = words.ACCEPT
+        self.declared = self.supported = self.state = words.NONE
+        self.blockers: list[str] = []
+        self.reasons: list[str] = []
+        self.deviations: set[str] = set()
+        self.findings: list[Findings] = []
+        self.leaking = False
+
+    def block(self, route: int, blocker: str, reason: str) -> None:
+        """Add a hard blocker and make the route at least `route`."""
+        self.blockers.append(blocker)
+        self.reasons.append(reason)
+        if route > self.route:
+            self.route = route
+
+
+def render(verdict: Verdict) -> dict[str, Any]:
+    """The envelope of a finished decision."""
+    event, blockers = verdict.event, verdict.blockers
+    route = words.ROUTES[verdict.route]
+    passed = verdict.route == words.ACCEPT and not blockers
+    speak = masked if verdict.leaking else _as_it_is
+    score = _SCORES[verdict.route]
+    authorization = {
+        "declared_state": words.STATES[verdict.declared],
+        "evidence_supported_state": words.STATES[verdict.supported],
+        "effective_state": words.STATES[verdict.state],
+    }
+    return {
+        "contract_version": words.CONTRACT_VERSION,
+        "tool_name": speak(event["tool_name"])[: limits.AANA_NAME_CHARS],
+        "tool_category": event["tool_category"],
+        "effective_category": verdict.category,
+        "risk_domain": event["risk_domain"],
+        "gate_decision": "pass" if passed else "fail",
+        "recommended_action": route,
+        "candidate_gate": "pass" if verdict.own_route == words.ACCEPT and not blockers else "fail",
+        "aana_route": words.ROUTES[verdict.own_route],
+        "runtime_recommended_route": words.ROUTES[verdict.recommended],
+        "execution_allowed": passed,
+        "hard_blockers": blockers,
+        "deviations": sorted(verdict.deviations, key=_number),
+        "aix": _aix(route, score, blockers),
+        "architecture_decision": {
+            "route": route,
+            "gate_decision": "pass" if passed else "fail",
+            "execution_allowed": passed,
+            "hard_blockers": list(blockers),
+            "aix_score": score,
+            "authorization_state": authorization["effective_state"],
+            "recovery": _ADVICE[verdict.route],
+        },
+        "authorization": authorization,
+        "validation_errors": [],
+        "reasons": verdict.reasons,
+        "evidence_report": _report(verdict, speak),
+    }
+
+
+def malformed(event: Any, problems: list[dict[str, str]]) -> dict[str, Any]:
+    """The envelope for what is no well-formed event: refuse, score 0."""
+    blockers = ["contract_normalization_failed"]
+    deviations = {
+        code for code in ("D1", "D2", "D12") if any(f"({code})" in item["message"] for item in problems)
+    }
+    return {
+        "contract_version": words.CONTRACT_VERSION,
+        "tool_name": _name_of(event),
+        "tool_category": None,
+        "effective_category": "unknown",
+        "risk_domain": None,
+        "gate_decision": "fail",
+        "recommended_action": "refuse",
+        "candidate_gate": "fail",
+        "aana_route": "refuse",
+        "runtime_recommended_route": None,
+        "execution_allowed": False,
+        "hard_blockers": blockers,
+        "deviations": sorted(deviations, key=_number),
+        "aix": _aix("refuse", 0.0, blockers),
+        "architecture_decision": {
+            "route": "refuse",
+            "gate_decision": "fail",
+            "execution_allowed": False,
+            "hard_blockers": list(blockers),
+            "aix_score": 0.0,
+            "authorization_state": "none",
+            "recovery": "Mend the event: see validation_errors.",
+        },
+        "authorization": {
+            "declared_state": "none",
+            "evidence_supported_state": "none",
+            "effective_state": "none",
+        },
+        "validation_errors": problems,
+        "reasons": ["event_is_not_well_formed"],
+        "evidence_report": {
+            "checked_ref_count": 0,
+            "used_source_ids": [],
+            "contradictory_source_ids": [],
+            "missing_source_ids": [],
+            "stale_source_ids": [],
+            "warning_codes": [],
+        },
+    }
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def _name_of(event: Any) -> str | None:
+    """The tool's name of a malformed event, masked before it is cut; None when there is none of usual size."""
+    name = event.get("tool_name") if isinstance(event, dict) else None
+    if not isinstance(name, str) or len(name) > limits.AANA_EVENT_BYTES:
+        return None
+    return masked(name)[: limits.AANA_NAME_CHARS]
+
+
+def _number(deviation: str) -> int:
+    return int(deviation[1:])
+
+
+def _aix(route: str, score: float, blockers: list[str]) -> dict[str, Any]:
+    return {
+        "score": score,
+        "components": {"P": score, "C": score, "F": 1.0 if route == "accept" else 0.75},
+        "decision": route,
+        "hard_blockers": list(blockers),
+        "thresholds": dict(_THRESHOLDS),
+    }
+
+
+def _report(verdict: Verdict, speak: Any) -> dict[str, Any]:
+    findings = verdict.findings
+    names = [speak(found.source_id)[: limits.AANA_NAME_CHARS] for found in findings]
+    pairs = list(zip(names, findings, strict=True))
+    return {
+        "checked_ref_count": len(findings),
+        "used_source_ids": names,
+        "contradictory_source_ids": [name for name, found in pairs if found.contradicts],
+        "missing_source_ids": [name for name, found in pairs if found.missing],
+        "stale_source_ids": [name for name, found in pairs if found.stale],
+        "warning_codes": list(dict.fromkeys(code for found in findings for code in found.warnings)),
+    }

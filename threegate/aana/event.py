@@ -1,0 +1,282 @@
+"""Reads an Agent Action Contract event: bounds, fields, values, and nothing else.
+
+Invariant: any Python value is taken and none raises; a value that is no well-formed v1 event yields problems
+(`{path, message}`) that repeat no value and no unknown name that could be one. Missing keys of an evidence
+reference mean the weakest: kind other, tier unknown, redaction unknown, freshness unknown (spec 3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from threegate import limits
+from threegate.aana import vocabulary as words
+
+EvidenceMode = Literal["quickstart", "production"]
+"""`production` takes structured evidence references only (D12)."""
+
+Problem = dict[str, str]
+"""``{"path": "evidence_refs.0.kind", "message": "..."}``; the path is empty for the event as a whole."""
+
+_FIELDS: Final = frozenset(words.REQUIRED_FIELDS + words.OPTIONAL_FIELDS)
+_REQUIRED: Final = frozenset(words.REQUIRED_FIELDS)
+_REF_FIELDS: Final = frozenset(words.REF_FIELDS)
+_FRESHNESS_FIELDS: Final = frozenset(words.FRESHNESS_FIELDS)
+_ENUMERATIONS: Final = (
+    ("tool_category", frozenset(words.CATEGORIES)),
+    ("authorization_state", frozenset(words.STATES)),
+    ("risk_domain", frozenset(words.RISK_DOMAINS)),
+    ("recommended_route", frozenset(words.ROUTES)),
+)
+_REF_ENUMERATIONS: Final = (
+    ("kind", frozenset(words.KINDS)),
+    ("trust_tier", frozenset(words.TIERS)),
+    ("redaction_status", frozenset(words.REDACTIONS)),
+)
+_STATUSES: Final = frozenset(words.FRESHNESS)
+_SUBJECTS: Final = frozenset(words.SUBJECT_TYPES)
+_PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyz_")
+
+
+def check_event(event: Any, mode: EvidenceMode) -> tuple[list[Problem], list[str], list[str]]:
+    """Problems of an event, with the text lines (``key: value``) and the keys of its arguments.
+
+    Lines and keys are complete only when there is no problem.
+    """
+    if not isinstance(event, dict):
+        return [_problem("", "the event is no JSON object")], [], []
+    lines: list[str] = []
+    keys: list[str] = []
+    if (oversize := _measure(event, lines, keys)) is not None:
+        return [oversize], lines, keys
+    problems: list[Problem] = []
+    if not _FIELDS.issuperset(event):
+        problems += _unknown("", event, _FIELDS)
+    if not event.keys() >= _REQUIRED:
+        problems += [
+            _problem(field, "is required (D1)") for field in words.REQUIRED_FIELDS if field not in event
+        ]
+    if "schema_version" in event and event["schema_version"] != words.CONTRACT_VERSION:
+        problems.append(_problem("schema_version", f"is not {words.CONTRACT_VERSION} (D2)"))
+    if "tool_name" in event and not (isinstance(event["tool_name"], str) and event["tool_name"]):
+        problems.append(_problem("tool_name", "is no non-empty string"))
+    for field, allowed in _ENUMERATIONS:
+        if field in event and not _one_of(event[field], allowed):
+            problems.append(_problem(field, "is none of the contract's values"))
+    if not isinstance(event.get("proposed_arguments", {}), dict):
+        problems.append(_problem("proposed_arguments", "is no object"))
+    refs = event.get("evidence_refs", [])
+    if not isinstance(refs, list):
+        problems.append(_problem("evidence_refs", "is no array"))
+    else:
+        for index, ref in enumerate(refs):
+            _check_ref(ref, index, mode, problems)
+    if len(event) > len(_REQUIRED):
+        _check_optional(event, problems)
+    return problems, lines, keys
+
+
+def validate_event(event: Any, *, evidence_mode: EvidenceMode = "quickstart") -> list[Problem]:
+    """What is wrong with the form of an event, as ``{path, message}``; an empty list for a well-formed one."""
+    return check_event(event, evidence_mode)[0]
+
+
+def _measure(event: dict[Any, Any], lines: list[str], keys: list[str]) -> Problem | None:
+    """Walk the whole event once: bounds, JSON types, and the texts of `proposed_arguments`."""
+    budget = limits.AANA_EVENT_BYTES
+    stack: list[tuple[Any, int, bool]] = [(event, 0, False)]
+    while stack:
+        item, depth, inside = stack.pop()
+        if depth >= limits.AANA_EVENT_DEPTH:
+            return _problem("", f"is nested deeper than {limits.AANA_EVENT_DEPTH}")
+        budget -= len(item)
+        pairs = item.items() if isinstance(item, dict) else (("", value) for value in item)
+        for key, value in pairs:
+            if not isinstance(key, str):
+                return _problem("", "has a key that is no string")
+            budget -= len(key)
+            if inside and key:
+                keys.append(key)
+            if isinstance(value, str):
+                budget -= len(value)
+                if inside:
+                    lines.append(f"{key}: {value}" if key else value)
+            elif isinstance(value, dict | list):
+                if inside and key:
+                    lines.append(key)
+                stack.append((value, depth + 1, inside or (depth == 0 and key == "proposed_arguments")))
+            elif isinstance(value, float):
+                if not math.isfinite(value):
+                    return _problem("", "has a number that is no JSON number")
+            elif not (value is None or isinstance(value, int)):
+                return _problem("", "has a value that is no JSON value")
+            elif inside and key:
+                lines.append(key)
+            if budget < 0:
+                return _problem("", f"is larger than {limits.AANA_EVENT_BYTES} bytes")
+    return None
+
+
+def _check_ref(ref: Any, index: int, mode: EvidenceMode, problems: list[Problem]) -> None:
+    if isinstance(ref, str):
+        if mode == "production":
+            problems.append(_problem(f"evidence_refs.{index}", "must be a structured reference (D12)"))
+        elif not ref or ref.isspace():
+            problems.append(_problem(f"evidence_refs.{index}", "is blank"))
+        return
+    path = f"evidence_refs.{index}"
+    if not isinstance(ref, dict):
+        problems.append(_problem(path, "is no string and no object"))
+        return
+    if not _REF_FIELDS.issuperset(ref):
+        problems += _unknown(path, ref, _REF_FIELDS)
+    source = ref.get("source_id")
+    if not isinstance(source, str) or not source or source.isspace():
+        problems.append(_problem(f"{path}.source_id", "is required and must not be blank"))
+    for field, allowed in _REF_ENUMERATIONS:
+        if field in ref and not _one_of(ref[field], allowed):
+            problems.append(_problem(f"{path}.{field}", "is none of the contract's values"))
+    for field in words.REF_STRINGS:
+        if field in ref and not isinstance(ref[field], str):
+            problems.append(_problem(f"{path}.{field}", "is no string"))
+    for field in ("supports", "contradicts"):
+        if field in ref and not _strings(ref[field]):
+            problems.append(_problem(f"{path}.{field}", "is no array of strings"))
+    if "freshness" in ref:
+        _check_freshness(ref["freshness"], f"{path}.freshness", problems)
+
+
+def _check_freshness(freshness: Any, path: str, problems: list[Problem]) -> None:
+    if not isinstance(freshness, dict):
+        problems.append(_problem(path, "is no object"))
+        return
+    if not _FRESHNESS_FIELDS.issuperset(freshness):
+        problems += _unknown(path, freshness, _FRESHNESS_FIELDS)
+    if "status" in freshness and not _one_of(freshness["status"], _STATUSES):
+        problems.append(_problem(f"{path}.status", "is none of the contract's values"))
+    for field in ("checked_at", "source"):
+        if field in freshness and not isinstance(freshness[field], str):
+            problems.append(_problem(f"{path}.{field}", "is no string"))
+    for field in ("max_age_hours", "age_hours"):
+        value = freshness.get(field, 0)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            problems.append(_problem(f"{path}.{field}", "is no number"))
+
+
+def _check_optional(event: dict[str, Any], problems: list[Problem]) -> None:
+    for field in ("request_id", "agent_id", "user_intent"):
+        if field in event and not isinstance(event[field], str):
+            problems.append(_problem(field, "is no string"))
+    if "authorization_subject" not in event:
+        return
+    subject = event["authorization_subject"]
+    if not isinstance(subject, dict):
+        problems.append(_problem("authorization_subject", "is no object"))
+        return
+    problems += _unknown("authorization_subject", subject, frozenset({"subject_type", "subject_ref"}))
+    if "subject_type" in subject and not _one_of(subject["subject_type"], _SUBJECTS):
+        problems.append(_problem("authorization_subject.subject_type", "is none of the contract's values"))
+    if not isinstance(subject.get("subject_ref", ""), str):
+        problems.append(_problem("authorization_subject.subject_ref", "is no string"))
+
+
+def _one_of(value: Any, allowed: frozenset[str]) -> bool:
+    return isinstance(value, str) and value in allowed
+
+
+def _strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _unknown(path: str, value: Mapping[str, Any], known: frozenset[str]) -> list[Problem]:
+    """One problem for each unknown key. A key is named only when it is a plain short word, so no secret."""
+    found = []
+    for key in value:
+        if key not in known:
+            plain = len(key) <= 32 and _PLAIN.issuperset(key)
+            found.append(_problem(path, f"unknown key {key}" if plain else "has an unknown key"))
+    return found
+
+
+def _problem(path: str, message: str) -> Problem:
+    return {"path": path, "message": message}
+
+
+def tool_evidence_ref(
+    *,
+    source_id: str,
+    kind: str = "other",
+    trust_tier: str = "unknown",
+    redaction_status: str = "unknown",
+    freshness: Mapping[str, Any] | str = "unknown",
+    provenance: str = "runtime",
+    summary: str | None = None,
+    retrieved_at: str | None = None,
+    citation_url: str | None = None,
+    retrieval_url: str | None = None,
+    supports: Sequence[str] | None = None,
+    contradicts: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """One structured evidence reference. `freshness` is a status or the whole object. Raises ValueError."""
+    ref: dict[str, Any] = {
+        "source_id": source_id,
+        "kind": kind,
+        "trust_tier": trust_tier,
+        "redaction_status": redaction_status,
+        "freshness": {"status": freshness} if isinstance(freshness, str) else dict(freshness),
+        "provenance": provenance,
+    }
+    optional = {
+        "summary": summary,
+        "retrieved_at": retrieved_at,
+        "citation_url": citation_url,
+        "retrieval_url": retrieval_url,
+        "supports": None if supports is None else list(supports),
+        "contradicts": None if contradicts is None else list(contradicts),
+    }
+    ref.update({field: value for field, value in optional.items() if value is not None})
+    problems: list[Problem] = []
+    _check_ref(ref, 0, "production", problems)
+    if problems:
+        raise ValueError("; ".join(f"{item['path'][16:]}: {item['message']}" for item in problems))
+    return ref
+
+
+def tool_precheck_event(
+    *,
+    tool_name: str,
+    tool_category: str,
+    authorization_state: str,
+    evidence_refs: Sequence[str | Mapping[str, Any]],
+    risk_domain: str,
+    proposed_arguments: Mapping[str, Any],
+    recommended_route: str = "accept",
+    request_id: str | None = None,
+    agent_id: str | None = None,
+    user_intent: str | None = None,
+    authorization_subject: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A well-formed event of the contract. Raises ValueError that names the first bad field, never its value."""
+    event: dict[str, Any] = {
+        "schema_version": words.CONTRACT_VERSION,
+        "tool_name": tool_name,
+        "tool_category": tool_category,
+        "authorization_state": authorization_state,
+        "evidence_refs": [ref if isinstance(ref, str) else dict(ref) for ref in evidence_refs],
+        "risk_domain": risk_domain,
+        "proposed_arguments": dict(proposed_arguments),
+        "recommended_route": recommended_route,
+    }
+    optional = {
+        "request_id": request_id,
+        "agent_id": agent_id,
+        "user_intent": user_intent,
+        "authorization_subject": None if authorization_subject is None else dict(authorization_subject),
+    }
+    event.update({field: value for field, value in optional.items() if value is not None})
+    problems = validate_event(event)
+    if problems:
+        raise ValueError(f"{problems[0]['path'] or 'event'}: {problems[0]['message']}")
+    return event

@@ -1,0 +1,128 @@
+"""Secrets and personal data in an event: whether, where, and how to speak of the event without them.
+
+Invariant: one pass over all texts decides whether anything is there; only then are places looked for. All
+patterns are linear (RE2). What was found leaves this module only as its kind (D9).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import re2
+
+from threegate import secretscan
+
+_LEFT: Final = r"(?:^|[^\pL\pN_])"
+_RIGHT: Final = r"(?:$|[^\pL\pN_])"
+_KEY: Final = r"(?:^|[^A-Za-z0-9_])(sk-[A-Za-z0-9_-]{12,})"
+_ROUTER_KEY: Final = r"(?:^|[^A-Za-z0-9_])(sk-or-v1-[A-Za-z0-9]{20,})"
+_ASSIGNED: Final = r"(?i)(?:api[_-]?key|secret|token|password)\s*[:=]\s*['\"]?([a-z0-9_.\-]{8,})"
+_SOCIAL: Final = _LEFT + r"(\p{Nd}{3}-\p{Nd}{2}-\p{Nd}{4})" + _RIGHT
+_CARD: Final = _LEFT + r"((?:\p{Nd}[ -]*){12,15}\p{Nd}[ -]*)" + _RIGHT
+_EMAIL: Final = r"(?i)([a-z0-9._%+-]+@[a-z0-9.-]+\.[a-z]{2,})"
+_PHONE: Final = _LEFT + r"((?:\+?1[-.\s]?)?\(?\p{Nd}{3}\)?[-.\s]?\p{Nd}{3}[-.\s]?\p{Nd}{4})" + _RIGHT
+
+
+def _compiled(*patterns: str) -> Any:
+    return re2.compile("|".join(f"(?:{pattern})" for pattern in patterns).encode())
+
+
+_REF_SECRET: Final = _compiled(_KEY, _ASSIGNED, _SOCIAL, _CARD)
+"""Secrets that an evidence reference is read for, besides those of `secretscan`."""
+_REF_LEAK: Final = _compiled(_KEY, _ASSIGNED, _SOCIAL, _CARD, _EMAIL, _PHONE)
+_PERSONAL: Final = _compiled(_EMAIL, _PHONE)
+_ANY_SECRET: Final = _compiled(_ROUTER_KEY)
+_MASKS: Final = (
+    (_compiled(_KEY), b"[key]"),
+    (_compiled(_ASSIGNED), b"[assigned-secret]"),
+    (_compiled(_SOCIAL, _CARD), b"[number]"),
+    (_compiled(_EMAIL), b"[email]"),
+    (_compiled(_PHONE), b"[phone]"),
+)
+
+
+class Leaks(NamedTuple):
+    """Where secrets and personal data stand."""
+
+    evidence_secret: bool
+    """In the texts of a reference that the plain rules read."""
+    evidence_personal: bool
+    """Personal data in a reference that is not `redacted`."""
+    evidence_hidden: bool
+    """A secret in the rest of a reference: supports, contradicts, freshness (D7)."""
+    arguments: bool
+    """A secret in values or keys of the arguments (D7)."""
+    elsewhere: bool
+    """A secret in the tool's name, the intent or an id (D7)."""
+
+
+NOTHING: Final = Leaks(False, False, False, False, False)
+
+
+def find_leaks(event: dict[str, Any], lines: list[str]) -> Leaks:
+    """All leaks of a well-formed event; `lines` are the texts of its arguments."""
+    refs = event["evidence_refs"]
+    texts = [ref if isinstance(ref, str) else _read_text(ref) for ref in refs]
+    hidden = [_hidden_text(ref) for ref in refs if not isinstance(ref, str)]
+    others = _other_texts(event)
+    everything = "\n".join((*texts, *hidden, *lines, *others))
+    if not _has_secret(everything) and not (texts and _search(_REF_LEAK, "\n".join(texts))):
+        return NOTHING
+    secret = personal = False
+    for ref, text in zip(refs, texts, strict=True):
+        if _has_secret(text) or _search(_REF_SECRET, text):
+            secret = True
+        elif not isinstance(ref, str) and ref.get("redaction_status") != "redacted":
+            personal = personal or _search(_PERSONAL, text)
+    return Leaks(
+        secret,
+        personal,
+        any(_has_secret(text) for text in hidden),
+        _has_secret("\n".join(lines)),
+        any(_has_secret(text) for text in others),
+    )
+
+
+def masked(text: str) -> str:
+    """`text` with every secret and all personal data replaced by their kind."""
+    data = secretscan.mask_secrets(text).encode("utf-8", "replace")
+    for pattern, kind in _MASKS:
+        data = pattern.sub(kind, data)
+    return data.decode("utf-8", "replace")
+
+
+def _has_secret(text: str) -> bool:
+    return secretscan.has_secret(text) or ("sk-or-v1-" in text and _search(_ANY_SECRET, text))
+
+
+def _search(pattern: Any, text: str) -> bool:
+    return pattern.search(text.encode("utf-8", "replace")) is not None
+
+
+def _read_text(ref: dict[str, Any]) -> str:
+    """The five fields that the plain rules read for leaks, as one text."""
+    parts = [ref["source_id"]]
+    for field in ("summary", "citation_url", "retrieval_url", "provenance"):
+        parts.append(ref.get(field, ""))
+    return " ".join(parts)
+
+
+def _hidden_text(ref: dict[str, Any]) -> str:
+    parts = [ref.get("retrieved_at", "")]
+    if "supports" in ref:
+        parts += ref["supports"]
+    if "contradicts" in ref:
+        parts += ref["contradicts"]
+    if (freshness := ref.get("freshness")) is not None:
+        parts += (freshness.get("checked_at", ""), freshness.get("source", ""))
+    return "\n".join(parts)
+
+
+def _other_texts(event: dict[str, Any]) -> list[str]:
+    texts = [event["tool_name"]]
+    for field in ("user_intent", "request_id", "agent_id"):
+        if field in event:
+            texts.append(event[field])
+    if "authorization_subject" in event:
+        texts.append(event["authorization_subject"].get("subject_ref", ""))
+    return texts
