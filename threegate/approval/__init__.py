@@ -1,1 +1,75 @@
-"""."""
+"""Gate 2: did a human allow exactly these bytes, recently, once?
+
+What others use: `LaunchFacts` with `check_launch` and `launch_checks`, `load_operators`, the statements and
+`sign_statement`.
+"""
+
+from threegate.approval.act import check_act
+from threegate.approval.keys import PublicKey, parse_key, parse_key_text
+from threegate.approval.launch import (
+    REASON_CODES,
+    Check,
+    LaunchFacts,
+    PinnedFile,
+    VerifiedApproval,
+    check_launch,
+    launch_checks,
+    requester_of,
+    statement_inputs,
+)
+from threegate.approval.operators import NAME, Operator, Operators, load_operators, render_operator
+from threegate.approval.quorum import Signer, check_countersignature
+from threegate.approval.signature import sign_statement
+from threegate.approval.signer import verify_signer
+from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, SshSignature, parse_armor
+from threegate.approval.statement import (
+    Act,
+    Countersignature,
+    SignedApproval,
+    SignedBytes,
+    Statement,
+    StatementInput,
+    format_utc,
+    parse_utc,
+    render_signed,
+)
+from threegate.approval.wire import MalformedError
+
+__all__ = [
+    "NAME",
+    "NAMESPACE_ACT",
+    "NAMESPACE_APPROVAL",
+    "REASON_CODES",
+    "Act",
+    "Check",
+    "Countersignature",
+    "LaunchFacts",
+    "MalformedError",
+    "Operator",
+    "Operators",
+    "PinnedFile",
+    "PublicKey",
+    "SignedApproval",
+    "SignedBytes",
+    "Signer",
+    "SshSignature",
+    "Statement",
+    "StatementInput",
+    "VerifiedApproval",
+    "check_act",
+    "check_countersignature",
+    "check_launch",
+    "format_utc",
+    "launch_checks",
+    "load_operators",
+    "parse_armor",
+    "parse_key",
+    "parse_key_text",
+    "parse_utc",
+    "render_operator",
+    "render_signed",
+    "requester_of",
+    "sign_statement",
+    "statement_inputs",
+    "verify_signer",
+]

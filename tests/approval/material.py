@@ -1,0 +1,205 @@
+"""Real keys, a request, and the facts of a launch that passes; tests change one thing each."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from threegate.approval import (
+    NAMESPACE_APPROVAL,
+    Countersignature,
+    LaunchFacts,
+    PinnedFile,
+    Statement,
+    load_operators,
+    render_signed,
+    sign_statement,
+    statement_inputs,
+)
+from threegate.approval.operators import NAMESPACES
+from threegate.job import Job, Platform, build_job
+from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request
+
+CREATED = datetime(2026, 11, 22, 10, 0, 0, tzinfo=UTC)
+APPROVED = CREATED + timedelta(minutes=5)
+NOW = APPROVED + timedelta(minutes=5)
+TTL = 86400
+WORKSPACE = "ws-" + "0" * 32
+POLICY = "ab" * 32
+DATA = b"column\n1\n2\n"
+DATA_SHA = hashlib.sha256(DATA).hexdigest()
+
+
+def make_key(folder: Path, name: str, kind: str = "ed25519", bits: int | None = None) -> Path:
+    """A real key pair without a passphrase; the path of the private key."""
+    path = folder / name
+    size = ["-b", str(bits)] if bits else []
+    command = ["/usr/bin/ssh-keygen", "-q", "-t", kind, *size, "-N", "", "-C", name, "-f", str(path)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return path
+
+
+def public(key: Path) -> str:
+    """Type and base64 of a public key."""
+    return " ".join(key.with_name(key.name + ".pub").read_text().split()[:2])
+
+
+def line(name: str, key: Path, before: str = "", after: str = "") -> str:
+    """A line of the operators file; `before` are options before the namespaces, `after` those behind."""
+    return f"{name} {before}{NAMESPACES}{after} {public(key)}\n"
+
+
+def make_request(**changes: Any) -> Request:
+    """A Monty request with one input, as gate 1 would have read it at stage `approved`."""
+    data = changes.pop("data", b"---\na request\n---\n")
+    request = Request(
+        file_name="TR-20261122-100000Z-sum.md",
+        data=data,
+        sha256=hashlib.sha256(data).hexdigest(),
+        stage="approved",
+        request_id="req-1",
+        created_utc=CREATED,
+        requested_by="core",
+        approved_by="operator",
+        approved_utc=APPROVED,
+        purpose="Sum a column.",
+        backend="monty",
+        language="python",
+        network="none",
+        cpu_limit=Decimal("1"),
+        memory_limit_mb=64,
+        time_limit_sec=10,
+        inputs=(InputFile("data.csv", DATA_SHA),),
+        workdir="/in",
+        outputs=(OutputFile("/out/sum.json"),),
+        network_allowlist=(),
+        constraints=(),
+        session_id=None,
+        tool=None,
+        labels=(),
+        workflow=None,
+        role=None,
+        risk_domain=None,
+        evidence=(),
+        argv=None,
+        code="print(1)\n",
+        vars_json=None,
+        risk_level="low",
+        justification="small",
+        data_sensitivity="public",
+        network_rationale="none",
+    )
+    return replace(request, **changes)
+
+
+def make_job(request: Request, **changes: Any) -> Job:
+    """The Job of a request, its inputs having the size of DATA."""
+    sizes = {item.sha256: len(DATA) for item in request.inputs}
+    return replace(build_job(request, input_sizes=sizes, platform=Platform()), **changes)
+
+
+def make_statement(request: Request, job: Job, **changes: Any) -> Statement:
+    """The statement that approves a request."""
+    statement = Statement(
+        workspace_id=WORKSPACE,
+        epoch=1,
+        request_id=request.request_id,
+        request_sha256=request.sha256,
+        job_sha256=job.digest,
+        inputs=statement_inputs(request),
+        approved_by="operator",
+        approved_utc=APPROVED,
+        expires_utc=APPROVED + timedelta(seconds=TTL),
+        policy_sha256=POLICY,
+        nonce="0" * 31 + "1",
+    )
+    return replace(statement, **changes)
+
+
+def signed(statement: bytes, key: Path, namespace: str = NAMESPACE_APPROVAL) -> bytes:
+    """A signature file."""
+    return render_signed(statement, sign_statement(statement, key, namespace))
+
+
+def countersigned(approval_sha256: str, name: str, key: Path, **changes: Any) -> bytes:
+    """A countersignature file."""
+    word = Countersignature(approval_sha256, name, APPROVED + timedelta(minutes=1), "0" * 31 + "2")
+    return signed(replace(word, **changes).to_bytes(), key)
+
+
+def facts_of(
+    request: Request,
+    job: Job,
+    signature: bytes | None,
+    operators: bytes,
+    *,
+    revoked: bytes | None = None,
+    nonces: Sequence[str] = (),
+    **changes: Any,
+) -> LaunchFacts:
+    """Facts in which everything but the arguments is as it should be."""
+    loaded = load_operators(operators, revoked)
+    facts = LaunchFacts(
+        request=request,
+        job=job,
+        signature=signature,
+        operators=loaded,
+        recorded_operators=loaded.digests,
+        workspace_id=WORKSPACE,
+        epoch=1,
+        policy_sha256=POLICY,
+        ttl_sec=TTL,
+        now=NOW,
+        clock_behind_sec=0.0,
+        pinned={DATA_SHA: PinnedFile(len(DATA))},
+        nonce_used=frozenset(nonces).__contains__,
+        id_used=False,
+    )
+    return replace(facts, **changes)
+
+
+@dataclass(frozen=True)
+class Approved:
+    """An approval that passes: its key, its operators file, its request, job, statement and signature file."""
+
+    key: Path
+    operators: bytes
+    request: Request
+    job: Job
+    statement: Statement
+    signature: bytes
+
+    def facts(self, **changes: Any) -> LaunchFacts:
+        """The facts of its launch, with changes."""
+        values: dict[str, Any] = {
+            "request": self.request,
+            "job": self.job,
+            "signature": self.signature,
+            "operators": self.operators,
+        }
+        values.update(changes)
+        return facts_of(**values)
+
+
+def approve(key: Path, request: Request | None = None, **changes: Any) -> Approved:
+    """Approve a request with a real signature."""
+    request = request or make_request()
+    job = make_job(request)
+    statement = make_statement(request, job, **changes)
+    return Approved(
+        key=key,
+        operators=line("operator", key).encode(),
+        request=request,
+        job=job,
+        statement=statement,
+        signature=signed(statement.to_bytes(), key),
+    )
+
+
+NETWORK_TARGET = NetworkTarget("example.com", 443)

@@ -1,0 +1,419 @@
+"""Everything that an approval must be at launch (spec 2, "What is checked at launch").
+
+Invariant: `check_launch` returns only when every check passed; a check that cannot be made is a check that
+failed. The facts are values that the caller read once; nothing here reads a file or a clock (verifying a
+signature starts ssh-keygen, in approval/signature).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Literal
+
+from threegate import limits
+from threegate.approval.operators import Operators
+from threegate.approval.quorum import Signer, check_quorum
+from threegate.approval.signer import verify_signer
+from threegate.approval.sshsig import NAMESPACE_APPROVAL
+from threegate.approval.statement import SignedApproval, Statement, StatementInput
+from threegate.approval.wire import MalformedError
+from threegate.errors import Refused
+from threegate.job import Job
+from threegate.request.model import Request
+from threegate.settings import QuorumSettings
+
+REASON_CODES = (
+    "signature_missing",
+    "signature_invalid",
+    "signature_file_malformed",
+    "signer_unknown",
+    "signer_revoked",
+    "signer_expired",
+    "statement_mismatch",
+    "request_changed",
+    "job_changed",
+    "input_missing",
+    "input_changed",
+    "policy_changed",
+    "operators_changed",
+    "workspace_mismatch",
+    "expired",
+    "not_yet_valid",
+    "replayed",
+    "self_approval",
+    "quorum_missing",
+    "clock_went_back",
+)
+"""Every reason that this gate may give."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedFile:
+    """What lies at inputs/<sha256>: its size, and its digest where the caller has hashed it already."""
+
+    size: int
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFacts:
+    """What is known at launch, read once each."""
+
+    request: Request
+    """Read from the bytes in approved/, stage `approved`."""
+    job: Job
+    """Built again from that request."""
+    signature: bytes | None
+    """The ``.sig`` file, None when there is none."""
+    operators: Operators
+    recorded_operators: tuple[str | None, str | None]
+    """Digests of both files as the trail last recorded them (`TrailIndex.operators`)."""
+    workspace_id: str
+    epoch: int
+    policy_sha256: str
+    ttl_sec: int
+    now: datetime
+    """max(system clock, time of the last event)."""
+    clock_behind_sec: float
+    pinned: Mapping[str, PinnedFile]
+    """By the sha256 that a file in inputs/ is named by; a missing key is a missing file."""
+    nonce_used: Callable[[str], bool]
+    """Whether the trail has used a nonce up (`TrailIndex.nonce_used`)."""
+    id_used: bool
+    """A `claimed` event of this id in the trail, or the id in running/, finished/, refused/ or runs/."""
+    countersignatures: Mapping[str, bytes] = field(default_factory=dict)
+    """``.sig.<name>`` files, by name."""
+    quorum: QuorumSettings = field(default_factory=QuorumSettings)
+    requesters: Mapping[str, str] = field(default_factory=dict)
+    owner_uid: int | None = None
+    """Owner of the draft, from the trail."""
+    recorded_approval: str | None = None
+    """approval_sha256 of the trail's `approved` event, None when there is no such event."""
+    was_approved: bool = False
+    """Whether the trail has an `approved` event for this id."""
+    mode: Literal["required", "optional"] = "required"
+    """`approval.signature` of the settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedApproval:
+    """An approval that passed. `approval_sha256` is None for an unsigned, hand-promoted request."""
+
+    approved_by: str
+    approved_utc: datetime
+    expires_utc: datetime
+    nonce: str
+    approval_sha256: str | None
+    signers: tuple[Signer, ...]
+
+    @property
+    def authorization(self) -> Literal["confirmed", "validated"]:
+        """What it is worth to AANA: a signature confirms, a guarded folder only validates."""
+        return "validated" if self.approval_sha256 is None else "confirmed"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check and its outcome. `ok` is None when an earlier failure left nothing to check; `code` is "" unless it failed."""
+
+    name: str
+    ok: bool | None
+    code: str
+    detail: str
+
+
+def requester_of(request: Request, requesters: Mapping[str, str], owner_uid: int | None) -> str:
+    """Who asked: the settings' name for the draft's owner, else whom the file names."""
+    return requesters.get(str(owner_uid), request.requested_by)
+
+
+def check_launch(facts: LaunchFacts) -> VerifiedApproval:
+    """Every check, in order, up to the first failure. Raises Refused with its reason code, Unavailable."""
+    state = _State(facts)
+    for _, check in _steps(state):
+        check(state)
+    return state.verified()
+
+
+def launch_checks(facts: LaunchFacts) -> list[Check]:
+    """Every check with its outcome, for `threegate approval verify`. Raises Unavailable."""
+    state = _State(facts)
+    outcomes = []
+    for name, check in _steps(state):
+        try:
+            outcomes.append(Check(name, True, "", check(state)))
+        except Refused as refusal:
+            outcomes.append(Check(name, False, refusal.code, str(refusal)))
+        except _NotReadError:
+            outcomes.append(Check(name, None, "", "not checked: there is no readable signature"))
+    return outcomes
+
+
+class _NotReadError(Exception):
+    """A check needs the statement, and there is none that could be read."""
+
+
+class _State:
+    """The facts, and what the checks found out so far."""
+
+    def __init__(self, facts: LaunchFacts) -> None:
+        self.facts = facts
+        self.approval: SignedApproval | None = None
+        self.signers: list[Signer] = []
+
+    @property
+    def unsigned(self) -> bool:
+        return self.facts.signature is None and self.facts.mode == "optional"
+
+    @property
+    def signed(self) -> SignedApproval:
+        if self.approval is None:
+            raise _NotReadError
+        return self.approval
+
+    @property
+    def statement(self) -> Statement:
+        return self.signed.statement
+
+    def verified(self) -> VerifiedApproval:
+        if self.unsigned:
+            request = self.facts.request
+            approved = _approved_utc(request)
+            return VerifiedApproval(
+                approved_by=request.approved_by or "",
+                approved_utc=approved,
+                expires_utc=approved + timedelta(seconds=self.facts.ttl_sec),
+                nonce=request.sha256[:32],
+                approval_sha256=None,
+                signers=(),
+            )
+        statement = self.statement
+        return VerifiedApproval(
+            approved_by=statement.approved_by,
+            approved_utc=statement.approved_utc,
+            expires_utc=statement.expires_utc,
+            nonce=statement.nonce,
+            approval_sha256=self.signed.approval_sha256,
+            signers=tuple(self.signers),
+        )
+
+
+_Step = tuple[str, Callable[[_State], str]]
+
+
+def _steps(state: _State) -> Iterator[_Step]:
+    yield "clock", _check_clock
+    yield "operators file", _check_operators
+    if state.unsigned:
+        yield "unsigned promotion", _check_unsigned
+        yield "time", _check_unsigned_time
+    else:
+        yield "signature file", _check_file
+        yield "signature", _check_signature
+        yield "statement", _check_statement
+        yield "workspace", _check_workspace
+        yield "request bytes", _check_request
+        yield "policy", _check_policy
+        yield "job", _check_job
+        yield "time", _check_time
+    yield "used once", _check_unused
+    yield "requester", _check_requester
+    yield "inputs", _check_inputs
+    if not state.unsigned:
+        yield "quorum", _check_quorum
+
+
+def _check_clock(state: _State) -> str:
+    behind = state.facts.clock_behind_sec
+    if behind > limits.CLOCK_BEHIND_SECONDS:
+        raise Refused("clock_went_back", f"the clock is {behind:.0f} s behind the trail; set it right")
+    return "not behind the trail"
+
+
+def _check_operators(state: _State) -> str:
+    operators = state.facts.operators
+    if operators.problem is not None:
+        raise Refused("operators_changed", f"{operators.problem}; mend it with: threegate operator")
+    if operators.digests != state.facts.recorded_operators:
+        raise Refused(
+            "operators_changed",
+            "operators is not what the trail last recorded; look at it, then: threegate operator record",
+        )
+    return f"{len(operators.entries)} keys, as the trail recorded them"
+
+
+def _check_file(state: _State) -> str:
+    if state.facts.signature is None:
+        raise Refused("signature_missing", "there is no signature beside the request; approve it")
+    try:
+        state.approval = SignedApproval.parse(state.facts.signature)
+    except MalformedError as error:
+        raise Refused(
+            "signature_file_malformed", f"the signature file {error}; approve the request anew"
+        ) from None
+    return f"one statement and one signature, approval {state.approval.approval_sha256}"
+
+
+def _check_signature(state: _State) -> str:
+    statement, facts = state.statement, state.facts
+    fingerprint = verify_signer(
+        state.signed.signed.statement,
+        state.signed.signed.signature,
+        statement.approved_by,
+        NAMESPACE_APPROVAL,
+        facts.operators,
+        at=(statement.approved_utc, facts.now),
+    )
+    state.signers.append(Signer(statement.approved_by, fingerprint))
+    return f"by {statement.approved_by}, key {fingerprint}"
+
+
+def _check_statement(state: _State) -> str:
+    statement, facts = state.statement, state.facts
+    request = facts.request
+    for name, signed, found in (
+        ("request_id", statement.request_id, request.request_id),
+        ("approved_by", statement.approved_by, request.approved_by),
+        ("approved_utc", statement.approved_utc, request.approved_utc),
+        ("inputs", statement.inputs, statement_inputs(request)),
+    ):
+        if signed != found:
+            raise Refused("statement_mismatch", f"{name} of the statement is not that of the request")
+    if facts.recorded_approval is not None and facts.recorded_approval != state.signed.approval_sha256:
+        raise Refused("statement_mismatch", "the trail recorded another approval of this request")
+    return "names this request"
+
+
+def _check_workspace(state: _State) -> str:
+    statement, facts = state.statement, state.facts
+    if (statement.workspace_id, statement.epoch) != (facts.workspace_id, facts.epoch):
+        raise Refused(
+            "workspace_mismatch", "the approval was given in another workspace, or before its adoption"
+        )
+    return f"{facts.workspace_id}, epoch {facts.epoch}"
+
+
+def _check_request(state: _State) -> str:
+    if state.statement.request_sha256 != state.facts.request.sha256:
+        raise Refused("request_changed", "the request's bytes are not those that were signed")
+    return f"sha256 {state.facts.request.sha256}"
+
+
+def _check_policy(state: _State) -> str:
+    if state.statement.policy_sha256 != state.facts.policy_sha256:
+        raise Refused(
+            "policy_changed", "settings, contracts, images or versions changed since; approve it anew"
+        )
+    return f"sha256 {state.facts.policy_sha256}"
+
+
+def _check_job(state: _State) -> str:
+    found = state.facts.job.digest
+    if state.statement.job_sha256 != found:
+        raise Refused("job_changed", "the request means something else today than when it was signed")
+    return f"sha256 {found}"
+
+
+def _check_time(state: _State) -> str:
+    statement, facts = state.statement, state.facts
+    ttl = timedelta(seconds=facts.ttl_sec)
+    _check_began(facts, statement.approved_utc)
+    if not statement.approved_utc < statement.expires_utc <= statement.approved_utc + ttl:
+        raise Refused("expired", "the approval names an end that approval.ttl does not allow")
+    if facts.now >= statement.expires_utc:
+        raise Refused(
+            "expired", f"the approval ended at {statement.expires_utc:%Y-%m-%dT%H:%M:%SZ}; retry it"
+        )
+    return f"until {statement.expires_utc:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _check_began(facts: LaunchFacts, approved: datetime) -> None:
+    if approved < facts.request.created_utc:
+        raise Refused("not_yet_valid", "approved before it was created")
+    if approved > facts.now + timedelta(seconds=limits.APPROVED_AHEAD_SECONDS):
+        raise Refused("not_yet_valid", f"approved_utc lies ahead of now ({facts.now:%Y-%m-%dT%H:%M:%SZ})")
+
+
+def _check_unused(state: _State) -> str:
+    nonce = state.facts.request.sha256[:32] if state.unsigned else state.statement.nonce
+    if state.facts.id_used or state.facts.nonce_used(nonce):
+        raise Refused(
+            "replayed", "this request or this approval was used before; make a new one: threegate retry"
+        )
+    return "never used before"
+
+
+def _check_requester(state: _State) -> str:
+    facts = state.facts
+    approver = facts.request.approved_by if state.unsigned else state.statement.approved_by
+    requester = requester_of(facts.request, facts.requesters, facts.owner_uid)
+    if requester == approver:
+        raise Refused("self_approval", "whoever asks cannot approve; another operator must")
+    return "another than the approver"
+
+
+def _check_inputs(state: _State) -> str:
+    for item in state.facts.job.inputs:
+        found = state.facts.pinned.get(item.sha256)
+        if found is None:
+            raise Refused("input_missing", f"the pinned bytes of {item.name} are not in inputs/")
+        if found.size != item.size or found.sha256 not in (None, item.sha256):
+            raise Refused("input_changed", f"the pinned bytes of {item.name} are not those that were signed")
+    return f"{len(state.facts.job.inputs)} pinned"
+
+
+def _check_quorum(state: _State) -> str:
+    facts, statement = state.facts, state.statement
+    needed: int = getattr(facts.quorum, facts.job.effective_risk)
+    signers = check_quorum(
+        state.signed,
+        Signer(statement.approved_by, state.signed.signed.signature.key.fingerprint),
+        facts.countersignatures,
+        operators=facts.operators,
+        requester=requester_of(facts.request, facts.requesters, facts.owner_uid),
+        nonce_used=facts.nonce_used,
+        needed=needed,
+        now=facts.now,
+    )
+    state.signers = signers
+    return f"{len(signers)} of {needed} for risk {facts.job.effective_risk}"
+
+
+def _check_unsigned(state: _State) -> str:
+    """`signature = "optional"`: only what is small enough for a guarded folder to stand in for a signature."""
+    facts = state.facts
+    needed: int = getattr(facts.quorum, facts.job.effective_risk)
+    reasons = (
+        (needed > 1, "more than one operator must sign it"),
+        (facts.job.effective_risk != "low", "its effective risk is not low"),
+        (bool(facts.job.network), "it asks for network"),
+        (facts.was_approved, "it was approved with a signature before"),
+        (bool(facts.countersignatures), "countersignatures lie beside it"),
+        (not facts.request.approved_by or facts.request.approved_utc is None, "it names no approver"),
+    )
+    for wrong, reason in reasons:
+        if wrong:
+            raise Refused("signature_missing", f"there is no signature, and it needs one: {reason}")
+    return "no signature; this workspace lets it run unsigned"
+
+
+def _check_unsigned_time(state: _State) -> str:
+    facts = state.facts
+    approved = _approved_utc(facts.request)
+    _check_began(facts, approved)
+    if facts.now >= approved + timedelta(seconds=facts.ttl_sec):
+        raise Refused("expired", "approved longer ago than approval.ttl allows")
+    return "within approval.ttl"
+
+
+def _approved_utc(request: Request) -> datetime:
+    if request.approved_utc is None:
+        raise Refused("signature_missing", "there is no signature, and the request names no time of approval")
+    return request.approved_utc
+
+
+def statement_inputs(request: Request) -> tuple[StatementInput, ...]:
+    """The inputs of a request as a statement names them, in the request's order."""
+    return tuple(StatementInput(item.name, item.sha256) for item in request.inputs)

@@ -1,0 +1,164 @@
+"""Who may approve: the operators file, an OpenSSH allowed_signers file of a strict form.
+
+Invariant: `Operators.entries` is empty unless every line of the file is understood; ssh-keygen itself skips a
+line that it cannot read, and a pattern would make one line many names, so neither is let through. A line is
+``NAME [cert-authority,]namespaces="threegate-approval,threegate-act"[,valid-after="…Z"][,valid-before="…Z"] TYPE BASE64 [COMMENT]``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from threegate import canonical, limits
+from threegate.approval.keys import PLAIN_TYPES, PublicKey, parse_key_text
+from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL
+from threegate.approval.wire import MalformedError
+
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
+"""An operator's name: one literal principal, usable as part of a file name."""
+NAMESPACES: Final = f'namespaces="{NAMESPACE_APPROVAL},{NAMESPACE_ACT}"'
+
+_LINE: Final = re.compile(r"([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+)(?: ([ -~]*))?")
+_DAY: Final = r'"([0-9]{8}|[0-9]{12}|[0-9]{14})Z"'
+_OPTIONS: Final = re.compile(
+    rf"(cert-authority,)?{re.escape(NAMESPACES)}(?:,valid-after={_DAY})?(?:,valid-before={_DAY})?"
+)
+_DATE_FORMS: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+_KRL_MAGIC: Final = b"SSHKRL\n\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One line: a name, its key (or the authority whose certificates count for the name), and since and until when."""
+
+    name: str
+    key: PublicKey
+    authority: bool = False
+    valid_after: datetime | None = None
+    valid_before: datetime | None = None
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Operators:
+    """The operators file and the revocation file, as read once. With a `problem` nobody may approve."""
+
+    data: bytes
+    revoked: bytes | None
+    entries: tuple[Operator, ...]
+    problem: str | None = None
+
+    @property
+    def digests(self) -> tuple[str, str | None]:
+        """sha256 of both files, as the trail records them; None for a missing revocation file."""
+        revoked = None if self.revoked is None else canonical.sha256_hex(self.revoked)
+        return canonical.sha256_hex(self.data), revoked
+
+    def of(self, name: str) -> tuple[Operator, ...]:
+        """The lines of one name."""
+        return tuple(entry for entry in self.entries if entry.name == name)
+
+
+def load_operators(operators: bytes | None, revoked: bytes | None) -> Operators:
+    """Read both files' bytes (None: there is no such file). Never raises: what is wrong stands in `problem`."""
+    try:
+        if operators is None:
+            raise MalformedError("there is no operators file")
+        entries = _parse(operators)
+        if revoked is not None:
+            _check_revoked(revoked)
+    except MalformedError as error:
+        return Operators(operators or b"", revoked, (), str(error))
+    return Operators(operators, revoked, entries)
+
+
+def render_operator(operator: Operator, key_text: str) -> str:
+    """The line of an operator, without its newline; `key_text` is base64. `load_operators` reads it back."""
+    options = ["cert-authority"] if operator.authority else []
+    options.append(NAMESPACES)
+    for name, moment in (("valid-after", operator.valid_after), ("valid-before", operator.valid_before)):
+        if moment is not None:
+            options.append(f'{name}="{moment.astimezone(UTC):%Y%m%d%H%M%S}Z"')
+    line = f"{operator.name} {','.join(options)} {operator.key.type} {key_text}"
+    return f"{line} {operator.comment}" if operator.comment else line
+
+
+def _lines(data: bytes, what: str) -> list[tuple[int, str]]:
+    if len(data) > limits.OPERATORS_FILE_BYTES:
+        raise MalformedError(f"{what}: more than {limits.OPERATORS_FILE_BYTES} bytes")
+    if not data.endswith(b"\n"):
+        raise MalformedError(f"{what}: is empty or does not end with a newline")
+    numbered = []
+    for number, raw in enumerate(data[:-1].split(b"\n"), start=1):
+        text = raw.decode("latin-1")
+        if not text.isascii() or not (text.isprintable() or not text):
+            raise MalformedError(f"{what}:{number}: has a character that is not printable ASCII")
+        if text and not text.startswith("#"):
+            numbered.append((number, text))
+    return numbered
+
+
+def _parse(data: bytes) -> tuple[Operator, ...]:
+    entries: list[Operator] = []
+    keys: dict[bytes, int] = {}
+    for number, text in _lines(data, "operators"):
+        try:
+            entry = _parse_line(text)
+        except MalformedError as error:
+            raise MalformedError(f"operators:{number}: {error}") from None
+        if (earlier := keys.setdefault(entry.key.blob, number)) != number:
+            raise MalformedError(f"operators:{number}: has the key of line {earlier}; a key stands once")
+        entries.append(entry)
+    if not entries:
+        raise MalformedError("operators: names nobody")
+    return tuple(entries)
+
+
+def _parse_line(text: str) -> Operator:
+    match = _LINE.fullmatch(text)
+    if match is None:
+        raise MalformedError("is not: NAME OPTIONS TYPE KEY [COMMENT], with one blank between them")
+    name, options, type_name, key_text, comment = match.groups()
+    if not NAME.fullmatch(name):
+        raise MalformedError("has a name that is not one literal name (letters, digits, . _ @ + -)")
+    if type_name not in PLAIN_TYPES:
+        raise MalformedError("has a key type that may not approve")
+    key = parse_key_text(type_name, key_text)
+    if (wrong := key.problem()) is not None:
+        raise MalformedError(f"has {wrong}")
+    found = _OPTIONS.fullmatch(options)
+    if found is None:
+        raise MalformedError(
+            f"has options other than [cert-authority,]{NAMESPACES}[,valid-after=...][,valid-before=...]"
+        )
+    after, before = _moment(found[2]), _moment(found[3])
+    if after is not None and before is not None and before <= after:
+        raise MalformedError("ends before it begins")
+    return Operator(name, key, bool(found[1]), after, before, comment or "")
+
+
+def _moment(text: str | None) -> datetime | None:
+    """A date of an option without its Z, in UTC. Raises MalformedError for a day that does not exist."""
+    if text is None:
+        return None
+    try:
+        return datetime.strptime(text, _DATE_FORMS[len(text)]).replace(tzinfo=UTC)
+    except ValueError:
+        raise MalformedError("has a date that does not exist") from None
+
+
+def _check_revoked(data: bytes) -> None:
+    """A KRL (ssh-keygen reads it), or a list of plain public keys of which every line is one."""
+    if data.startswith(_KRL_MAGIC) and len(data) <= limits.OPERATORS_FILE_BYTES:
+        return
+    for number, text in _lines(data, "operators.revoked"):
+        parts = text.split(" ", 2)
+        try:
+            if len(parts) < 2:
+                raise MalformedError("is not: TYPE KEY [COMMENT]")
+            parse_key_text(parts[0], parts[1])
+        except MalformedError as error:
+            raise MalformedError(f"operators.revoked:{number}: {error}") from None

@@ -1,0 +1,100 @@
+"""Several operators for one request: countersignatures, and who counts.
+
+Invariant: a signer counts once, by name and by key; a countersignature that is there and fails is a refusal,
+never merely one less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from threegate import limits
+from threegate.approval.operators import Operators
+from threegate.approval.signer import verify_signer
+from threegate.approval.sshsig import NAMESPACE_APPROVAL
+from threegate.approval.statement import Countersignature, SignedApproval, SignedBytes
+from threegate.approval.wire import MalformedError
+from threegate.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """Somebody whose signature was verified: name and key fingerprint."""
+
+    name: str
+    fingerprint: str
+
+
+def check_countersignature(
+    approval: SignedApproval,
+    data: bytes,
+    *,
+    name: str,
+    operators: Operators,
+    requester: str,
+    nonce_used: Callable[[str], bool],
+    now: datetime,
+) -> Signer:
+    """Verify one ``.sig.<name>`` file. Raises Refused with its reason code, Unavailable."""
+    try:
+        signed = SignedBytes.parse(data)
+        word = Countersignature.parse(signed.statement)
+    except MalformedError as error:
+        raise Refused("signature_file_malformed", f"the countersignature of {name} {error}") from None
+    if word.countersigned_by != name or word.approval_sha256 != approval.approval_sha256:
+        raise Refused("statement_mismatch", f"the countersignature of {name} is for something else")
+    fingerprint = verify_signer(
+        signed.statement,
+        signed.signature,
+        name,
+        NAMESPACE_APPROVAL,
+        operators,
+        at=(word.countersigned_utc, now),
+    )
+    if word.countersigned_utc > now + timedelta(seconds=limits.APPROVED_AHEAD_SECONDS):
+        raise Refused("not_yet_valid", f"the countersignature of {name} lies ahead of now")
+    statement = approval.statement
+    if not statement.approved_utc <= word.countersigned_utc < statement.expires_utc:
+        raise Refused("expired", f"the countersignature of {name} was not given while the approval held")
+    if nonce_used(word.nonce) or word.nonce == statement.nonce:
+        raise Refused("replayed", f"the countersignature of {name} was used before")
+    if name == requester:
+        raise Refused("self_approval", "whoever asks cannot countersign; another operator must")
+    return Signer(name, fingerprint)
+
+
+def check_quorum(
+    approval: SignedApproval,
+    approver: Signer,
+    countersignatures: Mapping[str, bytes],
+    *,
+    operators: Operators,
+    requester: str,
+    nonce_used: Callable[[str], bool],
+    needed: int,
+    now: datetime,
+) -> list[Signer]:
+    """All signers, when they are enough distinct names and distinct keys. Raises Refused, Unavailable."""
+    if len(countersignatures) > limits.COUNTERSIGNATURES:
+        raise Refused("signature_file_malformed", f"more than {limits.COUNTERSIGNATURES} countersignatures")
+    signers = [approver]
+    for name, data in sorted(countersignatures.items()):
+        signers.append(
+            check_countersignature(
+                approval,
+                data,
+                name=name,
+                operators=operators,
+                requester=requester,
+                nonce_used=nonce_used,
+                now=now,
+            )
+        )
+    distinct = min(len({signer.name for signer in signers}), len({signer.fingerprint for signer in signers}))
+    if distinct < needed:
+        raise Refused(
+            "quorum_missing", f"{distinct} of {needed} operators signed; others can: threegate countersign"
+        )
+    return signers

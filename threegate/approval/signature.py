@@ -1,0 +1,139 @@
+"""Signing and verifying with the operator's own ssh-keygen: the one place of this gate that touches the system.
+
+Invariant: ssh-keygen is started by its absolute path with an environment of ours (TZ=UTC, no locale), and
+reads only snapshots of bytes that were checked before; no name of a file that somebody else could change
+reaches it but the signing key's.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from threegate import limits
+from threegate.approval.operators import Operators
+from threegate.approval.sshsig import SshSignature, parse_armor
+from threegate.approval.wire import MalformedError
+from threegate.errors import InvalidInput, Unavailable
+
+SSH_KEYGEN: Final = "/usr/bin/ssh-keygen"
+_VERIFY_ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "TZ": "UTC", "LC_ALL": "C"}
+_SIGN_KEEPS: Final = (
+    "HOME", "USER", "SSH_AUTH_SOCK", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "SSH_SK_PROVIDER",
+    "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "TERM",
+)  # fmt: skip
+
+
+def sign_command(key: Path, namespace: str) -> list[str]:
+    """The command line that signs standard input: for files, agents, FIDO keys and certificates alike."""
+    return [SSH_KEYGEN, "-q", "-Y", "sign", "-n", namespace, "-f", str(key)]
+
+
+def sign_statement(data: bytes, key: Path, namespace: str) -> bytes:
+    """The armored signature of `data` by `key` (a private key, or a public key whose other half an agent holds).
+
+    ssh-keygen may ask for a passphrase or a touch on the terminal. Raises Unavailable when it cannot be run
+    or answers nothing in time, InvalidInput when it does not sign or its answer is not what we would render.
+    """
+    if not key.is_file():
+        raise InvalidInput(f"{key}: there is no such key file; name yours with --key")
+    environment = {name: os.environ[name] for name in _SIGN_KEEPS if name in os.environ}
+    try:
+        done = subprocess.run(
+            sign_command(key.absolute(), namespace),
+            input=data,
+            capture_output=True,
+            env={**_VERIFY_ENVIRONMENT, **environment},
+            timeout=limits.SIGN_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(
+            f"{SSH_KEYGEN}: could not sign ({type(error).__name__}); nothing was approved"
+        ) from None
+    if done.returncode != 0:
+        reason = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"])[-1]
+        raise InvalidInput(f"{key}: ssh-keygen did not sign: {reason}")
+    try:
+        parse_armor(done.stdout)
+    except MalformedError as error:
+        raise InvalidInput(f"{key}: the signature {error}; use another key") from None
+    return done.stdout
+
+
+def verify_command(name: str, namespace: str, at: datetime, paths: Sequence[str]) -> list[str]:
+    """The command line that verifies standard input; `paths` are allowed signers, signature, [revoked keys]."""
+    command = [
+        SSH_KEYGEN, "-q", "-Y", "verify", "-n", namespace, "-I", name,
+        "-O", f"verify-time={at.astimezone(UTC):%Y%m%d%H%M%S}", "-f", paths[0], "-s", paths[1],
+    ]  # fmt: skip
+    return [*command, "-r", paths[2]] if len(paths) > 2 else command
+
+
+def genuine(
+    data: bytes,
+    signature: SshSignature,
+    name: str,
+    namespace: str,
+    operators: Operators,
+    *,
+    at: Sequence[datetime],
+    revocation: bool = True,
+) -> bool:
+    """Whether ssh-keygen verifies `signature` over `data` by the principal `name` at every moment of `at`.
+
+    With `revocation` false the revocation file is left out: only to tell why a signature failed, never to
+    let one pass. Raises Unavailable when ssh-keygen cannot be run.
+    """
+    contents = [operators.data, signature.armor]
+    if revocation and operators.revoked is not None:
+        contents.append(operators.revoked)
+    processes: list[subprocess.Popen[bytes]] = []
+    with _snapshots(contents) as descriptors:
+        paths = [f"/proc/self/fd/{descriptor}" for descriptor in descriptors]
+        try:
+            for moment in at:
+                processes.append(
+                    subprocess.Popen(
+                        verify_command(name, namespace, moment, paths),
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL,
+                        env=_VERIFY_ENVIRONMENT,
+                        pass_fds=descriptors,
+                    )
+                )
+            for process in processes:
+                process.communicate(data, timeout=limits.SSH_KEYGEN_SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unavailable(
+                f"{SSH_KEYGEN}: could not verify ({type(error).__name__}); install openssh-client"
+            ) from None
+        finally:
+            for process in processes:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+    return all(process.returncode == 0 for process in processes)
+
+
+@contextmanager
+def _snapshots(contents: Sequence[bytes]) -> Iterator[list[int]]:
+    """Memory files with these contents, as descriptors that a child may read by /proc/self/fd."""
+    descriptors: list[int] = []
+    try:
+        for content in contents:
+            descriptor = os.memfd_create("threegate", os.MFD_CLOEXEC)
+            descriptors.append(descriptor)
+            view = memoryview(content)
+            while view:
+                view = view[os.write(descriptor, view) :]
+        yield descriptors
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)

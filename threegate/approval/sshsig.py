@@ -1,0 +1,96 @@
+"""SSH signatures (OpenSSH PROTOCOL.sshsig): the armor and the blob, each in exactly one spelling.
+
+Invariant: `parse_armor(text)` succeeds only when rendering what it read gives `text` again, so that a
+signature file cannot be changed by a byte without being refused. Whether the signature is genuine is
+ssh-keygen's to verify; what ssh-keygen does not look at (the touch of a FIDO key) stands here.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Final
+
+from threegate import limits
+from threegate.approval.keys import PublicKey, decode_base64, parse_key
+from threegate.approval.wire import MalformedError, Reader
+
+NAMESPACE_APPROVAL: Final = "threegate-approval"
+NAMESPACE_ACT: Final = "threegate-act"
+
+_MAGIC: Final = b"SSHSIG"
+_VERSION: Final = 1
+_COLUMNS: Final = 70
+_BEGIN: Final = "-----BEGIN SSH SIGNATURE-----\n"
+_END: Final = "-----END SSH SIGNATURE-----\n"
+_USER_PRESENT: Final = 0x01
+_FLAGS: Final = 0x05
+"""User present and user verified are the only flags that OpenSSH sets."""
+_RSA: Final = ("rsa-sha2-256", "rsa-sha2-512")
+
+
+@dataclass(frozen=True, slots=True)
+class SshSignature:
+    """A signature that was read: by which key, in which namespace; `flags` of a FIDO key, else None."""
+
+    armor: bytes
+    key: PublicKey
+    namespace: str
+    flags: int | None
+
+    def problem(self) -> str | None:
+        """None when a signature of this form may count, else what is wrong with it."""
+        if (wrong := self.key.problem()) is not None:
+            return f"is made with {wrong}"
+        if self.flags is not None and not self.flags & _USER_PRESENT:
+            return "is of a FIDO key that nobody touched"
+        return None
+
+
+def parse_armor(armor: bytes) -> SshSignature:
+    """Read one armored signature, from its first byte to its last. Raises MalformedError."""
+    if len(armor) > limits.SIGNATURE_FILE_BYTES:
+        raise MalformedError("is too long")
+    try:
+        text = armor.decode("ascii")
+    except UnicodeDecodeError:
+        raise MalformedError("is not ASCII") from None
+    if not text.startswith(_BEGIN) or not text.endswith(_END):
+        raise MalformedError("is not one armored SSH signature")
+    blob = decode_base64(text[len(_BEGIN) : -len(_END)].replace("\n", ""))
+    if render_armor(blob) != armor:
+        raise MalformedError("is not spelled as ssh-keygen spells it (70 columns, one final newline)")
+    return _parse_blob(blob, armor)
+
+
+def render_armor(blob: bytes) -> bytes:
+    """The only armor of a blob that is accepted."""
+    text = base64.b64encode(blob).decode()
+    lines = [text[start : start + _COLUMNS] + "\n" for start in range(0, len(text), _COLUMNS)]
+    return (_BEGIN + "".join(lines) + _END).encode()
+
+
+def _parse_blob(blob: bytes, armor: bytes) -> SshSignature:
+    reader = Reader(blob)
+    if reader.take(len(_MAGIC)) != _MAGIC or reader.uint32() != _VERSION:
+        raise MalformedError("is no SSH signature of version 1")
+    key = parse_key(reader.string())
+    namespace = reader.text()
+    if reader.string():
+        raise MalformedError("has something in its reserved field")
+    if reader.text() not in ("sha256", "sha512"):
+        raise MalformedError("names a hash other than sha256 and sha512")
+    inner = Reader(reader.string())
+    reader.end()
+    algorithm = inner.text()
+    if algorithm not in (_RSA if key.type == "ssh-rsa" else (key.type,)):
+        raise MalformedError("is made with an algorithm that is not its key's")
+    inner.string()
+    flags: int | None = None
+    if key.hardware:
+        flags = inner.byte()
+        inner.uint32()
+        if flags & ~_FLAGS:
+            raise MalformedError("has flags of a FIDO key that OpenSSH does not set")
+    inner.end()
+    return SshSignature(armor, key, namespace, flags)

@@ -1,0 +1,300 @@
+"""What is signed: the approval statement, the countersignature, and the frame of every other signed act.
+
+Invariant: a statement's bytes equal the RFC 8785 rendering of their own parse, so a statement has one spelling
+and one digest; each kind names its own `type`, so a signature for one never counts as another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from threegate import canonical, limits
+from threegate.approval.operators import NAME
+from threegate.approval.sshsig import SshSignature, parse_armor
+from threegate.approval.wire import MalformedError
+
+APPROVAL_TYPE: Final = "threegate-approval/1"
+COUNTERSIGN_TYPE: Final = "threegate-countersign/1"
+ACT_TYPES: Final = frozenset(
+    f"threegate-{name}/1"
+    for name in ("grant", "grant-revoke", "apply", "replay", "checkpoint-answer", "kill", "adopt")
+)
+"""Types of the acts that are signed in the namespace threegate-act."""
+
+_HEX64: Final = re.compile(r"[0-9a-f]{64}")
+_NONCE: Final = re.compile(r"[0-9a-f]{32}")
+_WORKSPACE: Final = re.compile(r"ws-[0-9a-f]{32}")
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
+_INPUT_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+
+
+@dataclass(frozen=True, slots=True)
+class StatementInput:
+    """An input by name and digest."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """An approval: this request, meaning this job, in this workspace, under this policy, from then until then, once."""
+
+    workspace_id: str
+    epoch: int
+    request_id: str
+    request_sha256: str
+    job_sha256: str
+    inputs: tuple[StatementInput, ...]
+    approved_by: str
+    approved_utc: datetime
+    expires_utc: datetime
+    policy_sha256: str
+    nonce: str
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes that are signed; approval_sha256 is their digest."""
+        return canonical.canonical_bytes(
+            {
+                "type": APPROVAL_TYPE,
+                "workspace": {"id": self.workspace_id, "epoch": self.epoch},
+                "request_id": self.request_id,
+                "request_sha256": self.request_sha256,
+                "job_sha256": self.job_sha256,
+                "inputs": [{"name": item.name, "sha256": item.sha256} for item in self.inputs],
+                "approved_by": self.approved_by,
+                "approved_utc": format_utc(self.approved_utc),
+                "expires_utc": format_utc(self.expires_utc),
+                "policy_sha256": self.policy_sha256,
+                "nonce": self.nonce,
+            }
+        )
+
+    @classmethod
+    def parse(cls, data: bytes) -> Statement:
+        """Read a statement's bytes. Raises MalformedError unless they are exactly what `to_bytes` gives."""
+        value = _object(data, APPROVAL_TYPE)
+        workspace = _mapping(value.get("workspace"), {"id", "epoch"})
+        items = value.get("inputs")
+        if not isinstance(items, list):
+            raise MalformedError("has no list of inputs")
+        parsed = cls(
+            workspace_id=_matched(workspace["id"], _WORKSPACE, "workspace id"),
+            epoch=_count(workspace["epoch"]),
+            request_id=_matched(value.get("request_id"), _REQUEST_ID, "request_id"),
+            request_sha256=_matched(value.get("request_sha256"), _HEX64, "request_sha256"),
+            job_sha256=_matched(value.get("job_sha256"), _HEX64, "job_sha256"),
+            inputs=tuple(_input(item) for item in items),
+            approved_by=_matched(value.get("approved_by"), NAME, "approved_by"),
+            approved_utc=_time(value.get("approved_utc"), "approved_utc"),
+            expires_utc=_time(value.get("expires_utc"), "expires_utc"),
+            policy_sha256=_matched(value.get("policy_sha256"), _HEX64, "policy_sha256"),
+            nonce=_matched(value.get("nonce"), _NONCE, "nonce"),
+        )
+        return _same(parsed, data)
+
+
+@dataclass(frozen=True, slots=True)
+class Countersignature:
+    """A further operator's word for one approval statement."""
+
+    approval_sha256: str
+    countersigned_by: str
+    countersigned_utc: datetime
+    nonce: str
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes that are signed."""
+        return canonical.canonical_bytes(
+            {
+                "type": COUNTERSIGN_TYPE,
+                "approval_sha256": self.approval_sha256,
+                "countersigned_by": self.countersigned_by,
+                "countersigned_utc": format_utc(self.countersigned_utc),
+                "nonce": self.nonce,
+            }
+        )
+
+    @classmethod
+    def parse(cls, data: bytes) -> Countersignature:
+        """Read a countersignature's bytes. Raises MalformedError unless they are exactly what `to_bytes` gives."""
+        value = _object(data, COUNTERSIGN_TYPE)
+        parsed = cls(
+            approval_sha256=_matched(value.get("approval_sha256"), _HEX64, "approval_sha256"),
+            countersigned_by=_matched(value.get("countersigned_by"), NAME, "countersigned_by"),
+            countersigned_utc=_time(value.get("countersigned_utc"), "countersigned_utc"),
+            nonce=_matched(value.get("nonce"), _NONCE, "nonce"),
+        )
+        return _same(parsed, data)
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Any other signed act: its type, where, who, when, once, and what it is about (a flat or nested JSON object)."""
+
+    type: str
+    workspace_id: str
+    epoch: int
+    acted_by: str
+    acted_utc: datetime
+    nonce: str
+    about: Mapping[str, Any]
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes that are signed. Raises ValueError for what `about` cannot hold."""
+        return canonical.canonical_bytes(
+            {
+                "type": self.type,
+                "workspace": {"id": self.workspace_id, "epoch": self.epoch},
+                "acted_by": self.acted_by,
+                "acted_utc": format_utc(self.acted_utc),
+                "nonce": self.nonce,
+                "about": dict(self.about),
+            }
+        )
+
+    @classmethod
+    def parse(cls, data: bytes, type: str) -> Act:
+        """Read the bytes of an act of this type. Raises MalformedError unless they are exactly what `to_bytes` gives."""
+        if type not in ACT_TYPES:
+            raise MalformedError("is of a type that is no signed act")
+        value = _object(data, type)
+        workspace = _mapping(value.get("workspace"), {"id", "epoch"})
+        about = value.get("about")
+        if not isinstance(about, dict):
+            raise MalformedError("says not what it is about")
+        parsed = cls(
+            type=type,
+            workspace_id=_matched(workspace["id"], _WORKSPACE, "workspace id"),
+            epoch=_count(workspace["epoch"]),
+            acted_by=_matched(value.get("acted_by"), NAME, "acted_by"),
+            acted_utc=_time(value.get("acted_utc"), "acted_utc"),
+            nonce=_matched(value.get("nonce"), _NONCE, "nonce"),
+            about=about,
+        )
+        return _same(parsed, data)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedBytes:
+    """A signature file: the statement's bytes, a newline, one armored block, end of file."""
+
+    statement: bytes
+    signature: SshSignature
+
+    @property
+    def sha256(self) -> str:
+        """sha256 of the statement's bytes; of an approval this is approval_sha256."""
+        return canonical.sha256_hex(self.statement)
+
+    @classmethod
+    def parse(cls, data: bytes) -> SignedBytes:
+        """Take a signature file apart. Raises MalformedError; the statement itself is not yet read."""
+        if len(data) > limits.SIGNATURE_FILE_BYTES:
+            raise MalformedError(f"is longer than {limits.SIGNATURE_FILE_BYTES} bytes")
+        statement, newline, armor = data.partition(b"\n")
+        if not newline:
+            raise MalformedError("has no line with a statement")
+        return cls(statement, parse_armor(armor))
+
+    def to_bytes(self) -> bytes:
+        """The signature file again."""
+        return render_signed(self.statement, self.signature.armor)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedApproval:
+    """The ``.sig`` file of an approval: what was signed, and the signature."""
+
+    signed: SignedBytes
+    statement: Statement
+
+    @classmethod
+    def parse(cls, data: bytes) -> SignedApproval:
+        """Read a ``.sig`` file. Raises MalformedError; nothing is verified yet."""
+        signed = SignedBytes.parse(data)
+        return cls(signed, Statement.parse(signed.statement))
+
+    @property
+    def approval_sha256(self) -> str:
+        """sha256 of the statement's bytes."""
+        return self.signed.sha256
+
+
+def render_signed(statement: bytes, armor: bytes) -> bytes:
+    """The bytes of a signature file."""
+    return statement + b"\n" + armor
+
+
+def format_utc(moment: datetime) -> str:
+    """A moment to the second, in UTC with ``Z``."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}Z"
+
+
+def parse_utc(text: str) -> datetime:
+    """The moment of exactly the form that `format_utc` writes. Raises MalformedError."""
+    try:
+        if _TIME.fullmatch(text):
+            return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        pass
+    raise MalformedError("has no time of the form YYYY-MM-DDThh:mm:ssZ")
+
+
+_Parsed = TypeVar("_Parsed", Statement, Countersignature, Act)
+
+
+def _object(data: bytes, type: str) -> dict[str, Any]:
+    try:
+        value = canonical.loads_strict(data, max_bytes=limits.SIGNATURE_FILE_BYTES, max_depth=8)
+    except canonical.StrictJSONError as error:
+        raise MalformedError(f"is no strict JSON: {error}") from None
+    if not isinstance(value, dict) or value.get("type") != type:
+        raise MalformedError(f"is no statement of type {type}")
+    return value
+
+
+def _same(parsed: _Parsed, data: bytes) -> _Parsed:
+    try:
+        rendered = parsed.to_bytes()
+    except ValueError:
+        raise MalformedError("has a value without a canonical form") from None
+    if rendered != data:
+        raise MalformedError("is not its own canonical rendering, or has unknown keys")
+    return parsed
+
+
+def _mapping(value: object, keys: set[str]) -> dict[str, Any]:
+    if not isinstance(value, dict) or value.keys() != keys:
+        raise MalformedError(f"has not exactly the keys {', '.join(sorted(keys))} where they belong")
+    return value
+
+
+def _matched(value: object, pattern: re.Pattern[str], name: str) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise MalformedError(f"has a {name} of a wrong form")
+    return value
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or value < 1:
+        raise MalformedError("has an epoch that is no number from 1")
+    return value
+
+
+def _time(value: object, name: str) -> datetime:
+    if not isinstance(value, str):
+        raise MalformedError(f"has a {name} of a wrong form")
+    return parse_utc(value)
+
+
+def _input(value: object) -> StatementInput:
+    item = _mapping(value, {"name", "sha256"})
+    return StatementInput(
+        _matched(item["name"], _INPUT_NAME, "input name"), _matched(item["sha256"], _HEX64, "input sha256")
+    )
