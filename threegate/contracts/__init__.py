@@ -1,1 +1,22 @@
-"""."""
+"""Gate 3b: the contract language. Rules an operator writes once, that hold for every request after.
+
+Compile a folder once (`compile_folder`), open a `Session`, ask `engine.decide`, and tell `engine.commit` how it
+ended. Everything here is pure but `contracts.session`, which keeps the sessions of a workspace.
+"""
+
+from threegate.contracts.compiler import Compiled, compile_folder
+from threegate.contracts.diagnostics import Diagnostic
+from threegate.contracts.gate import ask
+from threegate.contracts.state import Call, Decision, Outcome, Reason, Session
+
+__all__ = [
+    "Call",
+    "Compiled",
+    "Decision",
+    "Diagnostic",
+    "Outcome",
+    "Reason",
+    "Session",
+    "ask",
+    "compile_folder",
+]

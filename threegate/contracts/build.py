@@ -1,0 +1,311 @@
+"""One tool's contract, compiled without its session: paths, patterns, rules from its schema.
+
+Invariant: whatever cannot be compiled is a diagnostic at its place; nothing is left out silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from threegate.contracts.diagnostics import Diagnostic
+from threegate.contracts.document import Document, KeyPath
+from threegate.contracts.model_common import Checkpoint, Condition, Model, NamedCheckpoint
+from threegate.contracts.model_tool import ToolContract
+from threegate.contracts.operators import BadPattern, Entry, compile_pattern
+from threegate.contracts.paths import BadPath, Path, compile_path
+from threegate.contracts.plan import (
+    BindPlan,
+    Check,
+    CheckpointPlan,
+    ExpectedFailure,
+    PreconditionPlan,
+    RefPlan,
+    exact,
+)
+from threegate.contracts.schema_derived import Derived
+
+_FALLBACK = compile_path("$")
+
+
+class Scope:
+    """A document under compilation: collects diagnostics and the environment variables that are named."""
+
+    def __init__(
+        self, document: Document, environment: Mapping[str, str], *, permit_timeout_allow: bool
+    ) -> None:
+        self.document = document
+        self.environment = environment
+        self.permit_timeout_allow = permit_timeout_allow
+        self.diagnostics: list[Diagnostic] = []
+        self.variables: set[str] = set()
+
+    def error(self, code: str, path: KeyPath, message: str) -> None:
+        """Note a diagnostic at `path`."""
+        self.diagnostics.append(self.document.error(code, path, message))
+
+    def path(self, text: str, where: KeyPath) -> Path:
+        """Compile a JSONPath."""
+        try:
+            return compile_path(text)
+        except BadPath as problem:
+            self.error("BAD_JSONPATH", where, str(problem))
+            return _FALLBACK
+
+    def entry(
+        self, model: Model, where: KeyPath, *, path: str | None = None, skip: Iterable[str] = ()
+    ) -> Entry | None:
+        """Compile an entry with operators. None when it has a mistake."""
+        skipped = {"path", *skip}
+        operators = {name: getattr(model, name) for name in sorted(model.model_fields_set - skipped)}
+        text = path if path is not None else str(model.model_dump()["path"])
+        if not operators:
+            self.error("NO_OPERATOR", where, "says no operator")
+            return None
+        if isinstance(model, Condition) and "equals_env" in operators:
+            self.variables.add(operators["equals_env"])
+        compiled = self.path(text, (*where, "path"))
+        try:
+            return Entry(compiled, operators, self.environment)
+        except BadPattern as problem:
+            self.error("BAD_REGEX", (*where, "regex"), str(problem))
+            return None
+
+    def entries(self, models: Iterable[Model], where: KeyPath) -> tuple[Entry, ...]:
+        """Compile a list of entries."""
+        compiled = [self.entry(model, (*where, index)) for index, model in enumerate(models)]
+        return tuple(entry for entry in compiled if entry is not None)
+
+    def checkpoint(self, model: Checkpoint, where: KeyPath, name: str) -> CheckpointPlan:
+        """Compile a checkpoint, the tool's or the session's."""
+        if model.timeout_seconds < 30:
+            self.error(
+                "CHECKPOINT_TIMEOUT_TOO_SHORT",
+                (*where, "timeout_seconds"),
+                f"{model.timeout_seconds} is below 30 seconds",
+            )
+        if model.on_timeout == "allow" and not self.permit_timeout_allow:
+            self.error("TIMEOUT_ALLOW_NOT_PERMITTED", (*where, "on_timeout"), "the settings do not permit it")
+        if (model.when is None or model.when == []) and model.when_side_effect is None:
+            self.error("CHECKPOINT_WITHOUT_TRIGGER", where, "neither when nor when_side_effect")
+        conditions = model.when if isinstance(model.when, list) else []
+        return CheckpointPlan(
+            name=model.name if isinstance(model, NamedCheckpoint) else name,
+            always=model.when == "always",
+            conditions=self.entries(conditions, (*where, "when")),
+            side_effect=model.when_side_effect,
+            match_all=model.match == "all",
+            timeout_seconds=float(model.timeout_seconds),
+            on_timeout=model.on_timeout,
+            context=tuple(
+                (item.label, self.path(item.path, (*where, "context", index, "path")))
+                for index, item in enumerate(model.context)
+            ),
+        )
+
+
+@dataclass(slots=True)
+class ToolParts:
+    """A compiled tool before a session contract is laid over it."""
+
+    contract: ToolContract
+    document: Document
+    manual: tuple[Check, ...]
+    derived: tuple[Check, ...]
+    refs: tuple[RefPlan, ...]
+    preconditions: tuple[PreconditionPlan, ...]
+    outputs: tuple[Entry, ...]
+    binds: tuple[BindPlan, ...]
+    expected_failures: tuple[ExpectedFailure, ...]
+    deny: tuple[Entry, ...]
+    allow: tuple[Entry, ...]
+    checkpoint: CheckpointPlan | None
+    variables: set[str] = field(default_factory=set)
+
+
+def build_tool(scope: Scope, contract: ToolContract, schema: Derived | None) -> ToolParts:
+    """Compile one tool. Mistakes are in `scope.diagnostics`."""
+    policy = contract.policy
+    parts = ToolParts(
+        contract=contract,
+        document=scope.document,
+        manual=_manual(scope, contract),
+        derived=_derived(scope, contract, schema),
+        refs=_refs(scope, contract),
+        preconditions=_preconditions(scope, contract),
+        outputs=scope.entries(contract.assertions.output_invariants, ("assertions", "output_invariants")),
+        binds=_binds(scope, contract),
+        expected_failures=_expected(scope, contract),
+        deny=_rules(scope, [] if policy is None else policy.deny, "deny"),
+        allow=_rules(scope, [] if policy is None else policy.allow, "allow"),
+        checkpoint=None
+        if contract.checkpoint is None
+        else scope.checkpoint(contract.checkpoint, ("checkpoint",), f"tool:{contract.tool}"),
+    )
+    _simple_checks(scope, contract)
+    parts.variables = scope.variables
+    return parts
+
+
+def _simple_checks(scope: Scope, contract: ToolContract) -> None:
+    """What needs no other file."""
+    if scope.document.file != f"{contract.tool}.yaml":
+        scope.error("TOOL_NAME_MISMATCH", ("tool",), f"{contract.tool!r} belongs into {contract.tool}.yaml")
+    if contract.evidence_class == "ack_only" and contract.side_effect in (
+        "destructive",
+        "admin",
+        "financial",
+    ):
+        scope.error(
+            "ACK_ONLY_ON_HIGH_RISK", ("evidence_class",), f"not with side_effect {contract.side_effect}"
+        )
+    if contract.timeouts.total_ms <= 0:
+        scope.error("LIMIT_NOT_POSITIVE", ("timeouts", "total_ms"), "must be above zero")
+    if contract.retries.max_attempts < 1:
+        scope.error("LIMIT_NOT_POSITIVE", ("retries", "max_attempts"), "must be at least 1")
+    if contract.retries.max_attempts > 1 and contract.side_effect != "read":
+        scope.error(
+            "RETRIES_ABOVE_READ", ("retries", "max_attempts"), f"side_effect is {contract.side_effect}"
+        )
+    cases = [case.id for case in contract.golden_cases]
+    for index, case in enumerate(contract.golden_cases):
+        if case.id in cases[:index]:
+            scope.error("DUPLICATE_NAME", ("golden_cases", index, "id"), f"{case.id!r} stands twice")
+        if (case.arguments is None) == (case.input_ref is None):
+            scope.error(
+                "MISSING_FIELD", ("golden_cases", index), "give arguments or input_ref, and one of them"
+            )
+    for index, failure in enumerate(contract.allowed_errors):
+        if failure.status is None and failure.exit_code is None and failure.stderr_regex is None:
+            scope.error("MISSING_FIELD", ("allowed_errors", index), "give status, exit_code or stderr_regex")
+    if (
+        contract.implements is not None
+        and contract.implements.argv_prefix is None
+        and contract.implements.code_sha256 is None
+    ):
+        scope.error("MISSING_FIELD", ("implements",), "give argv_prefix or code_sha256")
+    if contract.implements is None and not contract.tool.startswith("threegate."):
+        scope.error("NO_IMPLEMENTS", ("tool",), "no request can name this tool (plays can)")
+
+
+def _manual(scope: Scope, contract: ToolContract) -> tuple[Check, ...]:
+    """argument_value_invariants, execution_constraints and input_invariants, in the order of spec 4."""
+    checks = []
+    for index, invariant in enumerate(contract.argument_value_invariants):
+        where = ("argument_value_invariants", index)
+        if invariant.tolerance is not None and invariant.ref is None:
+            scope.error("TOLERANCE_WITHOUT_REF", (*where, "tolerance"), "there is no ref beside it")
+            continue
+        if invariant.model_fields_set <= {"path", "ref", "tolerance"} and invariant.ref is not None:
+            continue
+        entry = scope.entry(invariant, where, skip=("ref", "tolerance"))
+        if entry is not None:
+            checks.append(Check("argument_invariant", entry))
+    constraints = contract.execution_constraints
+    if constraints is not None:
+        found = scope.entries(constraints.arguments, ("execution_constraints", "arguments"))
+        checks.extend(Check("execution_constraint", entry) for entry in found)
+    found = scope.entries(contract.assertions.input_invariants, ("assertions", "input_invariants"))
+    checks.extend(Check("input_invariant", entry) for entry in found)
+    return tuple(checks)
+
+
+def _derived(scope: Scope, contract: ToolContract, schema: Derived | None) -> tuple[Check, ...]:
+    """Rules of the tool's JSON Schema, but where a manual invariant or an exclusion speaks of the path."""
+    excluded = [
+        scope.path(text, ("schema_derived_exclude", index))
+        for index, text in enumerate(contract.schema_derived_exclude)
+    ]
+    if schema is None or not contract.schema_derived:
+        return ()
+    manual = {_same(compile_or_none(item.path)) for item in contract.argument_value_invariants}
+    manual.update(_same(path) for path in excluded)
+    return tuple(
+        Check("argument_invariant", entry, " (from the tool's schema)")
+        for entry in schema.entries
+        if _same(entry.path) not in manual
+    )
+
+
+def compile_or_none(text: str) -> Path | None:
+    """A compiled path, or None for a text that is none (told elsewhere)."""
+    try:
+        return compile_path(text)
+    except BadPath:
+        return None
+
+
+def _same(path: Path | None) -> Any:
+    """What is equal for two spellings of one path."""
+    return None if path is None else path.normal
+
+
+def _refs(scope: Scope, contract: ToolContract) -> tuple[RefPlan, ...]:
+    return tuple(
+        RefPlan(
+            scope.path(item.path, ("argument_value_invariants", index, "path")),
+            item.ref,
+            None if item.tolerance is None else exact(item.tolerance),
+        )
+        for index, item in enumerate(contract.argument_value_invariants)
+        if item.ref is not None
+    )
+
+
+def _preconditions(scope: Scope, contract: ToolContract) -> tuple[PreconditionPlan, ...]:
+    plans = []
+    for index, item in enumerate(contract.preconditions):
+        where = ("preconditions", index)
+        if (item.requires_prior_tool is None) == (item.requires_step_count is None):
+            scope.error("PRECONDITION_EMPTY", where, "names one of requires_prior_tool, requires_step_count")
+            continue
+        if item.requires_step_count is not None and (item.with_output or item.resource):
+            scope.error("PRECONDITION_EMPTY", where, "with_output and resource belong to requires_prior_tool")
+            continue
+        if item.requires_step_count is not None and item.requires_step_count.gte < 1:
+            scope.error("LIMIT_NOT_POSITIVE", (*where, "requires_step_count", "gte"), "must be at least 1")
+        resource = item.resource
+        plans.append(
+            PreconditionPlan(
+                key=f"{contract.tool}#{index}",
+                tool=item.requires_prior_tool,
+                with_output=scope.entries(item.with_output or [], (*where, "with_output")),
+                resource=None
+                if resource is None
+                else scope.path(resource.path, (*where, "resource", "path")),
+                bind_from="arguments" if resource is None else resource.bind_from,
+                steps=None if item.requires_step_count is None else item.requires_step_count.gte,
+            )
+        )
+    return tuple(plans)
+
+
+def _binds(scope: Scope, contract: ToolContract) -> tuple[BindPlan, ...]:
+    for index, bind in enumerate(contract.binds):
+        if bind.source == "output" and contract.evidence_class == "unverifiable":
+            scope.error("BIND_NEVER_OBSERVED", ("binds", index), "evidence_class is unverifiable")
+    return tuple(
+        BindPlan(bind.name, bind.source, scope.path(bind.path, ("binds", index, "path")))
+        for index, bind in enumerate(contract.binds)
+    )
+
+
+def _expected(scope: Scope, contract: ToolContract) -> tuple[ExpectedFailure, ...]:
+    plans = []
+    for index, item in enumerate(contract.allowed_errors):
+        search = None
+        if item.stderr_regex is not None:
+            try:
+                search = compile_pattern(item.stderr_regex)
+            except BadPattern as problem:
+                scope.error("BAD_REGEX", ("allowed_errors", index, "stderr_regex"), str(problem))
+        plans.append(ExpectedFailure(item.status, item.exit_code, search, item.reason))
+    return tuple(plans)
+
+
+def _rules(scope: Scope, rules: Iterable[Any], name: str) -> tuple[Entry, ...]:
+    compiled = [
+        scope.entry(rule.principal, ("policy", name, index, "principal")) for index, rule in enumerate(rules)
+    ]
+    return tuple(entry for entry in compiled if entry is not None)

@@ -1,0 +1,76 @@
+"""Which rules speak about a call, and what makes two calls equal.
+
+Invariant: the one who is judged does not choose the rules. A request is under the contract of its backend, and
+under another tool's only when that contract says that it is what this request is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import orjson
+
+from threegate.contracts.plan import Rules, ToolPlan
+from threegate.contracts.state import Call, Decision, block
+
+Asked = list[tuple[ToolPlan, Any]]
+"""Each plan that speaks about a call, with the arguments as it sees them."""
+
+
+def plans_of(rules: Rules, call: Call) -> Asked | Decision:
+    """The plans that speak about a call, each with its arguments, or the block when one is missing.
+
+    For a request the contract of its backend applies besides the named tool's, and the named tool must be
+    what the request is (`implements`).
+    """
+    plan = rules.plans.get(call.tool)
+    if plan is None:
+        return block(0, "no_contract", "no contract describes this tool", "tool")
+    if call.backend is None:
+        return [(plan, call.arguments)]
+    if call.tool == call.backend:
+        return [(plan, _root(plan, call))]
+    base = rules.plans.get(call.backend)
+    if base is None:
+        return block(0, "no_contract", f"no contract describes {call.backend}", "tool")
+    if not _implements(plan, call):
+        return block(0, "tool_mismatch", "the request is not what the tool's contract says it is", "tool")
+    return [(base, _root(base, call)), (plan, _root(plan, call))]
+
+
+def _root(plan: ToolPlan, call: Call) -> Any:
+    if plan.contract.arguments_from == "vars":
+        return call.arguments.get("vars", {})
+    return call.arguments
+
+
+def _implements(plan: ToolPlan, call: Call) -> bool:
+    """Whether a request is what the contract says about the tool."""
+    said = plan.contract.implements
+    if said is None or (said.image is not None and said.image != call.image):
+        return False
+    if said.code_sha256 is not None and said.code_sha256 != call.code_sha256:
+        return False
+    if said.argv_prefix is None:
+        return True
+    argv = call.arguments.get("argv")
+    return isinstance(argv, list) and argv[: len(said.argv_prefix)] == said.argv_prefix
+
+
+def loop_key(call: Call) -> bytes:
+    """16 bytes that are equal for equal tool and canonical arguments. Raises TypeError for what is no JSON."""
+    arguments = _whole_numbers(call.arguments)
+    data = orjson.dumps([call.tool, arguments], option=orjson.OPT_SORT_KEYS)
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def _whole_numbers(value: Any) -> Any:
+    """`value` with 1.0 as 1, as canonical JSON writes it."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 2**63 else value
+    if isinstance(value, dict):
+        return {key: _whole_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole_numbers(item) for item in value]
+    return value

@@ -1,0 +1,265 @@
+"""The decision: one call in one session, layer by layer, without I/O.
+
+Invariant: `decide` changes nothing. The layers run in the order of spec 4; all failures inside one layer are
+reported, and the first layer that fails ends it. Whatever cannot be judged is blocked.
+
+  0 state · 1 arguments, policy, preconditions · 2 refs · 3 aggregates and envelopes · 4 checkpoints
+
+`commit`, `reserve`, `release`, `note_block` and `close` move the session afterwards (`movement`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from threegate.contracts import checkpoints, totals
+from threegate.contracts.calls import loop_key, plans_of
+from threegate.contracts.movement import (
+    Effect,
+    Total,
+    close,
+    commit,
+    note_block,
+    open_session,
+    release,
+    reserve,
+)
+from threegate.contracts.operators import is_number, json_equal
+from threegate.contracts.paths import MISSING, PathTooWide
+from threegate.contracts.plan import EXACT, ToolPlan, exact
+from threegate.contracts.state import ALLOW, Call, Decision, Reason, Session, block
+
+__all__ = [
+    "Effect",
+    "Total",
+    "WorkflowView",
+    "allowed_tools",
+    "close",
+    "commit",
+    "decide",
+    "note_block",
+    "open_session",
+    "release",
+    "reserve",
+]
+
+
+class WorkflowView(Protocol):
+    """What the workflow around a session says about a call (`workflow.WorkflowState`)."""
+
+    def reasons(self, session: Session, call: Call) -> list[Reason]:
+        """Why the workflow does not let the call run; empty when it does."""
+
+
+def decide(
+    session: Session,
+    call: Call,
+    now: datetime,
+    *,
+    others: Sequence[Total] = (),
+    workflow: WorkflowView | None = None,
+) -> Decision:
+    """What may become of `call`. Never raises for what a call says: what has no meaning is blocked.
+
+    `others` are totals that hold besides the session's own: of the requester and of the workspace.
+    """
+    try:
+        return _decide(session, call, now, others, workflow)
+    except PathTooWide:
+        return block(1, "arguments_too_wide", "a path of the contract selects more values than are evaluated")
+    except (RecursionError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        return block(0, "call_malformed", f"the call cannot be judged ({type(error).__name__})")
+
+
+def _decide(
+    session: Session,
+    call: Call,
+    now: datetime,
+    others: Sequence[Total],
+    workflow: WorkflowView | None,
+) -> Decision:
+    rules = session.rules
+    if session.killed is not None:
+        return block(0, session.killed, "the session was ended; only the operator opens a new one")
+    asked = plans_of(rules, call)
+    if isinstance(asked, Decision):
+        return asked
+    reasons: list[Reason] = []
+    for plan, _ in asked:
+        if plan.phases is not None and session.phase not in plan.phases:
+            reasons.append(
+                Reason(
+                    0,
+                    "wrong_phase",
+                    "phase",
+                    f"{plan.name} may not run in this phase",
+                    sorted(plan.phases),
+                    session.phase,
+                )
+            )
+        if plan.name in session.forbidden:
+            reasons.append(
+                Reason(
+                    0,
+                    "forbidden_in_state",
+                    "tool",
+                    f"{plan.name} may not run after {session.forbidden[plan.name]}",
+                )
+            )
+    if rules.limited:
+        totals.limit_reasons(reasons, session, call, asked, others)
+    if rules.loop_threshold:
+        key = loop_key(call)
+        if session.window.count(key) + 1 >= rules.loop_threshold:
+            reasons.append(
+                Reason(0, "loop_detected", "arguments", "the same call again and again", rules.loop_threshold)
+            )
+    if workflow is not None:
+        reasons.extend(workflow.reasons(session, call))
+    if reasons:
+        left = allowed_tools(session, others) if rules.narrow and _at_call_limit(reasons) else None
+        return Decision("block", tuple(reasons), allowed_tools=left)
+    for plan, arguments in asked:
+        _layer_1(reasons, session, call, plan, arguments)
+    if reasons:
+        return Decision("block", tuple(reasons))
+    for plan, arguments in asked:
+        if plan.refs:
+            _refs(reasons, session, plan, arguments)
+    if reasons:
+        return Decision("block", tuple(reasons))
+    if rules.aggregates:
+        totals.aggregate_reasons(reasons, session, asked, others)
+    for plan, arguments in asked:
+        if plan.envelopes:
+            _envelopes(reasons, session, plan, arguments)
+    if reasons:
+        return Decision("block", tuple(reasons))
+    for plan, _ in asked:
+        if plan.checkpoints:
+            return checkpoints.ask(asked, call, now)
+    return ALLOW
+
+
+def _at_call_limit(reasons: list[Reason]) -> bool:
+    return any(reason.path == "session_limits.max_tool_calls" for reason in reasons)
+
+
+def allowed_tools(session: Session, others: Sequence[Total] = ()) -> tuple[str, ...]:
+    """The tools that layer 0 and the risk gate leave open in this state, sorted."""
+    rules = session.rules
+    left = []
+    for name, plan in sorted(rules.plans.items()):
+        reasons: list[Reason] = []
+        totals.limit_reasons(reasons, session, Call(name, {}), [(plan, {})], others)
+        open_phase = plan.phases is None or session.phase in plan.phases
+        if not reasons and open_phase and plan.risk_allowed and name not in session.forbidden:
+            left.append(name)
+    return tuple(left)
+
+
+def _layer_1(reasons: list[Reason], session: Session, call: Call, plan: ToolPlan, arguments: Any) -> None:
+    """Risk gate, policy, label gates, preconditions, argument rules."""
+    if not plan.risk_allowed:
+        effect = plan.contract.side_effect
+        reasons.append(
+            Reason(1, "risk_blocked", "side_effect", f"{plan.name} is {effect}, which is not let through")
+        )
+    if plan.policed:
+        _policy(reasons, plan, call.principal)
+    if plan.label_gates:
+        for label, why in plan.label_gates:
+            if label in session.labels or label in call.labels:
+                reasons.append(Reason(1, "label_gate", "labels", why, None, label))
+    if plan.preconditions:
+        _preconditions(reasons, session, plan, arguments)
+    for check in plan.checks:
+        failure = check.entry.failure(arguments)
+        if failure is not None:
+            operator, expected, found = failure
+            message = f"{check.entry.path.text} does not fulfil {operator}{check.note}"
+            reasons.append(Reason(1, check.code, check.entry.path.text, message, expected, found))
+
+
+def _policy(reasons: list[Reason], plan: ToolPlan, principal: Mapping[str, Any] | None) -> None:
+    """Deny beats allow; without a principal nobody can be allowed."""
+    if principal is None:
+        reasons.append(
+            Reason(1, "policy_denied", "principal", "there is a policy, and the call names no principal")
+        )
+        return
+    for entry in plan.deny:
+        if entry.matches(principal):
+            reasons.append(Reason(1, "policy_denied", entry.path.text, "a deny rule is about this principal"))
+            return
+    for allowed in plan.allow_sets:
+        if not any(entry.failure(principal) is None for entry in allowed):
+            reasons.append(
+                Reason(1, "policy_not_allowed", "principal", "no allow rule is about this principal")
+            )
+            return
+
+
+def _preconditions(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: Any) -> None:
+    for condition in plan.preconditions:
+        if condition.steps is not None:
+            if session.tally.steps < condition.steps:
+                message = f"{condition.steps} steps must come first"
+                reasons.append(
+                    Reason(
+                        1,
+                        "precondition_not_met",
+                        "requires_step_count",
+                        message,
+                        condition.steps,
+                        session.tally.steps,
+                    )
+                )
+            continue
+        fulfilled = session.fulfilled.get(condition.key)
+        met = bool(fulfilled)
+        if fulfilled and condition.resource is not None:
+            values = condition.resource.select(arguments)
+            met = bool(values) and all(totals.canonical_text(value) in fulfilled for value in values)
+        if not met:
+            message = f"{condition.tool} must have succeeded before" + (
+                " for the same resource" if condition.resource is not None else ""
+            )
+            reasons.append(Reason(1, "precondition_not_met", "requires_prior_tool", message, condition.tool))
+
+
+def _refs(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: Any) -> None:
+    """Layer 2: arguments that must repeat what was bound."""
+    for ref in plan.refs:
+        bound = session.binds.get(ref.slot, MISSING)
+        if bound is MISSING:
+            reasons.append(Reason(2, "ref_unbound", ref.path.text, f"nothing was bound to {ref.slot} yet"))
+            continue
+        values = ref.path.select(arguments)
+        found = next((value for value in values if not _near(value, bound, ref.tolerance)), MISSING)
+        if found is not MISSING or not values:
+            message = f"{ref.path.text} is not what was bound to {ref.slot}"
+            reasons.append(Reason(2, "ref_mismatch", ref.path.text, message, bound, found))
+
+
+def _near(value: Any, bound: Any, tolerance: Any) -> bool:
+    """Whether a value equals the bound one, or lies within the relative tolerance of it."""
+    if tolerance is None:
+        return json_equal(value, bound)
+    if not is_number(value) or not is_number(bound):
+        return False
+    reference = exact(bound)
+    return bool(abs(EXACT.subtract(exact(value), reference)) <= EXACT.multiply(tolerance, abs(reference)))
+
+
+def _envelopes(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: Any) -> None:
+    """Layer 3: values that earlier calls bound, the pending ones included."""
+    for stage in plan.envelopes:
+        values = stage.path.select(arguments)
+        if len(values) != 1 or not is_number(values[0]) or values[0] - values[0] != 0:
+            message = f"{stage.name}: {stage.path.text} is not one number"
+            reasons.append(Reason(3, "envelope_unmeasurable", stage.path.text, message))
+        elif stage.role == "constrained":
+            totals.envelope_reasons(reasons, session, stage, values[0])

@@ -1,0 +1,90 @@
+"""From a document to a model: pydantic's errors as diagnostics with a code and a place.
+
+Invariant: a model comes out only when every field is known and of its type, and nothing is left empty: an empty
+`policy:` is a rule that somebody forgot to write.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from threegate.contracts.diagnostics import Diagnostic
+from threegate.contracts.document import Document, KeyPath
+
+M = TypeVar("M", bound=BaseModel)
+
+_OPERATOR_LISTS = frozenset(
+    {"input_invariants", "output_invariants", "argument_value_invariants", "arguments", "with_output", "when"}
+)
+_FREE = frozenset({"equals", "one_of", "output"})
+
+
+def load_model(document: Document, model: type[M]) -> M | list[Diagnostic]:
+    """Validate a document. Gives the model, or every mistake."""
+    if not isinstance(document.value, dict):
+        return [document.error("BAD_TYPE", (), "the file is a mapping of fields to values")]
+    empty = [
+        document.error("BAD_TYPE", path, "is empty; give a value or leave the field out")
+        for path in _empty(document.value, ())
+    ]
+    try:
+        loaded = model.model_validate(document.value)
+    except ValidationError as error:
+        found: dict[KeyPath, Diagnostic] = {}
+        for item in error.errors(include_input=False, include_url=False):
+            path, value = _locate(document.value, item["loc"])
+            if item["type"] == "literal_error" and isinstance(value, list):
+                continue  # the other branch of a union speaks of the list's entries
+            if item["type"] in ("missing", "extra_forbidden"):
+                name = str(item["loc"][-1])
+                path = (*path, name) if path[-1:] != (name,) else path
+            found.setdefault(path, _diagnostic(document, path, item))
+        empty.extend(found.values())
+        return sorted(set(empty))
+    return empty or loaded
+
+
+def _locate(value: Any, location: tuple[int | str, ...]) -> tuple[KeyPath, Any]:
+    """The part of a pydantic location that exists in the document (the rest are names of union branches)."""
+    path: list[str | int] = []
+    for part in location:
+        is_key = isinstance(value, dict) and isinstance(part, str) and part in value
+        if is_key or (isinstance(value, list) and isinstance(part, int) and part < len(value)):
+            value = value[part]
+            path.append(part)
+    return tuple(path), value
+
+
+def _diagnostic(document: Document, path: KeyPath, item: Any) -> Diagnostic:
+    name = str(path[-1]) if path else ""
+    if item["type"] == "extra_forbidden":
+        around = [part for part in path[:-1] if isinstance(part, str)][-1:]
+        if around and (around[0] in _OPERATOR_LISTS or around[0] == "principal"):
+            return document.error("UNKNOWN_OPERATOR", path, f"no operator {name!r} here")
+        return document.error("UNKNOWN_FIELD", path, f"no field {name!r} here")
+    if item["type"] == "missing":
+        if name == "principal":
+            return document.error("POLICY_WITHOUT_PRINCIPAL", path, "says not whom it is about")
+        return document.error("MISSING_FIELD", path, f"{name!r} is required")
+    return document.error("BAD_TYPE", path, item["msg"][:1].lower() + item["msg"][1:])
+
+
+def _empty(value: Any, path: KeyPath) -> list[KeyPath]:
+    """Every place where nothing was given, but for the free JSON of operators and cases."""
+    found = []
+    members = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for key, item in members:
+        here = (*path, key)
+        if key in _FREE or (
+            path[:1] == ("golden_cases",) and len(path) == 2 and key in ("arguments", "principal")
+        ):
+            continue
+        if item is None:
+            found.append(here)
+        else:
+            found.extend(_empty(item, here))
+    return found

@@ -1,0 +1,102 @@
+"""Parts that all three files share: bounded names, numbers, paths and the entries with operators.
+
+Invariant: a model accepts exactly the fields of the seed's tables and our named extensions; what is not set is
+not there (`model_fields_set`), so `equals: null` is a rule and a missing `equals` is none.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
+
+SideEffect = Literal["read", "write", "destructive", "admin", "financial"]
+JsonType = Literal["string", "number", "integer", "boolean", "object", "array"]
+Number = StrictInt | StrictFloat
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}$")]
+ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")]
+JsonPath = Annotated[str, Field(description="JSONPath (RFC 9535), for example $.field")]
+Reason = Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class Model(BaseModel):
+    """Base of all contract models: frozen, strict, no unknown field, never repeats a value in an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+class Condition(Model):
+    """A path and the full set of operators; several operators in one entry must all hold."""
+
+    path: JsonPath
+    equals: Any = Field(default=None, description="deep JSON equality")
+    exists: bool = Field(default=True, description="whether anything stands at the path")
+    type: JsonType | None = Field(default=None, description="JSON type; integer does not take 1.0")
+    contains: str | None = Field(default=None, description="text within a text, or an entry of a list")
+    one_of: list[Any] | None = Field(default=None, description="the value is one of these")
+    regex: str | None = Field(default=None, description="RE2 pattern, searched, not anchored")
+    gte: Number | None = Field(default=None, description="number, at least")
+    lte: Number | None = Field(default=None, description="number, at most")
+    length_gte: int | None = Field(default=None, ge=0, description="length of a text or list, at least")
+    length_lte: int | None = Field(default=None, ge=0, description="length of a text or list, at most")
+    equals_env: str | None = Field(
+        default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="equals that environment variable"
+    )
+
+
+class ValueInvariant(Model):
+    """An argument rule: the subset of operators, and `ref` to a slot that was bound earlier."""
+
+    path: JsonPath
+    exact_match: str | None = Field(default=None, description="exactly this text")
+    type: JsonType | None = Field(default=None, description="JSON type; integer does not take 1.0")
+    regex: str | None = Field(default=None, description="RE2 pattern, searched, not anchored")
+    one_of: list[Any] | None = Field(default=None, description="the value is one of these")
+    gte: Number | None = Field(default=None, description="number, at least")
+    lte: Number | None = Field(default=None, description="number, at most")
+    ref: str | None = Field(default=None, description="equals the value bound to that slot")
+    tolerance: Number | None = Field(default=None, ge=0, description="relative nearness to the ref")
+
+
+class TriggerCondition(Model):
+    """A condition of a checkpoint."""
+
+    path: JsonPath
+    gte: Number | None = Field(default=None, description="number, at least")
+    lte: Number | None = Field(default=None, description="number, at most")
+    equals: Any = Field(default=None, description="deep JSON equality")
+    one_of: list[Any] | None = Field(default=None, description="the value is one of these")
+
+
+class ContextField(Model):
+    """What the person who answers a checkpoint is shown."""
+
+    path: JsonPath
+    label: Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class Checkpoint(Model):
+    """When a person must look before the call may run."""
+
+    when: Literal["always"] | list[TriggerCondition] | None = Field(
+        default=None, description="`always`, or conditions on the arguments"
+    )
+    when_side_effect: SideEffect | None = Field(default=None, description="every tool of that side effect")
+    match: Literal["any", "all"] = Field(default="any", description="any or all conditions trigger")
+    timeout_seconds: Number = Field(description="how long an answer is waited for, and holds; at least 30")
+    on_timeout: Literal["deny", "allow"] = Field(default="deny", description="what silence means")
+    context: list[ContextField] = Field(default=[], description="shown to the person who decides")
+
+
+class NamedCheckpoint(Checkpoint):
+    """A checkpoint of the session."""
+
+    name: Name
+    tool: str = Field(description='the tool, or "*"')
+
+
+class PrincipalRule(Model):
+    """Whom a rule is about."""
+
+    principal: Condition
+    tools: list[str] | None = Field(default=None, description="only these tools")

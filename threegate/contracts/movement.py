@@ -1,0 +1,241 @@
+"""How a session moves: reserved at the claim, committed at the end, counted when blocked.
+
+Invariant: state moves here and nowhere else. Under commit_requirement acknowledged nothing but labels and the
+breaker moves unless the call succeeded, its evidence is there and its output_invariants hold; totals are exact,
+so that the order of calls and the way of counting (one by one, or anew from the history) make no difference.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from threegate.contracts.calls import Asked, loop_key, plans_of
+from threegate.contracts.paths import MISSING, PathTooWide
+from threegate.contracts.plan import EXACT, Rules, ToolPlan, exact
+from threegate.contracts.state import Call, Decision, Outcome, Pending, Reason, Session, Tally
+from threegate.contracts.totals import add, canonical_text, effective_bounds, measured
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A tally beyond the session's own, with the calls pending under it in other sessions."""
+
+    name: Literal["requester", "workspace"]
+    tally: Tally
+    pending: Sequence[Pending] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a commit did: `contract_violated` when a success did not prove itself."""
+
+    status: Literal["committed", "failed", "contract_violated"]
+    moved: bool
+    reasons: tuple[Reason, ...] = field(default=())
+
+
+def open_session(rules: Rules, session_id: str = "default", requester: str = "") -> Session:
+    """A new session under `rules`, in the initial phase."""
+    return Session(
+        rules=rules,
+        session_id=session_id,
+        requester=requester,
+        phase=rules.initial,
+        window=deque(maxlen=rules.window_size),
+    )
+
+
+def note_block(session: Session, call: Call) -> None:
+    """Count a blocked call: the loop window and the breaker, nothing else."""
+    rules = session.rules
+    _see(session, call)
+    session.blocks += 1
+    if rules.max_blocks is not None and session.blocks >= rules.max_blocks and session.killed is None:
+        session.killed = "circuit_open"
+
+
+def _see(session: Session, call: Call) -> None:
+    """Put a call into the loop window."""
+    if session.rules.loop_threshold:
+        try:
+            session.window.append(loop_key(call))
+        except (TypeError, RecursionError):  # no JSON: such a call was blocked, and equals no other
+            session.window.append(b"")
+
+
+def reserve(session: Session, call: Call, *, others: Iterable[Tally] = ()) -> None:
+    """Claim an allowed call before it runs. Raises ValueError when its id is pending already."""
+    if call.call_id in session.pending:
+        raise ValueError(f"{call.call_id} is claimed already")
+    asked = _asked(session, call)
+    _see(session, call)
+    early = any(plan.early for plan, _ in asked)
+    if early:
+        _count(session, asked, None, call, others)
+        _advance(session, [pair for pair in asked if pair[0].early])
+    session.pending[call.call_id] = Pending(call, early)
+
+
+def release(session: Session, call_id: str) -> None:
+    """Give a claim back that never started. What moved at launch stays moved."""
+    session.pending.pop(call_id, None)
+
+
+def commit(session: Session, call: Call, outcome: Outcome, *, others: Iterable[Tally] = ()) -> Effect:
+    """Take the outcome of a call that was allowed. Changes `session` and `others`."""
+    asked = _asked(session, call)
+    pending = session.pending.pop(call.call_id, None)
+    if pending is None:
+        _see(session, call)
+    session.labels.update(call.labels, *(plan.contract.adds_labels for plan, _ in asked))
+    succeeded = outcome.status == "succeeded"
+    violations = _violations(asked, outcome) if succeeded else []
+    good = succeeded and not violations
+    early = any(plan.early for plan, _ in asked)
+    counted = pending is not None and pending.moved
+    if good or early:
+        if not counted:
+            _count(session, asked, outcome, call, others)
+        late = [pair for pair in asked if good and not (pair[0].early and counted)]
+        first = [pair for pair in asked if not good and pair[0].early and not counted]
+        _advance(session, late + first)
+    if good:
+        _succeed(session, asked, outcome)
+        return Effect("committed", True)
+    if outcome.status != "unavailable" and (violations or not _expected(asked, outcome)):
+        session.errors += 1
+        limit = session.rules.max_errors
+        if limit is not None and session.errors >= limit and session.killed is None:
+            session.killed = "circuit_open"
+    return Effect("contract_violated" if violations else "failed", early, tuple(violations))
+
+
+def _asked(session: Session, call: Call) -> Asked:
+    asked = plans_of(session.rules, call)
+    if isinstance(asked, Decision):
+        raise ValueError(f"{call.tool}: {asked.code}; only an allowed call can be claimed or committed")
+    return asked
+
+
+def _violations(asked: Asked, outcome: Outcome) -> list[Reason]:
+    """What a success did not prove."""
+    reasons = []
+    for plan, _ in asked:
+        if plan.contract.evidence_class == "local_transaction" and outcome.output is MISSING:
+            reasons.append(Reason(1, "evidence_missing", "output", f"{plan.name} left no /out/result.json"))
+        for entry in plan.outputs:
+            failure = entry.failure(outcome.output)
+            if failure is not None:
+                operator, expected, found = failure
+                message = f"the output's {entry.path.text} does not fulfil {operator}"
+                reasons.append(Reason(1, "output_invariant", entry.path.text, message, expected, found))
+    return reasons
+
+
+def _count(
+    session: Session, asked: Asked, outcome: Outcome | None, call: Call, others: Iterable[Tally]
+) -> None:
+    """Add a call to the tallies and the envelopes."""
+    cost = call.cost if outcome is None or outcome.cost is None else outcome.cost
+    values = measured(asked)
+    for tally in (session.tally, *others):
+        tally.steps += 1
+        tally.cost = EXACT.add(tally.cost, exact(cost))
+        for plan, _ in asked:
+            tally.calls[plan.name] = tally.calls.get(plan.name, 0) + 1
+        for aggregate, found in values:
+            tally.aggregates[aggregate.name] = add(aggregate, tally.aggregates.get(aggregate.name), found)
+    for plan, arguments in asked:
+        for stage in plan.envelopes:
+            if stage.captures is not None:
+                session.references[stage.captures] = stage.path.select(arguments)[0]
+
+
+def _advance(session: Session, asked: Asked) -> None:
+    """Move the phase, the slots from arguments and the forbidden tools."""
+    for plan, arguments in asked:
+        if plan.advances_to is not None:
+            session.phase = plan.advances_to
+        for name in plan.contract.forbids_after:
+            session.forbidden.setdefault(name, plan.name)
+        _bind(session, plan, "arguments", arguments)
+
+
+def _bind(session: Session, plan: ToolPlan, source: str, root: Any) -> None:
+    for bind in plan.binds:
+        if bind.source == source:
+            values = bind.path.select(root)
+            if values:
+                session.binds[bind.name] = values[0] if len(values) == 1 else values
+
+
+def _succeed(session: Session, asked: Asked, outcome: Outcome) -> None:
+    """What only a proven success does: outputs are bound, preconditions fulfilled, the breaker is reset."""
+    session.blocks = 0
+    session.errors = 0
+    for plan, arguments in asked:
+        observed = plan.contract.evidence_class != "unverifiable"
+        if observed and outcome.output is not MISSING:
+            _bind(session, plan, "output", outcome.output)
+        for condition in plan.fulfils:
+            if condition.with_output and not (
+                observed and all(entry.failure(outcome.output) is None for entry in condition.with_output)
+            ):
+                continue
+            if condition.resource is None:
+                session.fulfilled.setdefault(condition.key, set()).add("")
+                continue
+            if condition.bind_from == "output" and not observed:
+                continue
+            try:
+                values = condition.resource.select(
+                    arguments if condition.bind_from == "arguments" else outcome.output
+                )
+            except PathTooWide:
+                continue
+            session.fulfilled.setdefault(condition.key, set()).update(
+                canonical_text(value) for value in values
+            )
+
+
+def _expected(asked: Asked, outcome: Outcome) -> bool:
+    """Whether a contract says that this failure may happen."""
+    for plan, _ in asked:
+        for failure in plan.expected_failures:
+            if (
+                failure.status in (None, outcome.status)
+                and failure.exit_code in (None, outcome.exit_code)
+                and (failure.stderr is None or failure.stderr(outcome.stderr) is not None)
+            ):
+                return True
+    return False
+
+
+def close(session: Session) -> tuple[Reason, ...]:
+    """End a session: check the lower bounds, and let nothing run any more."""
+    reasons = []
+    for aggregate in session.rules.aggregates:
+        lower, _ = effective_bounds(aggregate, session)
+        if lower is None:
+            continue
+        value = session.tally.aggregates.get(aggregate.name)
+        if value is None and aggregate.metric in ("sum", "count", "count_distinct"):
+            value = 0
+        number = len(value) if isinstance(value, set) else value
+        if number is None or number < lower:
+            reasons.append(
+                Reason(
+                    3,
+                    "aggregate_below",
+                    aggregate.name,
+                    aggregate.reason,
+                    str(lower),
+                    None if number is None else str(number),
+                )
+            )
+    if session.killed is None:
+        session.killed = "session_closed"
+    return tuple(reasons)

@@ -1,0 +1,149 @@
+"""Rules that a tool's JSON Schema implies: <tool>.schema.json beside the contract.
+
+Invariant: a derived rule only ever adds a refusal. What JSON Schema leaves optional may be missing; what stands
+there must fulfil the keyword and have its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from threegate import limits
+from threegate.canonical import StrictJSONError, loads_strict
+from threegate.contracts.diagnostics import Diagnostic, error
+from threegate.contracts.operators import BadPattern, Entry, is_number
+from threegate.contracts.paths import BadPath, compile_path
+
+_NUMBERS = {
+    "minimum": "gte",
+    "maximum": "lte",
+    "exclusiveMinimum": "exclusive_minimum",
+    "exclusiveMaximum": "exclusive_maximum",
+}
+_LENGTHS = {"minLength": "min_length", "maxLength": "max_length"}
+_NOT_DERIVED = ("anyOf", "oneOf", "not", "if", "patternProperties", "prefixItems")
+_REF_DEPTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """The entries that one schema implies."""
+
+    entries: tuple[Entry, ...]
+
+
+def derive(file: str, data: bytes) -> tuple[Derived | None, list[Diagnostic]]:
+    """Read a schema file. Gives the entries and the diagnostics; None when it cannot be used."""
+    try:
+        schema = loads_strict(data, max_bytes=limits.CONTRACT_FILE_BYTES, max_depth=limits.CONTRACT_DEPTH)
+    except StrictJSONError as problem:
+        return None, [error("BAD_SCHEMA", file, str(problem))]
+    walk = _Walk(file, schema)
+    try:
+        walk.visit(schema, "$", required=True, depth=0)
+    except _Bad as problem:
+        return None, [error("BAD_SCHEMA", file, str(problem))]
+    except BadPattern as problem:
+        return None, [error("BAD_REGEX", file, str(problem))]
+    except BadPath as problem:
+        return None, [error("BAD_JSONPATH", file, str(problem))]
+    return Derived(tuple(walk.entries)), walk.diagnostics
+
+
+class _Bad(ValueError):
+    """The schema cannot be read."""
+
+
+class _Walk:
+    def __init__(self, file: str, root: Any) -> None:
+        self.file = file
+        self.root = root
+        self.entries: list[Entry] = []
+        self.diagnostics: list[Diagnostic] = []
+
+    def visit(self, schema: Any, path: str, *, required: bool, depth: int) -> None:
+        """Collect the rules of one (sub)schema."""
+        if isinstance(schema, bool):
+            return
+        if not isinstance(schema, dict):
+            raise _Bad(f"the schema at {path} is no object")
+        if depth > _REF_DEPTH:
+            self._skipped(path, "a $ref that leads too deep")
+            return
+        operators = dict(_operators(schema, path))
+        if operators:
+            self.entries.append(Entry(compile_path(path), operators, {}, optional=not required))
+            if len(self.entries) > limits.CONTRACT_SCHEMA_RULES:
+                raise _Bad(f"more than {limits.CONTRACT_SCHEMA_RULES} rules")
+        for word in _NOT_DERIVED:
+            if word in schema:
+                self._skipped(path, word)
+        if "$ref" in schema:
+            target = self._target(schema["$ref"])
+            if target is None:
+                self._skipped(path, "a $ref out of the file")
+            else:
+                self.visit(target, path, required=required, depth=depth + 1)
+        for part in _list(schema, "allOf", path):
+            self.visit(part, path, required=required, depth=depth + 1)
+        names = _list(schema, "required", path)
+        properties = schema.get("properties", {})
+        if not isinstance(properties, dict):
+            raise _Bad(f"properties at {path} is no object")
+        for name, below in properties.items():
+            self.visit(
+                below, f"{path}[{_quoted(name)}]", required=required and name in names, depth=depth + 1
+            )
+        if "items" in schema:
+            self.visit(schema["items"], f"{path}[*]", required=False, depth=depth + 1)
+
+    def _target(self, reference: Any) -> Any:
+        """What a local reference points at, None for any other."""
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            return None
+        value = self.root
+        for part in reference[1:].split("/")[1:]:
+            name = part.replace("~1", "/").replace("~0", "~")
+            if not isinstance(value, dict) or name not in value:
+                raise _Bad(f"nothing stands at {reference[:100]}")
+            value = value[name]
+        return value
+
+    def _skipped(self, path: str, what: str) -> None:
+        self.diagnostics.append(error("SCHEMA_NOT_DERIVED", self.file, f"{what} at {path}"))
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _list(schema: Mapping[str, Any], word: str, path: str) -> list[Any]:
+    value = schema.get(word, [])
+    if not isinstance(value, list):
+        raise _Bad(f"{word} at {path} is no list")
+    return value
+
+
+def _operators(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+    """The operators that the keywords of one schema stand for."""
+    for word, operator in _NUMBERS.items():
+        if word in schema:
+            if not is_number(schema[word]):
+                raise _Bad(f"{word} at {path} is no number")
+            yield operator, schema[word]
+    for word, operator in _LENGTHS.items():
+        if word in schema:
+            if not isinstance(schema[word], int) or isinstance(schema[word], bool):
+                raise _Bad(f"{word} at {path} is no whole number")
+            yield operator, schema[word]
+    if "pattern" in schema:
+        if not isinstance(schema["pattern"], str):
+            raise _Bad(f"pattern at {path} is no text")
+        yield "regex", schema["pattern"]
+    if "enum" in schema:
+        yield "one_of", _list(schema, "enum", path)
+    if "const" in schema:
+        yield "equals", schema["const"]

@@ -1,0 +1,258 @@
+"""The values of the engine: a call, a decision, an outcome, and the session that they move.
+
+Invariant: a `Session` is its rules and plain counters; `Session.from_json(rules, s.to_json())` equals `s`, and its
+size does not grow with the number of calls, but for what a rule must remember (distinct values, resource ids).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+from threegate.contracts.paths import MISSING
+from threegate.contracts.plan import Rules
+
+Verdict = Literal["allow", "block", "checkpoint"]
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why: `code` and `path` may be shown to anyone, `expected` and `found` only to the operator."""
+
+    layer: int
+    code: str
+    path: str
+    message: str
+    expected: Any = None
+    found: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The reason as JSON, with expected and found."""
+        return {
+            "layer": self.layer,
+            "code": self.code,
+            "path": self.path,
+            "message": self.message,
+            "expected": None if self.expected is MISSING else self.expected,
+            "found": None if self.found is MISSING else self.found,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointDemand:
+    """A checkpoint that asks for a person: who must answer what, and until when it counts."""
+
+    name: str
+    timeout_seconds: float
+    on_timeout: Literal["deny", "allow"]
+    context: tuple[tuple[str, Any], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The demand as JSON, with the context that the person is shown."""
+        return {
+            "name": self.name,
+            "timeout_seconds": self.timeout_seconds,
+            "on_timeout": self.on_timeout,
+            "context": [{"label": label, "value": value} for label, value in self.context],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the engine says about one call."""
+
+    verdict: Verdict
+    reasons: tuple[Reason, ...] = ()
+    checkpoints: tuple[CheckpointDemand, ...] = ()
+    allowed_tools: tuple[str, ...] | None = None
+    """Set with max_tool_calls_mode narrow, when the limit is reached: the tools that are left."""
+
+    @property
+    def code(self) -> str | None:
+        """The first reason's code."""
+        return self.reasons[0].code if self.reasons else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The decision as JSON: verdict, reasons, and what only some decisions have."""
+        value: dict[str, Any] = {
+            "verdict": self.verdict,
+            "reasons": [reason.to_json() for reason in self.reasons],
+        }
+        if self.checkpoints:
+            value["checkpoints"] = [demand.to_json() for demand in self.checkpoints]
+        if self.allowed_tools is not None:
+            value["allowed_tools"] = list(self.allowed_tools)
+        return value
+
+
+ALLOW = Decision("allow")
+
+
+def block(layer: int, code: str, message: str, path: str = "") -> Decision:
+    """A block with one reason."""
+    return Decision("block", (Reason(layer, code, path, message),))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A person's verified answer to a checkpoint of one call (`judge` verifies the signature)."""
+
+    call_sha256: str
+    approve: bool
+    answered: datetime
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call. `backend` is set for requests: its contract applies besides the named tool's."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    principal: Mapping[str, Any] | None = None
+    session_id: str = "default"
+    workflow_session: str | None = None
+    labels: tuple[str, ...] = ()
+    call_id: str = ""
+    """The request's id; empty in plays."""
+    backend: str | None = None
+    """``threegate.era`` or ``threegate.monty`` for a request."""
+    code_sha256: str | None = None
+    image: str = ""
+    cost: float = 0.0
+    """The most that the call may cost."""
+    asked: datetime | None = None
+    """When a checkpoint of this call was first asked for."""
+    answer: Answer | None = None
+    artifacts: frozenset[str] = frozenset()
+    """Output paths of finished requests of the parent, for handoffs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call ended. `output` is MISSING when there is none."""
+
+    status: str
+    output: Any = MISSING
+    cost: float | None = None
+    exit_code: int | None = None
+    stderr: str = ""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Totals of committed calls: of a session, a requester or a workspace."""
+
+    steps: int = 0
+    cost: Decimal = Decimal(0)
+    calls: dict[str, int] = field(default_factory=dict)
+    aggregates: dict[str, Any] = field(default_factory=dict)
+    """By name: a Decimal, an int, or for count_distinct a set of canonical values."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; Decimals as text."""
+        return {
+            "steps": self.steps,
+            "cost": str(self.cost),
+            "calls": dict(sorted(self.calls.items())),
+            "aggregates": {
+                name: {"distinct": sorted(value)}
+                if isinstance(value, set)
+                else {"count": value}
+                if isinstance(value, int)
+                else {"number": str(value)}
+                for name, value in sorted(self.aggregates.items())
+            },
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Tally:
+        """The inverse of `to_json`."""
+        aggregates: dict[str, Any] = {}
+        for name, kept in value["aggregates"].items():
+            if "distinct" in kept:
+                aggregates[name] = set(kept["distinct"])
+            elif "count" in kept:
+                aggregates[name] = kept["count"]
+            else:
+                aggregates[name] = Decimal(kept["number"])
+        return cls(value["steps"], Decimal(value["cost"]), dict(value["calls"]), aggregates)
+
+
+@dataclass(slots=True)
+class Pending:
+    """A claimed call that has not ended: it counts for limits, aggregates, envelopes and the loop."""
+
+    call: Call
+    moved: bool
+    """Whether its state moved at launch already (commit_requirement none)."""
+
+
+@dataclass(slots=True)
+class Session:
+    """What a session remembers. Made by `engine.open_session`; changed only by the engine."""
+
+    rules: Rules
+    session_id: str = "default"
+    requester: str = ""
+    phase: str | None = None
+    tally: Tally = field(default_factory=Tally)
+    binds: dict[str, Any] = field(default_factory=dict)
+    labels: set[str] = field(default_factory=set)
+    forbidden: dict[str, str] = field(default_factory=dict)
+    """Tool: the tool whose forbids_after closed it."""
+    fulfilled: dict[str, set[str]] = field(default_factory=dict)
+    """Precondition id: canonical resource values of successful calls that fulfil it ("" without resource)."""
+    references: dict[str, Any] = field(default_factory=dict)
+    """Envelope role (``name/role``): the captured number."""
+    window: deque[bytes] = field(default_factory=deque)
+    blocks: int = 0
+    errors: int = 0
+    killed: str | None = None
+    """``session_killed``, ``circuit_open`` or ``session_closed``; for good."""
+    pending: dict[str, Pending] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, sorted, without the rules and the pending calls (the store keeps those)."""
+        return {
+            "session_id": self.session_id,
+            "requester": self.requester,
+            "phase": self.phase,
+            "tally": self.tally.to_json(),
+            "binds": dict(sorted(self.binds.items())),
+            "labels": sorted(self.labels),
+            "forbidden": dict(sorted(self.forbidden.items())),
+            "fulfilled": {key: sorted(value) for key, value in sorted(self.fulfilled.items())},
+            "references": dict(sorted(self.references.items())),
+            "window": [key.hex() for key in self.window],
+            "blocks": self.blocks,
+            "errors": self.errors,
+            "killed": self.killed,
+        }
+
+    @classmethod
+    def from_json(cls, rules: Rules, value: Mapping[str, Any]) -> Session:
+        """The inverse of `to_json`, under the same rules."""
+        return cls(
+            rules=rules,
+            session_id=value["session_id"],
+            requester=value["requester"],
+            phase=value["phase"],
+            tally=Tally.from_json(value["tally"]),
+            binds=dict(value["binds"]),
+            labels=set(value["labels"]),
+            forbidden=dict(value["forbidden"]),
+            fulfilled={key: set(items) for key, items in value["fulfilled"].items()},
+            references=dict(value["references"]),
+            window=deque((bytes.fromhex(key) for key in value["window"]), maxlen=rules.window_size or None)
+            if rules.window_size
+            else deque(maxlen=0),
+            blocks=value["blocks"],
+            errors=value["errors"],
+            killed=value["killed"],
+        )

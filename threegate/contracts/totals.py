@@ -1,0 +1,206 @@
+"""Limits, aggregates and envelopes over totals, computed as if the call were committed.
+
+Invariant: a pending call counts wherever it could tighten a bound and never where it could loosen one, so that
+parallel runs cannot race a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from threegate import canonical
+from threegate.contracts.calls import Asked, plans_of
+from threegate.contracts.operators import is_number
+from threegate.contracts.plan import EXACT, AggregatePlan, EnvelopePlan, exact, measure
+from threegate.contracts.state import Call, Pending, Reason, Session, Tally
+
+if TYPE_CHECKING:
+    from threegate.contracts.movement import Total
+
+
+def canonical_text(value: Any) -> str:
+    """A value as canonical JSON text: the identity of resources and distinct values. Raises ValueError."""
+    if isinstance(value, str):
+        return orjson.dumps(value).decode()
+    return canonical.canonical_bytes(value).decode()
+
+
+def _around(session: Session, others: Sequence[Total]) -> Iterator[tuple[str, Tally, list[Pending]]]:
+    yield "session", session.tally, list(session.pending.values())
+    for total in others:
+        yield total.name, total.tally, [*session.pending.values(), *total.pending]
+
+
+def limit_reasons(
+    reasons: list[Reason], session: Session, call: Call, asked: Asked, others: Sequence[Total]
+) -> None:
+    """Append a reason for every session limit that this call would exceed."""
+    rules = session.rules
+    for scope, tally, pending in _around(session, others):
+        waiting = [item for item in pending if not item.moved]
+        steps = tally.steps + len(waiting)
+        found: list[tuple[str, int | str, int | str]] = []
+        if rules.max_steps is not None and steps >= rules.max_steps:
+            found.append(("max_steps", rules.max_steps, steps))
+        if rules.max_calls is not None and steps >= rules.max_calls:
+            found.append(("max_tool_calls", rules.max_calls, steps))
+        if rules.max_cost is not None:
+            cost = tally.cost
+            for item in waiting:
+                cost = EXACT.add(cost, exact(item.call.cost))
+            after = EXACT.add(cost, exact(call.cost))
+            if cost >= rules.max_cost or after > rules.max_cost:
+                found.append(("max_cost_per_session", str(rules.max_cost), str(after)))
+        for plan, _ in asked:
+            if plan.call_limit is not None:
+                calls = tally.calls.get(plan.name, 0)
+                calls += sum(plan.name in (item.call.tool, item.call.backend) for item in waiting)
+                if calls >= plan.call_limit:
+                    found.append((f"max_calls_per_tool.{plan.name}", plan.call_limit, calls))
+        for name, limit, used in found:
+            reasons.append(
+                Reason(
+                    0,
+                    "session_limit_exceeded",
+                    f"session_limits.{name}",
+                    f"{name} is used up ({scope})",
+                    limit,
+                    used,
+                )
+            )
+
+
+def measured(asked: Asked) -> list[tuple[AggregatePlan, list[Any]]]:
+    """What a call adds to each aggregate; the named tool speaks last. Unmeasurable ones are left out."""
+    by_name: dict[str, tuple[AggregatePlan, list[Any]]] = {}
+    for plan, arguments in asked:
+        for aggregate in plan.aggregates:
+            values = measure(aggregate, arguments)
+            if values is not None:
+                by_name[aggregate.name] = (aggregate, values)
+    return list(by_name.values())
+
+
+def add(aggregate: AggregatePlan, current: Any, values: Iterable[Any]) -> Any:
+    """The total after `values`. A distinct set is changed in place."""
+    metric = aggregate.metric
+    if metric == "count":
+        return (current or 0) + len(list(values))
+    if metric == "count_distinct":
+        kept: set[str] = set() if current is None else current
+        kept.update(canonical_text(value) for value in values)
+        return kept
+    for value in values:
+        number = exact(value)
+        if current is None:
+            current = number
+        elif metric == "sum":
+            current = EXACT.add(current, number)
+        else:
+            current = max(current, number) if metric == "max" else min(current, number)
+    return current
+
+
+def effective_bounds(aggregate: AggregatePlan, session: Session) -> tuple[Decimal | None, Decimal | None]:
+    """(gte, lte) after the first override that matches."""
+    for override in aggregate.overrides:
+        if (
+            override.binding in session.binds
+            and override.entry.failure(session.binds[override.binding]) is None
+        ):
+            return (
+                aggregate.gte if override.gte is None else override.gte,
+                aggregate.lte if override.lte is None else override.lte,
+            )
+    return aggregate.gte, aggregate.lte
+
+
+def aggregate_reasons(reasons: list[Reason], session: Session, asked: Asked, others: Sequence[Total]) -> None:
+    """Append a reason for every aggregate whose upper bound this call would break, or cannot be measured."""
+    seen: dict[str, tuple[AggregatePlan, list[Any] | None]] = {}
+    for plan, arguments in asked:
+        for aggregate in plan.aggregates:
+            seen[aggregate.name] = (aggregate, measure(aggregate, arguments))
+    for aggregate, values in seen.values():
+        if values is None:
+            path = "" if aggregate.path is None else aggregate.path.text
+            message = f"{aggregate.name}: there is no number at {path}"
+            reasons.append(Reason(3, "aggregate_unmeasurable", path, message))
+            continue
+        _, upper = effective_bounds(aggregate, session)
+        if upper is None:
+            continue
+        for scope, tally, pending in _around(session, others):
+            waiting: list[Any] = []
+            for item in pending:
+                planned = plans_of(session.rules, item.call)
+                if not item.moved and isinstance(planned, list):
+                    for other, amount in measured(planned):
+                        if other.name == aggregate.name:
+                            waiting.extend(amount)
+            after = _worst(aggregate, tally.aggregates.get(aggregate.name), values, waiting)
+            if after > upper:
+                reasons.append(
+                    Reason(
+                        3,
+                        "aggregate_exceeded",
+                        aggregate.name,
+                        f"{aggregate.reason} ({scope})",
+                        str(upper),
+                        str(after),
+                    )
+                )
+
+
+def _worst(aggregate: AggregatePlan, current: Any, values: list[Any], waiting: list[Any]) -> Any:
+    """The highest total that can come of this call, whatever becomes of the pending ones."""
+    if aggregate.metric == "count_distinct":
+        known: set[str] = current or set()
+        fresh = {canonical_text(value) for value in (*values, *waiting)}
+        return len(known) + len(fresh - known)
+    if aggregate.metric == "sum":
+        waiting = [value for value in waiting if value > 0]
+    elif aggregate.metric == "min":
+        waiting = []
+    return add(aggregate, current, [*values, *waiting])
+
+
+def envelope_reasons(reasons: list[Reason], session: Session, stage: EnvelopePlan, value: Any) -> None:
+    """Append a reason when a constrained value leaves its envelope."""
+    for key in stage.needs:
+        if key not in session.references:
+            message = f"{stage.name}: what bounds the value did not happen yet"
+            reasons.append(Reason(3, "envelope_unset", stage.path.text, message))
+            return
+    candidates: dict[str, list[Any]] = {key: [session.references[key]] for key in stage.needs}
+    for item in session.pending.values():
+        planned = plans_of(session.rules, item.call)
+        for plan, arguments in planned if isinstance(planned, list) and not item.moved else ():
+            for other in plan.envelopes:
+                if other.captures in candidates:
+                    candidates[other.captures].extend(
+                        value for value in other.path.select(arguments) if is_number(value)
+                    )
+    number = exact(value)
+    for key in stage.needs:
+        for reference in candidates[key]:
+            if not _inside(stage, key.rpartition("/")[2], number, exact(reference)):
+                reasons.append(
+                    Reason(3, "envelope_violated", stage.path.text, stage.reason, reference, value)
+                )
+                return
+
+
+def _inside(stage: EnvelopePlan, role: str, value: Decimal, reference: Decimal) -> bool:
+    """Whether a value keeps to one reference."""
+    if role == "ceiling":
+        return value <= reference
+    if role == "floor":
+        return value >= reference
+    if role == "anchor":
+        return abs(EXACT.subtract(value, reference)) <= EXACT.multiply(stage.band, abs(reference))
+    return value <= reference if stage.constraint == "monotonic_decrease" else value >= reference
