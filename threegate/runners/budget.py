@@ -1,0 +1,155 @@
+"""What all runs together may take of the machine: memory, cores, workers (spec 6; issue 8, Concurrency).
+
+Invariant: the sum of what leases hold never exceeds the budget. Within a round, jobs are offered oldest first;
+one that only lacks memory or cores keeps younger ones from taking them, so that nothing starves. A full row of
+one backend never holds up the other.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from decimal import Decimal
+from types import TracebackType
+
+from threegate import limits
+from threegate.job import Job
+from threegate.settings import RunnersSettings
+
+MONTY_OVERHEAD_MB = 32
+"""An idle worker and the copy of one frame; measured: 10 MiB resident."""
+ERA_OVERHEAD_MB = 32
+"""The container's shim and our side of its streams."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What one job takes: MiB and cores."""
+
+    memory_mb: int
+    cpus: Decimal
+
+
+def need_of(job: Job) -> Need:
+    """The job's limits and the cost of its sandbox; a Monty worker has one thread and takes one core at most."""
+    if job.backend == "monty":
+        return Need(job.limits.memory_mb + MONTY_OVERHEAD_MB, min(Decimal(job.limits.cpu), Decimal(1)))
+    return Need(job.limits.memory_mb + ERA_OVERHEAD_MB, Decimal(job.limits.cpu))
+
+
+class Lease:
+    """A job's share, held until `release` (or the end of a with block)."""
+
+    def __init__(self, budget: Budget, job: Job) -> None:
+        self._budget = budget
+        self._job = job
+        self._held = True
+
+    def release(self) -> None:
+        """Give the share back; more than once is the same as once."""
+        with self._budget.lock:
+            if self._held:
+                self._held = False
+                self._budget.give_back(self._job)
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+class Budget:
+    """Memory in MiB, cores, and how many runs of each backend at once."""
+
+    def __init__(self, memory_mb: int, cpus: float | Decimal, *, monty: int = 2, era: int = 1) -> None:
+        self.memory_mb = memory_mb
+        self.cpus = Decimal(str(cpus))
+        self._rows = {"monty": monty, "ERA": era}
+        self.lock = threading.RLock()
+        self._memory = 0
+        self._cpus = Decimal(0)
+        self._running = {"monty": 0, "ERA": 0}
+
+    @classmethod
+    def of(cls, settings: RunnersSettings) -> Budget:
+        """The budget that the settings name; 0 stands for three quarters of the memory, and for all cores."""
+        return cls(
+            settings.memory_budget_mb or machine_memory_mb() * 3 // 4,
+            settings.cpu_budget or (os.cpu_count() or 1),
+            monty=settings.monty.workers,
+            era=settings.era.parallel,
+        )
+
+    def never(self, job: Job) -> str | None:
+        """One line that says why this job can never run within this budget, or None."""
+        need = need_of(job)
+        if need.memory_mb > self.memory_mb:
+            return (
+                f"needs {need.memory_mb} MiB, and all runs together have {self.memory_mb} (memory_budget_mb)"
+            )
+        if need.cpus > self.cpus:
+            return f"needs {need.cpus} cores, and all runs together have {self.cpus} (cpu_budget)"
+        return None
+
+    def try_take(self, job: Job) -> Lease | None:
+        """A lease when the job fits now, else None. Keeps no order; a dispatcher asks through `round`."""
+        with self.lock:
+            return Lease(self, job) if self._has_row(job) and self._fits(job) and self._take(job) else None
+
+    def round(self) -> Round:
+        """One pass through the waiting jobs, oldest first."""
+        return Round(self)
+
+    def free(self) -> tuple[int, Decimal]:
+        """MiB and cores that nobody holds."""
+        with self.lock:
+            return self.memory_mb - self._memory, self.cpus - self._cpus
+
+    def give_back(self, job: Job) -> None:
+        """Called by a lease, under the lock."""
+        need = need_of(job)
+        self._memory -= need.memory_mb
+        self._cpus -= need.cpus
+        self._running[job.backend] -= 1
+
+    def _has_row(self, job: Job) -> bool:
+        return self._running[job.backend] < self._rows[job.backend]
+
+    def _fits(self, job: Job) -> bool:
+        need = need_of(job)
+        return self._memory + need.memory_mb <= self.memory_mb and self._cpus + need.cpus <= self.cpus
+
+    def _take(self, job: Job) -> bool:
+        need = need_of(job)
+        self._memory += need.memory_mb
+        self._cpus += need.cpus
+        self._running[job.backend] += 1
+        return True
+
+
+class Round:
+    """One pass. After the first job that lacks memory or cores nothing younger is taken in this round; jobs that
+    can never fit, and jobs whose backend's row is full, hold up nobody."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._waits = False
+
+    def try_take(self, job: Job) -> Lease | None:
+        """A lease when it is this job's turn, else None."""
+        budget = self._budget
+        with budget.lock:
+            if self._waits or budget.never(job) is not None or not budget._has_row(job):
+                return None
+            lease = budget.try_take(job)
+            self._waits = lease is None
+            return lease
+
+
+def machine_memory_mb() -> int:
+    """Physical memory in MiB."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // limits.MIB
