@@ -1,1 +1,15 @@
-"""."""
+"""JSON action proposals: what an agent wants, judged once, and made into an ordinary draft of a tool request.
+
+Invariant: a proposal has one verdict (`reject`, `block`, `approval`, `auto`); only the last two become a draft, and
+the draft's bytes follow from the proposal's bytes and the pinned files alone, so that `approve` can derive them
+again. Source: spec 5, seed 003.
+"""
+
+from __future__ import annotations
+
+from threegate.proposals.form import Problem, Proposal
+from threegate.proposals.rules import judge_proposal
+from threegate.proposals.tools import TOOLS, Tool
+from threegate.proposals.verdict import Verdict
+
+__all__ = ["TOOLS", "Problem", "Proposal", "Tool", "Verdict", "judge_proposal"]

@@ -1,0 +1,156 @@
+"""The fast checks say exactly what the published schema says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from jsonschema import Draft202012Validator, FormatChecker
+
+from tests.proposals.strategies import TIMES, URLS, bent_proposals
+from threegate.proposals.form import check_form, pointer, read_json
+from threegate.proposals.formats import is_date_time, is_uri
+from threegate.proposals.schema import published_bytes, published_schema
+from threegate.proposals.tools import TOOLS
+
+ROOT = Path(__file__).parents[2]
+FORMATS = FormatChecker(formats=["uri", "date-time"])
+ORACLE = Draft202012Validator(published_schema(), format_checker=FORMATS)
+
+
+def test_the_published_file_is_current() -> None:
+    assert (ROOT / "schemas" / "agent-action-proposal.schema.json").read_bytes() == published_bytes()
+
+
+def test_the_oracle_asserts_both_formats() -> None:
+    assert set(FORMATS.checkers) == {"uri", "date-time"}
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(published_schema())
+    assert len(TOOLS) == 25
+
+
+@settings(max_examples=600, deadline=None)
+@given(bent_proposals())
+def test_the_fast_checks_agree_with_the_jsonschema_library(value: Any) -> None:
+    proposal, problems = check_form(value)
+    expected = sorted(ORACLE.iter_errors(value), key=str)
+    assert (proposal is not None) == (not expected), (value, problems, expected)
+    assert (proposal is None) == bool(problems)
+
+
+@settings(max_examples=300, deadline=None)
+@given(bent_proposals())
+def test_every_place_that_the_library_names_is_named(value: Any) -> None:
+    _, problems = check_form(value)
+    named = {problem.path for problem in problems}
+    for error in ORACLE.iter_errors(value):
+        place = "".join(f"/{part}" for part in error.absolute_path)
+        if error.validator not in {"type", "format", "minimum", "maximum"}:
+            continue
+        if not isinstance(value, dict) or value.get("tool") in [*TOOLS]:
+            assert place in named, (place, named)
+
+
+@settings(max_examples=300, deadline=None)
+@given(URLS)
+def test_uri_is_what_the_library_says(text: str) -> None:
+    assert is_uri(text) == FORMATS.conforms(text, "uri")
+
+
+@settings(max_examples=300, deadline=None)
+@given(TIMES)
+def test_date_time_is_what_the_library_says(text: str) -> None:
+    assert is_date_time(text) == FORMATS.conforms(text, "date-time")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b'{"tool": "git.status", "tool": "file.read", "args": {}}', "twice"),
+        (b'{"tool": "git.status", "args": {"path": "a", "path": "b"}}', "twice"),
+        (b"[" * 17 + b"]" * 17, "nested"),
+        (b"[" * 40_000, "nested"),
+        (b'{"a":NaN}', "NaN"),
+        (b'{"a":"\\ud800"}', "surrogate"),
+        (b"\xef\xbb\xbf{}", "byte order mark"),
+        (b"\xff{}", "UTF-8"),
+        (b" " * (64 * 1024 + 1), "bytes"),
+        (b'{"a": 1e999}', "number"),
+        (b"{} {}", "Extra data"),
+        (b"", "Expecting value"),
+    ],
+)
+def test_what_has_no_one_meaning_is_no_proposal(data: bytes, said: str) -> None:
+    value, problem = read_json(data)
+    assert value is None
+    assert problem is not None
+    assert problem.code == "json"
+    assert said in problem.message
+
+
+def test_sixteen_levels_are_read() -> None:
+    assert read_json(b"[" * 16 + b"]" * 16)[1] is None
+
+
+def test_all_errors_come_at_once() -> None:
+    _, problems = check_form(
+        {
+            "tool": "shell.execute_approved",
+            "args": {"argv": ["a", 1], "timeoutMs": 5, "maxBufferBytes": "x", "cwd": 3, "zz": 1},
+            "risk": "HIGH",
+            "id": 4,
+            "createdAt": "now",
+            "schemaVersion": "v2",
+            "extra": 1,
+        }
+    )
+    assert {(problem.path, problem.code) for problem in problems} == {
+        ("/args/argv/1", "type"),
+        ("/args/timeoutMs", "range"),
+        ("/args/maxBufferBytes", "type"),
+        ("/args/cwd", "type"),
+        ("/args/zz", "unknown_key"),
+        ("/risk", "risk"),
+        ("/id", "type"),
+        ("/createdAt", "date_time"),
+        ("/schemaVersion", "version"),
+        ("/extra", "unknown_key"),
+    }
+
+
+def test_a_whole_number_may_be_written_with_a_point() -> None:
+    proposal, _ = check_form({"tool": "git.log", "args": {"limit": 3.0}})
+    assert proposal is not None
+    assert proposal.args == {"limit": 3}
+    assert type(proposal.args["limit"]) is int
+
+
+def test_a_key_from_outside_is_shown_short_escaped_and_without_secrets() -> None:
+    assert pointer("a/b~c") == "/a~1b~0c"
+    assert pointer("\x1b[31m") == "/\\x1b[31m"
+    assert "ghp_" not in pointer("ghp_" + "a1B2" * 9)
+    assert len(pointer("k" * 500)) == 65
+
+
+def test_the_schema_means_what_the_seed_means() -> None:
+    """Every constraint of seed 003, tool by tool; the only branch more is subagent.delegate."""
+    seed = json.loads((Path(__file__).parent / "seed_constraints.json").read_text())
+    ours = published_schema()
+    assert {
+        key: ours[key] for key in ("$schema", "$id", "title", "type", "required", "additionalProperties")
+    } == {key: seed[key] for key in ("$schema", "$id", "title", "type", "required", "additionalProperties")}
+    plain = {
+        name: {k: v for k, v in item.items() if k != "description"}
+        for name, item in ours["properties"].items()
+    }
+    assert plain == seed["properties"]
+    branches = {}
+    for branch in ours["allOf"]:
+        branches[branch["if"]["properties"]["tool"]["const"]] = branch["then"]["properties"]["args"]
+    assert branches.pop("subagent.delegate")["additionalProperties"] is False
+    assert branches == seed["branches"]

@@ -1,0 +1,130 @@
+"""Command words of proposals: what may never run, and what may run only as critical.
+
+Invariant: an argv that gate 1 would refuse is blocked here with gate 1's own reasons (`request.command`); on top
+of it come destruction, encoders and inline code that deletes. False alarms of the encoder words are accepted
+(spec 5). A list can never be complete; what carries is that nothing runs without a human and a sandbox.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from threegate.proposals.tools import ProposalRisk
+from threegate.request.characters import has_hidden
+from threegate.request.command import Command, read_command
+from threegate.request.rules import RULES
+from threegate.secretscan import has_secret
+
+_DESTROYERS: Final = frozenset({"rm", "unlink", "rmdir", "shred", "wipefs", "srm", "wipe"})
+_MKFS: Final = re.compile(r"mkfs(\..*)?|mke2fs|mkswap")
+_RECURSIVE_FORCE: Final = re.compile(r"-[A-Za-z]*(?:[rR][A-Za-z]*f|f[A-Za-z]*[rR])[A-Za-z]*")
+_ENCODERS: Final = re.compile(r"\b(?:base64|xxd|eval)\b|_(?:base64|xxd|eval)\b|\b(?:base64|xxd|eval)_")
+_OPENSSL: Final = re.compile(r"\bopenssl\b[\s\S]{0,1000}?\benc\b")
+_OPEN_MODE: Final = re.compile(r"0*[0-7]?777|(?:a|ugo|)[+=]rwx")
+_INLINE_DELETION: Final = re.compile(
+    r"\b(?:rmtree|rmsync|rmdirsync|unlinksync|rmdir|unlink|removedirs|os\s*\.\s*remove|remove_tree|rm_rf|rm_r|rm_f|"
+    r"fileutils\s*\.\s*rm\w*|file\s*\.\s*delete|dir\s*\.\s*delete|os\s*\.\s*truncate|truncatesync|send2trash|"
+    r"fs\s*\.\s*rm\w*|promises\s*\.\s*rm\w*)\b|\.(?:rm|rmdir|unlink|delete|remove)\s*\(|\bsystem\s*\(\s*['\"]\s*rm\b"
+)
+_SQL: Final = re.compile(
+    r"\b(?:drop\s+(?:table|database|schema|index|view|user|role|column|\w+)|truncate\b|delete\s+from)"
+)
+_CRITICAL: Final = (
+    ("kubectl", ("delete",)),
+    ("aws", ("s3 rm", "s3 rb", "s3api delete-object", "s3api delete-bucket")),
+    ("gsutil", ("rm", "rb")),
+    ("rclone", ("delete", "purge", "rmdirs", "rmdir", "deletefile")),
+    ("git", ("clean", "reset --hard", "push --force", "push -f", "branch -d", "filter-branch")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ArgvFinding:
+    """What was found: `never` blocks, otherwise the risk becomes at least `risk`. `message` repeats no secret."""
+
+    never: bool
+    code: str
+    message: str
+    risk: ProposalRisk = "critical"
+
+
+def judge_argv(argv: Sequence[str], *, programs: Collection[str]) -> list[ArgvFinding]:
+    """Everything that speaks against an argv. `programs` are those of the settings (`request.programs`)."""
+    found = _told(read_command(shlex.join(argv), programs=programs))
+    words = [word.lower() for word in argv]
+    names = [word.rpartition("/")[2] for word in words]
+    whole = " ".join(words)
+    found += [
+        ArgvFinding(True, code, message)
+        for code, message, hit in (
+            (
+                "argv_destroys",
+                "it destroys (rm, unlink, rmdir, mkfs, -rf, chmod 777, find -delete, dd of=)",
+                _destroys(argv, words, names),
+            ),
+            (
+                "argv_encodes",
+                "it names an encoder or eval (base64, xxd, eval, openssl enc)",
+                _ENCODERS.search(whole) or _OPENSSL.search(whole),
+            ),
+            (
+                "argv_inline_deletion",
+                "an argument is code that deletes",
+                _INLINE_DELETION.search(whole),
+            ),
+            (
+                "argv_hidden",
+                "an argument has a line break or a character that cannot be seen",
+                any("\n" in word or has_hidden(word) for word in argv),
+            ),
+            ("argv_secret", "an argument is a secret; requests never carry one", has_secret(" ".join(argv))),
+        )
+        if hit
+    ]
+    if _SQL.search(whole) or _deletes_remotely(names):
+        found.append(
+            ArgvFinding(False, "argv_critical", "it deletes data elsewhere or for good; the risk is critical")
+        )
+    return found
+
+
+def judge_command(text: str, *, programs: Collection[str]) -> list[ArgvFinding]:
+    """As `judge_argv`, for a command line that nobody has split yet."""
+    command = read_command(text, programs=programs)
+    if command.argv is not None:
+        return judge_argv(command.argv, programs=programs)
+    return _told(command)
+
+
+def _told(command: Command) -> list[ArgvFinding]:
+    """What gate 1 says about a command line: its errors block, its warnings raise the risk."""
+    return [
+        ArgvFinding(True, "argv_refused", f"gate 1 refuses it: {problem.rule}: {problem.message}")
+        if RULES[problem.rule].severity == "error"
+        else ArgvFinding(False, "argv_unusual", problem.message, "high")
+        for problem in command.problems
+    ]
+
+
+def _destroys(argv: Sequence[str], words: Sequence[str], names: Sequence[str]) -> bool:
+    return (
+        any(name in _DESTROYERS or _MKFS.fullmatch(name) for name in names)
+        or any(_RECURSIVE_FORCE.fullmatch(word) or word == "--no-preserve-root" for word in argv)
+        or ("find" in names and "-delete" in words)
+        or ("dd" in names and any(word.startswith("of=") for word in words))
+        or ("chmod" in names and any(_OPEN_MODE.fullmatch(word) for word in words))
+    )
+
+
+def _deletes_remotely(names: Sequence[str]) -> bool:
+    for program, verbs in _CRITICAL:
+        if program in names:
+            after = names[names.index(program) + 1 :]
+            plain = " ".join(after)
+            if any(re.search(rf"(?:^|\s){re.escape(verb)}(?:\s|$)", plain) for verb in verbs):
+                return True
+    return False

@@ -1,0 +1,170 @@
+"""The form of a proposal: the published schema, checked by table instead of by a schema interpreter.
+
+Invariant: `check_form(value)` finds no problem exactly when the published schema (formats asserted) accepts
+`value`; a property test compares the two. Messages never repeat a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from threegate import canonical, limits
+from threegate.proposals.formats import is_date_time, is_uri
+from threegate.proposals.tools import RISKS, SCHEMA_VERSION, TOOLS, TOP_LEVEL, Field, ProposalRisk, Tool
+from threegate.secretscan import mask_secrets
+
+_KINDS: Final = {"string": "a string", "integer": "a whole number", "boolean": "true or false"}
+_STRINGS: Final = ("id", "source", "task", "reason")
+_KEY_CHARS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One reason against a proposal: a JSON Pointer, a stable code, one line that says what to do."""
+
+    path: str
+    code: str
+    message: str
+
+    def to_json(self) -> dict[str, str]:
+        """The problem as `{path, code, message}`."""
+        return {"path": self.path, "code": self.code, "message": self.message}
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A proposal whose form is valid. Whole numbers are ints, whatever their spelling was."""
+
+    tool: Tool
+    args: Mapping[str, Any]
+    risk: ProposalRisk | None
+    id: str | None
+    source: str | None
+    task: str | None
+    reason: str | None
+    created_at: str | None
+
+
+def read_json(data: bytes) -> tuple[Any, Problem | None]:
+    """The JSON value of a proposal's bytes, or the problem that keeps it from having exactly one meaning."""
+    try:
+        value = canonical.loads_strict(data, max_bytes=limits.PROPOSAL_BYTES, max_depth=limits.PROPOSAL_DEPTH)
+    except canonical.StrictJSONError as error:
+        return None, Problem("", "json", f"no JSON with one meaning: {error}")
+    return value, None
+
+
+def check_form(value: Any) -> tuple[Proposal | None, list[Problem]]:
+    """The proposal, or every place where `value` breaks the schema."""
+    if type(value) is not dict:
+        return None, [Problem("", "type", "a proposal is a JSON object")]
+    found: list[Problem] = []
+    get = value.get
+    name, args, risk = get("tool"), get("args"), get("risk")
+    for key, item in value.items():
+        if key in _STRINGS:
+            if type(item) is not str:
+                found.append(Problem(f"/{key}", "type", "must be a string"))
+        elif key == "schemaVersion":
+            if item != SCHEMA_VERSION:
+                found.append(Problem("/schemaVersion", "version", f'must be "{SCHEMA_VERSION}"'))
+        elif key == "risk":
+            if type(item) is not str or item not in RISKS:
+                found.append(Problem("/risk", "risk", "must be low, medium, high or critical"))
+        elif key == "createdAt":
+            if type(item) is not str or not is_date_time(item):
+                found.append(Problem("/createdAt", "date_time", "must be a date and time of RFC 3339"))
+        elif key not in TOP_LEVEL:
+            found.append(Problem(pointer(key), "unknown_key", "a proposal has no such key; remove it"))
+    tool = TOOLS.get(name) if type(name) is str else None
+    if tool is None:
+        text = "names no tool" if "tool" in value else "is missing; name one of the 25 tools"
+        found.append(Problem("/tool", "tool" if "tool" in value else "missing", text))
+    if type(args) is not dict:
+        text = "must be an object" if "args" in value else "is missing; an empty object will do"
+        found.append(Problem("/args", "type" if "args" in value else "missing", text))
+        return None, found
+    if tool is None:
+        return None, found
+    clean = _check_args(tool, args, found)
+    if found:
+        return None, found
+    return (
+        Proposal(
+            tool,
+            clean,
+            risk,
+            get("id"),
+            get("source"),
+            get("task"),
+            get("reason"),
+            get("createdAt"),
+        ),
+        found,
+    )
+
+
+def _check_args(tool: Tool, args: dict[str, Any], found: list[Problem]) -> Mapping[str, Any]:
+    clean = args
+    fields = tool.fields
+    for key, item in args.items():
+        field = fields.get(key)
+        if field is None:
+            found.append(
+                Problem("/args" + pointer(key), "unknown_key", f"{tool.name} has no such argument; remove it")
+            )
+        elif field.kind == "string":
+            if type(item) is not str:
+                found.append(Problem(f"/args/{key}", "type", "must be a string"))
+            elif field.uri and not is_uri(item):
+                found.append(Problem(f"/args/{key}", "uri", "must be a URI of RFC 3986"))
+        elif field.kind == "strings":
+            _check_strings(key, field, item, found)
+        elif field.kind == "boolean":
+            if type(item) is not bool:
+                found.append(Problem(f"/args/{key}", "type", f"must be {_KINDS['boolean']}"))
+        else:
+            whole = _whole(item)
+            if whole is None:
+                found.append(Problem(f"/args/{key}", "type", f"must be {_KINDS['integer']}"))
+            elif not field.minimum <= whole <= field.maximum:
+                found.append(
+                    Problem(f"/args/{key}", "range", f"must be from {field.minimum} to {field.maximum}")
+                )
+            elif type(item) is float:
+                clean = {**clean, key: whole}
+    for key in tool.required:
+        if key not in args:
+            found.append(Problem(f"/args/{key}", "missing", f"{tool.name} needs it"))
+    return clean
+
+
+def _check_strings(key: str, field: Field, item: Any, found: list[Problem]) -> None:
+    if type(item) is not list:
+        found.append(Problem(f"/args/{key}", "type", "must be a list of strings"))
+        return
+    if not field.min_items <= len(item) <= field.max_items:
+        found.append(
+            Problem(f"/args/{key}", "length", f"must have {field.min_items} to {field.max_items} entries")
+        )
+    for index, part in enumerate(item):
+        if type(part) is not str:
+            found.append(Problem(f"/args/{key}/{index}", "type", "must be a string"))
+
+
+def _whole(value: Any) -> int | None:
+    """A JSON number without a fraction as an int (5.0 is a whole number in JSON Schema), else None."""
+    if type(value) is int:
+        return value
+    if type(value) is float and value.is_integer():
+        return int(value)
+    return None
+
+
+def pointer(key: str) -> str:
+    """One step of a JSON Pointer (RFC 6901) for a key from outside: printable ASCII, short, without secrets."""
+    shown = mask_secrets(key).encode("ascii", "backslashreplace").decode()
+    plain = "".join(char if " " <= char <= "~" else f"\\x{ord(char):02x}" for char in shown)
+    return "/" + plain.replace("~", "~0").replace("/", "~1")[:_KEY_CHARS]

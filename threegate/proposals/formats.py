@@ -1,0 +1,58 @@
+"""The two formats that the schema asserts: `uri` (RFC 3986, absolute, ASCII) and `date-time` (RFC 3339).
+
+Invariant: linear time, ASCII grammars, whole match; a date that the calendar does not have is no date, and a
+leap second is none (the jsonschema library says the same).
+"""
+
+from __future__ import annotations
+
+import calendar
+import ipaddress
+import re
+from typing import Final
+
+_PCHAR = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})"
+_URI: Final = re.compile(
+    r"[A-Za-z][A-Za-z0-9+\-.]*:"
+    r"(?:"
+    r"//(?:(?:[A-Za-z0-9\-._~!$&'()*+,;=:]|%[0-9A-Fa-f]{2})*@)?"
+    r"(?:\[(?P<literal>[0-9A-Fa-f:.]+|[vV][0-9A-Fa-f]+\.[A-Za-z0-9\-._~!$&'()*+,;=:]+)\]"
+    r"|(?:[A-Za-z0-9\-._~!$&'()*+,;=]|%[0-9A-Fa-f]{2})*)"
+    r"(?::[0-9]*)?"
+    rf"(?:/{_PCHAR}*)*"
+    rf"|/(?:{_PCHAR}+(?:/{_PCHAR}*)*)?"
+    rf"|{_PCHAR}+(?:/{_PCHAR}*)*"
+    r"|)"
+    rf"(?:\?(?:{_PCHAR}|[/?])*)?"
+    rf"(?:\#(?:{_PCHAR}|[/?])*)?",
+    re.ASCII,
+)
+_DATE_TIME: Final = re.compile(
+    r"([0-9]{4})-(0[1-9]|1[0-2])-([0-9]{2})[Tt](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?"
+    r"(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])",
+    re.ASCII,
+)
+
+
+def is_uri(text: str) -> bool:
+    """Whether `text` is a URI of RFC 3986 (with a scheme)."""
+    match = _URI.fullmatch(text)
+    if match is None:
+        return False
+    literal = match["literal"]
+    if literal is None or literal[0] in "vV":
+        return True
+    try:
+        ipaddress.IPv6Address(literal)
+    except ValueError:
+        return False
+    return True
+
+
+def is_date_time(text: str) -> bool:
+    """Whether `text` is a date and time of RFC 3339."""
+    match = _DATE_TIME.fullmatch(text)
+    if match is None:
+        return False
+    year, month, day = int(match[1]), int(match[2]), int(match[3])
+    return year > 0 and 1 <= day <= calendar.monthrange(year, month)[1]

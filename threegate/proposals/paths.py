@@ -1,0 +1,141 @@
+"""Paths of proposals, judged by their spelling alone: inside the project or not, protected or not.
+
+Invariant: a path that comes out of `read_path` is relative, has no empty, `.` or `..` part, no character that
+hides or separates on any system, and lies inside the project as far as spelling can say. What links do to it is
+asked at the disk (`project.py`). Names are compared without regard to case, Unicode compatibility forms and the
+final dots and blanks that some systems drop.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from threegate.request.characters import has_hidden
+
+PATH_CHARS: Final = 1024
+NAME_BYTES: Final = 255
+
+PROTECTED_FOLDERS: Final = frozenset(
+    {"secrets", "credentials", "data", "database", "db", "backup", "backups", ".git"}
+)
+PROTECTED_PATTERNS: Final = (
+    ".env*",
+    "*.db",
+    "*.sqlite",
+    "*.sqlite3",
+    "*.sql",
+    "*.dump",
+    "*.bak",
+)
+_PROTECTED: Final = re.compile("|".join(fnmatch.translate(pattern) for pattern in PROTECTED_PATTERNS))
+_OWN: Final = frozenset({"tool-exec", "threegate.toml", ".threegate-backup"})
+_GUARD: Final = frozenset({".clawguard.json", ".clawguard"})
+_DEVICES: Final = re.compile(
+    r"(con|prn|aux|nul|conin\$|conout\$|clock\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.DOTALL
+)
+_DRIVE: Final = re.compile(r"[A-Za-z]:")
+
+
+class PathBlocked(ValueError):
+    """The path may never be touched. `code` is stable; the message never repeats the path."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectPath:
+    """A path inside the project: its parts (none for the project itself), and whether it is protected."""
+
+    parts: tuple[str, ...]
+    protected: bool
+
+    @property
+    def text(self) -> str:
+        """The path with slashes; ``.`` for the project itself."""
+        return "/".join(self.parts) or "."
+
+
+def read_path(text: str, *, writing: bool = False) -> ProjectPath:
+    """Judge a path. Raises PathBlocked; `writing` also guards the guards' own settings."""
+    if len(text) > PATH_CHARS:
+        raise PathBlocked("path_too_long", f"a path has at most {PATH_CHARS} characters")
+    if has_hidden(text) or "\n" in text or "\t" in text:
+        raise PathBlocked("path_hidden", "the path has a character that cannot be seen")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise PathBlocked("path_hidden", "the path is no Unicode text") from None
+    parts = _parts(text)
+    protected = _judge(parts, writing)
+    for form in _other_forms(text):
+        protected = _judge(_parts(form), writing) or protected
+    return ProjectPath(parts, protected)
+
+
+def is_protected(parts: tuple[str, ...]) -> bool:
+    """Whether a path inside the project is protected, by any of its parts."""
+    return any(
+        name in PROTECTED_FOLDERS or name in _OWN or _PROTECTED.fullmatch(name) is not None
+        for name in map(folded, parts)
+    )
+
+
+def is_own(parts: tuple[str, ...]) -> bool:
+    """Whether a path lies in what belongs to ThreeGate."""
+    return any(folded(part) in _OWN for part in parts)
+
+
+def folded(name: str) -> str:
+    """A name as the most forgiving file system would compare it."""
+    compatible = unicodedata.normalize("NFKC", name).casefold()
+    return unicodedata.normalize("NFKC", compatible).partition(":")[0].rstrip(" .") or compatible
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """The parts of a path with `.` and inner `..` taken out. Raises PathBlocked."""
+    if text.startswith(("/", "~")) or _DRIVE.match(text) or "://" in text:
+        raise PathBlocked("path_outside", "the path is absolute; name one inside the project")
+    if "\\" in text:
+        raise PathBlocked("path_outside", "the path has a backslash; separate with slashes")
+    parts: list[str] = []
+    for part in text.split("/"):
+        if part == "..":
+            if not parts:
+                raise PathBlocked("path_outside", "the path leaves the project")
+            parts.pop()
+        elif part not in ("", "."):
+            if len(part.encode("utf-8")) > NAME_BYTES:
+                raise PathBlocked("path_too_long", f"a name has at most {NAME_BYTES} bytes")
+            parts.append(part)
+    return tuple(parts)
+
+
+def _judge(parts: tuple[str, ...], writing: bool) -> bool:
+    names = [folded(part) for part in parts]
+    if any(name in _OWN for name in names):
+        raise PathBlocked("path_own", "the path belongs to ThreeGate; proposals never touch it")
+    if writing and any(name in _GUARD for name in names):
+        raise PathBlocked("path_guard", "the path is a guard's own settings; proposals never write them")
+    if any(_DEVICES.fullmatch(name) for name in names):
+        raise PathBlocked("path_device", "the path names a device")
+    return is_protected(parts)
+
+
+def _other_forms(text: str) -> list[str]:
+    """What else the text would mean to a program that decodes percent signs or compatibility forms."""
+    forms = []
+    decoded = text
+    for _ in range(3):
+        if "%" not in decoded:
+            break
+        decoded = unquote(decoded)
+        forms.append(decoded.replace("\x00", "/"))
+    forms.append(unicodedata.normalize("NFKC", text))
+    return [form for form in forms if form != text]

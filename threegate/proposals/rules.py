@@ -1,0 +1,263 @@
+"""The semantic rules of spec 5, and the one verdict that comes out.
+
+Invariant: `judge_proposal` is pure but for the links that it asks `project` about; it collects everything that is
+wrong, and what it does not understand it rejects. `reject` beats `block` beats `approval` beats `auto`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from threegate.proposals.argv import judge_argv, judge_command
+from threegate.proposals.form import Problem, Proposal, check_form, read_json
+from threegate.proposals.paths import PathBlocked, ProjectPath, read_path
+from threegate.proposals.tools import RISKS, Lane, ProposalRisk, strictest
+from threegate.proposals.urls import URL, URLError, reach, read_url
+from threegate.proposals.verdict import Verdict
+from threegate.proposals.words import names_secret, says_submit, types_secret
+from threegate.request.characters import has_hidden
+from threegate.settings import Settings
+
+_REPOSITORY: Final = re.compile(r"([A-Za-z0-9_.-]{1,100})/([A-Za-z0-9_.-]{1,100})", re.ASCII)
+_BARE_SELECTORS: Final = frozenset({"*", "a", "button", "input"})
+_HIDDEN_SELECTORS: Final = (":hidden", "[hidden", "display:none", "visibility:hidden")
+_WRITING: Final = frozenset({"file.write_safe", "project.cleanup_safe"})
+_HIGH: Final = RISKS.index("high")
+
+
+class Links(Protocol):
+    """What the rules ask of a project on disk."""
+
+    def resolve(self, path: ProjectPath, *, writing: bool) -> ProjectPath:
+        """The path with every link followed. Raises PathBlocked when it leaves the project."""
+
+
+@dataclass(slots=True)
+class _Judging:
+    """What has been found so far about one proposal."""
+
+    proposal: Proposal
+    settings: Settings
+    links: Links | None
+    risk: ProposalRisk
+    declared: ProposalRisk
+    rejected: list[Problem] = field(default_factory=list)
+    blocked: list[Problem] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    raised: bool = False
+    paths: dict[str, ProjectPath] = field(default_factory=dict)
+    url: URL | None = None
+    lane: Lane = "nothing"
+
+    def text(self, name: str) -> str:
+        """A text argument, empty when it is missing."""
+        return str(self.proposal.args.get(name, ""))
+
+    def reject(self, name: str, code: str, message: str) -> None:
+        """Not a valid proposal."""
+        self.rejected.append(Problem(name, code, message))
+
+    def block(self, name: str, code: str, message: str) -> None:
+        """Valid, and never allowed."""
+        self.blocked.append(Problem(name, code, message))
+
+    def ask(self, reason: str, risk: ProposalRisk) -> None:
+        """A human must look, at this risk at least."""
+        self.raised = True
+        self.risk = strictest(self.risk, risk)
+        self.reasons.append(reason)
+
+
+def judge_proposal(data: bytes, *, settings: Settings, links: Links | None = None) -> Verdict:
+    """The verdict on the bytes of a proposal. Never raises for what they say.
+
+    `links` resolves paths in the project of the settings; without it paths are judged by their spelling alone.
+    """
+    value, unreadable = read_json(data)
+    if unreadable is not None:
+        return Verdict("reject", None, (unreadable,), (), "nothing")
+    proposal, problems = check_form(value)
+    if proposal is None:
+        return Verdict("reject", None, tuple(problems), (), "nothing")
+    return judge_form(proposal, settings=settings, links=links)
+
+
+def judge_form(proposal: Proposal, *, settings: Settings, links: Links | None = None) -> Verdict:
+    """The verdict on a proposal whose form is valid: the semantic rules alone."""
+    tool = proposal.tool
+    at = _Judging(
+        proposal,
+        settings,
+        links,
+        risk=proposal.risk or tool.risk,
+        declared=proposal.risk or "low",
+        lane=tool.lane,
+    )
+    _check_blanks(at)
+    if tool.least is not None and RISKS.index(at.declared) < RISKS.index(tool.least):
+        at.reject("/risk", "risk_too_low", f"{tool.name} needs a declared risk of at least {tool.least}")
+    if tool.paths:
+        _check_paths(at)
+    if "url" in tool.fields:
+        _check_url(at)
+    if "repo" in tool.fields:
+        _check_repository(at)
+    special = _SPECIAL.get(tool.name)
+    if special is not None:
+        special(at)
+    return _conclude(at)
+
+
+def _conclude(at: _Judging) -> Verdict:
+    tool = at.proposal.tool
+    errors = (*at.rejected, *at.blocked)
+    if at.rejected:
+        return Verdict("reject", at.risk, errors, tuple(at.reasons), "nothing", at.proposal)
+    if at.blocked:
+        return Verdict("block", at.risk, errors, tuple(at.reasons), "nothing", at.proposal)
+    verdict = tool.verdict
+    if verdict == "approval" or at.raised:
+        verdict = "approval"
+        if strictest(at.risk, tool.risk) != at.risk:
+            at.ask(f"{tool.name} is never below {tool.risk} risk", tool.risk)
+        at.reasons.insert(0, f"{tool.name} is drafted for a human's approval")
+    else:
+        at.reasons.insert(0, f"{tool.name} reads what it may read; nothing runs without an approval")
+    return Verdict(verdict, at.risk, (), tuple(at.reasons), at.lane, at.proposal, at.paths, at.url)
+
+
+def _check_blanks(at: _Judging) -> None:
+    if at.proposal.task is not None and not _says(at.proposal.task):
+        at.reject("/task", "blank", "must say something")
+    for name in at.proposal.tool.not_blank:
+        if name in at.proposal.args and not _says(at.text(name)):
+            at.reject(f"/args/{name}", "blank", "must say something")
+
+
+def _says(text: str) -> bool:
+    """Whether there is anything to see in a text."""
+    return bool(text.strip()) and (
+        text.isascii() or any(not char.isspace() and not has_hidden(char) for char in text)
+    )
+
+
+def _check_paths(at: _Judging) -> None:
+    writing = at.proposal.tool.name in _WRITING
+    for name in at.proposal.tool.paths:
+        path = _path(at, f"/args/{name}", at.text(name) or ".", writing=writing)
+        if path is not None:
+            at.paths[name] = path
+            if path.protected:
+                at.ask("the path is protected", "high")
+
+
+def _path(at: _Judging, name: str, text: str, *, writing: bool) -> ProjectPath | None:
+    try:
+        path = read_path(text, writing=writing)
+        if at.links is not None:
+            path = at.links.resolve(path, writing=writing)
+    except PathBlocked as error:
+        at.block(name, error.code, str(error))
+        return None
+    return path
+
+
+def _check_url(at: _Judging) -> None:
+    try:
+        at.url = read_url(at.text("url"))
+    except URLError as error:
+        at.reject("/args/url", error.code, str(error))
+        return
+    where = reach(at.url)
+    if where == "metadata":
+        at.block("/args/url", "url_metadata", "the host hands out a cloud's secrets; it is never asked")
+    elif where == "private":
+        if at.proposal.args.get("allowPrivate") is not True:
+            at.block("/args/url", "url_private", "the host is local or private; only public hosts are asked")
+        elif RISKS.index(at.declared) < _HIGH:
+            at.block("/args/allowPrivate", "url_private", "a private host needs a declared risk of high")
+        else:
+            at.ask("the host is local or private", "high")
+            at.lane = "dry-run record"
+            at.reasons.append("no allowlist takes a private host: what would be asked is only recorded")
+    elif where == "address":
+        at.ask("the host is an address and no name", "high")
+        at.lane = "dry-run record"
+        at.reasons.append("no allowlist takes an address: what would be asked is only recorded")
+    elif where == "unnameable":
+        at.block("/args/url", "url_name", "the host's name has a form that no allowlist takes")
+
+
+def _check_repository(at: _Judging) -> None:
+    match = _REPOSITORY.fullmatch(at.text("repo"))
+    if match is None or {match[1], match[2]} & {".", ".."}:
+        at.reject("/args/repo", "repository", "must be owner/name")
+
+
+def _check_dry_run(at: _Judging) -> None:
+    argv, command = at.proposal.args.get("argv"), at.text("command")
+    if argv is None and not command.strip():
+        at.reject("/args", "missing", "shell.dry_run needs argv or command")
+        return
+    programs = at.settings.request.programs
+    found = judge_argv(argv, programs=programs) if argv is not None else []
+    if command.strip():
+        found += judge_command(command, programs=programs)
+    for item in found:
+        at.reasons.append(f"{'would be blocked' if item.never else f'would be {item.risk}'}: {item.message}")
+    if not found:
+        at.reasons.append("would be drafted for a human's approval")
+
+
+def _check_execute(at: _Judging) -> None:
+    for item in judge_argv(at.proposal.args["argv"], programs=at.settings.request.programs):
+        if item.never:
+            at.block("/args/argv", item.code, item.message)
+        else:
+            at.ask(item.message, item.risk)
+
+
+def _check_cleanup(at: _Judging) -> None:
+    for index, entry in enumerate(at.proposal.args.get("include", ())):
+        if not _says(entry):
+            at.reject(f"/args/include/{index}", "blank", "must say something")
+            continue
+        path = _path(at, f"/args/include/{index}", entry, writing=True)
+        if path is not None and path.protected:
+            at.reasons.append(f"entry {index} is protected and stays")
+
+
+def _check_install(at: _Judging) -> None:
+    at.block("/tool", "installs", "installing is forbidden; no request may do it")
+
+
+def _check_click(at: _Judging) -> None:
+    selector = "".join(at.text("selector").lower().split())
+    if selector in _BARE_SELECTORS or any(form in selector for form in _HIDDEN_SELECTORS):
+        at.reject("/args/selector", "selector", "must name one visible element, not a kind of element")
+    said = " ".join(at.text(name) for name in ("intent", "label", "purpose"))
+    if says_submit(said):
+        if RISKS.index(at.declared) < _HIGH:
+            at.reject("/risk", "risk_too_low", "a click that submits, pays or destroys needs risk high")
+        else:
+            at.ask("the click submits, pays or destroys", "high")
+
+
+def _check_type(at: _Judging) -> None:
+    for name in ("selector", "field", "label", "name", "placeholder", "purpose"):
+        if names_secret(at.text(name)):
+            at.block(f"/args/{name}", "sensitive", "secrets are typed by people, never by proposals")
+    if types_secret(at.text("text")):
+        at.block("/args/text", "sensitive", "the text looks like a secret; proposals never type one")
+
+
+_SPECIAL: Final = {
+    "shell.dry_run": _check_dry_run,
+    "shell.execute_approved": _check_execute,
+    "project.cleanup_safe": _check_cleanup,
+    "skill.install_guarded": _check_install,
+    "browser.click_proposed": _check_click,
+    "browser.type_proposed": _check_type,
+}

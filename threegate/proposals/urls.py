@@ -1,0 +1,206 @@
+"""URLs of proposals, read as a browser would read them (WHATWG URL Standard, special schemes only).
+
+Invariant: whatever spelling a host has (octal, hexadecimal, short, percent-encoded, fullwidth, a final dot, an
+IPv6 form that carries an IPv4 address), `read_url` gives the host that a client would really ask, and `reach`
+says where it lies. Names are judged with the host reader of gate 1 (`threegate.request.hosts`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+from urllib.parse import unquote_to_bytes
+
+import idna
+
+from threegate.request.hosts import HostError, is_local_name, read_host
+
+Reach = Literal["public", "address", "unnameable", "private", "metadata"]
+"""public: may stand in an allowlist · address: a public IP literal · unnameable: a name that no allowlist takes ·
+private: not on the public internet · metadata: a cloud's secrets."""
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+\-.]*):")
+_FORBIDDEN: Final = re.compile(r"[\x00-\x20#/:<>?@\[\\\]^|%\x7f]")
+_PORTS: Final = {"http": 80, "https": 443}
+
+_METADATA_NETWORKS: Final = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "169.254.169.0/24",
+        "169.254.170.0/24",
+        "100.100.100.200/32",
+        "192.0.0.192/32",
+        "168.63.129.16/32",
+        "fd00:ec2::/32",
+        "fd20:ce::254/128",
+    )
+)
+_METADATA_NAMES: Final = ("metadata", "instance-data", "metadata.goog")
+_GLOBAL_UNICAST: Final = ipaddress.ip_network("2000::/3")
+_NOT_PUBLIC6: Final = tuple(
+    ipaddress.ip_network(text) for text in ("2001::/23", "2001:db8::/32", "3fff::/20")
+)
+_EMBEDDING: Final = (
+    (ipaddress.IPv6Network("::/96"), 0),
+    (ipaddress.IPv6Network("::ffff:0:0/96"), 0),
+    (ipaddress.IPv6Network("::ffff:0:0:0/96"), 0),
+    (ipaddress.IPv6Network("64:ff9b::/96"), 0),
+    (ipaddress.IPv6Network("64:ff9b:1::/48"), 0),
+    (ipaddress.IPv6Network("2002::/16"), 80),
+)
+"""Networks whose addresses carry an IPv4 address, and how far it lies from the right end."""
+
+
+class URLError(ValueError):
+    """The text is no URL that may be asked. `code` is stable; the message never repeats the text."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class URL:
+    """An http or https URL: `host` is a lower-case ASCII name without final dot, or an address without brackets."""
+
+    scheme: str
+    host: str
+    port: int
+    rest: str
+    address: _Address | None
+
+    @property
+    def text(self) -> str:
+        """The URL in one spelling, with its port only when it is not the scheme's own."""
+        host = f"[{self.host}]" if isinstance(self.address, ipaddress.IPv6Address) else self.host
+        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.rest}"
+
+
+def read_url(text: str) -> URL:
+    """Read an http or https URL of ASCII text. Raises URLError."""
+    match = _SCHEME.match(text)
+    scheme = match[1].lower() if match else ""
+    if match is None or scheme not in _PORTS:
+        raise URLError("url_scheme", "only http and https URLs can be asked for")
+    after = text[match.end() :].lstrip("/\\")
+    end = min((place for mark in "/\\?#" if (place := after.find(mark)) >= 0), default=len(after))
+    authority, rest = after[:end], after[end:].partition("#")[0]
+    if "@" in authority:
+        raise URLError("url_credentials", "a URL with credentials is refused; leave them out")
+    host_text, port = _split_port(authority, _PORTS[scheme])
+    host, address = _read_host(host_text)
+    if not rest.startswith("/"):
+        rest = "/" + rest
+    return URL(scheme, host, port, rest, address)
+
+
+def reach(url: URL) -> Reach:
+    """Where the host of a URL lies, as far as its spelling says (names are resolved at launch, by the proxy)."""
+    if url.address is not None:
+        return _reach_of_address(url.address)
+    name = url.host
+    if name in _METADATA_NAMES or name.startswith(("metadata.", "instance-data.")):
+        return "metadata"
+    if is_local_name(name):
+        return "private"
+    try:
+        read_host(name)
+    except HostError:
+        return "unnameable"
+    return "public"
+
+
+def _split_port(authority: str, default: int) -> tuple[str, int]:
+    bracket = authority.rfind("]")
+    colon = authority.rfind(":")
+    if colon <= bracket:
+        return authority, default
+    host, digits = authority[:colon], authority[colon + 1 :]
+    if not digits:
+        return host, default
+    if not re.fullmatch(r"[0-9]+", digits) or len(digits.lstrip("0")) > 5 or int(digits) > 65535:
+        raise URLError("url_invalid", "the URL's port is no number up to 65535")
+    return host, int(digits)
+
+
+def _read_host(text: str) -> tuple[str, _Address | None]:
+    if text.startswith("["):
+        try:
+            address = ipaddress.IPv6Address(text[1:-1] if text.endswith("]") else "")
+        except ValueError:
+            raise URLError("url_invalid", "the URL's host is no IPv6 address") from None
+        return str(address), address
+    try:
+        name = unquote_to_bytes(text).decode("utf-8")
+        if not name.isascii():
+            name = idna.encode(name, uts46=True).decode("ascii")
+    except (UnicodeError, ValueError):
+        raise URLError("url_invalid", "the URL's host is no host name") from None
+    name = name.lower()
+    if not name or _FORBIDDEN.search(name):
+        raise URLError("url_invalid", "the URL's host is missing or has a character that no host has")
+    if _ends_in_number(name):
+        address4 = _read_ipv4(name)
+        return str(address4), address4
+    name = name.removesuffix(".")
+    if "" in name.split("."):
+        raise URLError("url_invalid", "the URL's host has an empty part")
+    return name, None
+
+
+def _ends_in_number(name: str) -> bool:
+    parts = name.split(".")
+    if parts[-1] == "" and len(parts) > 1:
+        parts.pop()
+    return re.fullmatch(r"[0-9]+|0x[0-9a-f]*", parts[-1]) is not None
+
+
+def _read_ipv4(name: str) -> ipaddress.IPv4Address:
+    parts = name.removesuffix(".").split(".")
+    numbers = [_ipv4_number(part) for part in parts]
+    last = numbers[-1]
+    if len(parts) > 4 or any(number > 255 for number in numbers[:-1]) or last >= 256 ** (5 - len(parts)):
+        raise URLError("url_invalid", "the URL's host is a number and no IPv4 address")
+    value = last + sum(number * 256 ** (3 - place) for place, number in enumerate(numbers[:-1]))
+    return ipaddress.IPv4Address(value)
+
+
+def _ipv4_number(part: str) -> int:
+    """A part of an IPv4 address: decimal, octal with 0, hexadecimal with 0x. Long ones are cut: too large anyway."""
+    match = re.fullmatch(r"0x(?P<hex>[0-9a-f]*)|0(?P<octal>[0-7]*)|(?P<decimal>[1-9][0-9]*)", part)
+    if match is None:
+        raise URLError("url_invalid", "the URL's host is a number and no IPv4 address")
+    base = {"hex": 16, "octal": 8, "decimal": 10}[str(match.lastgroup)]
+    digits = (match[str(match.lastgroup)] or "0").lstrip("0") or "0"
+    return int(digits[:24], base)
+
+
+def _reach_of_address(address: _Address) -> Reach:
+    carried = _carried(address)
+    if any(
+        item.version == network.version and item in network
+        for item in (address, carried)
+        if item is not None
+        for network in _METADATA_NETWORKS
+    ):
+        return "metadata"
+    if isinstance(address, ipaddress.IPv4Address):
+        return "address" if address.is_global and not address.is_multicast else "private"
+    if carried is not None:
+        return "address" if carried.is_global and not carried.is_multicast else "private"
+    if address not in _GLOBAL_UNICAST or any(address in network for network in _NOT_PUBLIC6):
+        return "private"
+    return "address"
+
+
+def _carried(address: _Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address inside an IPv6 address, if its network carries one."""
+    if isinstance(address, ipaddress.IPv6Address):
+        for network, shift in _EMBEDDING:
+            if address in network:
+                return ipaddress.IPv4Address((int(address) >> shift) & 0xFFFF_FFFF)
+    return None

@@ -1,0 +1,160 @@
+"""Words that make an act dangerous, found however they are spelled.
+
+Invariant: case, compatibility forms, invisible characters, camelCase, `_ - .`, look-alike letters of other scripts
+and digits that stand for letters do not hide a word. False alarms are accepted: a refused proposal costs a
+sentence, a typed password costs an account.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+from threegate.request.characters import is_hidden
+from threegate.secretscan import has_secret
+
+SUBMITTING: Final = [
+    "submit",
+    "send",
+    "pay",
+    "payment",
+    "purchase",
+    "buy",
+    "checkout",
+    "order",
+    "transfer",
+    "wire",
+    "delete",
+    "destroy",
+    "password",
+    "token",
+    "secret",
+    "credential",
+]
+
+_STRONG: Final = [
+    "password",
+    "passwd",
+    "passcode",
+    "passphrase",
+    "passwort",
+    "kennwort",
+    "contrasena",
+    "senha",
+    "motdepasse",
+    "token",
+    "secret",
+    "credential",
+    "bearer",
+    "otp",
+    "totp",
+    "onetimecode",
+    "onetimepassword",
+    "cvv",
+    "cvc",
+    "ssn",
+    "socialsecurity",
+    "securitycode",
+    "verificationcode",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "seedphrase",
+    "recoveryphrase",
+    "mnemonic",
+    "cardnumber",
+    "creditcard",
+    "debitcard",
+    "pwd",
+    "iban",
+]
+"""Refused in names and in typed text, also inside of longer words when they are longer than three letters."""
+_WEAK: Final = [
+    "key",
+    "card",
+    "pin",
+    "tan",
+    "mfa",
+    "2fa",
+    "auth",
+    "cc",
+    "pass",
+    "sin",
+    "pan",
+    "code2fa",
+    "login2fa",
+]
+"""Refused as a word of a field's name; in typed text only before a value."""
+
+_LOOKALIKES: Final = str.maketrans(
+    "абвгеһіјкӏмнорԛѕтυухԝүαβεικνορτυχϲԁɡıł", "abbgehijklmhopqstuyxwyabeikvoptuxcdgil"
+)
+_DIGITS: Final = str.maketrans("013457$@!|", "oleastsaii")
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_NO_WORD: Final = re.compile(r"[^a-z0-9$@!|]+")
+_CARD: Final = re.compile(r"(?:[0-9][ -]?){12,18}[0-9]")
+_SSN: Final = re.compile(r"(?<![0-9])[0-9]{3}-[0-9]{2}-[0-9]{4}(?![0-9])")
+_WEAK_VALUE: Final = re.compile(rf"\b(?:{'|'.join(_WEAK)})\b\s*(?:number|code|is)?\s*[:=#]?\s*[0-9:=]")
+
+
+def says_submit(text: str) -> bool:
+    """Whether a click's intent, label or purpose says that it submits, pays, destroys or shows a secret."""
+    return any(word in SUBMITTING or word.rstrip("s") in SUBMITTING for form in _forms(text) for word in form)
+
+
+def names_secret(text: str) -> bool:
+    """Whether a field's name, label, selector or purpose speaks of a secret."""
+    return any(
+        word in _WEAK or word.rstrip("s") in _WEAK for form in _forms(text) for word in form
+    ) or _says_strong(text)
+
+
+def types_secret(text: str) -> bool:
+    """Whether a text to be typed is a secret or looks like one."""
+    plain = _plain(text)
+    return (
+        _says_strong(text)
+        or has_secret(text)
+        or _SSN.search(plain) is not None
+        or _WEAK_VALUE.search(plain.lower()) is not None
+        or any(_is_card(match[0]) for match in _CARD.finditer(plain))
+    )
+
+
+def _says_strong(text: str) -> bool:
+    for form in _forms(text):
+        words = set(form)
+        joined = "".join(form)
+        for word in _STRONG:
+            if word in words or word + "s" in words or (len(word) > 3 and word in joined):
+                return True
+    return False
+
+
+def _plain(text: str) -> str:
+    """Compatibility form without invisible characters and accents."""
+    seen = "".join(char for char in text if char in "\n\t" or not is_hidden(char))
+    compatible = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", seen))
+    return "".join(char for char in compatible if not unicodedata.combining(char))
+
+
+def _forms(text: str) -> list[list[str]]:
+    """The words of a text as written, with look-alikes replaced, and with digits read as letters."""
+    plain = _plain(text)
+    spaced = _CAMEL.sub(" ", plain).lower()
+    folded = spaced.translate(_LOOKALIKES)
+    return [
+        [word for word in _NO_WORD.split(form) if word]
+        for form in dict.fromkeys((folded, plain.lower().translate(_LOOKALIKES), folded.translate(_DIGITS)))
+    ]
+
+
+def _is_card(text: str) -> bool:
+    """The check digit of payment cards (ISO/IEC 7812)."""
+    digits = [int(char) for char in text if char.isdigit()]
+    doubled = (
+        digit if place % 2 == 0 else (digit * 2 - 9 if digit > 4 else digit * 2)
+        for place, digit in enumerate(reversed(digits))
+    )
+    return sum(doubled) % 10 == 0
