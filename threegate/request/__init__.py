@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from threegate.request.model import Request, Stage
 from threegate.request.problem import Problem
-from threegate.request.reader import read_request, stage_of
+from threegate.request.reader import read_request, refuse_unread, stage_of
 from threegate.request.report import Finding, Report
 from threegate.request.rules import RULES, Rule
 
-__all__ = ["RULES", "Finding", "Problem", "Report", "Request", "Rule", "Stage", "read_request", "stage_of"]
+__all__ = ["RULES", "Finding", "Problem", "Report", "Request", "Rule", "Stage", "read_request", "refuse_unread", "stage_of"]

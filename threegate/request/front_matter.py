@@ -95,7 +95,7 @@ def read_keys(root: Node, stage: Stage, bounds: Bounds) -> dict[str, Any]:
         if key is None:
             findings.at("TG120", key_node, f"unknown key{_nearest(name)}; see schemas/tool-request.schema.md")
             continue
-        if name in APPROVAL_KEYS and node.value in ("", None):
+        if name in APPROVAL_KEYS and not _is_filled(root, name):
             continue
         try:
             values[name] = key.read(node, bounds)
@@ -105,17 +105,20 @@ def read_keys(root: Node, stage: Stage, bounds: Bounds) -> dict[str, Any]:
         if key.required and key.name not in root.value:
             findings.add("TG121", 1, 1, f"the key {key.name} is missing; {key.description}")
     if stage == "approved":
-        for name in APPROVAL_KEYS:
-            if name not in root.value or root.value[name][1].value in ("", None):
-                place = root.value[name][1] if name in root.value else Node("", "", 1, 1)
-                findings.at(
-                    "TG142", place, f"an approved request names {name}; promote it with: threegate approve"
-                )
+        missing = [name for name in APPROVAL_KEYS if not _is_filled(root, name)]
+        if missing:
+            message = f"an approved request names {' and '.join(missing)}; promote it with: threegate approve"
+            place = next((root.value[name][0] for name in missing if name in root.value), None)
+            findings.add("TG142", place.line if place else 1, 1, message)
     else:
         for name in APPROVAL_KEYS:
             if name in values:
                 findings.at("TG145", root.value[name][0], f"{name} means nothing in a draft; leave it out")
     return values
+
+
+def _is_filled(root: Node, name: str) -> bool:
+    return name in root.value and root.value[name][1].value not in ("", None)
 
 
 def _nearest(name: str) -> str:

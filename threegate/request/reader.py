@@ -66,6 +66,13 @@ def read_request(
         return Report(path, stage, sha256_hex(data), (finding,), None)
 
 
+def refuse_unread(path: str, reason: str, stage: Stage | None = None) -> Report:
+    """The report of a file that is no request because it is no regular file of its own (a link, a device, too large)."""
+    rule = rules.RULES["TG100"]
+    finding = Finding(rule.id, rule.severity, 1, 1, visible(f"the file is not read: {reason}"), rule.help)
+    return Report(path, stage or stage_of(path), "", (finding,), None)
+
+
 class _Reading:
     """The reading of one file: what was found so far, step by step."""
 
@@ -214,9 +221,7 @@ class _Reading:
         risk = None
         if "Risk Assessment" in parts:
             risk = sections.read_risk(parts["Risk Assessment"], values.get("network"), findings)
-        if risk is None or any(
-            rule_of(problem.rule).severity == "error" for problem in findings.problems
-        ):
+        if risk is None or any(rule_of(problem.rule).severity == "error" for problem in findings.problems):
             return
         self.request = Request(
             file_name=PurePath(self.path).name,

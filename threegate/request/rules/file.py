@@ -6,6 +6,16 @@ from threegate.request.rules.rule import Rule
 
 RULES = (
     Rule(
+        "TG100",
+        "file-kind",
+        "error",
+        "a request is a regular file with one link, at most 64 KiB",
+        "Links, folders, pipes and devices are never followed or opened. Copy the text into a file of its own.",
+        "file",
+        ("{request}",),
+        (),
+    ),
+    Rule(
         "TG101",
         "file-name",
         "error",

@@ -191,7 +191,7 @@ RULES = (
         "TG138",
         "network",
         "network must be none or allowlist",
-        "none is the default of the mind; allowlist comes with network_allowlist. monty has no network.",
+        "Write none unless the run must reach a host; allowlist comes with network_allowlist. monty has no network.",
         ("network: none",),
         (
             "network: full",

@@ -1,0 +1,143 @@
+"""``threegate validate``: gate 1 on files, folders or standard input.
+
+Reads the named files and the settings, nothing else; needs no workspace.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from threegate import durable, limits
+from threegate.cli import context, output
+from threegate.errors import EXIT_FAILED, EXIT_REFUSED, NoWorkspace
+from threegate.request import Report, Stage, read_request, refuse_unread, stage_of
+
+if TYPE_CHECKING:
+    from threegate.settings import RequestSettings
+
+app = typer.Typer(add_completion=False)
+
+PARALLEL_FROM = 400
+"""Below this many files starting a second process costs more than it saves."""
+_CHUNK = 100
+
+
+@app.command()
+def validate(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="FILE|DIR|-...", help="Requests, folders of them, or - .")
+    ],
+    stage: Annotated[
+        str, typer.Option(help="draft or approved; default: by the folder the file lies in.")
+    ] = "",
+    form: Annotated[str, typer.Option("--format", help="text, json, sarif or github.")] = "text",
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings make the exit code 2 too.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Only what is wrong, without help texts.")
+    ] = False,
+    json_: context.JsonFlag = False,
+) -> None:
+    """Check tool requests and say what is wrong and where. Exit 0: all valid; 2: not."""
+    if context.wants_json(json_):
+        form = "json"
+    if form not in output.FORMATS:
+        raise typer.BadParameter(f"--format is one of {', '.join(output.FORMATS)}")
+    if stage not in ("", "draft", "approved"):
+        raise typer.BadParameter("--stage is draft or approved")
+    settings = request_settings()
+    unread: list[str] = []
+    files = list(_files(paths, unread))
+    check = partial(check_file, settings=settings, now=datetime.now(UTC), stage=stage)
+    reports = []
+    for item in _checked(check, files):
+        if isinstance(item, Report):
+            reports.append(item)
+        else:
+            unread.append(item)
+    shown = [report for report in reports if report.findings] if quiet and form == "text" else reports
+    text = output.render(shown, form, show_help=not quiet)
+    typer.echo(context.safe(text) if form in ("text", "github") else text, nl=False)
+    for line in unread:
+        context.warn(line)
+    wrong = any(not report.valid or (strict and report.findings) for report in reports)
+    if wrong and form != "sarif":
+        raise typer.Exit(EXIT_REFUSED)
+    if unread:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def request_settings() -> RequestSettings:
+    """The settings of the workspace that we are in, or the defaults where there is none. Raises InvalidInput."""
+    try:
+        return context.workspace_here().load_settings().request
+    except NoWorkspace:
+        if context.ROOT.workspace or os.environ.get("THREEGATE_WORKSPACE"):
+            raise
+        from threegate.settings import RequestSettings
+
+        return RequestSettings()
+
+
+def check_file(path: str, *, settings: RequestSettings, now: datetime, stage: str) -> Report | str:
+    """Read one file and check it. A file that cannot be had gives the line that says so."""
+    if path == "-":
+        data = sys.stdin.buffer.read(limits.REQUEST_BYTES + 1)
+        return read_request(data, path=path, settings=settings, now=now, stage=_stage(stage, path))
+    decided = _stage(stage, path)
+    try:
+        data = durable.read_regular(Path(path), max_bytes=limits.REQUEST_BYTES)
+    except (FileNotFoundError, PermissionError) as error:
+        return f"{path}: cannot be read ({error.strerror})"
+    except OSError as error:
+        reason = error.strerror or str(error).removeprefix(f"{Path(path).name}: ")
+        return refuse_unread(path, reason, decided)
+    return read_request(data, path=path, settings=settings, now=now, stage=decided)
+
+
+def _stage(stage: str, path: str) -> Stage:
+    return cast("Stage", stage) if stage else stage_of(str(Path(path).absolute()) if path != "-" else path)
+
+
+def _files(paths: Sequence[str], unread: list[str]) -> Iterator[str]:
+    """The files of the arguments; of a folder all TR-*.md in it and below, without following links."""
+    for path in paths:
+        if path == "-" or not Path(path).is_dir():
+            yield path
+            continue
+        for folder, below, names in os.walk(
+            path, onerror=lambda error: unread.append(f"{error.filename}: cannot be read ({error.strerror})")
+        ):
+            below[:] = sorted(name for name in below if not name.startswith("."))
+            for name in sorted(names):
+                if name.startswith("TR-") and name.endswith(".md"):
+                    yield str(Path(folder) / name)
+
+
+def _checked(check: partial[Report | str], files: Sequence[str]) -> Iterator[Report | str]:
+    """The files' reports in order; with many files on several processors in parallel."""
+    workers = min(os.cpu_count() or 1, len(files) // (PARALLEL_FROM // 2))
+    if workers < 2 or "-" in files:
+        yield from map(check, files)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        yield from pool.map(partial(_light, check), files, chunksize=_CHUNK)
+
+
+def _light(check: partial[Report | str], path: str) -> Report | str:
+    """A report with only what is printed: less to send between processes."""
+    report = check(path)
+    if isinstance(report, str):
+        return report
+    return replace(report, request=None, masked_lines=report.masked_lines if report.findings else ())
