@@ -15,8 +15,7 @@ from typing import Final
 
 from threegate.proposals.tools import ProposalRisk
 from threegate.request.characters import has_hidden
-from threegate.request.command import Command, read_command
-from threegate.request.rules import RULES
+from threegate.request.command import WARNINGS, Command, read_command
 from threegate.secretscan import has_secret
 
 _DESTROYERS: Final = frozenset({"rm", "unlink", "rmdir", "shred", "wipefs", "srm", "wipe"})
@@ -104,7 +103,7 @@ def _told(command: Command) -> list[ArgvFinding]:
     """What gate 1 says about a command line: its errors block, its warnings raise the risk."""
     return [
         ArgvFinding(True, "argv_refused", f"gate 1 refuses it: {problem.rule}: {problem.message}")
-        if RULES[problem.rule].severity == "error"
+        if problem.rule not in WARNINGS
         else ArgvFinding(False, "argv_unusual", problem.message, "high")
         for problem in command.problems
     ]
