@@ -1,0 +1,92 @@
+"""Delivery is whole or not at all, and reading never follows, blocks or believes a changing file."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from threegate import durable
+
+
+def test_delivery_refuses_a_taken_name(tmp_path: Path) -> None:
+    durable.deliver(tmp_path / "a", b"1")
+    with pytest.raises(FileExistsError):
+        durable.deliver(tmp_path / "a", b"2")
+    assert (tmp_path / "a").read_bytes() == b"1"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_rename_never_replaces(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "b").write_text("b")
+    with pytest.raises(FileExistsError):
+        durable.rename(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "b").read_text() == "b"
+
+
+def test_overwrite_replaces_whole(tmp_path: Path) -> None:
+    durable.overwrite(tmp_path / "v", b"1", 0o644)
+    durable.overwrite(tmp_path / "v", b"22", 0o644)
+    assert (tmp_path / "v").read_bytes() == b"22"
+    assert (tmp_path / "v").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "sync", "rename"])
+def test_a_fault_leaves_nothing_behind(tmp_path: Path, operation: str) -> None:
+    def fault(moment: str, name: str, path: str) -> None:
+        if moment == "before" and name == operation and str(tmp_path) in path:
+            raise OSError(28, "No space left on device")
+
+    forget = durable.observe(fault)
+    try:
+        with pytest.raises(OSError, match="No space"):
+            durable.deliver(tmp_path / "a", b"data")
+    finally:
+        forget()
+    assert os.listdir(tmp_path) == []
+
+
+def test_reading_takes_plain_files_only(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"x" * 10)
+    assert durable.read_regular(plain, max_bytes=10) == b"x" * 10
+    with pytest.raises(OSError, match="at most"):
+        durable.read_regular(plain, max_bytes=9)
+    (tmp_path / "link").symlink_to(plain)
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "folder").mkdir()
+    for name in ("link", "fifo", "folder", "none"):
+        with pytest.raises(OSError):
+            durable.read_regular(tmp_path / name, max_bytes=100)
+    os.link(plain, tmp_path / "second")
+    with pytest.raises(OSError, match="hard link"):
+        durable.read_regular(plain, max_bytes=100)
+
+
+def test_a_file_that_changes_is_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "moving"
+    path.write_bytes(b"a" * 100)
+    stop = threading.Event()
+
+    def write() -> None:
+        size = 100
+        while not stop.is_set():
+            size = 5_000_000 if size == 100 else 100
+            path.write_bytes(b"b" * size)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    refused = 0
+    try:
+        for _ in range(200):
+            try:
+                data = durable.read_regular(path, max_bytes=6_000_000)
+            except OSError:
+                refused += 1
+            else:
+                assert len(set(data)) <= 1 or data == b"a" * 100
+    finally:
+        stop.set()
+        writer.join()
+    assert refused > 0

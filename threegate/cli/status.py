@@ -1,0 +1,52 @@
+"""`threegate status`: what waits for whom."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from threegate.cli.context import JsonFlag, emit_json, safe, say, wants_json, workspace_here
+
+app = typer.Typer()
+
+
+@app.command()
+def status(
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again whenever it changes; Ctrl-C ends.")
+    ] = False,
+    ended: Annotated[int, typer.Option("--ended", min=0, help="How many ended requests to show.")] = 20,
+    json_: JsonFlag = False,
+) -> None:
+    """Show what waits, runs and has ended, and who has to act."""
+    from threegate.operations.status import status_lines
+
+    workspace = workspace_here()
+    before: object = None
+    while True:
+        lines = status_lines(workspace, ended=ended)
+        shown = [line.to_json() for line in lines]
+        if shown != before:
+            before = shown
+            if wants_json(json_):
+                emit_json({"workspace": str(workspace.root), "requests": shown})
+            else:
+                if watch:
+                    typer.echo("\x1b[H\x1b[2J" if typer.get_text_stream("stdout").isatty() else "", nl=False)
+                _print(shown)
+        if not watch:
+            return
+        time.sleep(0.5)
+
+
+def _print(rows: list[dict[str, object]]) -> None:
+    if not rows:
+        say("nothing here: no drafts, nothing approved, nothing ended")
+        return
+    width = min(60, max(len(safe(str(row["file"]))) for row in rows))
+    for row in rows:
+        reason = f"  {row['reason']}" if row["reason"] else ""
+        whom = f"  -> {row['for']}" if row["for"] else ""
+        say(f"{row['state']!s:<9} {row['file']!s:<{width}}{reason}{whom}")

@@ -1,0 +1,205 @@
+"""The queue: oldest first, one lane for each backend, never more than the machine's budget.
+
+Invariant: a request is handed to a thread only while its lane and the budget have room for it, and at most
+once at a time; what has to wait stays in approved/ with its reason told once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from threegate.daemon.log import Log
+from threegate.endings import refuse_broken, tell_waiting
+from threegate.errors import ThreeGateError, TrailError
+from threegate.pipeline import launch
+from threegate.policy import Policy
+from threegate.prepared import Ended, Prepared, Waiting, prepare
+from threegate.runners.budget import Budget, Lease, Round
+from threegate.runners.interface import Control
+from threegate.services import Services
+
+_LOOK_AGAIN_SECONDS = 1.0
+
+
+@dataclass
+class _Running:
+    prepared: Prepared
+    control: Control
+    lease: Lease
+    future: Future[Ended | Waiting]
+
+
+@dataclass
+class _Wait:
+    identity: tuple[int, ...]
+    policy: str
+    code: str
+    looked: float
+
+
+@dataclass
+class Dispatcher:
+    """Starts what may start, and knows what runs."""
+
+    services: Services
+    budget: Budget
+    log: Log
+    wake: threading.Event
+    threads: int
+    """How many requests run at once, all backends together."""
+    failed: ThreeGateError | None = None
+    """What stops all launches (a trail that cannot be written, a full disk), once it happened."""
+    _running: dict[str, _Running] = field(default_factory=dict)
+    _waits: dict[str, _Wait] = field(default_factory=dict)
+    _pool: ThreadPoolExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=self.threads, thread_name_prefix="run")
+
+    @property
+    def running(self) -> int:
+        """How many requests are with a thread."""
+        return len(self._running)
+
+    def waiting_reasons(self) -> dict[str, str]:
+        """File name to reason code of everything that waits."""
+        return {name: wait.code for name, wait in self._waits.items()}
+
+    def schedule(self, policy: Policy) -> int:
+        """Collect what ended and start what can start. Returns how many of both. Raises TrailError."""
+        done = self._collect()
+        if self.failed is not None:
+            return done
+        queue = _queue(self.services.workspace.approved)
+        names = {path.name for path, _ in queue}
+        for gone in self._waits.keys() - names:
+            del self._waits[gone]
+        turn = self.budget.round()
+        for path, identity in queue:
+            if len(self._running) >= self.threads:
+                break
+            if path.name in self._running or self._still_waits(path.name, identity, policy):
+                continue
+            try:
+                done += self._start(path, identity, policy, turn)
+            except ThreeGateError as error:
+                self._stop_launches(error)
+                break
+        return done
+
+    def cancel(self, request_id: str) -> bool:
+        """End a running request now; False when it does not run here."""
+        for entry in self._running.values():
+            if entry.prepared.request_id == request_id:
+                entry.control.cancelled.set()
+                return True
+        return False
+
+    def stop(self, grace_seconds: float) -> None:
+        """Let what runs finish for `grace_seconds`, then interrupt it, and wait until it is recorded."""
+        until = time.monotonic() + grace_seconds
+        while self._running and time.monotonic() < until:
+            self._collect()
+            self.wake.wait(0.05)
+            self.wake.clear()
+        for entry in self._running.values():
+            self.log.say("interrupting", request=entry.prepared.request_id)
+            entry.control.interrupted.set()
+        self._pool.shutdown(wait=True)
+        self._collect()
+
+    def _still_waits(self, name: str, identity: tuple[int, ...], policy: Policy) -> bool:
+        wait = self._waits.get(name)
+        return (
+            wait is not None
+            and wait.identity == identity
+            and wait.policy == policy.digest
+            and time.monotonic() - wait.looked < _LOOK_AGAIN_SECONDS
+        )
+
+    def _start(self, path: Path, identity: tuple[int, ...], policy: Policy, turn: Round) -> int:
+        try:
+            prepared = prepare(self.services, policy, path)
+        except FileNotFoundError:
+            return 0
+        if prepared.request is None or prepared.job is None:
+            ended = refuse_broken(self.services, policy, prepared)
+            self.log.say("refused", file=path.name, what=ended.code)
+            return 1
+        missing = self.budget.never(prepared.job) or self.services.runners[prepared.backend].available()
+        if missing is not None:
+            self._wait(prepared, identity, policy, Waiting("no_backend", missing))
+            return 0
+        lease = turn.try_take(prepared.job)
+        if lease is None:
+            return 0
+        control = Control(
+            run_folder=self.services.workspace.run_folder(prepared.request.request_id),
+            inputs_folder=self.services.workspace.inputs,
+            workspace_id=self.services.workspace_id,
+            boot_nonce=self.services.boot_nonce,
+        )
+        future = self._pool.submit(launch, self.services, policy, prepared, control)
+        future.add_done_callback(lambda _: self.wake.set())
+        self._running[path.name] = _Running(prepared, control, lease, future)
+        return 1
+
+    def _collect(self) -> int:
+        ended = [name for name, entry in self._running.items() if entry.future.done()]
+        moved = 0
+        for name in ended:
+            entry = self._running.pop(name)
+            entry.lease.release()
+            try:
+                answer = entry.future.result()
+            except ThreeGateError as error:
+                self._stop_launches(error)
+                continue
+            except OSError as error:
+                self._stop_launches(TrailError(f"{error.filename or name}: {error.strerror or error}"))
+                continue
+            if isinstance(answer, Waiting):
+                self._wait(entry.prepared, entry.prepared.identity, entry.prepared.policy, answer)
+            else:
+                moved += 1
+                self._waits.pop(name, None)
+                self.log.say(answer.event, request=entry.prepared.request_id, what=answer.code)
+        return moved
+
+    def _wait(
+        self, prepared: Prepared, identity: tuple[int, ...], policy: Policy | str, answer: Waiting
+    ) -> None:
+        digest = policy if isinstance(policy, str) else policy.digest
+        name = prepared.path.name
+        known = self._waits.get(name)
+        self._waits[name] = _Wait(identity, digest, answer.code, time.monotonic())
+        if known is None or known.code != answer.code:
+            self.log.say("waiting", request=prepared.request_id, what=answer.message)
+            tell_waiting(self.services, prepared, answer)
+
+    def _stop_launches(self, error: ThreeGateError) -> None:
+        self.failed = error
+        self.log.say("stopped", what=f"no new launches: {error}")
+
+
+def _queue(folder: Path) -> list[tuple[Path, tuple[int, ...]]]:
+    """The waiting requests, oldest first, with what tells a changed file from the same one."""
+    found: list[tuple[int, str, Path, tuple[int, ...]]] = []
+    signatures: dict[str, list[int]] = {}
+    with os.scandir(folder) as entries:
+        listed = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+    for name, facts in listed:
+        head, mark, _ = name.partition(".md.sig")
+        if mark:
+            signatures.setdefault(head + ".md", []).append(facts.st_mtime_ns)
+    for name, facts in listed:
+        if name.startswith(".") or not name.endswith(".md"):
+            continue
+        identity = (facts.st_ino, facts.st_size, facts.st_mtime_ns, *sorted(signatures.get(name, [])))
+        found.append((facts.st_mtime_ns, name, folder / name, identity))
+    return [(path, identity) for _, _, path, identity in sorted(found, key=lambda item: item[:2])]

@@ -1,0 +1,131 @@
+"""What a daemon does before anything else: every request that was left half-way is brought to its end.
+
+Invariant: after `recover` no request is in running/, none is between two folders, every ended request has its
+result, and nothing that was claimed can be claimed again. Doing it twice changes nothing (spec 7, "Recovery").
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from threegate import durable, lifecycle
+from threegate.audit import RequestHistory
+from threegate.daemon.log import Log
+from threegate.endings import close_from_trail, find_file, interrupt
+from threegate.errors import ThreeGateError
+from threegate.services import Services
+from threegate.workspace import STATES, Workspace
+
+_TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
+
+
+def recover(services: Services, log: Log) -> int:
+    """Bring everything to its end; returns how many requests were mended. Raises TrailError, Unavailable."""
+    workspace = services.workspace
+    remove_temporary(workspace)
+    mended = 0
+    with services.trail.locked() as held:
+        histories = [history for history in held.index.histories() if _unsettled(workspace, history)]
+    for history in histories:
+        done = _mend(services, history)
+        if done:
+            mended += 1
+            log.say("recovered", request=history.request_id, what=done)
+    mended += _move_lone_signatures(workspace, log)
+    return mended
+
+
+def remove_temporary(workspace: Workspace) -> None:
+    """Take away temporary files that a crash left; nothing refers to them."""
+    folders = [workspace.tool_exec, workspace.inputs, workspace.results, workspace.verdicts, workspace.audit]
+    folders += [workspace.state_folder(state) for state in STATES]
+    if workspace.runs.is_dir():
+        folders += [path for path in workspace.runs.iterdir() if path.is_dir() and not path.is_symlink()]
+    for folder in folders:
+        if not folder.is_dir():
+            continue
+        for path in folder.iterdir():
+            if _TEMPORARY.fullmatch(path.name) and not path.is_dir():
+                durable.unlink(path)
+
+
+def _unsettled(workspace: Workspace, history: RequestHistory) -> bool:
+    """Whether a request is not where the trail says, or lacks its result. Cheap: names only."""
+    if history.abandoned or (history.approved is None and history.promoted is None and history.end is None):
+        return False
+    if history.end is None:
+        if history.claimed is not None:
+            return True
+        return history.file is not None and not (workspace.approved / history.file).exists()
+    if history.state is None or history.file is None:
+        return False
+    there = (workspace.state_folder(history.state) / history.file).exists()
+    return not there or not services_result_there(workspace, history)
+
+
+def services_result_there(workspace: Workspace, history: RequestHistory) -> bool:
+    """Whether an ended request has a result file."""
+    from threegate.results import result_name
+
+    assert history.end is not None
+    return (workspace.results / result_name(history.end.when, history.request_id)).exists()
+
+
+def _mend(services: Services, history: RequestHistory) -> str | None:
+    """One request, by what the trail says of it. Returns what was done."""
+    workspace = services.workspace
+    if history.end is not None:
+        with services.trail.locked() as held:
+            close_from_trail(services, held, history)
+        return f"finished what {history.end.type} had announced"
+    if history.claimed is not None:
+        interrupt(services, history)
+        return "was interrupted"
+    assert history.file is not None
+    path = workspace.approved / history.file
+    if path.exists():
+        return None
+    elsewhere = find_file(workspace, history)
+    if elsewhere is not None:
+        with services.trail.locked():
+            lifecycle.relocate(elsewhere, path)
+        return "was put back into approved/"
+    with services.trail.locked() as held:
+        lifecycle.announce(
+            held,
+            "approval_abandoned",
+            request_id=history.request_id,
+            actor="daemon",
+            data={"reason": "the approved file never reached approved/", "file": history.file},
+        )
+        _remove_lone(workspace.approved, history.file)
+    return "approval was abandoned; the draft can be approved again"
+
+
+def _remove_lone(folder: Path, file_name: str) -> None:
+    for signature in lifecycle.companions(folder / file_name):
+        durable.unlink(signature)
+    durable.sync_folder(folder)
+
+
+def _move_lone_signatures(workspace: Workspace, log: Log) -> int:
+    """A signature goes where its request went."""
+    moved = 0
+    for state in STATES:
+        folder = workspace.state_folder(state)
+        for signature in sorted(folder.glob("*.md.sig*")):
+            name = signature.name.partition(".sig")[0]
+            if (folder / name).exists():
+                continue
+            home = next((other for other in STATES if (workspace.state_folder(other) / name).exists()), None)
+            if home is None:
+                log.say("alone", file=signature.name, what="a signature without its request")
+                continue
+            try:
+                durable.rename(signature, workspace.state_folder(home) / signature.name)
+                durable.sync_folder(workspace.state_folder(home))
+                moved += 1
+            except (OSError, ThreeGateError) as error:
+                log.say("alone", file=signature.name, what=str(error))
+    return moved

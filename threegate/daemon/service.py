@@ -1,0 +1,146 @@
+"""The daemon: lock, recover, then look, judge and run until told to stop.
+
+Invariant: one daemon works on a workspace; it never starts anything before recovery is done and the trail's
+outside head agrees; when the trail cannot be written it starts nothing more and says so.
+"""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import FrameType
+
+from threegate import durable
+from threegate.audit import Trail
+from threegate.daemon.dispatcher import Dispatcher
+from threegate.daemon.drafts import Inbox
+from threegate.daemon.log import Log
+from threegate.daemon.recovery import recover
+from threegate.daemon.watch import Watch
+from threegate.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateError
+from threegate.policy import Policy, load_policy
+from threegate.runners.budget import Budget
+from threegate.runners.seccomp import SECCOMP_SHA256
+from threegate.services import Services, make_services
+from threegate.workspace import Workspace
+
+STOP_GRACE_SECONDS = 5.0
+_TURN_SECONDS = 1.0
+
+
+@dataclass
+class Daemon:
+    """One life of the daemon."""
+
+    workspace: Workspace
+    log: Log
+    once: bool = False
+    stop: threading.Event = field(default_factory=threading.Event)
+    wake: threading.Event = field(default_factory=threading.Event)
+    on_ready: Callable[[], None] = lambda: None
+
+    def run(self) -> int:
+        """Work until stopped (or, with `once`, until nothing is left to do). Returns the exit code.
+
+        Raises Unavailable when another daemon works here, InvalidInput for bad settings, TrailError.
+        """
+        policy = self._policy()
+        with self.workspace.daemon_lock():
+            trail = Trail(self.workspace)
+            services = make_services(self.workspace, trail, policy, boot_nonce=secrets.token_hex(8))
+            try:
+                return self._work(services, policy)
+            finally:
+                services.close()
+                trail.close()
+
+    def _policy(self) -> Policy:
+        return load_policy(self.workspace, seccomp_sha256=SECCOMP_SHA256)
+
+    def _work(self, services: Services, policy: Policy) -> int:
+        problem = services.begin()
+        for line in services.trail.mended:
+            self.log.say("mended", what=line)
+        if problem is not None:
+            self.log.say("stopped", what=problem)
+            self.log.say("mend", what="threegate workspace adopt, when this is as it should be")
+        else:
+            recover(services, self.log)
+        runners = policy.settings.runners
+        dispatcher = Dispatcher(
+            services,
+            Budget.of(runners),
+            self.log,
+            self.wake,
+            runners.monty.workers + runners.era.parallel,
+        )
+        inbox = Inbox(self.workspace, services.trail, self.log, propose=None)
+        watch = Watch(
+            [self.workspace.inbox, self.workspace.drafts, self.workspace.approved, self.workspace.control],
+            self.wake,
+        )
+        if watch.problem:
+            self.log.say("watching", what=watch.problem)
+        self.log.say("ready", workspace=str(self.workspace.root))
+        self.on_ready()
+        try:
+            self._turns(services, dispatcher, inbox, policy, launches=problem is None)
+        except ThreeGateError as error:
+            dispatcher.failed = dispatcher.failed or error
+            self.log.say("stopped", what=str(error))
+        finally:
+            watch.close()
+            dispatcher.stop(3600.0 if self.once and not self.stop.is_set() else STOP_GRACE_SECONDS)
+        self.log.say("ended")
+        return EXIT_FAILED if problem is not None or dispatcher.failed is not None else EXIT_OK
+
+    def _turns(
+        self, services: Services, dispatcher: Dispatcher, inbox: Inbox, policy: Policy, *, launches: bool
+    ) -> None:
+        told: str | None = None
+        while not self.stop.is_set():
+            self.wake.clear()
+            try:
+                policy = self._policy()
+                told = None
+            except InvalidInput as error:
+                if str(error) != told:
+                    told = str(error)
+                    self.log.say("settings", what=f"{error}; nothing is started until this is mended")
+            did = inbox.scan(policy)
+            self._controls(dispatcher)
+            if launches and told is None:
+                did += dispatcher.schedule(policy)
+            if dispatcher.failed is not None and not dispatcher.running:
+                return
+            if self.once and not did and not dispatcher.running:
+                return
+            if not did or dispatcher.running:
+                self.wake.wait(_TURN_SECONDS)
+
+    def _controls(self, dispatcher: Dispatcher) -> None:
+        """Cancellations that the operator asked for."""
+        for path in sorted(self.workspace.control.glob("cancel-*")):
+            request_id = path.name.removeprefix("cancel-")
+            if dispatcher.cancel(request_id):
+                self.log.say("cancelling", request=request_id)
+            with suppress(FileNotFoundError):
+                durable.unlink(path)
+
+
+def run_daemon(workspace: Workspace, *, once: bool, log: Log) -> int:
+    """Run a daemon in this process with SIGTERM and SIGINT as the graceful stop. Returns the exit code."""
+    daemon = Daemon(workspace, log, once=once)
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        log.say("stopping", signal=signal.Signals(number).name)
+        daemon.stop.set()
+        daemon.wake.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    return daemon.run()

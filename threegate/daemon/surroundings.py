@@ -1,0 +1,90 @@
+"""What only the daemon can say about a draft: whether its id is free and whether its inputs are what it says.
+
+Invariant: these findings depend on the workspace, so they stand in the verdict and are checked again by
+`approve`; gate 1 itself never reads another file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from threegate import limits
+from threegate.audit import TrailIndex
+from threegate.request import RULES
+from threegate.request.model import Request
+from threegate.request.report import Finding
+
+
+@dataclass
+class InputHashes:
+    """sha256 of the files in inbox/files/, kept for as long as a file stays as it was."""
+
+    folder: Path
+    _known: dict[str, tuple[tuple[int, ...], str]] = field(default_factory=dict)
+
+    def sha256(self, name: str) -> str | None:
+        """The file's digest, or None when it is not there or cannot be taken as an input."""
+        try:
+            descriptor = os.open(
+                self.folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+            )
+        except OSError:
+            return None
+        try:
+            facts = os.fstat(descriptor)
+            if (
+                not stat.S_ISREG(facts.st_mode)
+                or facts.st_nlink != 1
+                or facts.st_size > limits.INPUT_FILE_BYTES
+            ):
+                return None
+            identity = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+            known = self._known.get(name)
+            if known is not None and known[0] == identity:
+                return known[1]
+            digest = _hash(descriptor)
+            self._known[name] = (identity, digest)
+            return digest
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+
+    def keep_only(self, names: set[str]) -> None:
+        """Forget files that no draft names any more."""
+        for name in self._known.keys() - names:
+            del self._known[name]
+
+
+def _hash(descriptor: int) -> str:
+    digest = hashlib.sha256()
+    left = limits.INPUT_FILE_BYTES
+    while left > 0 and (chunk := os.read(descriptor, min(left, 1 << 20))):
+        digest.update(chunk)
+        left -= len(chunk)
+    return digest.hexdigest()
+
+
+def surrounding_findings(request: Request, index: TrailIndex, hashes: InputHashes) -> list[Finding]:
+    """Findings about a draft that is well-formed in itself."""
+    findings = []
+    if index.id_used(request.request_id):
+        findings.append(_finding("TG190", f"request_id {request.request_id} was used before"))
+    elif index.name_used(request.file_name):
+        findings.append(_finding("TG190", f"the file name {request.file_name} was used before"))
+    for item in request.inputs:
+        found = hashes.sha256(item.name)
+        if found is None:
+            findings.append(_finding("TG191", f"inbox/files/{item.name} is not there or is no plain file"))
+        elif found != item.sha256:
+            findings.append(_finding("TG192", f"inbox/files/{item.name} has the sha256 {found}"))
+    return findings
+
+
+def _finding(rule: str, message: str) -> Finding:
+    known = RULES[rule]
+    return Finding(rule, known.severity, 1, 1, message, known.help)

@@ -1,0 +1,50 @@
+"""inotify as a hint: something may have changed, look again.
+
+Invariant: nothing depends on a hint. A lost event, a queue overflow or a platform without inotify only makes
+the daemon look at its next regular turn.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+
+class Watch:
+    """Sets `wake` whenever a name in one of the folders changes."""
+
+    def __init__(self, folders: Iterable[Path], wake: threading.Event) -> None:
+        self._wake = wake
+        self._observer: Any = None
+        self.problem: str | None = None
+        """Why there are no hints, or None."""
+        try:
+            self._start(list(folders))
+        except (OSError, ImportError, RuntimeError) as error:
+            self.problem = f"no file system hints ({error}); looking once a second"
+
+    def _start(self, folders: list[Path]) -> None:
+        from watchdog.events import FileSystemEvent, FileSystemEventHandler
+        from watchdog.observers import Observer
+
+        wake = self._wake
+
+        class Hint(FileSystemEventHandler):
+            def on_any_event(self, event: FileSystemEvent) -> None:
+                if event.event_type not in ("opened", "closed_no_write"):
+                    wake.set()
+
+        observer = Observer()
+        for folder in folders:
+            observer.schedule(Hint(), str(folder), recursive=False)
+        observer.daemon = True
+        observer.start()
+        self._observer = observer
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._observer is not None:
+            self._observer.stop()
+            self._observer.join(timeout=2)

@@ -1,0 +1,234 @@
+"""How a request ends: the event first, then the result, then the final folder; and the same again after a crash.
+
+Invariant: every end has exactly one event, one result file with the same bytes however often it is delivered, and
+one final folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from threegate import lifecycle
+from threegate.audit import LockedTrail, RequestHistory
+from threegate.judge import Judgement
+from threegate.policy import Policy
+from threegate.prepared import Ended, Prepared, Waiting
+from threegate.request.model import Request
+from threegate.results import ResultFacts, Verdict, deliver_result, read_record, read_verdict, write_verdict
+from threegate.services import Services
+from threegate.workspace import STATES, Workspace
+
+_ENDS = {"cancelled": "cancelled", "interrupted": "interrupted", "unavailable": "interrupted"}
+"""Statuses whose event is not `finished`; their requests go to refused/."""
+
+
+def finish(
+    services: Services,
+    policy: Policy,
+    path: Path,
+    request: Request,
+    status: str,
+    data: Mapping[str, Any],
+    record_sha256: str,
+    run_folder: Path,
+) -> Ended:
+    """Announce the end, deliver the result, move the file."""
+    event_type = _ENDS.get(status, "finished")
+    folder = services.workspace.finished if event_type == "finished" else services.workspace.refused
+    with services.trail.locked() as held:
+        moved = services.gate.commit(held, policy, request, status, run_folder)
+        target = lifecycle.free_name(folder / path.name)
+        event = lifecycle.announce(
+            held,
+            event_type,
+            request_id=request.request_id,
+            actor="daemon",
+            data={**data, **moved, "state": folder.name, "file": target.name},
+        )
+        facts = read_record(run_folder, created_utc=event.when, trail_seq=event.seq, sha256=record_sha256)
+        result = deliver_result(services.workspace, facts)
+        lifecycle.relocate(path, target)
+    _tell(services.workspace, target.name, "finished" if event_type == "finished" else "refused", status)
+    services.ended(request.request_id, status)
+    return Ended(event_type, status, result)
+
+
+def refuse(
+    services: Services,
+    policy: Policy,
+    prepared: Prepared,
+    code: str,
+    message: str,
+    judgement: Judgement | None,
+) -> Ended:
+    """A gate said no for good: event, result, refused/."""
+    with services.trail.locked() as held:
+        return refuse_held(services, held, policy, prepared, code, message, judgement)
+
+
+def refuse_broken(services: Services, policy: Policy, prepared: Prepared) -> Ended:
+    """Refuse a file of approved/ that is no runnable request."""
+    return refuse(services, policy, prepared, prepared.code, prepared.message, None)
+
+
+def refuse_held(
+    services: Services,
+    held: LockedTrail,
+    policy: Policy,
+    prepared: Prepared,
+    code: str,
+    message: str,
+    judgement: Judgement | None,
+) -> Ended:
+    request = prepared.request
+    history = held.index.history(prepared.request_id)
+    known = history is not None and (history.claimed is not None or history.end is not None)
+    approval = judgement.approval if judgement else None
+    data = {
+        "reason": "replayed" if known else code,
+        "message": message,
+        "backend": prepared.backend,
+        "request_sha256": request.sha256 if request else None,
+        "approved_by": approval.approved_by if approval else None,
+        "approval_sha256": approval.approval_sha256 if approval else None,
+        "policy_sha256": policy.digest,
+        "inputs": {item.name: item.sha256 for item in prepared.job.inputs[:64]} if prepared.job else {},
+    }
+    services.gate.blocked(held, policy, prepared.request, prepared.job, code)
+    target = lifecycle.free_name(services.workspace.refused / prepared.path.name)
+    event = lifecycle.announce(
+        held,
+        "quarantined" if known else "refused",
+        request_id=prepared.request_id,
+        actor="daemon",
+        data={**data, "state": "refused", "file": target.name},
+    )
+    result = deliver_result(
+        services.workspace, _refusal_facts(event.request_id or "", event.data, event.when, event.seq)
+    )
+    lifecycle.relocate(prepared.path, target)
+    _tell(services.workspace, target.name, "refused", str(data["reason"]), judgement)
+    services.ended(prepared.request_id, "refused")
+    return Ended("refused", str(data["reason"]), result)
+
+
+def _refusal_facts(
+    request_id: str, data: Mapping[str, Any], when: datetime, seq: int, status: str = "refused"
+) -> ResultFacts:
+    return ResultFacts(
+        request_id=request_id,
+        status=status,
+        created_utc=when,
+        trail_seq=seq,
+        backend=str(data.get("backend") or ""),
+        reason=str(data.get("reason") or ""),
+        detail=str(data.get("message") or ""),
+        request_sha256=data.get("request_sha256"),
+        approved_by=data.get("approved_by"),
+        approval_sha256=data.get("approval_sha256"),
+        policy_sha256=data.get("policy_sha256"),
+        inputs=tuple(sorted((data.get("inputs") or {}).items())),
+    )
+
+
+def tell_waiting(services: Services, prepared: Prepared, answer: Waiting) -> None:
+    """Say in trail and verdict why a request waits."""
+    with services.trail.locked() as held:
+        lifecycle.announce(
+            held,
+            "waiting",
+            request_id=prepared.request_id,
+            actor="daemon",
+            data={"reason": answer.code, "file": prepared.path.name},
+        )
+    _tell(services.workspace, prepared.path.name, "waiting", answer.code, answer.judgement)
+
+
+def interrupt(services: Services, history: RequestHistory) -> None:
+    """Close a request that was claimed and never finished: nobody knows how far it came, so it never runs again."""
+    workspace = services.workspace
+    with services.trail.locked() as held:
+        source = find_file(workspace, history)
+        name = source.name if source else str(history.file or f"{history.request_id}.md")
+        target = lifecycle.free_name(workspace.refused / name)
+        claimed = history.claimed
+        assert claimed is not None
+        kept = {key: claimed.data.get(key) for key in ("request_sha256", "approval_sha256", "policy_sha256")}
+        moved = services.gate.lost(held, history)
+        event = lifecycle.announce(
+            held,
+            "interrupted",
+            request_id=history.request_id,
+            actor="daemon",
+            data={
+                **kept,
+                **moved,
+                "reason": "interrupted",
+                "message": "the daemon ended while this request ran; it may have run in part and is never run again",
+                "approved_by": history.approved.data.get("approved_by") if history.approved else None,
+                "state": "refused",
+                "file": target.name,
+            },
+        )
+        facts = _refusal_facts(history.request_id, event.data, event.when, event.seq, "interrupted")
+        deliver_result(workspace, facts)
+        if source is not None:
+            lifecycle.relocate(source, target)
+    _tell(workspace, target.name, "refused", "interrupted")
+    services.ended(history.request_id, "interrupted")
+
+
+def close_from_trail(services: Services, held: LockedTrail, history: RequestHistory) -> None:
+    """Do what an end's event announced and a crash left undone: the result (the same bytes), then the move."""
+    workspace, event = services.workspace, history.end
+    assert event is not None
+    record = event.data.get("record_sha256")
+    if isinstance(record, str):
+        folder = workspace.run_folder(history.request_id)
+        facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=record)
+    else:
+        status = event.type if event.type in ("cancelled", "interrupted") else "refused"
+        facts = _refusal_facts(history.request_id, event.data, event.when, event.seq, status)
+    deliver_result(workspace, facts)
+    source = find_file(workspace, history)
+    if source is not None and history.state and history.file:
+        target = workspace.state_folder(history.state) / history.file
+        if source != target and not target.exists():
+            lifecycle.relocate(source, target)
+    _tell(workspace, str(history.file), "finished" if event.type == "finished" else "refused", facts.status)
+
+
+def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:
+    """Where a request's file is now, by its name in the trail; where it belongs comes first."""
+    order = [history.state, *STATES] if history.state in STATES else list(STATES)
+    names = {
+        str(event.data["file"])
+        for event in (history.claimed, history.approved, history.end)
+        if event and "file" in event.data
+    }
+    if history.file:
+        names.add(history.file)
+    for state in order:
+        for name in sorted(names):
+            path = workspace.state_folder(str(state)) / name
+            if path.is_file() and not path.is_symlink():
+                return path
+    return None
+
+
+def _tell(
+    workspace: Workspace, file_name: str, state: Any, reason: str | None, judgement: Judgement | None = None
+) -> None:
+    """Bring the verdict file up to date; what validation found stays in it."""
+    old = read_verdict(workspace, file_name)
+    assessment = judgement.assessment.to_json() if judgement and judgement.assessment else None
+    if old is None:
+        old = Verdict(file=file_name, sha256="", request_id=None, stage="approved", valid=True, state=state)
+    write_verdict(
+        workspace,
+        replace(old, state=state, reason=reason, stage="approved", judgement=assessment or old.judgement),
+    )

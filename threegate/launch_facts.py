@@ -1,0 +1,110 @@
+"""Gathering what gate 2 asks about a launch: from the trail, the operators' files and the pinned inputs.
+
+Invariant: everything here is read under the trail's lock, once, and handed on as values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from threegate import durable
+from threegate.approval import LaunchFacts, Operators, PinnedFile, load_operators
+from threegate.audit import LockedTrail, RequestHistory
+from threegate.job import Job
+from threegate.policy import Policy
+from threegate.request.model import Request
+from threegate.workspace import STATES, Workspace
+
+OPERATORS_BYTES = 1024 * 1024
+
+
+def file_identity(path: Path) -> tuple[int, ...]:
+    """What tells a file from another one of its name. Raises FileNotFoundError."""
+    facts = path.lstat()
+    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+
+
+def read_operators(workspace: Workspace) -> Operators:
+    """Both operators' files, read once; what cannot be read is a problem inside, never a pass."""
+    return load_operators(_read(workspace.operators_file), _read(workspace.revoked_file))
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return durable.read_regular(path, max_bytes=OPERATORS_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return b"unreadable\n"  # no such line is allowed in either file, so every approval is refused
+
+
+def facts_for_launch(
+    workspace: Workspace,
+    held: LockedTrail,
+    policy: Policy,
+    request: Request,
+    job: Job,
+    *,
+    signature: bytes | None,
+    countersignatures: Mapping[str, bytes],
+) -> LaunchFacts:
+    """The facts of a launch now, under the trail's lock. Raises TrailError, OSError."""
+    index = held.index
+    history = index.history(request.request_id)
+    settings = policy.settings
+    approved = history.approved if history else None
+    recorded = approved.data.get("approval_sha256") if approved else None
+    behind = timedelta(seconds=held.clock_behind_seconds)
+    return LaunchFacts(
+        request=request,
+        job=job,
+        signature=signature,
+        operators=read_operators(workspace),
+        recorded_operators=index.operators,
+        workspace_id=settings.workspace.id,
+        epoch=index.epoch,
+        policy_sha256=policy.digest,
+        ttl_sec=settings.approval.ttl,
+        now=held.now,
+        clock_behind_sec=behind.total_seconds(),
+        pinned=pinned_inputs(workspace, job),
+        nonce_used=index.nonce_used,
+        id_used=id_used(workspace, history, request.request_id),
+        countersignatures=countersignatures,
+        quorum=settings.approval.quorum,
+        requesters=settings.requesters,
+        owner_uid=history.owner_uid if history else None,
+        recorded_approval=recorded if isinstance(recorded, str) else None,
+        was_approved=approved is not None,
+        mode=settings.approval.signature,
+    )
+
+
+def pinned_inputs(workspace: Workspace, job: Job) -> dict[str, PinnedFile]:
+    """What lies in inputs/ for a job's inputs, by the digest that names it; hashed again while it is staged."""
+    found = {}
+    for item in job.inputs:
+        try:
+            facts = (workspace.inputs / item.sha256).lstat()
+        except FileNotFoundError:
+            continue
+        found[item.sha256] = PinnedFile(facts.st_size)
+    return found
+
+
+def id_used(workspace: Workspace, history: RequestHistory | None, request_id: str) -> bool:
+    """Whether a request of this id was claimed or has ended, by the trail or by what lies in the state folders."""
+    if history is not None and (history.claimed is not None or history.end is not None):
+        return True
+    if workspace.run_folder(request_id).exists():
+        return True
+    return any(
+        (workspace.state_folder(state) / f"{request_id}.md").exists()
+        for state in STATES
+        if state != "approved"
+    )
+
+
+__all__ = ["facts_for_launch", "file_identity", "id_used", "pinned_inputs", "read_operators"]

@@ -1,0 +1,114 @@
+"""What waits, for whom, what runs and what has ended: read from the folders and the verdicts.
+
+Invariant: this only reads; what it says is what the folders say, since the folder of a file is its state.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from threegate.errors import InvalidInput, ThreeGateError
+from threegate.results import read_verdict
+from threegate.workspace import Workspace
+
+_WHOM = {
+    "draft": "operator: threegate approve",
+    "invalid": "agent: mend the draft",
+    "approved": "daemon",
+    "waiting": "daemon",
+    "running": "",
+    "finished": "",
+    "refused": "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One request file: its state, the reason, and who has to do something next."""
+
+    state: str
+    file: str
+    folder: str
+    reason: str | None
+    request_id: str | None
+    for_whom: str
+    changed_utc: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as JSON."""
+        return {
+            "state": self.state,
+            "file": self.file,
+            "folder": self.folder,
+            "reason": self.reason,
+            "request_id": self.request_id,
+            "for": self.for_whom,
+            "changed_utc": f"{self.changed_utc:%Y-%m-%dT%H:%M:%SZ}",
+        }
+
+
+def status_lines(workspace: Workspace, *, ended: int = 20) -> list[Line]:
+    """Everything that is open, and the last `ended` requests that have ended, oldest first."""
+    lines = [
+        _line(workspace, path, folder, "draft", changed)
+        for folder, place in (("inbox", workspace.inbox), ("drafts", workspace.drafts))
+        for path, changed in _files(place)
+    ]
+    lines += [
+        _line(workspace, path, "approved", "approved", changed)
+        for path, changed in _files(workspace.approved)
+    ]
+    lines += [
+        _line(workspace, path, "running", "running", changed) for path, changed in _files(workspace.running)
+    ]
+    closed = [
+        (changed, path, state)
+        for state, place in (("finished", workspace.finished), ("refused", workspace.refused))
+        for path, changed in _files(place)
+    ]
+    closed.sort()
+    lines += [
+        _line(workspace, path, state, state, changed)
+        for changed, path, state in closed[max(0, len(closed) - ended) :]
+    ]
+    return lines
+
+
+def _files(folder: Path) -> list[tuple[Path, datetime]]:
+    found = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") or not entry.name.endswith((".md", ".json")):
+                    continue
+                if entry.name.endswith((".proposal.json", ".manifest.json")) or not entry.is_file(
+                    follow_symlinks=False
+                ):
+                    continue
+                moment = datetime.fromtimestamp(entry.stat(follow_symlinks=False).st_mtime, UTC)
+                found.append((folder / entry.name, moment))
+    except FileNotFoundError:
+        return []
+    return sorted(found, key=lambda item: (item[1], item[0].name))
+
+
+def _line(workspace: Workspace, path: Path, folder: str, state: str, changed: datetime) -> Line:
+    reason = request_id = None
+    try:
+        verdict = read_verdict(workspace, path.name)
+    except (InvalidInput, ThreeGateError):
+        verdict = None
+    if verdict is not None:
+        request_id = verdict.request_id
+        same_place = {"inbox": ("draft", "invalid"), "drafts": ("draft", "invalid"), "approved": ("waiting",)}
+        if verdict.state in same_place.get(folder, ()):
+            state = verdict.state
+        if verdict.state == state:
+            reason = verdict.reason
+    elif folder in ("inbox", "drafts"):
+        reason = "not looked at yet"
+    return Line(state, path.name, folder, reason, request_id, _WHOM[state], changed)

@@ -1,0 +1,144 @@
+"""The way of an approved request, from the file in approved/ to its result: judge → claim → run → record.
+
+Invariant: `launch` runs a job only with the Clearance that `judge` made for exactly it, after `claimed` is on
+disk and the file lies in running/; every way out of it ends in one event, one result and one final folder.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from threegate import durable, lifecycle
+from threegate.approval import LaunchFacts
+from threegate.contracts import Decision
+from threegate.endings import finish, refuse, refuse_held
+from threegate.errors import Refused, Unavailable
+from threegate.judge import Judgement, judge
+from threegate.launch_facts import facts_for_launch, file_identity
+from threegate.policy import Policy
+from threegate.prepared import Ended, Prepared, Waiting
+from threegate.results import ResultFacts, write_record
+from threegate.runners.interface import Control
+from threegate.services import Services
+
+UNSIGNED_NOTE = "Promoted by hand without a signature: it counts as validated, never as confirmed."
+
+
+def launch(services: Services, policy: Policy, prepared: Prepared, control: Control) -> Ended | Waiting:
+    """Judge, claim, run and record. Raises TrailError and Unavailable (launches must stop), OSError."""
+    request, job = prepared.request, prepared.job
+    assert request is not None and job is not None
+    facts, decision = _facts_now(services, policy, prepared)
+    judgement = judge(
+        facts,
+        request,
+        job,
+        policy,
+        decision,
+        side_effect_above_read=services.gate.write_class(policy, request),
+        proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
+    )
+    services.decided(request, judgement, facts.now)
+    if judgement.verdict == "wait":
+        return Waiting(judgement.code, judgement.message, judgement)
+    if judgement.clearance is None:
+        return refuse(services, policy, prepared, judgement.code, judgement.message, judgement)
+    clearance = judgement.clearance
+    claimed = claim(services, policy, prepared, judgement)
+    if isinstance(claimed, Ended | Waiting):
+        return claimed
+    control.run_folder.mkdir(mode=0o700, parents=False, exist_ok=False)
+    durable.sync_folder(control.run_folder.parent)
+    with services.trail.locked() as held:
+        lifecycle.announce(
+            held, "started", request_id=request.request_id, actor="daemon", data={"backend": job.backend}
+        )
+    outcome = services.runners[job.backend].run(clearance, job, control)
+    result = ResultFacts(
+        request_id=request.request_id,
+        status=outcome.status,
+        created_utc=datetime.now(UTC),
+        trail_seq=0,
+        backend=job.backend,
+        request_sha256=request.sha256,
+        approved_by=clearance.approved_by,
+        approval_sha256=clearance.approval_sha256,
+        policy_sha256=policy.digest,
+        inputs=tuple((item.name, item.sha256) for item in job.inputs),
+        notes=() if clearance.approval_sha256 else (UNSIGNED_NOTE,),
+    ).with_outcome(outcome)
+    record_sha256 = write_record(control.run_folder, result)
+    data = {
+        "status": outcome.status,
+        "exit_code": outcome.exit_code,
+        "wall_ms": outcome.wall_ms,
+        "record_sha256": record_sha256,
+        "outputs": {item.path: item.sha256 for item in outcome.artifacts[:64]},
+        "stdout_sha256": outcome.stdout.sha256,
+        "stderr_sha256": outcome.stderr.sha256,
+        "image": outcome.image,
+        "reached": [f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed][:32],
+        "blocked": [f"{item.host}:{item.port}" for item in outcome.destinations if not item.allowed][:32],
+    }
+    return finish(services, policy, claimed, request, outcome.status, data, record_sha256, control.run_folder)
+
+
+def claim(
+    services: Services, policy: Policy, prepared: Prepared, judgement: Judgement
+) -> Path | Ended | Waiting:
+    """Under the lock: look once more at what may have changed, announce, and move the file to running/."""
+    request, clearance = prepared.request, judgement.clearance
+    assert request is not None and clearance is not None
+    with services.trail.locked() as held:
+        problem = services.launch_problem(held)
+        if problem is not None:
+            raise Unavailable(problem)
+        index = held.index
+        history = index.history(request.request_id)
+        if file_identity(prepared.path) != prepared.identity:
+            return Waiting("request_changed", "the file changed while it was judged; it is read again")
+        if index.nonce_used(clearance.nonce) or (history is not None and (history.claimed or history.end)):
+            return refuse_held(
+                services, held, policy, prepared, "replayed", "this approval was used before", judgement
+            )
+        reservation = services.gate.reserve(held, policy, request, prepared.job, prepared.history)
+        if isinstance(reservation, Refused):
+            return Waiting(reservation.code, str(reservation), judgement)
+        decided = {
+            "request_sha256": request.sha256,
+            "job_sha256": clearance.job_sha256,
+            "approval_sha256": clearance.approval_sha256,
+            "policy_sha256": policy.digest,
+        }
+        route = judgement.assessment.route if judgement.assessment else ""
+        held.append(
+            "cleared", request_id=request.request_id, actor="daemon", data={**decided, "route": route}
+        )
+        held.keep_head()
+        return lifecycle.move(
+            held,
+            prepared.path,
+            services.workspace.running / prepared.path.name,
+            "claimed",
+            request_id=request.request_id,
+            actor="daemon",
+            data={**decided, "nonce": clearance.nonce, **reservation},
+        )
+
+
+def _facts_now(services: Services, policy: Policy, prepared: Prepared) -> tuple[LaunchFacts, Decision]:
+    """One look at the trail: everything that judging needs."""
+    assert prepared.request is not None and prepared.job is not None
+    with services.trail.locked() as held:
+        facts = facts_for_launch(
+            services.workspace,
+            held,
+            policy,
+            prepared.request,
+            prepared.job,
+            signature=prepared.signature,
+            countersignatures=prepared.countersignatures,
+        )
+        decision = services.gate.decide(held, policy, prepared.request, prepared.job, held.now)
+    return facts, decision

@@ -1,0 +1,81 @@
+"""What the pipeline works with: the workspace, its trail, the runners and the contract gate, made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from threegate import limits
+from threegate.audit import LockedTrail, Trail
+from threegate.contract_gate import ContractGate, EmptyFolderGate
+from threegate.errors import TrailError, Unavailable
+from threegate.judge import Judgement
+from threegate.policy import Policy
+from threegate.request.model import Backend, Request
+from threegate.runners.interface import Runner
+from threegate.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything that a launch needs besides the request and the policy."""
+
+    workspace: Workspace
+    workspace_id: str
+    trail: Trail
+    runners: Mapping[Backend, Runner]
+    gate: ContractGate
+    boot_nonce: str
+    on_decision: Callable[[Request, Judgement, datetime], None] = lambda request, judgement, now: None
+    on_end: Callable[[str, str], None] = lambda request_id, status: None
+
+    def decided(self, request: Request, judgement: Judgement, now: datetime) -> None:
+        """Keep the audit-safe event of a judgement."""
+        self.on_decision(request, judgement, now)
+
+    def ended(self, request_id: str, status: str) -> None:
+        """A request came to its end (for notices)."""
+        self.on_end(request_id, status)
+
+    def launch_problem(self, held: LockedTrail) -> str | None:
+        """One line that says why nothing may be launched now, or None. Raises Unavailable."""
+        if held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS:
+            return (
+                f"clock_went_back: the system clock is {int(held.clock_behind_seconds)} s behind the trail; "
+                "set the clock, nothing is started before"
+            )
+        if held.index.workspace_id != self.workspace_id:
+            return "workspace_mismatch: the trail is of another workspace than threegate.toml"
+        return held.outside_problem()
+
+    def begin(self) -> str | None:
+        """At the daemon's start: the trail must verify; one line when launches have to stop. Raises TrailError."""
+        with self.trail.locked() as held:
+            return self.launch_problem(held)
+
+    def close(self) -> None:
+        """Give back what the runners started ahead."""
+        for runner in self.runners.values():
+            runner.close()
+
+
+def make_services(workspace: Workspace, trail: Trail, policy: Policy, *, boot_nonce: str) -> Services:
+    """The services of a daemon. Runners start nothing before they are asked. Raises TrailError, Unavailable."""
+    from threegate.runners.era import EraRunner
+    from threegate.runners.monty import MontyRunner
+
+    settings = policy.settings
+    if not settings.workspace.id:
+        raise Unavailable(
+            f"{workspace.settings_file}: workspace.id is missing; restore it from the trail's first line"
+        )
+    if not workspace.trail_file.exists():
+        raise TrailError(
+            f"{workspace.trail_file}: the trail is missing; restore it, nothing is started without it"
+        )
+    runners: dict[Backend, Runner] = {
+        "monty": MontyRunner(workers=settings.runners.monty.workers),
+        "ERA": EraRunner(settings.runners.era),
+    }
+    return Services(workspace, settings.workspace.id, trail, runners, EmptyFolderGate(), boot_nonce)
