@@ -94,7 +94,7 @@ def read_example(rule: Rule, example: str) -> Report:
     elif rule.where == "vars":
         sections["Inputs (JSON)"] = f"\n````json\n{example}\n````\n"
     else:
-        sections = {**ERA, "Risk Assessment": RISK.replace("reads one file", example)}
+        sections, backend = {**ERA, "Risk Assessment": RISK.replace("reads one file", example)}, {}
     return read(request({**KEYS, **backend}, sections))
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from threegate import limits
 from threegate.canonical import sha256_hex
 from threegate.request import rules, sections
-from threegate.request._pending import rule_of
 from threegate.request.body import Section, read_sections
 from threegate.request.characters import describe, hidden_places, visible
 from threegate.request.code import check_code, check_vars
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "-"
 _NAME = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9-]{1,64}\.md")
 _ANY_NAME = re.compile(r"TR-[A-Za-z0-9._-]{0,200}\.md")
+READ_CLOSELY = frozenset({"Command", "Code", "Inputs (JSON)"})
 _GRAM = 5
 """A message that shares this many characters in a row with a secret is replaced by its rule's own words."""
 
@@ -89,6 +89,12 @@ class _Reading:
         self.secrets: list[Found] = []
         self.source: Source | None = None
         self.request: Request | None = None
+        self.parts: dict[str, Section] = {}
+        self.risk: sections.RiskLines | None = None
+        self.command: Command | None = None
+        self.code: str | None = None
+        self.vars_json: str | None = None
+        self.outputs: tuple[OutputFile, ...] = ()
 
     def report(self) -> Report:
         """Read everything and say what was found."""
@@ -96,10 +102,17 @@ class _Reading:
         self._check_name()
         try:
             self.source = read_source(self.data)
-            self._check_text(self.source)
-            self._read(self.source, sha256)
-        except (SourceRefused, YAMLRefused) as error:
+        except SourceRefused as error:
             self.findings.take(error.problem)
+        else:
+            self._check_text(self.source)
+            try:
+                self._read(self.source)
+            except (SourceRefused, YAMLRefused) as error:
+                self.findings.take(error.problem)
+            for problem in check_content(self._prose(self.source), secrets=self.secrets):
+                self.findings.take(problem)
+            self._make(sha256)
         findings = self._told()
         valid = all(finding.severity != "error" for finding in findings)
         return Report(
@@ -131,10 +144,19 @@ class _Reading:
                 "TG107", line, column, f"the hidden character {describe(text[index])}; take it out"
             )
         self.secrets = find_secrets(text)
-        for problem in check_content(text):
-            self.findings.take(problem)
 
-    def _read(self, source: Source, sha256: str) -> None:
+    def _prose(self, source: Source) -> str:
+        """The text with what has a closer reader (command, code, variables) blanked out and no heading left, every
+        place kept: what counts as prose is decided by the sections that were read, not by what looks like one."""
+        lines = [f" #{line[2:]}" if line.startswith("## ") else line for line in source.lines]
+        for section in self.parts.values():
+            if section.name in READ_CLOSELY:
+                start = section.heading - 1
+                end = section.first_line - 1 + len(section.lines)
+                lines[start:end] = [" " * len(line) for line in lines[start:end]]
+        return "\n".join(lines)
+
+    def _read(self, source: Source) -> None:
         end = find_front_matter(source)
         root = read_mapping("\n".join(source.lines[1:end]), first_line=2, max_depth=limits.FRONT_MATTER_DEPTH)
         self._check_decoded(root)
@@ -143,7 +165,8 @@ class _Reading:
         self._check_together(root, backend)
         parts = read_sections(source.lines[end + 1 :], end + 2, backend, self.findings)
         if parts is not None:
-            self._build(root, backend, parts, sha256)
+            self.parts = parts
+            self._read_parts(root, backend, parts)
 
     def _check_decoded(self, root: Node) -> None:
         """Escapes in quoted scalars can bring back what the raw text was cleared of."""
@@ -156,7 +179,7 @@ class _Reading:
                 )
                 self.findings.at("TG107", node, message)
                 break
-            for problem in check_content(node.text):
+            for problem in check_content(node.text.replace("#", " ")):
                 self.findings.take(Problem(problem.rule, node.line, node.column, problem.message))
 
     def _backend(self, root: Node) -> str:
@@ -196,13 +219,11 @@ class _Reading:
                 "TG155", place("workdir"), "workdir lies in no unpacked input; only those make folders in /in"
             )
 
-    def _build(self, root: Node, backend: str, parts: dict[str, Section], sha256: str) -> None:
-        """Read the sections, and make the request when there is no error."""
+    def _read_parts(self, root: Node, backend: str, parts: dict[str, Section]) -> None:
+        """Read the sections."""
         findings, values = self.findings, self.values
-        command: Command | None = None
-        code = variables = None
         if backend == "ERA":
-            command = self._command(parts)
+            self.command = self._command(parts)
             if "Input Files" in parts:
                 listed = sections.read_file_list(parts["Input Files"], "TG230", "/in/", findings)
                 if listed is not None and ("inputs" in values or "inputs" not in root.value):
@@ -210,18 +231,23 @@ class _Reading:
                         listed, values.get("inputs", ()), findings, parts["Input Files"]
                     )
         else:
-            code = self._block(parts, "Code", "TG221", "python", check_code)
-            variables = self._block(parts, "Inputs (JSON)", "TG222", "json", check_vars)
-        outputs: tuple[OutputFile, ...] = ()
+            self.code = self._block(parts, "Code", "TG221", "python", check_code)
+            self.vars_json = self._block(parts, "Inputs (JSON)", "TG222", "json", check_vars)
         if "Output Expectations" in parts:
             section = parts["Output Expectations"]
             files = sections.read_file_list(section, "TG240", "/out/", findings)
             if files is not None:
-                outputs = sections.merge_outputs(files, values.get("outputs_expected"), findings, section)
-        risk = None
+                self.outputs = sections.merge_outputs(
+                    files, values.get("outputs_expected"), findings, section
+                )
         if "Risk Assessment" in parts:
-            risk = sections.read_risk(parts["Risk Assessment"], values.get("network"), findings)
-        if risk is None or any(rule_of(problem.rule).severity == "error" for problem in findings.problems):
+            self.risk = sections.read_risk(parts["Risk Assessment"], values.get("network"), findings)
+
+    def _make(self, sha256: str) -> None:
+        """Make the request, if no rule found an error."""
+        values, risk, command = self.values, self.risk, self.command
+        failed = any(rules.RULES[problem.rule].severity == "error" for problem in self.findings.problems)
+        if failed or risk is None:
             return
         self.request = Request(
             file_name=PurePath(self.path).name,
@@ -242,7 +268,7 @@ class _Reading:
             time_limit_sec=values["time_limit_sec"],
             inputs=values.get("inputs", ()),
             workdir=values.get("workdir", "/in"),
-            outputs=outputs,
+            outputs=self.outputs,
             network_allowlist=values.get("network_allowlist", ()),
             constraints=values.get("constraints", ()),
             session_id=values.get("session_id"),
@@ -253,8 +279,8 @@ class _Reading:
             risk_domain=values.get("risk_domain"),
             evidence=values.get("evidence", ()),
             argv=command.argv if command is not None else None,
-            code=code,
-            vars_json=variables,
+            code=self.code,
+            vars_json=self.vars_json,
             risk_level=risk.risk_level,  # type: ignore[arg-type]
             justification=risk.justification,
             data_sensitivity=risk.data_sensitivity,  # type: ignore[arg-type]
@@ -288,7 +314,7 @@ class _Reading:
         grams = self._secret_grams()
         told = []
         for problem in self.findings.problems:
-            rule = rule_of(problem.rule)
+            rule = rules.RULES[problem.rule]
             message = rule.message if _shares(problem.message, grams) else visible(problem.message)
             told.append(Finding(rule.id, rule.severity, problem.line, problem.column, message, rule.help))
         return tuple(sorted(told, key=lambda item: (item.line, item.column, item.rule)))

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 
 from threegate.request.rules.rule import Rule, Where  # first: the modules below take it from here
 
-from threegate.request.rules import body, file, front_matter  # isort: skip
+from threegate.request.rules import body, code, command, content, file, front_matter  # isort: skip
 
 __all__ = ["RULES", "Rule", "Where"]
 
 RULES: Mapping[str, Rule] = {
     rule.id: rule
-    for part in (file, front_matter, body)
+    for part in (file, front_matter, body, command, code, content)
     for rule in sorted(part.RULES, key=lambda item: item.id)
 }
 """Every rule by its id, in the order of ids."""
