@@ -1,21 +1,144 @@
-"""Rules for the whole file: what may stand in no part of a request, prose or code."""
+"""Rules for the whole file: what may stand in no part of a request, prose or code.
+
+Prose is judged sentence by sentence: what a sentence denies ("does not read /etc") is no attempt. Command,
+Code and Inputs (JSON) have readers of their own that know what is a pattern and what a path; here those
+sections are looked through for secrets only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+from threegate.request.command.installs import find_installs
+from threegate.request.command.paths import find_places
 from threegate.request.problem import Problem
-from threegate.secretscan import find_secrets
+from threegate.secretscan import Found, find_secrets
+from threegate.secretscan.linear import PatternSet, one_byte_each, spans
+
+_READ_ELSEWHERE: Final = ("## Command", "## Code", "## Inputs (JSON)")
+_ASKED: Final = 100
+_LOOKED_AT: Final = 150
+_DENIAL: Final = re.compile(
+    r"(?i)\b(?:no|not|never|none|nothing|neither|nor|without|cannot|can't|won't|doesn't|don't|isn't|aren't|mustn't|avoids?|avoiding"
+    r"|instead of|rather than|refus\w{1,4}|forbid\w{0,5}|forbidden|excluded?|excluding|outside|prevents?|unable|unlike|free of)\b"
+)
+_FALSE_DENIAL: Final = re.compile(
+    r"(?i)\b(?:do not|don't|never|not) (?:forget|hesitate|fail|only|just|omit|skip|worry)\b|\bno (?:problem|worries|need to ask)\b|\bwhy not\b"
+)
+_SENTENCE_END: Final = re.compile(
+    r"[.!?;](?:\s|$)|\n\s*\n|\n\s{0,8}[-*+] |\n\s{0,8}[A-Za-z_ ]{1,40}:\s|\b(?:but|then|however|afterwards|except)\b",
+    re.IGNORECASE,
+)
+_ORDER: Final = (
+    r"(?i)(?:^|[.!?;:,*>()\n\"'-]\s{0,4}|\b(?:please|first|first of all|then|must|should|shall|needs? to|has to|have to|got to"
+    r"|to|and|kindly|you can|will|may|be sure to|run|do)\s{1,3})(?:also |first |just )?((?:(?:re|pre)?-?install|set up)\s{1,3}"
+    r"(?:(?:the|a|an|these|this|those|that|any|all|some|its|missing|required|needed|following|latest|new|python|system|debian|node"
+    r"|npm|pip|extra|additional|third-party)\s{1,2}){0,4}"
+    r"(?:[`\"']?[A-Za-z0-9@/_.+-]{2,40}[`\"']?\s{1,2}){0,2}[`\"']?"
+    r"(?:packages?|librar(?:y|ies)|dependenc(?:y|ies)|modules?|requirements?|wheels?|plugins?|extensions?|toolchains?|tools?|software"
+    r"|drivers?|numpy|pandas|scipy|requests|matplotlib|torch|tensorflow|scikit-learn|sklearn|flask|django|beautifulsoup4?|lxml|pillow"
+    r"|opencv|jq|curl|git|nodejs|node|gcc|docker|ffmpeg|imagemagick|poppler|tesseract|r-base|openjdk|java|perl|ruby|golang|rust))\b"
+)
+_HOW: Final = (
+    r"(?i)(?:\b(?:must|should|shall|needs? to|has to|have to|ought to) (?:first )?be (?:re)?installed\b"
+    r"|\b(?:requires?|needs?) (?:the )?installation of\b"
+    r"|\binstall(?:ed)? (?:via|with|using|from) [`\"']?(?:pip|conda|apt|npm|yum|dnf|brew|pypi)\b)"
+)
+_ORDERS: Final = PatternSet((_ORDER, _HOW))
+_NO_ORDER: Final = re.compile(
+    r"(?i)\S*(?:install|set up)\s+(?:bases?|counts?|rates?|dates?|events?|numbers?|figures|logs?|history|statistics|times?|size|is|are|was"
+    r"|were|records?|script|of|in|on|per|and|or)\b"
+)
 
 
-def check_content(text: str, *, skip: Collection[int] = ()) -> tuple[Problem, ...]:
-    """Problems of a whole file's text. Lines in `skip` (from 1) were read by a closer reader and are only
-    looked through for secrets. Never raises; linear time."""
-    problems = []
-    for found in find_secrets(text):
-        line = text.count("\n", 0, found.start) + 1
-        column = found.start - text.rfind("\n", 0, found.start)
-        problems.append(
-            Problem("TG501", line, column, f"a secret stands here ({found.kind}); remove and revoke it")
-        )
-    return tuple(problems)
+def check_content(text: str, *, secrets: Sequence[Found] | None = None) -> tuple[Problem, ...]:
+    """Problems of a whole file's text, by place. `secrets`: what `find_secrets` gave for it, when already asked.
+
+    Never raises; linear time.
+    """
+    found = [
+        (item.start, "TG501", f"a secret stands here ({item.kind}); take it out and revoke it")
+        for item in (find_secrets(text) if secrets is None else secrets)
+    ]
+    prose = _prose(text)
+    found += _installs(prose)
+    found += _places(prose)
+    if not found:
+        return ()
+    return tuple(_placed(text, sorted(set(found))))
+
+
+def _prose(text: str) -> str:
+    """The text with the sections that are read elsewhere blanked out, every place kept."""
+    if not any(heading in text for heading in _READ_ELSEWHERE):
+        return text
+    lines = text.split("\n")
+    elsewhere = False
+    for number, line in enumerate(lines):
+        if line.startswith("## "):
+            elsewhere = line.rstrip() in _READ_ELSEWHERE
+        elif elsewhere:
+            lines[number] = " " * len(line)
+    return "\n".join(lines)
+
+
+def _installs(prose: str) -> Iterator[tuple[int, str, str]]:
+    """Commands and orders that install."""
+    data = one_byte_each(prose)
+    count = 0
+    for number in _ORDERS.which(data):
+        for start, end in spans((_ORDER, _HOW)[number], data, most=_LOOKED_AT):
+            count += 1
+            if not _NO_ORDER.match(prose, start) and not _denied(prose, start, end, count):
+                yield start, "TG502", "an instruction to install software; use what the sandbox has"
+    for start, end in find_installs(prose, most=_LOOKED_AT):
+        count += 1
+        if not _denied(prose, start, end, count):
+            yield start, "TG502", "a command that installs software; use what the sandbox has"
+
+
+def _places(prose: str) -> Iterator[tuple[int, str, str]]:
+    """Host paths, devices and sockets."""
+    for count, place in enumerate(find_places(prose)):
+        if _denied(prose, place.place, place.place + 1, count):
+            continue
+        if place.rule == "device":
+            yield place.place, "TG504", f"{place.shown} is a device of the host; a run reaches none"
+        else:
+            yield place.place, "TG503", f"{place.shown} is a path of the host; a run sees /in, /out and /tmp"
+
+
+def _denied(prose: str, start: int, end: int, count: int) -> bool:
+    """Whether the sentence around a place denies what stands there: a denial before it, or ``is not``/``is refused`` after.
+
+    Beyond `_ASKED` places nobody writes honestly: they count as not denied, which keeps the time bounded.
+    """
+    if count >= _ASKED:
+        return False
+    before = prose[max(0, start - 160) : start]
+    ends = [match.end() for match in _SENTENCE_END.finditer(before)]
+    before = before[ends[-1] :] if ends else before
+    if _DENIAL.search(before):
+        return not _FALSE_DENIAL.search(before)
+    after = prose[end : end + 100]
+    stop = _SENTENCE_END.search(after)
+    return _DENIED_AFTER.search(after[: stop.start()] if stop else after) is not None
+
+
+_DENIED_AFTER: Final = re.compile(
+    r"(?i)\b(?:is|are|was|were|be|been) (?:not|never|refused|forbidden|unavailable|untouched|neither)\b|\b(?:isn't|aren't) \w|\b(?:stays?|remains?|left) (?:untouched|alone|unread)\b|\bnot needed\b"
+)
+
+
+def _placed(text: str, found: Sequence[tuple[int, str, str]]) -> Iterator[Problem]:
+    """Offsets as lines and columns, in one pass."""
+    line, line_start, seen = 1, 0, 0
+    for offset, rule, message in found:
+        breaks = text.count("\n", seen, offset)
+        if breaks:
+            line += breaks
+            line_start = text.rfind("\n", 0, offset) + 1
+        seen = offset
+        yield Problem(rule, line, offset - line_start + 1, message)

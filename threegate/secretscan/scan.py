@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
-
-import re2
+from typing import Final
 
 from threegate.secretscan.assignments import assigned_value
+from threegate.secretscan.linear import PatternSet, compiled, one_byte_each, spans
 from threegate.secretscan.patterns import ASSIGNED_NAME, FORMS
 
-_SET_MEMORY: Final = 64 * 1024 * 1024
+_SET: Final = PatternSet((*(form.pattern for form in FORMS), ASSIGNED_NAME))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,14 +30,9 @@ class Found:
 
 def find_secrets(text: str) -> list[Found]:
     """All secrets in a text, by place; none overlaps the next. Linear in the length of the text; never raises."""
-    data = text.encode("utf-8", "replace")
-    hits = _hits(data)
-    if not hits:
-        return []
-    spans = [span for index in sorted(hits) for span in _spans(index, data)]
-    if not spans:
-        return []
-    return _disjoint(spans if len(data) == len(text) else _in_characters(spans, data))
+    data = one_byte_each(text)
+    hits = _SET.which(data)
+    return _disjoint([found for index in hits for found in _spans(index, data)]) if hits else []
 
 
 def has_secret(text: str) -> bool:
@@ -59,55 +52,23 @@ def mask_secrets(text: str) -> str:
     return "".join(pieces)
 
 
-def _hits(data: bytes) -> list[int]:
-    """Numbers of the forms that occur; the last number stands for the assignments."""
-    hits: list[int] = _compiled_set().Match(data)
-    return hits
-
-
-@functools.cache
-def _compiled_set() -> Any:
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
-    options.max_mem = _SET_MEMORY
-    options.log_errors = False
-    compiled = re2.Set.SearchSet(options)
-    for pattern in (*(form.pattern for form in FORMS), ASSIGNED_NAME):
-        compiled.Add(pattern.encode("ascii"))
-    compiled.Compile()
-    return compiled
-
-
-@functools.cache
-def _compiled(pattern: str) -> Any:
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
-    options.max_mem = _SET_MEMORY
-    return re2.compile(pattern.encode("ascii"), options)
-
-
 def _spans(index: int, data: bytes) -> Iterator[Found]:
-    """Places of one form, in bytes."""
+    """Places of one form; the number after the last stands for the assignments."""
     if index == len(FORMS):
         yield from _assignments(data)
         return
     form = FORMS[index]
     genuine = _GENUINE.get(form.kind)
-    regexp = _compiled(form.pattern)
-    group = 1 if regexp.groups else 0
-    position = 0
-    while (match := regexp.search(data, position)) is not None:
-        start, end = match.span(group)
+    for start, end in spans(form.pattern, data):
         if genuine is None or genuine(data[start:end]):
             yield Found(start, end, form.kind)
-        position = end
 
 
 def _assignments(data: bytes) -> Iterator[Found]:
-    """Places of assigned values, in bytes (Latin-1 keeps one character for each byte)."""
+    """Places of assigned values."""
     text = data.decode("latin-1")
     end = 0
-    for match in _compiled(ASSIGNED_NAME).finditer(data):
+    for match in compiled(ASSIGNED_NAME).finditer(data):
         if match.start() < end:
             continue
         value = assigned_value(text, match.start(), match.end(1), password=match[2] is not None)
@@ -127,18 +88,6 @@ def _disjoint(spans: list[Found]) -> list[Found]:
         else:
             joined.append(found)
     return joined
-
-
-def _in_characters(spans: list[Found], data: bytes) -> list[Found]:
-    """Places counted in characters instead of bytes, in one pass over the data."""
-    offsets = {0: 0}
-    place = count = 0
-    for offset in sorted({offset for found in spans for offset in (found.start, found.end)}):
-        # a character is counted by its first byte, so that a place inside one means its end
-        count += sum(byte & 0xC0 != 0x80 for byte in data[place:offset])
-        place = offset
-        offsets[offset] = count
-    return [Found(offsets[found.start], offsets[found.end], found.kind) for found in spans]
 
 
 def _is_token(value: bytes) -> bool:

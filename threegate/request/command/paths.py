@@ -7,7 +7,10 @@ that are no paths, so there only the known places of a host are looked for.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
+
+from threegate.secretscan.linear import PatternSet, one_byte_each, spans
 
 HostRule = Literal["host-path", "device", "parent-segment"]
 
@@ -20,23 +23,24 @@ class HostPath(NamedTuple):
     shown: str
 
 
-_SOCKET: Final = re.compile(
-    r"(?i)(?:docker|containerd|podman|crio|buildkitd|dockershim|libvirt|cri-dockerd)[-.\w]{0,20}\.sock\b"
-    r"|\bDOCKER_HOST\b"
+_BEFORE: Final = r"(?:^|[^A-Za-z0-9_.:/~*)\]-]|:)"
+_SLASH: Final = r"(?:/+(?:\./+)*)"
+_SOCKET: Final = r"(?i)((?:docker|containerd|podman|crio|buildkitd|dockershim|libvirt|cri-dockerd)[-.\w]{0,20}\.sock\b|\bDOCKER_HOST\b)"
+_FILE_URL: Final = r"(?i)\bfile:(?://|\\/\\/|%2f%2f)"
+_DEVICE: Final = _BEFORE + "(" + _SLASH + r"dev)(?:[^A-Za-z0-9_.-]|$)"
+_HOST: Final = (
+    _BEFORE
+    + "("
+    + _SLASH
+    + r"(?:etc|proc|sys|root|home|boot|run|var/+(?:run|lib|log|spool|cache|mail|www)|mnt|media|srv"
+    r"|lib(?:32|64|x32)?|s?bin|Users|Volumes|host(?:fs)?))(?:[^A-Za-z0-9_.*+\\-]|$)"
 )
-_FILE_URL: Final = re.compile(r"(?i)\bfile:(?://|\\/\\/|%2f%2f)")
+_OUTSIDE_BY_PARENT: Final = (
+    r"(?:^|[^A-Za-z0-9_.])(/+(?:in|out|tmp)(?:/[^\s\"'/]*)*?/\.\.)(?:[/\s\"',;)]|$)|[\"']\.\./"
+)
+_NULL: Final = re.compile(r"/+null(?![\w./-])")
 _URL: Final = re.compile(
     r"(?i)\b(?!file\b|unix\b|npipe\b|fd\b)[a-z][a-z0-9+.-]{1,20}://(?=[\w.\[-])[^\s\"'<>]*"
-)
-_DEVICE: Final = re.compile(
-    r"(?<![\w.:/~*)\]-])/+(?:\./+)*dev(?![\w.-])(?!/+null(?![\w./-]))(?:/[\w./-]{0,40})?"
-)
-_HOST: Final = re.compile(
-    r"(?<![\w.:/~*)\]-])/+(?:\./+)*(?:etc|proc|sys|root|home|boot|run|var/+(?:run|lib|log|spool|cache|mail|www)|mnt|media|srv"
-    r"|lib(?:32|64|x32)?|s?bin|Users|Volumes|host(?:fs)?)(?![\w.*+\\-])(?:/[\w./-]{0,40})?"
-)
-_OUTSIDE_BY_PARENT: Final = re.compile(
-    r"(?<![\w.])/+(?:in|out|tmp)(?:/[^\s\"'/]*)*?/\.\.(?=[/\s\"',;)]|\Z)|[\"']\.\./"
 )
 _HOME: Final = re.compile(r"~[A-Za-z0-9_-]*(?:/|\Z)|(?:-{1,2}[A-Za-z][\w-]*|of|if)=~[A-Za-z0-9_-]*(?:/|\Z)")
 _BEFORE_PATH: Final = re.compile(
@@ -53,7 +57,7 @@ def places_in_argument(value: str, *, slash_is_text: bool = False) -> HostPath |
     """The first host path of an argument that programs may open. `slash_is_text`: a lone / is a delimiter."""
     if not _PATH_LIKE.search(value):
         return None
-    if (known := _named_place(value)) is not None:
+    if (known := next(find_places(value), None)) is not None:
         return known
     plain = _URL.sub(lambda match: " " * len(match[0]), value)
     if match := _HOME.match(plain):
@@ -69,29 +73,38 @@ def places_in_argument(value: str, *, slash_is_text: bool = False) -> HostPath |
 
 
 def places_in_code(text: str) -> HostPath | None:
-    """The first known place of a host in code, a pattern or prose."""
-    if not _PATH_LIKE.search(text):
-        return None
-    if (known := _named_place(text)) is not None:
-        return known
-    if match := _OUTSIDE_BY_PARENT.search(text):
-        return HostPath("parent-segment", match.start(), "..")
-    return None
+    """The first known place of a host in code or a pattern."""
+    return next(find_places(text), None) if _PATH_LIKE.search(text) else None
 
 
-def _named_place(text: str) -> HostPath | None:
-    """Sockets, file URLs, devices and the known folders of a host."""
-    if match := _SOCKET.search(text):
-        return HostPath("device", match.start(), "a container engine's socket")
-    if match := _FILE_URL.search(text):
-        return HostPath("host-path", match.start(), "file://")
-    if match := _DEVICE.search(text):
-        return HostPath("device", match.start(), _shown(match[0]))
-    if match := _HOST.search(text):
-        return HostPath("host-path", match.start(), _shown(match[0]))
-    return None
+def find_places(text: str) -> Iterator[HostPath]:
+    """The known places of a host in prose, by kind; at most `_MOST` of a kind."""
+    data = one_byte_each(text)
+    for number in _SET.which(data):
+        yield from _found(number, text, data)
+
+
+def _found(number: int, text: str, data: bytes) -> Iterator[HostPath]:
+    pattern, rule, words = _KNOWN[number]
+    for start, end in spans(pattern, data, most=_MOST):
+        if pattern is _DEVICE and _NULL.match(text, end):
+            continue
+        if text.startswith("//", start) and text[:start].endswith(":"):
+            continue  # the host of a URL
+        yield HostPath(rule, start, words or _shown(text[start:end]))
+
+
+_MOST: Final = 150
+_KNOWN: Final[tuple[tuple[str, HostRule, str], ...]] = (
+    (_SOCKET, "device", "a container engine's socket"),
+    (_DEVICE, "device", ""),
+    (_FILE_URL, "host-path", "file://"),
+    (_HOST, "host-path", ""),
+    (_OUTSIDE_BY_PARENT, "parent-segment", ".."),
+)
+_SET: Final = PatternSet([pattern for pattern, _, _ in _KNOWN])
 
 
 def _shown(path: str) -> str:
-    """A path as a message names it: short, and never more than its first two names."""
-    return "/".join(_SLASHES.sub("/", path).split("/")[:3])[:40] or "/"
+    """A path as a message names it: its first name only, so that nothing that follows is repeated."""
+    return "/".join(_SLASHES.sub("/", path).split("/")[:2])[:24] or "/"

@@ -1,0 +1,78 @@
+"""Linear regular expressions (google-re2) over text, with places that are character places.
+
+RE2 works on bytes. Text is therefore handed to it with one byte for each character: what Latin-1 cannot say
+becomes DEL, which no pattern asks for. Any string has such a form, lone surrogates included.
+"""
+
+from __future__ import annotations
+
+import codecs
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import re2
+
+_MEMORY: Final = 64 * 1024 * 1024
+_HANDLER: Final = "threegate-one-byte"
+
+
+def _as_delete(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return "\x7f" * (error.end - error.start), error.end
+
+
+codecs.register_error(_HANDLER, _as_delete)
+
+
+def one_byte_each(text: str) -> bytes:
+    """The text with exactly one byte for each character."""
+    return text.encode("latin-1", _HANDLER)
+
+
+def _options() -> Any:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.max_mem = _MEMORY
+    options.log_errors = False
+    return options
+
+
+@functools.cache
+def compiled(pattern: str) -> Any:
+    """A pattern for `one_byte_each` bytes; compiled once."""
+    return re2.compile(pattern.encode("ascii"), _options())
+
+
+class PatternSet:
+    """Several patterns, asked in one pass. Compiled when first asked."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = tuple(patterns)
+
+    @functools.cached_property
+    def _set(self) -> Any:
+        made = re2.Set.SearchSet(_options())
+        for pattern in self._patterns:
+            made.Add(pattern.encode("ascii"))
+        made.Compile()
+        return made
+
+    def which(self, data: bytes) -> list[int]:
+        """Numbers of the patterns that occur in `data`."""
+        hits: list[int] | None = self._set.Match(data)
+        return sorted(hits or ())
+
+
+def spans(pattern: str, data: bytes, *, most: int = 1_000_000) -> Iterator[tuple[int, int]]:
+    """Places of a pattern's first group (or of all of it), at most `most`. What stands behind a group may begin the next place."""
+    regexp = compiled(pattern)
+    group = 1 if regexp.groups else 0
+    position = 0
+    for _ in range(most):
+        match = regexp.search(data, position)
+        if match is None:
+            return
+        start, end = match.span(group)
+        yield start, end
+        position = max(end, position + 1)
