@@ -147,6 +147,11 @@ class Workspace:
         """The current segment of the trail."""
         return self.audit / "trail.jsonl"
 
+    @property
+    def decisions_file(self) -> Path:
+        """The audit-safe events of gate 3a, one JSON line a decision (spec 3)."""
+        return self.audit / "decisions.jsonl"
+
     def run_folder(self, request_id: str) -> Path:
         """The folder of one run."""
         return self.runs / request_id

@@ -1,18 +1,38 @@
 """Gate 3a, the AANA Agent Action Contract v1 (spec 3, seed 001): should this tool call run now?
 
-Pure: every function decides from its arguments and an explicit `now`. Never imports `approval` or `contracts`.
+``check_tool_call`` is pure: it decides from the event and an explicit ``now``. Everything else here carries an
+event to it (bytes, guarded functions, framework tools) or its decision away (audit-safe events, the log).
+Never imports `approval` or `contracts`.
 """
 
 from __future__ import annotations
 
+from threegate.aana.adapters import guard_langchain_tool, guard_mcp_handler, guard_openai_tool
 from threegate.aana.decision import check_tool_call, gate_action, should_execute_tool
+from threegate.aana.decision_log import DecisionLog, Summary, audit_event, summarise
 from threegate.aana.event import EvidenceMode, tool_evidence_ref, tool_precheck_event, validate_event
+from threegate.aana.guard import Gate, ToolCallBlocked, checked, guard
+from threegate.aana.reading import check_bytes
+from threegate.aana.schema import event_schema
 
 __all__ = [
+    "DecisionLog",
     "EvidenceMode",
+    "Gate",
+    "Summary",
+    "ToolCallBlocked",
+    "audit_event",
+    "check_bytes",
     "check_tool_call",
+    "checked",
+    "event_schema",
     "gate_action",
+    "guard",
+    "guard_langchain_tool",
+    "guard_mcp_handler",
+    "guard_openai_tool",
     "should_execute_tool",
+    "summarise",
     "tool_evidence_ref",
     "tool_precheck_event",
     "validate_event",

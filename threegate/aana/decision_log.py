@@ -1,0 +1,186 @@
+"""The audit-safe event of a decision, and the file that keeps one JSON line for each.
+
+Invariant: no value of the call is ever in it, only argument keys, masked identifiers, codes and salted
+fingerprints; a decision that could not be written down raises, so that nothing runs unrecorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from threegate import durable, limits
+from threegate.aana.leaks import masked
+
+EVENT_TYPE: Final = "aana_decision/1"
+Surface = Literal["api", "guard", "cli", "http", "mcp", "daemon"]
+
+_KEYS: Final = 100
+_KEY_CHARS: Final = 64
+_SALT_BYTES: Final = 32
+
+
+def audit_event(
+    event: Any,
+    result: dict[str, Any],
+    *,
+    salt: bytes,
+    surface: Surface,
+    now: datetime,
+    latency_us: int = 0,
+) -> dict[str, Any]:
+    """The audit-safe event of a decision (spec 3): ids, names, codes, argument keys, fingerprints. Never values.
+
+    `salt` keys the fingerprints (HMAC-SHA256), so that equal arguments are recognised and none can be guessed.
+    """
+    source: dict[str, Any] = event if isinstance(event, dict) else {}
+    arguments: Any = source.get("proposed_arguments")
+    formed = not result["validation_errors"]
+    return {
+        "type": EVENT_TYPE,
+        "time": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "surface": surface,
+        "request_id": _identifier(source.get("request_id")),
+        "agent_id": _identifier(source.get("agent_id")),
+        "tool_name": _identifier(result["tool_name"]),
+        "tool_category": result["tool_category"],
+        "effective_category": result["effective_category"],
+        "risk_domain": result["risk_domain"],
+        "declared_state": result["authorization"]["declared_state"],
+        "supported_state": result["authorization"]["evidence_supported_state"],
+        "effective_state": result["authorization"]["effective_state"],
+        "recommended_route": result["runtime_recommended_route"],
+        "route": result["recommended_action"],
+        "gate_decision": result["gate_decision"],
+        "hard_blockers": list(result["hard_blockers"]),
+        "deviations": list(result["deviations"]),
+        "aix_score": result["aix"]["score"],
+        "argument_keys": _keys(arguments) if formed else [],
+        "arguments_fingerprint": _fingerprint(arguments, salt) if formed else None,
+        "event_fingerprint": _fingerprint(event, salt) if formed else None,
+        "evidence_source_ids": [
+            _identifier(name) for name in result["evidence_report"]["used_source_ids"][:_KEYS]
+        ],
+        "latency_us": latency_us,
+    }
+
+
+def _identifier(value: Any) -> str | None:
+    """An identifier, masked before it is cut; None for what is none."""
+    if not isinstance(value, str) or len(value) > limits.AANA_EVENT_BYTES:
+        return None
+    return masked(value)[: limits.AANA_NAME_CHARS]
+
+
+def _keys(arguments: dict[str, Any]) -> list[str]:
+    return sorted(masked(key)[:_KEY_CHARS] for key in list(arguments)[:_KEYS])
+
+
+def _fingerprint(value: Any, salt: bytes) -> str | None:
+    """HMAC-SHA256 of the value's sorted JSON; None for a number too long to be written."""
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    except ValueError:
+        return None
+    return "hmac-sha256:" + hmac.new(salt, text.encode(), hashlib.sha256).hexdigest()
+
+
+class DecisionLog:
+    """A file of audit-safe events, one JSON line each, appended with one write a line (mode 0600).
+
+    The salt stands beside it in ``<name>.salt``, made once, mode 0600.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Name the file; nothing is opened yet."""
+        self.path = path
+        self._salt: bytes | None = None
+
+    def record(
+        self, event: Any, result: dict[str, Any], *, surface: Surface, now: datetime, latency_us: int = 0
+    ) -> dict[str, Any]:
+        """Append the audit-safe event of a decision and return it. Raises OSError when it cannot be written."""
+        line = audit_event(
+            event, result, salt=self._own_salt(), surface=surface, now=now, latency_us=latency_us
+        )
+        data = json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+        descriptor = os.open(
+            self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
+        try:
+            durable.write_fd(descriptor, data, self.path)
+        finally:
+            os.close(descriptor)
+        return line
+
+    def _own_salt(self) -> bytes:
+        if self._salt is None:
+            path = self.path.with_name(f"{self.path.name}.salt")
+            with contextlib.suppress(FileExistsError):
+                durable.deliver(path, secrets.token_bytes(_SALT_BYTES))
+            self._salt = durable.read_regular(path, max_bytes=_SALT_BYTES)
+            if len(self._salt) != _SALT_BYTES:
+                raise OSError(f"{path}: is no salt of {_SALT_BYTES} bytes; move it and its log away")
+        return self._salt
+
+
+@dataclass
+class Summary:
+    """Counts over a period of a decision log."""
+
+    decisions: int = 0
+    unreadable_lines: int = 0
+    routes: Counter[str] = field(default_factory=Counter)
+    blockers: Counter[str] = field(default_factory=Counter)
+    tools: Counter[str] = field(default_factory=Counter)
+    surfaces: Counter[str] = field(default_factory=Counter)
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON value, most frequent first."""
+        return {
+            "decisions": self.decisions,
+            "unreadable_lines": self.unreadable_lines,
+            **{
+                name: dict(getattr(self, name).most_common())
+                for name in ("routes", "blockers", "tools", "surfaces")
+            },
+        }
+
+
+def summarise(
+    lines: Iterable[bytes], *, since: datetime | None = None, until: datetime | None = None
+) -> Summary:
+    """Count routes, blockers, tools and surfaces of the lines from `since` up to and without `until`."""
+    total = Summary()
+    for line in lines:
+        try:
+            value = json.loads(line)
+            moment = datetime.fromisoformat(value["time"])
+            counted = (value["route"], value["tool_name"] or "(none)", value["surface"])
+            blockers = list(value["hard_blockers"])
+            if value["type"] != EVENT_TYPE or not all(
+                isinstance(word, str) for word in (*counted, *blockers)
+            ):
+                raise ValueError
+            outside = (since is not None and moment < since) or (until is not None and moment >= until)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            total.unreadable_lines += 1
+            continue
+        if outside:
+            continue
+        total.decisions += 1
+        total.routes[counted[0]] += 1
+        total.tools[counted[1]] += 1
+        total.surfaces[counted[2]] += 1
+        total.blockers.update(blockers)
+    return total

@@ -1,0 +1,98 @@
+"""The published JSON Schema of an event, made from the same vocabulary that the gate reads.
+
+Invariant: an event is valid against it exactly when `validate_event` finds nothing (within the gate's bounds on
+size and depth). It joins no fields: what a state allows is the gate's decision, not the event's form (spec 3).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from threegate.aana import vocabulary as words
+
+
+def event_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of an Agent Action Contract v1 event."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": words.SCHEMA_ID,
+        "title": "AANA Agent Action Contract v1",
+        "description": "What an agent's runtime states about a tool call before the call may run.",
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(words.REQUIRED_FIELDS),
+        "properties": {
+            "tool_name": {
+                "type": "string",
+                "minLength": 1,
+                "description": "The tool exactly as the agent will call it.",
+            },
+            "tool_category": {
+                "enum": list(words.CATEGORIES),
+                "description": "What the call can affect.",
+            },
+            "authorization_state": {
+                "enum": list(words.STATES),
+                "description": "The strongest authorization known before the call.",
+            },
+            "evidence_refs": {
+                "type": "array",
+                "items": {"anyOf": [_blank_free(), _reference()]},
+                "description": "Redacted evidence. Plain strings are for quickstarts; production takes objects.",
+            },
+            "risk_domain": {"enum": list(words.RISK_DOMAINS), "description": "Where harm would be done."},
+            "proposed_arguments": {
+                "type": "object",
+                "description": "The arguments that the agent will pass, redacted where possible.",
+            },
+            "recommended_route": {
+                "enum": list(words.ROUTES),
+                "description": "What the runtime proposes; a stricter one than the gate's wins.",
+            },
+            "schema_version": {"const": words.CONTRACT_VERSION},
+            "request_id": {"type": "string"},
+            "agent_id": {"type": "string"},
+            "user_intent": {"type": "string"},
+            "authorization_subject": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    "subject_type": {"enum": list(words.SUBJECT_TYPES)},
+                    "subject_ref": {"type": "string"},
+                },
+            },
+        },
+    }
+
+
+def _blank_free() -> dict[str, Any]:
+    return {"type": "string", "pattern": r"\S"}
+
+
+def _reference() -> dict[str, Any]:
+    texts = {"type": "array", "items": {"type": "string"}}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["source_id"],
+        "properties": {
+            "source_id": _blank_free(),
+            "kind": {"enum": list(words.KINDS), "default": "other"},
+            "trust_tier": {"enum": list(words.TIERS), "default": "unknown"},
+            "redaction_status": {"enum": list(words.REDACTIONS), "default": "unknown"},
+            "freshness": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    "status": {"enum": list(words.FRESHNESS), "default": "unknown"},
+                    "checked_at": {"type": "string"},
+                    "max_age_hours": {"type": "number"},
+                    "age_hours": {"type": "number"},
+                    "source": {"type": "string"},
+                },
+            },
+            **{field: {"type": "string"} for field in words.REF_STRINGS},
+            "supports": texts,
+            "contradicts": texts,
+        },
+    }
