@@ -17,12 +17,12 @@ from pathlib import Path
 from threegate import durable, limits
 from threegate.audit import Trail
 from threegate.daemon.log import Log
-from threegate.daemon.surroundings import InputHashes, surrounding_findings
 from threegate.policy import Policy
 from threegate.request import read_request
 from threegate.request.report import Finding, Report
 from threegate.results import Verdict, write_verdict
 from threegate.results.verdict import State
+from threegate.surroundings import InputHashes, surrounding_findings
 from threegate.workspace import Workspace
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")

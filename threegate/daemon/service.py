@@ -79,10 +79,13 @@ class Daemon:
             runners.monty.workers + runners.era.parallel,
         )
         inbox = Inbox(self.workspace, services.trail, self.log, propose=None)
-        watch = Watch(
-            [self.workspace.inbox, self.workspace.drafts, self.workspace.approved, self.workspace.control],
-            self.wake,
-        )
+        hinted = [
+            self.workspace.inbox,
+            self.workspace.drafts,
+            self.workspace.approved,
+            self.workspace.control,
+        ]
+        watch = Watch([] if self.once else hinted, self.wake)
         if watch.problem:
             self.log.say("watching", what=watch.problem)
         self.log.say("ready", workspace=str(self.workspace.root))

@@ -20,8 +20,10 @@ class Watch:
         self._observer: Any = None
         self.problem: str | None = None
         """Why there are no hints, or None."""
+        if not (folders := list(folders)):
+            return
         try:
-            self._start(list(folders))
+            self._start(folders)
         except (OSError, ImportError, RuntimeError) as error:
             self.problem = f"no file system hints ({error}); looking once a second"
 
