@@ -1,0 +1,28 @@
+"""A workspace for each whole-way test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import engine_host
+from tests.support import Place, make_place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A fresh workspace with a real key."""
+    return make_place(tmp_path)
+
+
+@pytest.fixture
+def era_place(tmp_path: Path) -> Place:
+    """A fresh workspace that uses the test engine and its ERA image (the test is marked `engine`)."""
+    import os
+
+    settings = {
+        "runners.era.engine": engine_host() or "",
+        "runners.era.image": os.environ["THREEGATE_TEST_ERA_IMAGE"],
+    }
+    return make_place(tmp_path, settings=settings)

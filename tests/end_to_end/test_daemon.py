@@ -1,0 +1,111 @@
+"""A real daemon process: hints, graceful stop, kill -9, one at a time, a thousand drafts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from tests.support import Place, monty_draft, request_id
+
+
+def test_it_works_as_files_come_and_stops_gracefully(place: Place) -> None:
+    rid = request_id("live")
+    daemon = place.daemon()
+    try:
+        draft = place.drop(monty_draft(rid, "40 + 2"))
+        place.wait_for(f"verdicts/{draft.name}.json")
+        place.approve(draft)
+        place.wait_for(f"finished/{draft.name}")
+        started = time.monotonic()
+        daemon.send_signal(signal.SIGTERM)
+        _, err = daemon.communicate(timeout=20)
+        assert time.monotonic() - started < 15
+    finally:
+        daemon.kill()
+    assert daemon.returncode == 0, err
+    assert b"Traceback" not in err
+    assert "status: succeeded" in place.result(rid)
+
+
+def test_sigterm_interrupts_what_runs_and_says_so(place: Place) -> None:
+    rid = request_id("long")
+    place.approve(place.drop(monty_draft(rid, "while True: pass", time_sec=120)))
+    daemon = place.daemon()
+    try:
+        place.wait_for(f"runs/{rid}")
+        time.sleep(0.3)
+        daemon.send_signal(signal.SIGTERM)
+        daemon.communicate(timeout=30)
+    finally:
+        daemon.kill()
+    assert "status: interrupted" in place.result(rid)
+    place.once()
+    assert len(place.events("started")) == 1
+    place.run("audit", "verify", expect=0)
+
+
+def test_kill_9_while_a_request_runs(place: Place) -> None:
+    rid, after = request_id("killed"), request_id("after")
+    place.approve(place.drop(monty_draft(rid, "while True: pass", time_sec=120)))
+    daemon = place.daemon()
+    try:
+        place.wait_for(f"runs/{rid}/work/out")
+        time.sleep(0.3)
+    finally:
+        daemon.send_signal(signal.SIGKILL)
+        daemon.communicate(timeout=10)
+    place.approve(place.drop(monty_draft(after, "6 * 7")))
+    place.once()
+    assert "status: interrupted" in place.result(rid)
+    assert "status: succeeded" in place.result(after)
+    assert len([event for event in place.events("started") if event["request_id"] == rid]) == 1
+    assert list((place.root / "tool-exec" / "running").iterdir()) == []
+    place.run("audit", "verify", expect=0)
+
+
+def test_a_second_daemon_leaves(place: Place) -> None:
+    daemon = place.daemon()
+    try:
+        until = time.monotonic() + 30
+        while not (place.root / "tool-exec" / ".daemon.lock").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        done = place.once(expect=3)
+        assert "another daemon works here" in done.err
+        assert str(daemon.pid) in done.err
+    finally:
+        daemon.terminate()
+        daemon.communicate(timeout=20)
+
+
+def test_a_thousand_drafts_get_verdicts_and_memory_stays_flat(place: Place) -> None:
+    daemon = place.daemon()
+    try:
+        first = place.drop(monty_draft(request_id("first"), "1"))
+        place.wait_for(f"verdicts/{first.name}.json")
+        time.sleep(0.5)
+        before = resident_kib(daemon.pid)
+        text = monty_draft("TR-many-NUMBER", "1 + 1")
+        for number in range(1000):
+            place.drop(text.replace("NUMBER", f"{number:04d}"))
+        until = time.monotonic() + 120
+        verdicts = place.root / "tool-exec" / "verdicts"
+        while len(os.listdir(verdicts)) < 1001:
+            assert time.monotonic() < until
+            assert daemon.poll() is None
+            time.sleep(0.1)
+        grown = resident_kib(daemon.pid) - before
+        daemon.terminate()
+        _, err = daemon.communicate(timeout=30)
+    finally:
+        daemon.kill()
+    assert grown < 64 * 1024, f"{grown} KiB more after a thousand drafts"
+    assert all(place.verdict(f"TR-many-{number:04d}.md")["valid"] for number in (0, 500, 999))
+    assert b"Traceback" not in err
+
+
+def resident_kib(pid: int) -> int:
+    """Resident memory of a process in KiB."""
+    with open(f"/proc/{pid}/status") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
