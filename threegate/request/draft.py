@@ -1,0 +1,144 @@
+"""Writes a request: the same language that the reader reads, in one canonical shape.
+
+Invariant: for every request that the reader accepts, `read(render(request))` is that request again, but for
+the bytes themselves. So a draft that a program writes can be trusted to mean what it was given.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from threegate.request.model import NetworkTarget, Request
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._-]*(?: [A-Za-z0-9._-]+)*")
+_NO_STRINGS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+"""Words that some YAML reader takes for no text; quoted, they are text to every reader."""
+_TICKS = re.compile(r"`+")
+SLUG_CHARS = 64
+
+
+def render_request(request: Request) -> bytes:
+    """The canonical text of a request, as UTF-8 with LF line ends."""
+    lines = ["---", *_front_matter(request), "---", "", *_body(request)]
+    return ("\n".join(lines) + "\n").encode("utf-8")
+
+
+def render_time(moment: datetime) -> str:
+    """``2026-11-22T05:00:00Z``, with a fraction only where there is one."""
+    text = moment.astimezone(UTC).isoformat()
+    return text.replace("+00:00", "Z")
+
+
+def slug_of(text: str) -> str:
+    """A file name's slug made of some words: 1 to 64 of a-z, 0-9 and '-'."""
+    words = re.sub(r"[^a-z0-9]+", "-", text.casefold()).strip("-")
+    return words[:SLUG_CHARS].strip("-") or "request"
+
+
+def file_name(moment: datetime, slug: str) -> str:
+    """``TR-YYYYMMDD-HHMMSSZ-<slug>.md``"""
+    return f"TR-{moment.astimezone(UTC):%Y%m%d-%H%M%SZ}-{slug}.md"
+
+
+def scalar(value: Any) -> str:
+    """A value as a YAML scalar that the strict reader reads as exactly this: plain where that is safe, else JSON."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.casefold() not in _NO_STRINGS:
+        return value
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _front_matter(request: Request) -> Iterator[str]:
+    yield "request_type: tool_request"
+    yield 'schema_version: "1"'
+    yield f"request_id: {scalar(request.request_id)}"
+    yield f"created_utc: {render_time(request.created_utc)}"
+    yield f"requested_by: {scalar(request.requested_by)}"
+    if request.approved_by is not None:
+        yield f"approved_by: {scalar(request.approved_by)}"
+    if request.approved_utc is not None:
+        yield f"approved_utc: {render_time(request.approved_utc)}"
+    yield f"purpose: {scalar(request.purpose)}"
+    yield f"backend: {request.backend}"
+    yield f"language: {scalar(request.language)}"
+    yield f"network: {request.network}"
+    yield f'cpu_limit: "{_decimal(request.cpu_limit)}"'
+    yield f"memory_limit_mb: {request.memory_limit_mb}"
+    yield f"time_limit_sec: {request.time_limit_sec}"
+    yield from _list("inputs", [_input(item) for item in request.inputs])
+    if request.workdir != "/in":
+        yield f"workdir: {request.workdir}"
+    yield from _list("outputs_expected", [_output(item) for item in request.outputs])
+    yield from _list("network_allowlist", [[scalar(_target(item))] for item in request.network_allowlist])
+    yield from _list("constraints", [[scalar(item)] for item in request.constraints])
+    for name in ("session_id", "tool"):
+        yield from _optional(name, getattr(request, name))
+    yield from _list("labels", [[scalar(item)] for item in request.labels])
+    for name in ("workflow", "role", "risk_domain"):
+        yield from _optional(name, getattr(request, name))
+    yield from _list("evidence", [[json.dumps(item, ensure_ascii=False)] for item in request.evidence])
+
+
+def _decimal(cores: Decimal) -> str:
+    text = format(cores, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _input(item: Any) -> list[str]:
+    lines = [f"name: {json.dumps(item.name)}", f'sha256: "{item.sha256}"']
+    return [*lines, "unpack: true"] if item.unpack else lines
+
+
+def _output(item: Any) -> list[str]:
+    lines = [f"path: {scalar(item.path)}"]
+    return [*lines, f"description: {scalar(item.description)}"] if item.description else lines
+
+
+def _target(item: NetworkTarget) -> str:
+    return f"{item.host}:{item.port}"
+
+
+def _optional(name: str, value: str | None) -> Iterator[str]:
+    if value is not None:
+        yield f"{name}: {scalar(value)}"
+
+
+def _list(name: str, entries: list[list[str]]) -> Iterator[str]:
+    if entries:
+        yield f"{name}:"
+    for entry in entries:
+        yield f"  - {entry[0]}"
+        yield from (f"    {line}" for line in entry[1:])
+
+
+def _body(request: Request) -> Iterator[str]:
+    if request.argv is not None:
+        yield from ("## Command", "", shlex.join(request.argv), "", "## Input Files", "")
+        yield from [f"- /in/{item.name} sha256:{item.sha256}" for item in request.inputs] or ["none"]
+    else:
+        yield from ("## Code", "", *_fenced(request.code or "", "python"))
+        if request.vars_json is not None:
+            yield from ("", "## Inputs (JSON)", "", *_fenced(request.vars_json, "json"))
+    yield from ("", "## Output Expectations", "")
+    yield from [f"- {_quoted(item.path)}" for item in request.outputs] or ["none"]
+    yield from ("", "## Risk Assessment", "", f"Risk level: {request.risk_level}", "")
+    yield from (f"Justification: {request.justification}", "")
+    yield f"Data sensitivity: {request.data_sensitivity}"
+    if request.network_rationale:
+        yield from ("", f"Network rationale: {request.network_rationale}")
+
+
+def _fenced(text: str, info: str) -> Iterator[str]:
+    """A block in a fence that is longer than any row of backticks in it."""
+    longest = max((len(row) for row in _TICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield from (f"{fence}{info}", text.removesuffix("\n"), fence)
+
+
+def _quoted(path: str) -> str:
+    return f"`{path}`" if " " in path or "\t" in path else path
