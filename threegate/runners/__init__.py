@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+
+from threegate.runners.budget import Budget, Lease
 from threegate.runners.interface import (
     Artifact,
     Control,
@@ -11,14 +14,33 @@ from threegate.runners.interface import (
     Status,
     Stream,
 )
+from threegate.runners.seccomp import SECCOMP_SHA256
 
-__all__ = ["Artifact", "Control", "Destination", "MontyRunner", "Outcome", "Runner", "Status", "Stream"]
+__all__ = [
+    "SECCOMP_SHA256",
+    "Artifact",
+    "Budget",
+    "Control",
+    "Destination",
+    "EraRunner",
+    "Lease",
+    "MontyRunner",
+    "Outcome",
+    "Runner",
+    "Status",
+    "Stream",
+    "remove_orphans",
+]
+
+_LAZY = {
+    "MontyRunner": "threegate.runners.monty",
+    "EraRunner": "threegate.runners.era",
+    "remove_orphans": "threegate.runners.orphans",
+}
 
 
 def __getattr__(name: str) -> object:
     """Load a runner when it is asked for: docker and monty are heavy imports."""
-    if name == "MontyRunner":
-        from threegate.runners.monty import MontyRunner
-
-        return MontyRunner
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -58,7 +58,7 @@ class MontyRunner:
         try:
             return self._run(clearance, job, control, work)
         finally:
-            _remove(work)
+            remove_folder(work)
 
     def close(self) -> None:
         """End the workers that were started ahead."""
@@ -260,7 +260,7 @@ def nothing_ran(reason: str) -> Outcome:
     )
 
 
-def _remove(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Remove a work folder, whatever modes a run or the staging left in it."""
     for path, _, _ in os.walk(folder):
         with suppress(OSError):

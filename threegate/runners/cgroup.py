@@ -1,0 +1,130 @@
+"""A process's cgroups as the kernel shows them, version 1 or 2: limits read back, use measured.
+
+Invariant: only reads. A file that is not there is "not readable" and never taken for a limit that holds.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+_ROOT = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupFiles:
+    """Where one process's limits and counters lie; None for what this machine does not have."""
+
+    memory_limit: Path | None
+    swap_limit: Path | None
+    pids_limit: Path | None
+    pids_events: Path | None
+    cpu_quota: Path | None
+    cpu_use: Path | None
+    memory_peak: Path | None
+
+    @classmethod
+    def of(cls, pid: int) -> CgroupFiles:
+        """The files of a process. Raises OSError when it is gone."""
+        lines = Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii", errors="replace").splitlines()
+        places: dict[str, str] = {}
+        for line in lines:
+            _, names, place = line.split(":", 2)
+            places.update(dict.fromkeys(names.split(","), place))
+        if "memory" in places:
+            return cls._version_1(places)
+        return cls._version_2(_ROOT / places.get("", "/").lstrip("/"))
+
+    @classmethod
+    def _version_1(cls, places: dict[str, str]) -> CgroupFiles:
+        def file(controller: str, name: str) -> Path | None:
+            place = places.get(controller)
+            return None if place is None else _ROOT / controller / place.lstrip("/") / name
+
+        return cls(
+            memory_limit=file("memory", "memory.limit_in_bytes"),
+            swap_limit=file("memory", "memory.memsw.limit_in_bytes"),
+            pids_limit=file("pids", "pids.max"),
+            pids_events=file("pids", "pids.events"),
+            cpu_quota=file("cpu", "cpu.cfs_quota_us"),
+            cpu_use=file("cpuacct", "cpuacct.usage"),
+            memory_peak=file("memory", "memory.max_usage_in_bytes"),
+        )
+
+    @classmethod
+    def _version_2(cls, place: Path) -> CgroupFiles:
+        return cls(
+            memory_limit=place / "memory.max",
+            swap_limit=place / "memory.swap.max",
+            pids_limit=place / "pids.max",
+            pids_events=place / "pids.events",
+            cpu_quota=place / "cpu.max",
+            cpu_use=place / "cpu.stat",
+            memory_peak=place / "memory.peak",
+        )
+
+    def memory(self) -> int | None:
+        """Memory limit in bytes."""
+        return _number(self.memory_limit)
+
+    def no_swap(self) -> bool | None:
+        """Whether memory and swap together are no more than the memory; None when it cannot be read."""
+        if self.swap_limit is None or not self.swap_limit.exists():
+            return True if not _swap_exists() else None
+        limit = _number(self.swap_limit)
+        return limit == (self.memory() if "memsw" in self.swap_limit.name else 0)
+
+    def pids(self) -> int | None:
+        """Limit of processes and threads."""
+        return _number(self.pids_limit)
+
+    def pids_refused(self) -> int:
+        """How often a fork was refused so far."""
+        with suppress(OSError, ValueError):
+            if self.pids_events is not None:
+                for line in self.pids_events.read_text(encoding="ascii").splitlines():
+                    if line.startswith("max "):
+                        return int(line[4:])
+        return 0
+
+    def cpus(self) -> Decimal | None:
+        """Cores, from quota and period."""
+        if self.cpu_quota is None:
+            return None
+        with suppress(OSError, ValueError, ArithmeticError):
+            if self.cpu_quota.name == "cpu.max":
+                quota, period = self.cpu_quota.read_text(encoding="ascii").split()
+            else:
+                quota = self.cpu_quota.read_text(encoding="ascii").strip()
+                period = self.cpu_quota.with_name("cpu.cfs_period_us").read_text(encoding="ascii").strip()
+            if int(quota) > 0:
+                return Decimal(quota) / Decimal(period)
+        return None
+
+    def cpu_ms(self) -> int | None:
+        """CPU time used so far."""
+        with suppress(OSError, ValueError, IndexError):
+            if self.cpu_use is not None:
+                text = self.cpu_use.read_text(encoding="ascii")
+                if self.cpu_use.name == "cpu.stat":
+                    return int(text.split()[1]) // 1000
+                return int(text) // 1_000_000
+        return None
+
+    def peak(self) -> int | None:
+        """Peak memory in bytes."""
+        return _number(self.memory_peak)
+
+
+def _number(path: Path | None) -> int | None:
+    with suppress(OSError, ValueError):
+        return None if path is None else int(path.read_text(encoding="ascii"))
+    return None
+
+
+def _swap_exists() -> bool:
+    with suppress(OSError):
+        return len(Path("/proc/swaps").read_text(encoding="ascii").splitlines()) > 1
+    return True

@@ -1,0 +1,122 @@
+"""The container engine behind its socket: one client, bounded answers, errors in one line.
+
+Invariant: nothing waits for the engine longer than ANSWER_SECONDS, and the operator's own Docker configuration
+(proxies, credentials) never reaches a container.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import docker.errors
+import requests.exceptions
+import urllib3.exceptions
+
+from threegate.errors import Unavailable
+
+ANSWER_SECONDS = 8
+_DEFAULT = "unix:///var/run/docker.sock"
+
+LABEL = "threegate.workspace"
+BOOT_LABEL = "threegate.boot"
+REQUEST_LABEL = "threegate.request"
+
+FAULTS = (
+    docker.errors.DockerException,
+    requests.exceptions.RequestException,
+    urllib3.exceptions.HTTPError,
+    OSError,
+)
+"""Everything by which an engine can fail to answer."""
+
+
+def engine_url(setting: str) -> str:
+    """The engine's URL: the setting, DOCKER_HOST, or the default socket."""
+    return setting or os.environ.get("DOCKER_HOST") or _DEFAULT
+
+
+def connect(url: str) -> docker.APIClient:
+    """A client for a local engine. Raises Unavailable with one line that says what to do."""
+    path = url.removeprefix("unix://")
+    if not url.startswith("unix://"):
+        raise Unavailable(f"{url}: only an engine on this machine (unix://) can be measured; name its socket")
+    if not Path(path).exists():
+        raise Unavailable(f"no container engine: {path} is not there; start one, or set runners.era.engine")
+    try:
+        client = docker.APIClient(base_url=url, timeout=ANSWER_SECONDS, version="auto")
+    except FAULTS as error:
+        raise Unavailable(f"no container engine: {path} does not answer ({reason(error)})") from None
+    return client
+
+
+def reason(error: BaseException) -> str:
+    """What an engine's error says, in one short line."""
+    text = getattr(error, "explanation", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split())[:300]
+
+
+@contextlib.contextmanager
+def client(url: str) -> Iterator[docker.APIClient]:
+    """A client for the length of a block."""
+    opened = connect(url)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def check_image(api: docker.APIClient, image: str) -> dict[str, Any]:
+    """The image's facts; refuses one that is missing or brings volumes, health checks or build hooks of its own.
+
+    Raises Unavailable.
+    """
+    try:
+        facts: dict[str, Any] = api.inspect_image(image)
+    except docker.errors.ImageNotFound:
+        raise Unavailable(
+            f"no image: {image[:19]}… is not in the engine; build it: threegate sandbox build"
+        ) from None
+    except FAULTS as error:
+        raise Unavailable(f"no container engine: it does not answer ({reason(error)})") from None
+    config = facts.get("Config") or {}
+    for key in ("Volumes", "Healthcheck", "OnBuild"):
+        if config.get(key):
+            raise Unavailable(
+                f"image {image[:19]}… has {key}, which no sandbox image may have; build another"
+            )
+    if facts["Id"] != image:
+        raise Unavailable(
+            f"image {image[:19]}… is not named by its digest; set runners.era.image to {facts['Id']}"
+        )
+    return facts
+
+
+def check_runtime(api: docker.APIClient, runtime: str) -> str:
+    """The runtime's name as the engine knows it. Raises Unavailable."""
+    try:
+        info = api.info()
+    except FAULTS as error:
+        raise Unavailable(f"no container engine: it does not answer ({reason(error)})") from None
+    name = runtime or str(info.get("DefaultRuntime") or "runc")
+    known = sorted(info.get("Runtimes") or {})
+    if name not in known:
+        raise Unavailable(
+            f"the engine has no runtime {name!r} (it has {', '.join(known)}); add it to the engine's configuration"
+        )
+    return name
+
+
+def remove_container(api: docker.APIClient, container: str) -> bool:
+    """Kill and remove a container with its volumes; False when the engine could not do it."""
+    try:
+        api.remove_container(container, v=True, force=True)
+    except docker.errors.NotFound:
+        return True
+    except FAULTS:
+        return False
+    return True

@@ -1,0 +1,50 @@
+"""Takes away what a daemon that was killed left behind: its containers, networks and mounts (spec 6, ERA).
+
+Invariant: only what carries this workspace's id and another boot's nonce is touched; a second workspace on the
+same engine never notices.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from threegate.runners import engine
+from threegate.runners.out_volume import left_mounts, unmount
+
+
+def remove_orphans(
+    workspace_id: str, boot_nonce: str, *, url: str = "", runs_folder: Path | None = None
+) -> list[str]:
+    """Kill and remove the containers and networks of older boots, and unmount what is left below `runs_folder`.
+
+    Returns one line for each thing. With an engine that does not answer only the mounts are seen to (its
+    containers end at their own deadline). Raises Unavailable when the engine answers but cannot remove one.
+    """
+    removed = []
+    for place in left_mounts(runs_folder) if runs_folder is not None else []:
+        unmount(place)
+        removed.append(f"unmounted {place}")
+    try:
+        api = engine.connect(engine.engine_url(url))
+    except engine.Unavailable:
+        return removed
+    try:
+        marks = {"label": f"{engine.LABEL}={workspace_id}"}
+        for found in api.containers(all=True, filters=marks):
+            if found["Labels"].get(engine.BOOT_LABEL) == boot_nonce:
+                continue
+            name = str(found["Names"][0]).lstrip("/") if found["Names"] else found["Id"][:12]
+            if not engine.remove_container(api, found["Id"]):
+                raise engine.Unavailable(
+                    f"container {name} of an earlier run cannot be removed; remove it by hand"
+                )
+            removed.append(f"removed container {name} of {found['Labels'].get(engine.REQUEST_LABEL, '?')}")
+        for network in api.networks(filters=marks):
+            if (network.get("Labels") or {}).get(engine.BOOT_LABEL) != boot_nonce:
+                api.remove_network(network["Id"])
+                removed.append(f"removed network {network['Name']}")
+    except engine.FAULTS as error:
+        raise engine.Unavailable(f"the engine did not list what is left ({engine.reason(error)})") from None
+    finally:
+        api.close()
+    return removed
