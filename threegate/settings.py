@@ -189,6 +189,9 @@ class ProposalSettings(_Part):
     search_url: str = Field(
         default="", description="search page for web.search, with {query}; empty: no draft"
     )
+    github_api: str = Field(
+        default="https://api.github.com", description="API that the github tools of proposals speak to"
+    )
 
 
 class SecretReference(_Part):

@@ -7,9 +7,30 @@ again. Source: spec 5, seed 003.
 
 from __future__ import annotations
 
+from threegate.proposals.draft import (
+    DraftResult,
+    derive_again,
+    draft_from_proposal,
+    draft_inputs_folder,
+    links_of,
+    proposal_file,
+)
 from threegate.proposals.form import Problem, Proposal
 from threegate.proposals.rules import judge_proposal
 from threegate.proposals.tools import TOOLS, Tool
 from threegate.proposals.verdict import Verdict
 
-__all__ = ["TOOLS", "Problem", "Proposal", "Tool", "Verdict", "judge_proposal"]
+__all__ = [
+    "TOOLS",
+    "DraftResult",
+    "Problem",
+    "Proposal",
+    "Tool",
+    "Verdict",
+    "derive_again",
+    "draft_from_proposal",
+    "draft_inputs_folder",
+    "judge_proposal",
+    "links_of",
+    "proposal_file",
+]

@@ -1,0 +1,402 @@
+"""The lanes: what each tool becomes, as a plan that `draft.py` writes down.
+
+Invariant: a plan follows from the verdict and the primary files alone; the same two give the same plan, on any
+machine, at any time. Text of a proposal goes into pinned files only, never into code.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from threegate import canonical, limits
+from threegate.proposals import era_code, monty_code
+from threegate.proposals.paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
+from threegate.proposals.project import ProjectError
+from threegate.proposals.urls import URL, URLError, reach, read_url
+from threegate.proposals.verdict import Verdict
+from threegate.request.model import Backend, Sensitivity
+from threegate.settings import Settings
+
+READ_BYTES: Final = 65_536
+WEB_BYTES: Final = 262_144
+GIT_BYTES: Final = 262_144
+SHELL_SECONDS: Final = 30
+MONTY_SECONDS: Final = 20
+WEB_SECONDS: Final = 60
+_NOTES: Final = 10
+_HITS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One draft in parts. `derived` are input files that follow from the verdict and the primary files."""
+
+    backend: Backend
+    code: str = ""
+    argv: tuple[str, ...] = ()
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """What the program reads from args.json."""
+    derived: Mapping[str, bytes] = field(default_factory=dict)
+    outputs: tuple[tuple[str, str], ...] = ()
+    workdir: str = ""
+    network: URL | None = None
+    rationale: str = ""
+    time_sec: int = MONTY_SECONDS
+    memory_mb: int = 128
+    sensitivity: Sensitivity = "internal"
+    notes: tuple[str, ...] = ()
+
+
+def make_plan(verdict: Verdict, primary: Mapping[str, bytes], settings: Settings) -> Plan:
+    """The plan of an allowed proposal. Raises ProjectError when a setting is missing that the lane needs."""
+    assert verdict.proposal is not None
+    if verdict.becomes == "dry-run record":
+        return _record(verdict, primary, settings)
+    return _LANES[verdict.proposal.tool.name](verdict, primary, settings)
+
+
+def _args(verdict: Verdict) -> Mapping[str, Any]:
+    assert verdict.proposal is not None
+    return verdict.proposal.args
+
+
+def _sensitivity(verdict: Verdict) -> Sensitivity:
+    return "confidential" if any(path.protected for path in verdict.paths.values()) else "internal"
+
+
+def _read(verdict: Verdict, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+    missing = "current" not in primary
+    given = {
+        "path": verdict.paths["path"].text,
+        "maxBytes": _args(verdict).get("maxBytes", READ_BYTES),
+        "missing": missing,
+    }
+    outputs = () if missing else (("/out/content", "the file's bytes"),)
+    return Plan(
+        "monty", code=monty_code.READ, given=given, outputs=outputs, sensitivity=_sensitivity(verdict)
+    )
+
+
+def _list(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+    return Plan(
+        "monty",
+        code=monty_code.LIST,
+        given={"path": verdict.paths["path"].text},
+        outputs=(("/out/listing.json", "names, kinds and sizes"),),
+        sensitivity=_sensitivity(verdict),
+    )
+
+
+def _change(verdict: Verdict, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+    """file.diff and file.write_safe: the same facts, and the content only where it may be applied."""
+    assert verdict.proposal is not None
+    path = verdict.paths["path"].text
+    before, after = primary.get("current"), str(_args(verdict)["content"]).encode()
+    derived = {"diff.patch": unified_diff(before, after, path)}
+    given = {
+        "path": path,
+        "before": None if before is None else canonical.sha256_hex(before),
+        "after": canonical.sha256_hex(after),
+    }
+    outputs = (("/out/diff.patch", "what would change"),)
+    if verdict.proposal.tool.name == "file.diff":
+        return Plan(
+            "monty",
+            code=monty_code.DIFF,
+            given=given,
+            derived=derived,
+            outputs=outputs,
+            sensitivity=_sensitivity(verdict),
+        )
+    return Plan(
+        "monty",
+        code=monty_code.WRITE,
+        given=given,
+        derived={**derived, "content": after},
+        outputs=(("/out/content", "the new content"), *outputs),
+        sensitivity=_sensitivity(verdict),
+        notes=("writes nothing into the project; applied by: threegate apply REQUEST_ID",),
+    )
+
+
+def unified_diff(before: bytes | None, after: bytes, path: str) -> bytes:
+    """A unified diff (git's form of headers); one hunk for everything where lines are too many to compare."""
+    try:
+        old = [] if before is None else before.decode("utf-8").splitlines(keepends=True)
+        new = after.decode("utf-8").splitlines(keepends=True)
+    except UnicodeDecodeError:
+        return f"Binary files a/{path} and b/{path} differ\n".encode()
+    source = "/dev/null" if before is None else f"a/{path}"
+    if len(old) + len(new) > limits.DIFF_LINES:
+        lines = [
+            f"--- {source}\n",
+            f"+++ b/{path}\n",
+            f"@@ -{min(1, len(old))},{len(old)} +{min(1, len(new))},{len(new)} @@\n",
+            *(f"-{line}" for line in old),
+            *(f"+{line}" for line in new),
+        ]
+    else:
+        lines = list(difflib.unified_diff(old, new, source, f"b/{path}"))
+    ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    return "".join(ended).encode()
+
+
+def _cleanup(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+    return Plan(
+        "monty",
+        code=monty_code.CLEANUP,
+        given={"path": verdict.paths["path"].text},
+        outputs=(("/out/manifest.json", "what would go, and what stays"),),
+        notes=("moves nothing; applied by: threegate apply REQUEST_ID",),
+    )
+
+
+def _search_notes(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+    args = _args(verdict)
+    given = {"query": args["query"], "limit": args.get("limit", _NOTES), "scope": args.get("scope")}
+    return Plan("monty", code=monty_code.SEARCH, given=given, outputs=(("/out/notes.json", "notes found"),))
+
+
+def _note(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+    args = _args(verdict)
+    note = {
+        "type": args.get("type"),
+        "content": args["content"],
+        "scope": args.get("scope"),
+        "sensitive": args.get("sensitive", False),
+    }
+    return Plan(
+        "monty",
+        code=monty_code.NOTE,
+        given={"note": note},
+        outputs=(("/out/note.json", "the note"),),
+        notes=("stores nothing; stored by: threegate memory approve REQUEST_ID",),
+    )
+
+
+def _issue(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+    args = _args(verdict)
+    lines = [f"# {' '.join(args['title'].split())}", "", f"Repository: {args['repo']}"]
+    if args.get("labels"):
+        lines.append("Labels: " + ", ".join(args["labels"]))
+    text = "\n".join(lines) + "\n\n" + args["body"].rstrip("\n") + "\n"
+    return Plan(
+        "monty",
+        code=monty_code.ISSUE,
+        given={"repo": args["repo"]},
+        derived={"issue.md": text.encode()},
+        outputs=(("/out/issue.md", "the issue as it would read"),),
+    )
+
+
+def _record(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+    assert verdict.proposal is not None
+    tool = verdict.proposal.tool.name
+    record = {
+        "tool": tool,
+        "args": dict(verdict.proposal.args),
+        "risk": verdict.risk,
+        "would": _WOULD[tool],
+        "done": False,
+    }
+    return Plan(
+        "monty",
+        code=monty_code.RECORD,
+        given={"record": record},
+        outputs=(("/out/record.json", "what was proposed"),),
+        notes=("a dry run: it records and does nothing",),
+    )
+
+
+_WOULD: Final = {
+    "browser.open": "a browser would open the page",
+    "browser.extract": "a browser would read the page",
+    "browser.click_proposed": "a browser would click the element",
+    "browser.type_proposed": "a browser would type the text into the field",
+    "app.open_proposed": "the application would be opened",
+    "app.action_proposed": "the application would be told to act",
+    "subagent.delegate": "another agent would be given the task",
+    "web.fetch": "the page would be fetched",
+}
+
+
+def _git(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+    assert verdict.proposal is not None
+    args = verdict.proposal.args
+    verb = verdict.proposal.tool.name.partition(".")[2]
+    path = verdict.paths.get("path")
+    given = {
+        "verb": verb,
+        "path": path.text if path else ".",
+        "staged": args.get("staged", False),
+        "limit": args.get("limit", _HITS),
+        "maxBytes": args.get("maxBytes", GIT_BYTES),
+        "protected": [
+            *sorted(PROTECTED_PATTERNS),
+            *(f"{pattern}/**" for pattern in sorted(PROTECTED_PATTERNS)),
+            *(f"{name}/**" for name in sorted(PROTECTED_FOLDERS)),
+        ],
+    }
+    out = {"status": "status.txt", "diff": "diff.patch", "log": "log.txt"}[verb]
+    return Plan(
+        "ERA",
+        argv=("python3", "/in/lane.py"),
+        given=given,
+        derived={"lane.py": era_code.GIT.encode()},
+        outputs=((f"/out/{out}", f"what git {verb} says"),),
+        time_sec=SHELL_SECONDS,
+        memory_mb=512,
+        sensitivity=_sensitivity(verdict),
+    )
+
+
+def _shell(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+    args = _args(verdict)
+    cwd = verdict.paths["cwd"]
+    kept = args.get("maxBufferBytes")
+    notes = ["runs over a snapshot of the project, without protected files and links"]
+    if kept is not None:
+        notes.append(f"asked to keep at most {kept} bytes of output")
+    return Plan(
+        "ERA",
+        argv=tuple(args["argv"]),
+        workdir="/".join(("/in/project", *cwd.parts)),
+        time_sec=-(-int(args.get("timeoutMs", SHELL_SECONDS * 1000)) // 1000),
+        memory_mb=1024,
+        sensitivity=_sensitivity(verdict),
+        notes=tuple(notes),
+    )
+
+
+def _page(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+    assert verdict.proposal is not None and verdict.url is not None
+    args = verdict.proposal.args
+    reading = verdict.proposal.tool.name == "browser.extract"
+    step = {"method": "GET", "url": verdict.url.text}
+    given: dict[str, Any] = {
+        "text": verdict.proposal.tool.name != "web.fetch",
+        "selector": args.get("selector") if reading else None,
+        "maxBytes": args.get("maxBytes", WEB_BYTES),
+    }
+    return _web(verdict.url, [step], given, "reads one page of this host")
+
+
+def _search(verdict: Verdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
+    args = _args(verdict)
+    template = settings.proposals.search_url
+    if "{query}" not in template:
+        raise ProjectError("no search page is set; put proposals.search_url with {query} into threegate.toml")
+    url = _public(template.replace("{query}", quote(args["query"], safe="")), "proposals.search_url")
+    given: dict[str, Any] = {"text": True, "selector": None, "maxBytes": WEB_BYTES}
+    return _web(
+        url, [{"method": "GET", "url": url.text}], given, "asks the search page that the operator named"
+    )
+
+
+def _repository(verdict: Verdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
+    args = _args(verdict)
+    base = f"{settings.proposals.github_api.rstrip('/')}/repos/{args['repo']}"
+    url = _public(base, "proposals.github_api")
+    places = [url.text]
+    if args.get("includeIssues"):
+        places.append(f"{url.text}/issues?{urlencode({'per_page': _HITS})}")
+    if args.get("includeReleases"):
+        places.append(f"{url.text}/releases?{urlencode({'per_page': _HITS})}")
+    steps = [{"method": "GET", "url": place, "accept": "application/vnd.github+json"} for place in places]
+    given: dict[str, Any] = {"text": False, "selector": None, "maxBytes": WEB_BYTES}
+    return _web(url, steps, given, "reads one public repository's facts")
+
+
+def _create_issue(verdict: Verdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
+    args = _args(verdict)
+    if "github" not in settings.secrets:
+        raise ProjectError("no token is named; put secrets.github with env or file into threegate.toml")
+    url = _public(
+        f"{settings.proposals.github_api.rstrip('/')}/repos/{args['repo']}/issues", "proposals.github_api"
+    )
+    body: dict[str, Any] = {"title": args["title"], "body": args["body"], "labels": args.get("labels", [])}
+    plain = URL("http", url.host, url.port, url.rest, None)
+    step = {
+        "method": "POST",
+        "url": f"http://{plain.host}{plain.rest}",
+        "body": body,
+        "accept": "application/vnd.github+json",
+    }
+    given: dict[str, Any] = {"text": False, "selector": None, "maxBytes": WEB_BYTES}
+    return _web(url, [step], given, "creates one issue; the token is added by the proxy, outside of the run")
+
+
+def _public(text: str, setting: str) -> URL:
+    """A URL that the settings name, which must be public. Raises ProjectError."""
+    try:
+        url = read_url(text)
+    except URLError as error:
+        raise ProjectError(f"{setting} of threegate.toml: {error}") from None
+    if reach(url) != "public":
+        raise ProjectError(f"{setting} of threegate.toml names no public host; mend it")
+    return url
+
+
+def _web(url: URL, steps: list[dict[str, Any]], given: dict[str, Any], rationale: str) -> Plan:
+    outputs = [("/out/response.body", "what the server sent"), ("/out/response.json", "status and type")]
+    if given["text"]:
+        outputs.append(("/out/text.txt", "the readable text"))
+    return Plan(
+        "ERA",
+        argv=("python3", "/in/lane.py"),
+        given={**given, "steps": steps, "timeout": WEB_SECONDS // 2},
+        derived={"lane.py": era_code.WEB.encode()},
+        outputs=tuple(outputs),
+        network=url,
+        rationale=rationale,
+        time_sec=WEB_SECONDS,
+        memory_mb=256,
+        sensitivity="public",
+    )
+
+
+def given_bytes(verdict: Verdict, plan: Plan, proposal_sha256: str) -> bytes:
+    """args.json: the proposal's own words and what the program is given. Sorted, so that it is derived again alike."""
+    proposal = verdict.proposal
+    assert proposal is not None
+    value = {
+        "proposal": {
+            "sha256": proposal_sha256,
+            "tool": proposal.tool.name,
+            "args": dict(proposal.args),
+            "id": proposal.id,
+            "risk": proposal.risk,
+            "reason": proposal.reason,
+            "task": proposal.task,
+            "source": proposal.source,
+        },
+        "given": dict(plan.given),
+    }
+    return json.dumps(value, ensure_ascii=True, sort_keys=True, indent=1).encode() + b"\n"
+
+
+_LANES: Final[Mapping[str, Callable[[Verdict, Mapping[str, bytes], Settings], Plan]]] = {
+    "file.read": _read,
+    "file.list": _list,
+    "file.diff": _change,
+    "file.write_safe": _change,
+    "project.cleanup_safe": _cleanup,
+    "memory.search": _search_notes,
+    "memory.propose": _note,
+    "github.issue_draft": _issue,
+    "git.status": _git,
+    "git.diff": _git,
+    "git.log": _git,
+    "shell.execute_approved": _shell,
+    "web.fetch": _page,
+    "browser.open": _page,
+    "browser.extract": _page,
+    "web.search": _search,
+    "github.repo_read": _repository,
+    "github.issue_create_approved": _create_issue,
+}
