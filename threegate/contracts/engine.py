@@ -21,14 +21,16 @@ from threegate.contracts.movement import (
     Total,
     close,
     commit,
+    may_retry,
     note_block,
     open_session,
+    output_reasons,
     release,
     reserve,
 )
 from threegate.contracts.operators import is_number, json_equal
 from threegate.contracts.paths import MISSING, PathTooWide
-from threegate.contracts.plan import EXACT, ToolPlan, exact
+from threegate.contracts.plan import EXACT, Rules, ToolPlan, exact
 from threegate.contracts.state import ALLOW, Call, Decision, Reason, Session, block
 
 __all__ = [
@@ -36,9 +38,11 @@ __all__ = [
     "Total",
     "WorkflowView",
     "allowed_tools",
+    "check_alone",
     "close",
     "commit",
     "decide",
+    "may_retry",
     "note_block",
     "open_session",
     "release",
@@ -108,6 +112,10 @@ def _decide(
                     f"{plan.name} may not run after {session.forbidden[plan.name]}",
                 )
             )
+        if plan.name in session.delayed and now < datetime.fromisoformat(session.delayed[plan.name]):
+            reasons.append(
+                Reason(0, "rate_limited", "rate_limits", f"{plan.name} waits for its service after a 429")
+            )
     if rules.limited:
         totals.limit_reasons(reasons, session, call, asked, others)
     if rules.loop_threshold:
@@ -163,10 +171,7 @@ def allowed_tools(session: Session, others: Sequence[Total] = ()) -> tuple[str, 
 def _layer_1(reasons: list[Reason], session: Session, call: Call, plan: ToolPlan, arguments: Any) -> None:
     """Risk gate, policy, label gates, preconditions, argument rules."""
     if not plan.risk_allowed:
-        effect = plan.contract.side_effect
-        reasons.append(
-            Reason(1, "risk_blocked", "side_effect", f"{plan.name} is {effect}, which is not let through")
-        )
+        reasons.append(_risk(plan))
     if plan.policed:
         _policy(reasons, plan, call.principal)
     if plan.label_gates:
@@ -175,6 +180,16 @@ def _layer_1(reasons: list[Reason], session: Session, call: Call, plan: ToolPlan
                 reasons.append(Reason(1, "label_gate", "labels", why, None, label))
     if plan.preconditions:
         _preconditions(reasons, session, plan, arguments)
+    if plan.checks:
+        _checks(reasons, plan, arguments)
+
+
+def _risk(plan: ToolPlan) -> Reason:
+    effect = plan.contract.side_effect
+    return Reason(1, "risk_blocked", "side_effect", f"{plan.name} is {effect}, which is not let through")
+
+
+def _checks(reasons: list[Reason], plan: ToolPlan, arguments: Any) -> None:
     for check in plan.checks:
         failure = check.entry.failure(arguments)
         if failure is not None:
@@ -228,6 +243,25 @@ def _preconditions(reasons: list[Reason], session: Session, plan: ToolPlan, argu
                 " for the same resource" if condition.resource is not None else ""
             )
             reasons.append(Reason(1, "precondition_not_met", "requires_prior_tool", message, condition.tool))
+
+
+def check_alone(
+    rules: Rules, tool: str, arguments: Mapping[str, Any], principal: Mapping[str, Any] | None, output: Any
+) -> list[Reason]:
+    """What the tool's own rules say without the state of a session: risk gate, policy, arguments, output.
+
+    Golden cases ask this; `output` is MISSING when the case has none.
+    """
+    plan = rules.plans[tool]
+    reasons: list[Reason] = []
+    if not plan.risk_allowed:
+        reasons.append(_risk(plan))
+    if plan.policed:
+        _policy(reasons, plan, principal)
+    _checks(reasons, plan, arguments)
+    if output is not MISSING and not reasons:
+        reasons.extend(output_reasons(plan, output))
+    return reasons
 
 
 def _refs(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: Any) -> None:

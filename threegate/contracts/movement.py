@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from threegate.contracts.calls import Asked, loop_key, plans_of
+from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.paths import MISSING, PathTooWide
 from threegate.contracts.plan import EXACT, Rules, ToolPlan, exact
 from threegate.contracts.state import Call, Decision, Outcome, Pending, Reason, Session, Tally
@@ -84,9 +86,18 @@ def release(session: Session, call_id: str) -> None:
     session.pending.pop(call_id, None)
 
 
-def commit(session: Session, call: Call, outcome: Outcome, *, others: Iterable[Tally] = ()) -> Effect:
-    """Take the outcome of a call that was allowed. Changes `session` and `others`."""
+def commit(
+    session: Session,
+    call: Call,
+    outcome: Outcome,
+    *,
+    others: Iterable[Tally] = (),
+    now: datetime | None = None,
+) -> Effect:
+    """Take the outcome of a call that was allowed. Changes `session` and `others`; `now` dates a 429's delay."""
     asked = _asked(session, call)
+    if outcome.retry_after is not None and now is not None:
+        _delay(session, asked, outcome.retry_after, now)
     pending = session.pending.pop(call.call_id, None)
     if pending is None:
         _see(session, call)
@@ -113,6 +124,26 @@ def commit(session: Session, call: Call, outcome: Outcome, *, others: Iterable[T
     return Effect("contract_violated" if violations else "failed", early, tuple(violations))
 
 
+def _delay(session: Session, asked: Asked, retry_after: float, now: datetime) -> None:
+    """Hold a tool's next call back as its rate_limits say."""
+    for plan, _ in asked:
+        rule = plan.contract.rate_limits.on_429
+        longest = float(rule.max_sleep_seconds)
+        seconds = min(max(retry_after, 0.0), longest) if rule.respect_retry_after else longest
+        session.delayed[plan.name] = (now.astimezone(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+def may_retry(contract: ToolContract, status: str, attempts: int) -> bool:
+    """Whether an attempt that never started may be made again under the same approval (reads only)."""
+    retries = contract.retries
+    return (
+        status == "unavailable"
+        and contract.side_effect == "read"
+        and status in retries.retry_on
+        and attempts < retries.max_attempts
+    )
+
+
 def _asked(session: Session, call: Call) -> Asked:
     asked = plans_of(session.rules, call)
     if isinstance(asked, Decision):
@@ -126,12 +157,19 @@ def _violations(asked: Asked, outcome: Outcome) -> list[Reason]:
     for plan, _ in asked:
         if plan.contract.evidence_class == "local_transaction" and outcome.output is MISSING:
             reasons.append(Reason(1, "evidence_missing", "output", f"{plan.name} left no /out/result.json"))
-        for entry in plan.outputs:
-            failure = entry.failure(outcome.output)
-            if failure is not None:
-                operator, expected, found = failure
-                message = f"the output's {entry.path.text} does not fulfil {operator}"
-                reasons.append(Reason(1, "output_invariant", entry.path.text, message, expected, found))
+        reasons.extend(output_reasons(plan, outcome.output))
+    return reasons
+
+
+def output_reasons(plan: ToolPlan, output: Any) -> list[Reason]:
+    """The output_invariants that an output does not fulfil."""
+    reasons = []
+    for entry in plan.outputs:
+        failure = entry.failure(output)
+        if failure is not None:
+            operator, expected, found = failure
+            message = f"the output's {entry.path.text} does not fulfil {operator}"
+            reasons.append(Reason(1, "output_invariant", entry.path.text, message, expected, found))
     return reasons
 
 

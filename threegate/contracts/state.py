@@ -142,6 +142,10 @@ class Outcome:
     cost: float | None = None
     exit_code: int | None = None
     stderr: str = ""
+    artifacts: tuple[str, ...] = ()
+    """Output paths, for handoffs."""
+    retry_after: float | None = None
+    """Seconds of a Retry-After that the proxy saw with a 429 (0 when it named none); None: no 429."""
 
 
 @dataclass(slots=True)
@@ -213,6 +217,8 @@ class Session:
     window: deque[bytes] = field(default_factory=deque)
     blocks: int = 0
     errors: int = 0
+    delayed: dict[str, str] = field(default_factory=dict)
+    """Tool: the moment (ISO 8601, UTC) before which a 429 lets it not run again."""
     killed: str | None = None
     """``session_killed``, ``circuit_open`` or ``session_closed``; for good."""
     pending: dict[str, Pending] = field(default_factory=dict)
@@ -232,6 +238,7 @@ class Session:
             "window": [key.hex() for key in self.window],
             "blocks": self.blocks,
             "errors": self.errors,
+            "delayed": dict(sorted(self.delayed.items())),
             "killed": self.killed,
         }
 
@@ -254,5 +261,6 @@ class Session:
             else deque(maxlen=0),
             blocks=value["blocks"],
             errors=value["errors"],
+            delayed=dict(value["delayed"]),
             killed=value["killed"],
         )

@@ -1,0 +1,216 @@
+"""Plays: calls one after another, with what came of them, under a compiled folder.
+
+`contracts decide`, scenario files and golden cases are plays. Invariant: a play judges calls, not requests: it
+opens every session, role and workflow that a line names, takes the principal from the line, and neither
+`implements` nor the contract of a backend applies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from threegate.contracts import checkpoints
+from threegate.contracts.book import Book
+from threegate.contracts.compiler import Compiled
+from threegate.contracts.movement import Effect
+from threegate.contracts.paths import MISSING
+from threegate.contracts.state import Answer, Call, Decision, Outcome, Reason, block
+from threegate.errors import InvalidInput, Refused
+
+CALL_KEYS = frozenset(
+    {
+        "tool", "arguments", "principal", "session_id", "workflow_session", "labels", "role", "parent", "cost",
+        "artifacts", "outcome", "answer", "at", "claim", "asked",
+    }
+)  # fmt: skip
+OUTCOME_KEYS = frozenset({"status", "output", "cost", "exit_code", "stderr", "artifacts", "retry_after"})
+ACT_KEYS = frozenset({"close", "kill", "finish", "outcome", "at"})
+
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+"""The clock of a play; `at` counts seconds from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What came of one line: a decision for a call, reasons for the end of a session."""
+
+    decision: Decision | None = None
+    effect: Effect | None = None
+    reasons: tuple[Reason, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The line's answer as JSON: the Decision, and the outcome's status when there was one."""
+        value = {} if self.decision is None else self.decision.to_json()
+        if self.effect is not None:
+            value["outcome"] = {
+                "status": self.effect.status,
+                "reasons": [reason.to_json() for reason in self.effect.reasons],
+            }
+        if self.decision is None and self.effect is None:
+            value["reasons"] = [reason.to_json() for reason in self.reasons]
+        return value
+
+
+@dataclass(slots=True)
+class Play:
+    """One play. `line` raises InvalidInput for a line that says nothing."""
+
+    compiled: Compiled
+    book: Book = field(init=False)
+    claimed: dict[str, Call] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.book = Book(self.compiled, totals=False)
+
+    def line(self, value: Mapping[str, Any]) -> Played:
+        """Play one line: a call, `close: SESSION`, `kill: {scope, name}` or `finish: CLAIM`."""
+        if "tool" in value:
+            return self._call(value)
+        _keys(value, ACT_KEYS)
+        if "finish" in value:
+            return self._finish(value)
+        try:
+            if "close" in value:
+                return Played(reasons=self.book.close(str(value["close"])))
+            if "kill" in value:
+                act = value["kill"]
+                _keys(act, frozenset({"scope", "name"}))
+                self.book.kill(str(act.get("scope")), str(act.get("name")))
+                return Played()
+        except Refused as refusal:
+            return Played(reasons=(Reason(0, refusal.code, "", str(refusal)),))
+        except KeyError:
+            return Played(reasons=(Reason(0, "unknown_session", "", "no such session"),))
+        raise InvalidInput("a line is a call (tool, arguments), or close, kill or finish")
+
+    def _call(self, value: Mapping[str, Any]) -> Played:
+        _keys(value, CALL_KEYS)
+        now = _when(value.get("at", 0))
+        call = _read_call(value)
+        refused = self._open(value, call.session_id)
+        if refused is not None:
+            return Played(refused)
+        if "answer" in value:
+            answered = _when(value.get("at", 0))
+            call = replace(
+                call,
+                answer=Answer(
+                    checkpoints.call_sha256(call), value["answer"] == "approve", answered, "operator"
+                ),
+            )
+        decision = self.book.decide(call, now)
+        if decision.verdict == "block":
+            self.book.note_block(call)
+            return Played(decision)
+        if decision.verdict == "checkpoint" or self.compiled.empty:
+            return Played(decision)
+        if "claim" in value:
+            claimed = replace(call, call_id=str(value["claim"]))
+            self.book.reserve(claimed)
+            self.claimed[claimed.call_id] = claimed
+            return Played(decision)
+        if "outcome" not in value:
+            return Played(decision)
+        return Played(decision, self.book.commit(call, read_outcome(value["outcome"]), now))
+
+    def _finish(self, value: Mapping[str, Any]) -> Played:
+        call = self.claimed.pop(str(value["finish"]), None)
+        if call is None:
+            raise InvalidInput(f"nothing was claimed as {value['finish']!r}")
+        return Played(
+            effect=self.book.commit(
+                call, read_outcome(value.get("outcome", "succeeded")), _when(value.get("at", 0))
+            )
+        )
+
+    def _open(self, value: Mapping[str, Any], session_id: str) -> Decision | None:
+        if session_id in self.book.sessions or not self.compiled.ok or self.compiled.empty:
+            return None
+        try:
+            self.book.open(
+                session_id,
+                workflow=value.get("workflow_session"),
+                role=value.get("role"),
+                parent=value.get("parent"),
+            )
+        except Refused as refusal:
+            return block(0, refusal.code, str(refusal))
+        return None
+
+
+def _read_call(value: Mapping[str, Any]) -> Call:
+    arguments = value.get("arguments", {})
+    principal = value.get("principal")
+    labels = value.get("labels", [])
+    artifacts = value.get("artifacts", [])
+    wrong = [
+        name
+        for name, right in (
+            ("tool", isinstance(value["tool"], str)),
+            ("arguments", isinstance(arguments, dict)),
+            ("principal", principal is None or isinstance(principal, dict)),
+            ("session_id", isinstance(value.get("session_id", ""), str)),
+            ("labels", isinstance(labels, list) and all(isinstance(item, str) for item in labels)),
+            ("artifacts", isinstance(artifacts, list) and all(isinstance(item, str) for item in artifacts)),
+            ("cost", _number(value.get("cost", 0))),
+            ("answer", value.get("answer", "approve") in ("approve", "deny")),
+        )
+        if not right
+    ]
+    if wrong:
+        raise InvalidInput(f"{wrong[0]} has another type than a call's")
+    return Call(
+        tool=value["tool"],
+        arguments=arguments,
+        principal=principal,
+        session_id=value.get("session_id", "default"),
+        workflow_session=value.get("workflow_session"),
+        labels=tuple(labels),
+        cost=float(value.get("cost", 0)),
+        artifacts=frozenset(artifacts),
+        asked=_when(value["asked"]) if "asked" in value else None,
+    )
+
+
+def read_outcome(value: Any) -> Outcome:
+    """An outcome of a line: a status, or a mapping. Raises InvalidInput."""
+    if isinstance(value, str):
+        value = {"status": value}
+    if not isinstance(value, dict) or not isinstance(value.get("status"), str):
+        raise InvalidInput(
+            "an outcome is a status, or a mapping with status, output, cost, exit_code, stderr"
+        )
+    _keys(value, OUTCOME_KEYS)
+    for name in ("cost", "retry_after"):
+        if name in value and not _number(value[name]):
+            raise InvalidInput(f"{name} of an outcome is a number")
+    return Outcome(
+        status=value["status"],
+        output=value.get("output", MISSING),
+        cost=value.get("cost"),
+        exit_code=value.get("exit_code"),
+        stderr=str(value.get("stderr", "")),
+        artifacts=tuple(str(item) for item in value.get("artifacts", ())),
+        retry_after=value.get("retry_after"),
+    )
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _keys(value: Any, known: frozenset[str]) -> None:
+    if not isinstance(value, dict):
+        raise InvalidInput("a line is an object")
+    for key in value:
+        if key not in known:
+            raise InvalidInput(f"a line has no key {key!r}; it has {', '.join(sorted(known))}")
+
+
+def _when(seconds: Any) -> datetime:
+    if not _number(seconds) or not 0 <= seconds < 10**9:
+        raise InvalidInput("at is a number of seconds from the beginning of the play")
+    return BEGINNING + timedelta(seconds=seconds)
