@@ -23,6 +23,6 @@ def era_place(tmp_path: Path) -> Place:
 
     settings = {
         "runners.era.engine": engine_host() or "",
-        "runners.era.image": os.environ["THREEGATE_TEST_ERA_IMAGE"],
+        "runners.era.image": os.environ["THREEGATE_TEST_IMAGE"],
     }
     return make_place(tmp_path, settings=settings)

@@ -42,6 +42,7 @@ class Daemon:
     stop: threading.Event = field(default_factory=threading.Event)
     wake: threading.Event = field(default_factory=threading.Event)
     on_ready: Callable[[], None] = lambda: None
+    _loaded: tuple[object, Policy] | None = None
 
     def run(self) -> int:
         """Work until stopped (or, with `once`, until nothing is left to do). Returns the exit code.
@@ -59,7 +60,11 @@ class Daemon:
                 trail.close()
 
     def _policy(self) -> Policy:
-        return load_policy(self.workspace, seccomp_sha256=SECCOMP_SHA256)
+        """Today's policy; loaded again only when a file that it is made of was touched."""
+        look = _policy_files(self.workspace)
+        if self._loaded is None or self._loaded[0] != look:
+            self._loaded = (look, load_policy(self.workspace, seccomp_sha256=SECCOMP_SHA256))
+        return self._loaded[1]
 
     def _work(self, services: Services, policy: Policy) -> int:
         problem = services.begin()
@@ -133,6 +138,22 @@ class Daemon:
                 self.log.say("cancelling", request=request_id)
             with suppress(FileNotFoundError):
                 durable.unlink(path)
+
+
+def _policy_files(workspace: Workspace) -> list[tuple[str, int, int, int]]:
+    """Names, inodes and times of what a policy is made of: a change of any of them shows here."""
+    found = []
+    paths = [workspace.settings_file, workspace.contracts, *sorted(workspace.contracts.rglob("*"))]
+    for path in paths:
+        if ".state" in path.parts:
+            continue
+        try:
+            facts = path.lstat()
+        except FileNotFoundError:
+            continue
+        changed = 0 if path == workspace.contracts else facts.st_ctime_ns
+        found.append((str(path), facts.st_ino, facts.st_size if changed else 0, changed))
+    return found
 
 
 def run_daemon(workspace: Workspace, *, once: bool, log: Log) -> int:

@@ -18,7 +18,6 @@ from threegate.audit import Trail
 from threegate.errors import InvalidInput, Unavailable
 from threegate.operations.operator import add_operator
 from threegate.operations.settings_file import render_settings
-from threegate.runners.images import known_images
 from threegate.workspace import Workspace
 
 _PUBLIC_KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_ed25519_sk.pub", "id_ecdsa_sk.pub")
@@ -51,19 +50,15 @@ def init_workspace(root: Path, *, operator: str = "operator", public_key: Path |
     if public_key is None:
         new_key = _make_key()
         public_key = new_key.with_suffix(".pub")
-    line = _read_public_key(public_key)
+    line = read_public_key(public_key)
     workspace.make_folders()
     workspace_id = f"ws-{secrets.token_hex(16)}"
-    images = known_images()
     values: dict[str, object] = {"workspace.id": workspace_id}
-    if images.era:
-        values["runners.era.image"] = images.era
-    if images.egress:
-        values["runners.era.egress_image"] = images.egress
+    image = ""
     Trail.create(workspace, workspace_id=workspace_id, actor=account())
     add_operator(workspace, operator, line, actor=account())
     durable.deliver(workspace.settings_file, render_settings(values).encode(), 0o644)
-    return Made(workspace, workspace_id, operator, public_key, new_key, images.era)
+    return Made(workspace, workspace_id, operator, public_key, new_key, image)
 
 
 def account() -> str:
@@ -111,7 +106,7 @@ def _make_key() -> Path:
     return path
 
 
-def _read_public_key(path: Path) -> str:
+def read_public_key(path: Path) -> str:
     try:
         text = durable.read_regular(path, max_bytes=16 * 1024).decode("ascii")
     except (OSError, UnicodeDecodeError) as error:
