@@ -107,6 +107,7 @@ def _make_key() -> Path:
 
 
 def read_public_key(path: Path) -> str:
+    """The one line of a .pub file. Raises InvalidInput."""
     try:
         text = durable.read_regular(path, max_bytes=16 * 1024).decode("ascii")
     except (OSError, UnicodeDecodeError) as error:

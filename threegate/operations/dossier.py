@@ -1,0 +1,227 @@
+"""A draft as the operator sees it before signing: read once, validated, its inputs copied, judged on trial.
+
+Invariant: everything that is shown and everything that is signed comes from the values in one `Dossier`; the
+draft's file is not read again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from threegate import durable, limits
+from threegate.approval import requester_of
+from threegate.audit import LockedTrail, Trail
+from threegate.contract_gate import ContractGate, EmptyFolderGate
+from threegate.errors import InvalidInput, Refused, Unavailable
+from threegate.job import Job, build_job
+from threegate.judge import Assessment, assess
+from threegate.launch_facts import file_identity
+from threegate.operations.pinning import InputCopy, copied_inputs
+from threegate.policy import Policy, load_policy
+from threegate.request import Report, read_request
+from threegate.request.model import Request
+from threegate.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What every act of an operator works with: workspace, trail, today's policy and the contract gate."""
+
+    workspace: Workspace
+    trail: Trail
+    policy: Policy
+    gate: ContractGate
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A draft's bytes, read once, and which file they came from."""
+
+    path: Path
+    data: bytes
+    identity: tuple[int, ...]
+    owner_uid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dossier:
+    """A valid draft with everything that is known about it."""
+
+    draft: Draft
+    report: Report
+    request: Request
+    job: Job
+    inputs: tuple[InputCopy, ...]
+    assessment: Assessment
+    requester: str
+    named_by_text: bool
+    """The requester's name comes from the file, because the settings name nobody for its owner."""
+    proposal_sha256: str | None
+    first_seen: str | None
+    """Time of the first event of this request in the trail."""
+    now: datetime
+
+
+def open_desk(workspace: Workspace, gate: ContractGate | None = None) -> Desk:
+    """Read settings, contracts and trail. Raises InvalidInput, TrailError."""
+    from threegate.runners.seccomp import SECCOMP_SHA256
+
+    policy = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256)
+    return Desk(workspace, Trail(workspace), policy, gate or EmptyFolderGate())
+
+
+def read_draft(workspace: Workspace, path: Path) -> Draft:
+    """Read a draft of inbox/ or tool-exec/drafts/, once. Raises InvalidInput."""
+    path = path.absolute()
+    places = (workspace.inbox, workspace.drafts)
+    if not any(os.path.realpath(path.parent) == os.path.realpath(place) for place in places):
+        raise InvalidInput(f"{path}: a draft lies in {workspace.inbox} or {workspace.drafts}; copy it there")
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror})") from None
+    try:
+        data = durable.read_regular_fd(descriptor, path, max_bytes=limits.REQUEST_BYTES)
+        facts = os.fstat(descriptor)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error})") from None
+    finally:
+        os.close(descriptor)
+    identity = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+    return Draft(path, data, identity, facts.st_uid)
+
+
+@contextmanager
+def open_dossier(desk: Desk, draft: Draft) -> Iterator[Dossier]:
+    """Validate, copy the inputs, build the Job, judge on trial. The copies live as long as the block.
+
+    Raises Refused (with a reason code), InvalidInput for a draft that is not valid, Unavailable, TrailError.
+    """
+    now = _now(desk)
+    report = read_request(
+        draft.data,
+        path=draft.path.name,
+        settings=desk.policy.settings.request,
+        now=now,
+        stage="draft",
+    )
+    request = report.request
+    if request is None:
+        raise InvalidDraft(draft.path, report)
+    if request.created_utc > now:
+        raise Refused("not_yet_valid", f"{draft.path.name}: created_utc lies ahead of now; wait or mend it")
+    with copied_inputs(desk.workspace, draft.path.parent / "files", request.inputs) as copies:
+        yield _dossier(desk, draft, report, request, copies)
+
+
+class InvalidDraft(InvalidInput):
+    """Gate 1 refused the draft; `report` says why."""
+
+    def __init__(self, path: Path, report: Report) -> None:
+        errors = [finding for finding in report.findings if finding.severity == "error"]
+        first = errors[0]
+        super().__init__(
+            f"{path}:{first.line}:{first.column}: {first.rule}: {first.message}"
+            f" ({len(errors)} errors; threegate validate shows all)"
+        )
+        self.report = report
+
+
+def _now(desk: Desk) -> datetime:
+    with desk.trail.locked() as held:
+        refuse_bad_clock(held)
+        return held.now
+
+
+def refuse_bad_clock(held: LockedTrail) -> None:
+    """Nothing is signed under a clock that went back. Raises Refused."""
+    if held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS:
+        raise Refused(
+            "clock_went_back",
+            f"the clock is {held.clock_behind_seconds:.0f} s behind the trail; set it right",
+        )
+
+
+def _dossier(
+    desk: Desk, draft: Draft, report: Report, request: Request, copies: tuple[InputCopy, ...]
+) -> Dossier:
+    settings, gate = desk.policy.settings, desk.gate
+    with desk.trail.locked() as held:
+        now = held.now
+        history = held.index.history(request.request_id)
+        refuse_used(held, request)
+        proposal = history.proposal_sha256 if history else None
+        job = build_job(
+            request,
+            input_sizes={copy.sha256: copy.size for copy in copies},
+            platform=desk.policy.platform,
+            write_class=gate.write_class(desk.policy, request),
+            time_cap_sec=gate.time_cap_sec(desk.policy, request),
+            proposal_sha256=proposal,
+        )
+        decision = gate.decide(held, desk.policy, request, job, now)
+        seen = history.last.time if history else None
+    assessment = assess(
+        request,
+        job,
+        desk.policy,
+        decision,
+        authorization="confirmed",
+        approval_sha256="0" * 64,
+        approved_utc=now,
+        side_effect_above_read=gate.write_class(desk.policy, request),
+        proposal_needs_approval=proposal is not None and job.effective_risk != "low",
+        now=now,
+    )
+    return Dossier(
+        draft=draft,
+        report=report,
+        request=request,
+        job=job,
+        inputs=copies,
+        assessment=assessment,
+        requester=requester_of(request, settings.requesters, draft.owner_uid),
+        named_by_text=str(draft.owner_uid) not in settings.requesters,
+        proposal_sha256=proposal,
+        first_seen=seen,
+        now=now,
+    )
+
+
+def refuse_used(held: LockedTrail, request: Request) -> None:
+    """An id and a file name are used once. Raises Refused (replayed)."""
+    if held.index.id_used(request.request_id):
+        raise Refused(
+            "replayed", f"request_id {request.request_id} was used before; make a new one: threegate retry"
+        )
+    if held.index.name_used(request.file_name):
+        raise Refused("replayed", f"the file name {request.file_name} was used before; rename the draft")
+
+
+def still_there(draft: Draft) -> bool:
+    """Whether the draft's file is still the one that was read."""
+    try:
+        return file_identity(draft.path) == draft.identity
+    except OSError:
+        return False
+
+
+def take_draft_away(draft: Draft) -> bool:
+    """Unlink the draft, only if inode and digest are those that were read; returns whether it is gone."""
+    try:
+        if (
+            not still_there(draft)
+            or durable.read_regular(draft.path, max_bytes=limits.REQUEST_BYTES) != draft.data
+        ):
+            return False
+        durable.unlink(draft.path)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise Unavailable(f"{draft.path}: cannot be removed ({error.strerror}); remove it yourself") from None
+    return True

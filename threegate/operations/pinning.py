@@ -1,0 +1,144 @@
+"""Input files on their way from the inbox to tool-exec/inputs/: one copy, hashed while it is made.
+
+Invariant: preview, digest and pinned bytes are those of one copy of ours; no inode of CORE's enters
+`tool-exec/`, and a pinned file is never replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from threegate import durable, limits
+from threegate.errors import Refused, Unavailable
+from threegate.request.model import InputFile
+from threegate.workspace import Workspace
+
+_CHUNK = 1 << 20
+_MODE = 0o400
+
+
+@dataclass(frozen=True, slots=True)
+class InputCopy:
+    """Our copy of an input: name, digest and size of what was read, and where it lies until it is pinned."""
+
+    name: str
+    sha256: str
+    size: int
+    path: Path
+
+    def head(self, size: int) -> bytes:
+        """The first bytes, for a preview."""
+        with self.path.open("rb") as stream:
+            return stream.read(size)
+
+
+@contextmanager
+def copied_inputs(
+    workspace: Workspace, folder: Path, inputs: Sequence[InputFile]
+) -> Iterator[tuple[InputCopy, ...]]:
+    """Copies of all inputs, in their order; what was not pinned meanwhile is gone when the block ends.
+
+    `folder` is where the files lie. Raises Refused (input_missing, input_changed), Unavailable when the disk is full.
+    """
+    copies: list[InputCopy] = []
+    try:
+        for item in inputs:
+            copies.append(_copy(workspace, folder, item))
+        yield tuple(copies)
+    finally:
+        for copy in copies:
+            copy.path.unlink(missing_ok=True)
+
+
+def pin(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
+    """Give each copy its lasting name, durable. Raises Unavailable when that name holds other bytes, OSError."""
+    for copy in copies:
+        target = workspace.inputs / copy.sha256
+        if os.path.lexists(target):
+            _check_pinned(target, copy)
+            continue
+        try:
+            durable.rename(copy.path, target)
+        except FileExistsError:
+            _check_pinned(target, copy)
+    if copies:
+        durable.sync_folder(workspace.inputs)
+
+
+def _copy(workspace: Workspace, folder: Path, item: InputFile) -> InputCopy:
+    shown = f"{folder.parent.name}/{folder.name}/{item.name}"
+    try:
+        source = os.open(
+            folder / item.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+        )
+    except OSError as error:
+        raise Refused(
+            "input_missing", f"{shown}: cannot be read ({error.strerror}); put the file there"
+        ) from None
+    try:
+        facts = os.fstat(source)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
+            raise Refused(
+                "input_missing", f"{shown}: is no regular file with one link; put the file itself there"
+            )
+        temporary = workspace.inputs / f".tmp-{secrets.token_hex(8)}"
+        try:
+            sha256, size = _stream(source, temporary, shown)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise Unavailable(
+                f"{temporary}: cannot be written ({error.strerror}); nothing was approved"
+            ) from None
+        except Refused:
+            temporary.unlink(missing_ok=True)
+            raise
+    finally:
+        os.close(source)
+    if sha256 != item.sha256:
+        temporary.unlink(missing_ok=True)
+        raise Refused(
+            "input_changed", f"{shown}: has the sha256 {sha256}, the request declares {item.sha256}"
+        )
+    return InputCopy(item.name, sha256, size, temporary)
+
+
+def _stream(source: int, target: Path, shown: str) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        while chunk := os.read(source, _CHUNK):
+            size += len(chunk)
+            if size > limits.INPUT_FILE_BYTES:
+                raise Refused("input_changed", f"{shown}: more than {limits.INPUT_FILE_BYTES} bytes")
+            digest.update(chunk)
+            durable.write_fd(descriptor, chunk, target)
+        os.fchmod(descriptor, _MODE)
+        durable.sync_fd(descriptor, target)
+    finally:
+        os.close(descriptor)
+    return digest.hexdigest(), size
+
+
+def _check_pinned(target: Path, copy: InputCopy) -> None:
+    """What lies there already must be the same bytes: it may be pinned for another request as well."""
+    digest = hashlib.sha256()
+    try:
+        descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as stream:
+            for chunk in iter(lambda: stream.read(_CHUNK), b""):
+                digest.update(chunk)
+    except OSError as error:
+        raise Unavailable(
+            f"{target}: cannot be read ({error.strerror}); look at it and move it away"
+        ) from None
+    if digest.hexdigest() != copy.sha256:
+        raise Unavailable(
+            f"{target}: does not hold the bytes that it is named by; look at it and move it away"
+        )
