@@ -11,11 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from threegate.request.command.options import Options, Parsed, parse_options
-from threegate.request.command.programs import spellings
-
-
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+from threegate.request.command.programs import names, spellings
 
 
 LAUNCHERS: Final[dict[str, Options]] = {
@@ -23,55 +19,55 @@ LAUNCHERS: Final[dict[str, Options]] = {
         "i0v",
         "uCSP",
         "",
-        _set("ignore-environment null debug list-signal-handling block-signal default-signal ignore-signal"),
-        _set("unset chdir split-string argv0"),
+        names("ignore-environment null debug list-signal-handling block-signal default-signal ignore-signal"),
+        names("unset chdir split-string argv0"),
     ),
-    "nice": Options("", "n", "", frozenset(), _set("adjustment"), digits=True),
-    "ionice": Options("t", "cnpPu", "", _set("ignore"), _set("class classdata pid pgid uid")),
+    "nice": Options("", "n", "", frozenset(), names("adjustment"), digits=True),
+    "ionice": Options("t", "cnpPu", "", names("ignore"), names("class classdata pid pgid uid")),
     "nohup": Options(),
-    "setsid": Options("cfw", "", "", _set("ctty fork wait")),
-    "stdbuf": Options("", "ioe", "", frozenset(), _set("input output error")),
+    "setsid": Options("cfw", "", "", names("ctty fork wait")),
+    "stdbuf": Options("", "ioe", "", frozenset(), names("input output error")),
     "timeout": Options(
-        "fpv", "ks", "", _set("foreground preserve-status verbose"), _set("kill-after signal"), operands=1
+        "fpv", "ks", "", names("foreground preserve-status verbose"), names("kill-after signal"), operands=1
     ),
-    "time": Options("apvqlh", "fo", "", _set("append portability verbose quiet"), _set("format output")),
-    "taskset": Options("acp", "", "", _set("all-tasks cpu-list pid"), operands=1),
+    "time": Options("apvqlh", "fo", "", names("append portability verbose quiet"), names("format output")),
+    "taskset": Options("acp", "", "", names("all-tasks cpu-list pid"), operands=1),
     "chrt": Options(
         "abdefimoprRvG",
         "TPD",
         "",
-        _set("all-tasks batch deadline fifo idle max other pid rr reset-on-fork verbose"),
-        _set("sched-runtime sched-period sched-deadline"),
+        names("all-tasks batch deadline fifo idle max other pid rr reset-on-fork verbose"),
+        names("sched-runtime sched-period sched-deadline"),
         operands=1,
     ),
-    "choom": Options("", "np", "", frozenset(), _set("adjust pid")),
+    "choom": Options("", "np", "", frozenset(), names("adjust pid")),
     "prlimit": Options(
         "v",
         "po",
         "cdefilmnqrstuxy",
-        _set(
+        names(
             "core data nice fsize sigpending memlock rss nofile msgqueue rtprio stack cpu nproc as locks rttime noheadings raw verbose"
         ),
-        _set("pid output"),
+        names("pid output"),
     ),
     "flock": Options(
         "sxneuoFv",
         "wEc",
         "",
-        _set("shared exclusive unlock nonblock nb close no-fork verbose"),
-        _set("timeout wait conflict-exit-code command"),
+        names("shared exclusive unlock nonblock nb close no-fork verbose"),
+        names("timeout wait conflict-exit-code command"),
         operands=1,
     ),
     "strace": Options(
         "cCdDfFhikmnNqrtTvVwxyYzZ",
         "aAbeEIoOpPsSuUX",
         "",
-        _set(
+        names(
             """follow-forks output-separately output-append-mode instruction-pointer stack-traces syscall-times summary-only
             summary summary-wall-clock decode-fds decode-pids debug quiet silence relative-timestamps absolute-timestamps
             successful-only failed-only no-abbrev strings-in-hex seccomp-bpf daemonize tips"""
         ),
-        _set(
+        names(
             """columns env output trace abbrev verbose raw read write fault inject status signal signals string-limit summary-sort-by
             summary-columns user trace-path const-print-style detach-on attach interruptible"""
         ),
@@ -80,40 +76,40 @@ LAUNCHERS: Final[dict[str, Options]] = {
         "bcCfiLrStT",
         "aADeFlnopsuwxX",
         "",
-        _set("no-signals demangle"),
-        _set("align output library config indent where"),
+        names("no-signals demangle"),
+        names("align output library config indent where"),
     ),
     "busybox": Options(),
     "toybox": Options(),
-    "coreutils": Options("", "", "", frozenset(), _set("coreutils-prog coreutils-prog-shebang")),
-    "dumb-init": Options("cv", "r", "", _set("single-child verbose"), _set("rewrite")),
-    "tini": Options("svwgh", "pe", "", _set("version"), frozenset()),
+    "coreutils": Options("", "", "", frozenset(), names("coreutils-prog coreutils-prog-shebang")),
+    "dumb-init": Options("cv", "r", "", names("single-child verbose"), names("rewrite")),
+    "tini": Options("svwgh", "pe", "", names("version"), frozenset()),
     "catchsegv": Options(),
     "eatmydata": Options(),
     "ssh-agent": Options("cDdkst", "aEOPt", ""),
-    "dbus-run-session": Options("", "", "", frozenset(), _set("config-file dbus-daemon")),
+    "dbus-run-session": Options("", "", "", frozenset(), names("config-file dbus-daemon")),
     "xvfb-run": Options(
         "al",
         "efnspw",
         "",
-        _set("auto-servernum listen-tcp"),
-        _set("auth-file error-file server-num server-args xauth-protocol wait"),
+        names("auto-servernum listen-tcp"),
+        names("auth-file error-file server-num server-args xauth-protocol wait"),
     ),
     "faketime": Options("m", "f", "", frozenset(), frozenset(), operands=1),
-    "cgexec": Options("", "g", "", _set("sticky"), frozenset()),
+    "cgexec": Options("", "g", "", names("sticky"), frozenset()),
     "numactl": Options(
         "asHl",
         "iNmCp",
         "",
-        _set("all show hardware localalloc"),
-        _set("interleave cpunodebind membind physcpubind preferred preferred-many weighted-interleave"),
+        names("all show hardware localalloc"),
+        names("interleave cpunodebind membind physcpubind preferred preferred-many weighted-interleave"),
     ),
     "cpulimit": Options(
         "ziqvfbm",
         "lpePs",
         "",
-        _set("lazy include-children background foreground monitor-forks quiet verbose"),
-        _set("limit pid exe path"),
+        names("lazy include-children background foreground monitor-forks quiet verbose"),
+        names("limit pid exe path"),
     ),
     "valgrind": Options("hqv", "", "", frozenset(), frozenset()),
     "rlwrap": Options("aAcDeiImMnNoOrRuUvwWXz", "bBCdfFgGHlpPqsSt"),
@@ -122,7 +118,7 @@ LAUNCHERS: Final[dict[str, Options]] = {
         "vVRFZL3BIST",
         "",
         "p",
-        _set(
+        names(
             """32bit 4gb 3gb uname-2.6 fdpic-funcptrs short-inode addr-compat-layout addr-no-randomize whole-seconds
             sticky-timeouts read-implies-exec mmap-page-zero verbose show list"""
         ),
@@ -131,8 +127,8 @@ LAUNCHERS: Final[dict[str, Options]] = {
         "0rtpxo",
         "adEILnPs",
         "eil",
-        _set("null no-run-if-empty verbose interactive exit open-tty show-limits eof replace max-lines"),
-        _set("arg-file delimiter max-args max-procs max-chars process-slot-var"),
+        names("null no-run-if-empty verbose interactive exit open-tty show-limits eof replace max-lines"),
+        names("arg-file delimiter max-args max-procs max-chars process-slot-var"),
     ),
 }
 _ALIASES: Final = {
@@ -144,7 +140,7 @@ _ALIASES: Final = {
     "genv": "env",
     "gxargs": "xargs",
 }
-_ARCHITECTURES: Final = _set(
+_ARCHITECTURES: Final = names(
     "linux32 linux64 i386 i486 i586 i686 x86_64 aarch64 armv7l arm uname26 athlon x86"
 )
 

@@ -53,7 +53,7 @@ _PATH_LIKE: Final = re.compile(r"[/~]|\.\.|(?i:sock|docker_host|file:)")
 _DELIMITER: Final = re.compile(r"-[A-Za-z]?/|--[a-z-]*(?:delim|separator|sep|ifs|split)[a-z-]*=/|/")
 
 
-def places_in_argument(value: str, *, slash_is_text: bool = False) -> HostPath | None:
+def place_in_argument(value: str, *, slash_is_text: bool = False) -> HostPath | None:
     """The first host path of an argument that programs may open. `slash_is_text`: a lone / is a delimiter."""
     if not _PATH_LIKE.search(value):
         return None
@@ -72,9 +72,22 @@ def places_in_argument(value: str, *, slash_is_text: bool = False) -> HostPath |
     return None
 
 
-def places_in_code(text: str) -> HostPath | None:
+def place_in_code(text: str) -> HostPath | None:
     """The first known place of a host in code or a pattern."""
     return next(find_places(text), None) if _PATH_LIKE.search(text) else None
+
+
+def place_in_pattern(text: str) -> HostPath | None:
+    """As `place_in_code`, for languages in which ``/etc/`` may be a regular expression: only what stands in quotes,
+    behind ``<`` or ``>``, or is a file that sed reads or writes."""
+    if not _PATH_LIKE.search(text):
+        return None
+    for found in find_places(text):
+        before = text[: found.place].rstrip(" \t")
+        quoted = text[: found.place].endswith(('"', "'"))
+        if found.shown in _WORDS or quoted or before.endswith(("<", ">")) or _SED_FILE.search(before[-12:]):
+            return found
+    return None
 
 
 def find_places(text: str) -> Iterator[HostPath]:
@@ -94,6 +107,8 @@ def _found(number: int, text: str, data: bytes) -> Iterator[HostPath]:
         yield HostPath(rule, start, words or _shown(text[start:end]))
 
 
+_WORDS: Final = frozenset(("a container engine's socket", "file://"))
+_SED_FILE: Final = re.compile(r"(?:^|[;{}\s/0-9$!])[rRwW]\Z")
 _MOST: Final = 150
 _KNOWN: Final[tuple[tuple[str, HostRule, str], ...]] = (
     (_SOCKET, "device", "a container engine's socket"),

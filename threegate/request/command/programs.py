@@ -10,11 +10,12 @@ import re
 from typing import Final
 
 
-def _names(text: str) -> frozenset[str]:
+def names(text: str) -> frozenset[str]:
+    """The words of a text, as a set."""
     return frozenset(text.split())
 
 
-SHELLS: Final = _names(
+SHELLS: Final = names(
     """sh bash rbash dash ash hush zsh rzsh ksh ksh93 mksh pdksh rksh lksh csh tcsh fish rc es elvish nu nushell xonsh
     yash oksh posh sash psh pwsh powershell cmd command.com scsh shell
     exec eval command builtin source . alias coproc
@@ -22,14 +23,14 @@ SHELLS: Final = _names(
     screen tmux tmate dtach abduco byobu expect autoexpect unbuffer mc ranger
     ld.so ld-linux ld64.so wsl chsh git-shell rssh lshell ttyd gotty sshd telnetd socat-shell crun-shell"""
 )
-PRIVILEGE: Final = _names(
+PRIVILEGE: Final = names(
     """sudo sudoedit sudo-rs su doas runuser pkexec gosu su-exec setuidgid sg newgrp login super calife please
     chroot unshare nsenter setpriv capsh setcap getpcaps pivot_root switch_root runcon aa-exec newuidmap newgidmap
     fakeroot fakechroot start-stop-daemon systemd-run systemctl service systemd-inhibit init telinit reboot shutdown halt poweroff kexec
     useradd usermod userdel adduser deluser groupadd passwd chpasswd visudo vipw
     iptables ip6tables nft nftables sysctl dbus-send busctl gdbus loginctl machinectl polkit chpst chcon setenforce auditctl bpftool bpftrace"""
 )
-CONTAINERS: Final = _names(
+CONTAINERS: Final = names(
     """docker dockerd docker-compose docker-init podman podman-compose nerdctl kubectl kubeadm kubelet k3s k0s k9s oc helm minikube kind
     crictl ctr containerd runc crun runsc youki kata-runtime conmon buildah buildctl buildkitd skopeo img kaniko umoci
     lxc lxd lxc-start lxc-attach incus systemd-nspawn bwrap bubblewrap firejail nsjail minijail0 proot
@@ -37,7 +38,7 @@ CONTAINERS: Final = _names(
     krunvm krun apptainer singularity udocker charliecloud ch-run flatpak-spawn distrobox toolbox toolbx colima lima limactl
     nomad qemu vmrun utm gvisor"""
 )
-INSTALLERS: Final = _names(
+INSTALLERS: Final = names(
     """pip pipx uv uvx conda mamba micromamba poetry pipenv pdm hatch rye pixi easy_install virtualenv pyenv asdf mise
     apt apt-get apt-cache aptitude apt-key apt-mark add-apt-repository dpkg dpkg-deb dselect tasksel synaptic
     yum dnf microdnf tdnf rpm rpm-ostree zypper urpmi pacman yay paru makepkg emerge portage apk opkg xbps-install
@@ -48,28 +49,28 @@ INSTALLERS: Final = _names(
     puppet chef-client salt-call installp stow checkinstall alien gdebi debootstrap"""
 )
 INSTALLING: Final[dict[str, frozenset[str]]] = {
-    "cargo": _names("install add binstall update fetch"),
-    "go": _names("install get"),
-    "deno": _names("install add"),
-    "dotnet": _names("add tool restore workload"),
-    "cabal": _names("install update"),
-    "stack": _names("install setup upgrade"),
-    "mix": _names("deps.get archive.install local.hex"),
-    "make": _names("install"),
-    "gmake": _names("install"),
-    "ninja": _names("install"),
-    "meson": _names("install"),
-    "julia-pkg": _names("add"),
-    "jupyter": _names("labextension nbextension serverextension"),
-    "code": _names("--install-extension"),
-    "gh": _names("extension"),
-    "kubectl-krew": _names("install"),
-    "cmake": _names("--install"),
-    "r": _names("install"),
+    "cargo": names("install add binstall update fetch"),
+    "go": names("install get"),
+    "deno": names("install add"),
+    "dotnet": names("add tool restore workload"),
+    "cabal": names("install update"),
+    "stack": names("install setup upgrade"),
+    "mix": names("deps.get archive.install local.hex"),
+    "make": names("install"),
+    "gmake": names("install"),
+    "ninja": names("install"),
+    "meson": names("install"),
+    "julia-pkg": names("add"),
+    "jupyter": names("labextension nbextension serverextension"),
+    "code": names("--install-extension"),
+    "gh": names("extension"),
+    "kubectl-krew": names("install"),
+    "cmake": names("--install"),
+    "r": names("install"),
 }
 """Programs of which only some words install."""
 
-DEVICES: Final = _names(
+DEVICES: Final = names(
     """mount umount losetup mkfs mkswap swapon swapoff fdisk sfdisk cfdisk gdisk sgdisk cgdisk parted partprobe blkid
     dmsetup cryptsetup lvm mdadm insmod modprobe rmmod kmod depmod mknod fusermount fsck e2fsck tune2fs resize2fs
     debugfs zpool zfs btrfs xfs_repair xfs_admin nbd-client hdparm sdparm nvme smartctl blkdiscard blockdev wipefs
@@ -121,23 +122,23 @@ def base_name(program: str) -> str:
 def spellings(program: str) -> tuple[str, ...]:
     """The base name, then the name without suffixes such as versions: ``pip3.11`` gives pip3.11 and pip."""
     name = base_name(program)
-    names = [name]
+    found = [name]
     for _ in range(4):
         shorter = _SUFFIX.sub("", name)
         if shorter == name or not shorter:
             break
         name = shorter
-        names.append(name)
-    return tuple(names)
+        found.append(name)
+    return tuple(found)
 
 
 def refusal(program: str) -> str | None:
     """The rule that refuses a program by its name alone, or None."""
-    names = spellings(program)
-    for name in names:
+    found = spellings(program)
+    for name in found:
         if (rule := _BY_NAME.get(name)) is not None:
             return rule
-    name = names[0]
+    name = found[0]
     for prefix, rule in _PREFIXES:
         if name.startswith(prefix):
             return rule

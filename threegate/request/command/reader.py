@@ -8,14 +8,18 @@ options, and where that cannot be said the command is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from threegate.request.command.interpreters import language_of, quotes_are_text, read_roles
+from threegate.request.command.installs import installs
+from threegate.request.command.interpreters import Roles, language_of, quotes_are_text, read_roles
 from threegate.request.command.launchers import launcher_name, read_launch
-from threegate.request.command.paths import HostPath, places_in_argument, places_in_code
-from threegate.request.command.programs import INSTALLING, base_name, refusal, spellings
+from threegate.request.command.paths import HostPath, place_in_argument, place_in_code, place_in_pattern
+from threegate.request.command.programs import INSTALLING, base_name, names, refusal, spellings
+from threegate.request.command.python_code import INSTALLER_MODULES, acts, parse
+from threegate.request.command.scripts import hands_to_shell, installs_by_library
+from threegate.request.command.subprograms import Subprogram, find_subprograms
 from threegate.request.command.words import Word, split_words
 from threegate.request.problem import Problem
 from threegate.secretscan import mask_secrets
@@ -62,6 +66,20 @@ _PATH_RULES: Final = {
 }
 
 
+_STARTED_RULES: Final = ("TG312", "TG313", "TG314", "TG315", "TG316", "TG320", "TG321")
+"""What counts against a program that code or an option starts."""
+_FILTERS: Final = names("gzip bzip2 xz zstd lz4 lzop pigz pbzip2 pixz lbzip2 lzma compress brotli cat")
+"""Programs that a compressing option may name."""
+_PATTERNS: Final = frozenset(("awk", "sed", "grep", "perl", "jq"))
+"""Languages in whose code /…/ is a pattern."""
+_INSTALLER_SCRIPTS: Final = frozenset(
+    ("get-pip.py", "ez_setup.py", "npm-cli.js", "npx-cli.js", "yarn.js", "pnpm.cjs", "get-poetry.py")
+)
+_PYTHON_SHELL: Final = re.compile(
+    r"\bos\s{0,9}\.\s{0,9}(?:system|popen)\b|\bshell\s{0,9}=|\bgetoutput\b|\bpty\b"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """What was read. `argv` is None when an error was found; `problems` are in order of place."""
@@ -99,10 +117,9 @@ class _Reading:
         launcher = launcher_name(value)
         if launcher is not None:
             own -= self._launched(launcher, start, end, depth)
-        elif base_name(value) in ("busybox", "toybox"):
-            self._name(start, value)
         self._installing(start, end)
-        self._own_words(value, start, end, own)
+        self._subprograms(start, end, depth)
+        self._own_words(value, start, end, own, depth)
 
     def _name(self, start: int, value: str) -> None:
         """The rules for a program's name."""
@@ -155,8 +172,41 @@ class _Reading:
         return taken
 
     def _line(self, line: str, word: int) -> None:
-        """A command line inside one word."""
+        """A command line inside one word: told with what it would start, as far as it can be read."""
+        words, problems = split_words(line)
+        if words and not problems:
+            self._started([item.value for item in words], word, "the line")
         self.tell("TG320", word, "a command line inside an argument; write its words out")
+
+    def _started(self, words: Sequence[str], at: int, what: str, depth: int = 0) -> None:
+        """Judge a program that something other than the command line itself starts, by its words."""
+        if not words or not words[0]:
+            return
+        inner = _Reading(tuple(Word(word, 1) for word in words), (), self.programs)
+        inner.program(0, len(words), depth + 1)
+        for rule in _STARTED_RULES:
+            if (problem := inner.problems.get(rule)) is not None:
+                self.tell(rule, at, f"{what}: {problem.message}")
+
+    def _subprograms(self, start: int, end: int, depth: int) -> None:
+        """Options that start other programs."""
+        for sub in find_subprograms(self.values, start, end):
+            if sub.kind == "shell":
+                self.tell("TG312", sub.word, f"{sub.name[:24]} hands its value to a shell; leave it out")
+            elif sub.kind == "setting":
+                self.tell("TG321", sub.word, f"{sub.name[:24]} can start another program; leave it out")
+            else:
+                self._command_option(sub, depth)
+
+    def _command_option(self, sub: Subprogram, depth: int) -> None:
+        words, problems = split_words(sub.line)
+        if problems or not words:
+            self.tell("TG321", sub.word, f"{sub.name[:24]} starts a program that is not named plainly")
+            return
+        values = [word.value for word in words]
+        self._started(values, sub.word, sub.name[:24], depth)
+        if base_name(values[0]) not in _FILTERS:
+            self.tell("TG321", sub.word, f"{sub.name[:24]} starts another program; leave it out")
 
     def _installing(self, start: int, end: int) -> None:
         """Programs of which only some words install."""
@@ -166,11 +216,14 @@ class _Reading:
                     self.tell("TG315", word, f"{name} {self.values[word][:20]} {_KINDS['TG315']}")
                     return
 
-    def _own_words(self, program: str, start: int, end: int, own: set[int]) -> None:
-        """Paths and shell characters in the words of one program."""
+    def _own_words(self, program: str, start: int, end: int, own: set[int], depth: int) -> None:
+        """Paths, shell characters and code in the words of one program."""
         language = language_of(program)
-        roles = read_roles(language, self.values, start, end) if language is not None else None
-        code = {index for index, _ in roles.code} if roles is not None else set()
+        code: frozenset[int] = frozenset()
+        if language is not None:
+            roles = read_roles(language, self.values, start, end)
+            self._interpreted(roles, end, depth)
+            code = frozenset(index for index, _ in roles.code)
         text_in_quotes = quotes_are_text(program)
         slash = base_name(program) in _SLASH_IS_TEXT
         for index in sorted(own):
@@ -181,13 +234,65 @@ class _Reading:
                     index,
                     f"{word.quoted_mark} in quotes is text only for interpreters; pass it in a file",
                 )
-            found = (
-                places_in_code(word.value)
-                if index in code
-                else places_in_argument(word.value, slash_is_text=slash)
-            )
+            if index in code:
+                found = place_in_pattern(word.value) if language in _PATTERNS else place_in_code(word.value)
+            else:
+                found = place_in_argument(word.value, slash_is_text=slash)
             if found is not None:
                 self._path(index, found)
+
+    def _interpreted(self, roles: Roles, end: int, depth: int) -> None:
+        """Modules, scripts and inline code of an interpreter."""
+        for index, module in roles.modules:
+            if module.split(".")[0].split("/")[0].lower() in INSTALLER_MODULES or module == "CPAN":
+                self.tell("TG315", index, f"the module {module[:20]} {_KINDS['TG315']}")
+        if roles.script is not None:
+            self._script(roles.script, end)
+        if roles.language == "grep":
+            return
+        for index, code in roles.code:
+            if roles.language == "python":
+                self._python(index, code, depth)
+            elif hands_to_shell(roles.language, code):
+                self.tell(
+                    "TG312",
+                    index,
+                    f"the {roles.language} code hands a command to a shell; let it work itself",
+                )
+            if installs(code) or installs_by_library(roles.language, code):
+                self.tell("TG315", index, f"the code {_KINDS['TG315']}")
+
+    def _script(self, index: int, end: int) -> None:
+        """A script that is an installer under another name."""
+        name = base_name(self.values[index])
+        rule = refusal(name.removesuffix(".pyz"))
+        if rule == "TG315" or name in _INSTALLER_SCRIPTS:
+            self.tell("TG315", index, f"{name[:24]} {_KINDS['TG315']}")
+        elif name == "setup.py" and any(
+            word in ("install", "develop") for word in self.values[index + 1 : end]
+        ):
+            self.tell("TG315", index, f"setup.py install {_KINDS['TG315']}")
+
+    def _python(self, index: int, code: str, depth: int) -> None:
+        """Code of ``python -c``."""
+        tree = parse(code)
+        if tree is None:
+            if _PYTHON_SHELL.search(code):
+                self.tell(
+                    "TG312", index, "the code hands a command to a shell, and is not to be read as Python"
+                )
+            return
+        for act in acts(tree):
+            if act.deed == "shell":
+                self.tell(
+                    "TG312",
+                    index,
+                    f"the code hands a command to a shell ({act.what[:40]}); let it work itself",
+                )
+            elif act.deed == "install":
+                self.tell("TG315", index, f"the code uses {act.what[:20]}, which {_KINDS['TG315']}")
+            else:
+                self._started(act.words, index, act.what, depth)
 
     def _path(self, index: int, found: HostPath) -> None:
         rule, why = _PATH_RULES[found.rule]
