@@ -16,6 +16,7 @@ from threegate.contracts.document import KeyPath
 from threegate.contracts.model_session import Aggregate, Envelope, SessionContract
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.operators import Entry
+from threegate.contracts.patterns import pattern_ok
 from threegate.contracts.phases import check_phases
 from threegate.contracts.plan import (
     AggregatePlan,
@@ -48,6 +49,7 @@ def build_rules(scope: Scope, contract: SessionContract, tools: Mapping[str, Too
     aggregates = _aggregates(scope, contract, tools)
     envelopes = _envelopes(scope, contract, tools)
     checkpoints = _checkpoints(scope, contract, tools)
+    _providers(scope, contract)
     fulfils: dict[str, list[PreconditionPlan]] = defaultdict(list)
     for parts in tools.values():
         for precondition in parts.preconditions:
@@ -341,6 +343,15 @@ def _checkpoints(
             scope.error("UNKNOWN_TOOL_REFERENCE", (*where, "tool"), f"no contract describes {item.tool!r}")
         by_tool[item.tool].append(scope.checkpoint(item, where, item.name))
     return by_tool
+
+
+def _providers(scope: Scope, contract: SessionContract) -> None:
+    for provider, constraints in contract.provider_constraints.items():
+        for kind in ("block_incompatible", "warn_incompatible"):
+            for index, pattern in enumerate(getattr(constraints, kind)):
+                if not pattern_ok(pattern):
+                    where = ("provider_constraints", provider, kind, index)
+                    scope.error("BAD_PROVIDER_PATTERN", where, f"{pattern!r} is no pattern")
 
 
 def _unique(scope: Scope, name: str, seen: set[str], where: KeyPath) -> None:
