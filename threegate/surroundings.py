@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from threegate import limits
 from threegate.audit import TrailIndex
-from threegate.request.model import Request
+from threegate.request.model import InputFile, Request
 from threegate.request.report import Finding
 
 SURROUNDING_RULES = {
@@ -75,15 +76,21 @@ def _hash(descriptor: int) -> str:
     return digest.hexdigest()
 
 
-def surrounding_findings(request: Request, index: TrailIndex, hashes: InputHashes) -> list[Finding]:
-    """Findings about a draft that is well-formed in itself."""
+def surrounding_findings(
+    request: Request,
+    index: TrailIndex,
+    hashes: InputHashes,
+    *,
+    place: Callable[[InputFile], str] = lambda item: item.name,
+) -> list[Finding]:
+    """Findings about a draft that is well-formed in itself. `place`: under which name `hashes` knows an input."""
     findings = []
     if index.id_used(request.request_id):
         findings.append(_finding("TG901", f"request_id {request.request_id} was used before"))
     elif index.name_used(request.file_name):
         findings.append(_finding("TG901", f"the file name {request.file_name} was used before"))
     for item in request.inputs:
-        found = hashes.sha256(item.name)
+        found = hashes.sha256(place(item))
         if found is None:
             findings.append(_finding("TG902", f"inbox/files/{item.name} is not there or is no plain file"))
         elif found != item.sha256:

@@ -12,13 +12,16 @@ import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from threegate import durable, limits
 from threegate.audit import Trail
 from threegate.daemon.log import Log
+from threegate.operations.proposal import input_place
 from threegate.policy import Policy
 from threegate.request import read_request
+from threegate.request.model import InputFile
 from threegate.request.report import Finding, Report
 from threegate.results import Verdict, write_verdict
 from threegate.results.verdict import State
@@ -73,7 +76,7 @@ class Inbox:
                 report = self._look(folder, entry.name, facts, policy)
                 if report is not None:
                     reports.append((folder / entry.name, report, facts))
-                    self._seen[key] = Seen(_identity(facts), self._input_states(report))
+                    self._seen[key] = Seen(_identity(facts), self._input_states(folder, report))
                 if len(reports) >= limits.VERDICT_BATCH:
                     self._tell(reports)
                     reports = []
@@ -95,10 +98,17 @@ class Inbox:
             return True
         return any(self._hashes.sha256(name) != digest for name, digest in seen.inputs)
 
-    def _input_states(self, report: Report) -> tuple[tuple[str, str | None], ...]:
+    def _input_states(self, folder: Path, report: Report) -> tuple[tuple[str, str | None], ...]:
         if report.request is None:
             return ()
-        return tuple((item.name, self._hashes.sha256(item.name)) for item in report.request.inputs)
+        places = [self._place(folder, item) for item in report.request.inputs]
+        return tuple((place, self._hashes.sha256(place)) for place in places)
+
+    def _place(self, folder: Path, item: InputFile) -> str:
+        """Under which name the hashes know an input: bare in inbox/files/, the whole path for proposals' drafts."""
+        if folder == self.workspace.inbox:
+            return item.name
+        return str(input_place(self.workspace, folder, item.name, item.sha256))
 
     def _look(self, folder: Path, name: str, facts: os.stat_result, policy: Policy) -> Report | None:
         """Read and check one entry. None: nothing for a verdict (said in the log)."""
@@ -153,7 +163,9 @@ class Inbox:
             for path, report, facts in reports:
                 findings = list(report.findings)
                 if report.request is not None:
-                    findings += surrounding_findings(report.request, held.index, self._hashes)
+                    findings += surrounding_findings(
+                        report.request, held.index, self._hashes, place=partial(self._place, path.parent)
+                    )
                 valid = all(finding.severity != "error" for finding in findings)
                 rules = sorted({finding.rule for finding in findings})
                 held.append(
@@ -165,7 +177,7 @@ class Inbox:
                         "sha256": report.sha256,
                         "valid": valid,
                         "rules": rules,
-                        "owner_uid": facts.st_uid,
+                        **({"owner_uid": facts.st_uid} if path.parent == self.workspace.inbox else {}),
                         "from": path.parent.name,
                     },
                 )

@@ -22,6 +22,7 @@ from threegate.daemon.log import Log
 from threegate.daemon.recovery import recover
 from threegate.daemon.watch import Watch
 from threegate.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateError
+from threegate.operations.proposal import Proposer
 from threegate.policy import Policy, load_policy
 from threegate.runners.budget import Budget
 from threegate.runners.seccomp import SECCOMP_SHA256
@@ -83,7 +84,12 @@ class Daemon:
             self.wake,
             runners.monty.workers + runners.era.parallel,
         )
-        inbox = Inbox(self.workspace, services.trail, self.log, propose=None)
+        proposer = Proposer(
+            self.workspace,
+            services.trail,
+            lambda event, file, what: self.log.say(event, file=file, what=what),
+        )
+        inbox = Inbox(self.workspace, services.trail, self.log, propose=proposer)
         hinted = [
             self.workspace.inbox,
             self.workspace.drafts,

@@ -9,19 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from threegate import durable, limits
 from threegate.approval import requester_of
 from threegate.audit import LockedTrail, Trail
+from threegate.canonical import sha256_hex
 from threegate.contract_gate import ContractGate, EmptyFolderGate
 from threegate.errors import InvalidInput, Refused, Unavailable
 from threegate.job import Job, build_job
 from threegate.judge import Assessment, assess
 from threegate.launch_facts import file_identity
 from threegate.operations.pinning import InputCopy, copied_inputs
+from threegate.operations.proposal import check_proposal_draft, input_place
 from threegate.policy import Policy, load_policy
 from threegate.request import Report, read_request
 from threegate.request.model import Request
@@ -79,7 +81,7 @@ def read_draft(workspace: Workspace, path: Path) -> Draft:
     """Read a draft of inbox/ or tool-exec/drafts/, once. Raises InvalidInput."""
     path = path.absolute()
     places = (workspace.inbox, workspace.drafts)
-    if not any(os.path.realpath(path.parent) == os.path.realpath(place) for place in places):
+    if not any(_lies_in(path, place) for place in places):
         raise InvalidInput(f"{path}: a draft lies in {workspace.inbox} or {workspace.drafts}; copy it there")
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -115,7 +117,11 @@ def open_dossier(desk: Desk, draft: Draft) -> Iterator[Dossier]:
         raise InvalidDraft(draft.path, report)
     if request.created_utc > now:
         raise Refused("not_yet_valid", f"{draft.path.name}: created_utc lies ahead of now; wait or mend it")
-    with copied_inputs(desk.workspace, draft.path.parent / "files", request.inputs) as copies:
+    folder = draft.path.parent
+    places = {
+        item.name: input_place(desk.workspace, folder, item.name, item.sha256) for item in request.inputs
+    }
+    with copied_inputs(desk.workspace, places, request.inputs) as copies:
         yield _dossier(desk, draft, report, request, copies)
 
 
@@ -156,6 +162,15 @@ def _dossier(
         history = held.index.history(request.request_id)
         refuse_used(held, request)
         proposal = history.proposal_sha256 if history else None
+        check_proposal_draft(
+            desk.workspace,
+            draft.path,
+            draft.data,
+            request,
+            {copy.name: copy.path for copy in copies},
+            settings=settings,
+            recorded_sha256=proposal,
+        )
         job = build_job(
             request,
             input_sizes={copy.sha256: copy.size for copy in copies},
@@ -166,6 +181,8 @@ def _dossier(
         )
         decision = gate.decide(held, desk.policy, request, job, now)
         seen = history.last.time if history else None
+        if proposal is not None and history is not None and history.owner_uid is not None:
+            draft = replace(draft, owner_uid=history.owner_uid)
     assessment = assess(
         request,
         job,
@@ -191,6 +208,36 @@ def _dossier(
         first_seen=seen,
         now=now,
     )
+
+
+def _check_proposal(
+    desk: Desk, draft: Draft, copies: tuple[InputCopy, ...], proposal_sha256: str | None
+) -> None:
+    """A draft made from a proposal must be what that proposal makes today; one of CORE's must not pose as such."""
+    if not _lies_in(draft.path, desk.workspace.drafts):
+        if proposal_sha256 is not None:
+            raise Refused(
+                "proposal_changed", "its request_id is that of a draft made from a proposal; use another"
+            )
+        return
+    from threegate.proposals.draft import derive_again, proposal_file
+
+    try:
+        proposal = durable.read_regular(proposal_file(draft.path), max_bytes=limits.PROPOSAL_BYTES)
+    except OSError as error:
+        raise Refused(
+            "proposal_changed", f"{draft.path.name}: its proposal cannot be read ({error})"
+        ) from None
+    if sha256_hex(proposal) != proposal_sha256:
+        raise Refused(
+            "proposal_changed", f"{draft.path.name}: the proposal beside it is not the one in the trail"
+        )
+    inputs = {copy.name: copy.path.read_bytes() for copy in copies}
+    derive_again(draft.data, proposal, inputs, settings=desk.policy.settings)
+
+
+def _lies_in(path: Path, folder: Path) -> bool:
+    return os.path.realpath(path.parent) == os.path.realpath(folder)
 
 
 def refuse_used(held: LockedTrail, request: Request) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,19 +38,24 @@ class InputCopy:
         with self.path.open("rb") as stream:
             return stream.read(size)
 
+    def digest_now(self) -> str:
+        """sha256 of what lies there now. Raises OSError."""
+        with self.path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+
 
 @contextmanager
 def copied_inputs(
-    workspace: Workspace, folder: Path, inputs: Sequence[InputFile]
+    workspace: Workspace, places: Mapping[str, Path], inputs: Sequence[InputFile]
 ) -> Iterator[tuple[InputCopy, ...]]:
     """Copies of all inputs, in their order; what was not pinned meanwhile is gone when the block ends.
 
-    `folder` is where the files lie. Raises Refused (input_missing, input_changed), Unavailable when the disk is full.
+    `places` says where the file of each name lies. Raises Refused (input_missing, input_changed), Unavailable when the disk is full.
     """
     copies: list[InputCopy] = []
     try:
         for item in inputs:
-            copies.append(_copy(workspace, folder, item))
+            copies.append(_copy(workspace, places[item.name], item))
         yield tuple(copies)
     finally:
         for copy in copies:
@@ -72,12 +77,10 @@ def pin(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
         durable.sync_folder(workspace.inputs)
 
 
-def _copy(workspace: Workspace, folder: Path, item: InputFile) -> InputCopy:
-    shown = f"{folder.parent.name}/{folder.name}/{item.name}"
+def _copy(workspace: Workspace, place: Path, item: InputFile) -> InputCopy:
+    shown = f"{place.parent.parent.name}/{place.parent.name}/{item.name}"
     try:
-        source = os.open(
-            folder / item.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-        )
+        source = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
         raise Refused(
             "input_missing", f"{shown}: cannot be read ({error.strerror}); put the file there"
