@@ -76,7 +76,7 @@ def check_image(api: docker.APIClient, image: str) -> dict[str, Any]:
     Raises Unavailable.
     """
     try:
-        facts: dict[str, Any] = api.inspect_image(image)
+        facts: dict[str, Any] = api.inspect_image(image)  # type: ignore[no-untyped-call]
     except docker.errors.ImageNotFound:
         raise Unavailable(
             f"no image: {image[:19]}… is not in the engine; build it: threegate sandbox build"

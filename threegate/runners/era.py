@@ -22,9 +22,10 @@ from threegate.errors import Unavailable
 from threegate.job import Job
 from threegate.judge import Clearance
 from threegate.runners import engine, era_spec
+from threegate.runners.egress_chain import EgressChain
 from threegate.runners.era_readback import Walls, read_back
 from threegate.runners.era_watch import Watch
-from threegate.runners.interface import Control, Outcome, Status
+from threegate.runners.interface import Control, Destination, Outcome, Status
 from threegate.runners.monty import nothing_ran, remove_folder
 from threegate.runners.out_volume import OutVolume, can_mount
 from threegate.runners.staging import StagingError, collect, stage_inputs
@@ -36,10 +37,13 @@ _GONE_SECONDS = 8.0
 class EraRunner:
     """Runs ERA jobs. `url` is the engine's socket (``runners.era.engine``), `image` its digest, for `available`."""
 
-    def __init__(self, url: str = "", *, image: str = "", runtime: str = "") -> None:
+    def __init__(
+        self, url: str = "", *, image: str = "", runtime: str = "", egress_network: str = "bridge"
+    ) -> None:
         self._url = engine.engine_url(url)
         self._image = image
         self._runtime = runtime
+        self._egress_network = egress_network
 
     def available(self) -> str | None:
         """None when a run can start now, else one line (``no container engine…``, ``no image…``)."""
@@ -81,7 +85,12 @@ class EraRunner:
             stage_inputs(job.inputs, control.inputs_folder, work / "in")
             out = OutVolume(work / "out", job.limits, era_spec.RUN_USER)
             stack.callback(out.close)
-            run = _EraRun(api, job, control, out, runtime)
+            chain = None
+            if job.network:
+                chain = EgressChain(api, job, control, clearance.request_id, work, self._egress_network)
+                stack.callback(chain.remove)
+                chain.start()
+            run = _EraRun(api, job, control, out, runtime, chain)
             stack.callback(run.remove)
             run.create(clearance.request_id, work)
             run.execute()
@@ -94,8 +103,15 @@ class _EraRun:
     """One container, from its creation to the outcome."""
 
     def __init__(
-        self, api: docker.APIClient, job: Job, control: Control, out: OutVolume, runtime: str
+        self,
+        api: docker.APIClient,
+        job: Job,
+        control: Control,
+        out: OutVolume,
+        runtime: str,
+        chain: EgressChain | None,
     ) -> None:
+        self._chain = chain
         self._api = api
         self._job = job
         self._control = control
@@ -114,7 +130,8 @@ class _EraRun:
         """Create the container. Raises Unavailable: as long as there is none, nothing can have run."""
         name = f"threegate-{self._control.boot_nonce[:8]}-{secrets.token_hex(6)}"
         marks = era_spec.labels(request_id, self._control)
-        host = era_spec.host_config(self._api, self._job, work, network="none", runtime=self._runtime)
+        network = f"container:{self._chain.relay}" if self._chain else "none"
+        host = era_spec.host_config(self._api, self._job, work, network=network, runtime=self._runtime)
         try:
             self._container = era_spec.create(self._api, self._job, host, marks, name)
         except engine.FAULTS as error:
@@ -145,8 +162,9 @@ class _EraRun:
             self._guarded(state, connection)
 
     def _guarded(self, state: dict[str, Any], connection: socket.socket) -> None:
+        relay = self._chain.relay_pid if self._chain else None
         try:
-            self._walls = read_back(self._job, state, self._out, relay_pid=None, runtime=self._runtime)
+            self._walls = read_back(self._job, state, self._out, relay_pid=relay, runtime=self._runtime)
             self._watch = Watch(self._job.limits, self._control, int(state["State"]["Pid"]), connection)
         except (OSError, ValueError, KeyError, StopIteration) as error:
             self._ended = ("failed", f"limits_not_enforced: the walls could not be read back ({error}).")
@@ -193,6 +211,7 @@ class _EraRun:
         full = self._out.full()
         collected = collect(self._out.path, target, self._job.limits)
         status, detail, exit_code = self._verdict(full or collected.exceeded)
+        destinations = self._reached()
         watch = self._watch
         return replace(
             nothing_ran(detail),
@@ -208,10 +227,25 @@ class _EraRun:
             stderr=watch.streams.err.result() if watch else EMPTY,
             artifacts=tuple(collected.artifacts),
             dropped=tuple(collected.dropped),
+            destinations=destinations,
             image=self._job.image,
             runtime=self._runtime,
             notes=tuple(self._notes),
         )
+
+    def _reached(self) -> tuple[Destination, ...]:
+        if self._chain is None:
+            return ()
+        if not self._chain.alive():
+            self._notes.append(
+                "The way out ended before the run did; what it would have reached was refused."
+            )
+        destinations = self._chain.destinations()
+        self._notes += self._chain.notes
+        self._walls.effective["network"] = (
+            f"lo, and through a proxy of its own: {' '.join(self._job.network)}"
+        )
+        return destinations
 
     def _attach(self) -> socket.socket:
         parameters = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}

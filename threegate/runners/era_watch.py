@@ -88,8 +88,8 @@ class Watch:
             if now >= self._give_up:
                 self.lost = True
                 break
-            ready, _, _ = select.select([self._connection, self._pidfd], [], [], BEAT)
-            if self._connection in ready and not self._read():
+            ready, _, _ = select.select([self._connection.fileno(), self._pidfd], [], [], BEAT)
+            if self._connection.fileno() in ready and not self._read():
                 break
             if ready == [self._pidfd]:
                 self._drain()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from threegate.errors import Unavailable
 from threegate.runners import engine
 from threegate.runners.out_volume import left_mounts, unmount
 
@@ -26,7 +27,7 @@ def remove_orphans(
         removed.append(f"unmounted {place}")
     try:
         api = engine.connect(engine.engine_url(url))
-    except engine.Unavailable:
+    except Unavailable:
         return removed
     try:
         marks = {"label": f"{engine.LABEL}={workspace_id}"}
@@ -35,16 +36,14 @@ def remove_orphans(
                 continue
             name = str(found["Names"][0]).lstrip("/") if found["Names"] else found["Id"][:12]
             if not engine.remove_container(api, found["Id"]):
-                raise engine.Unavailable(
-                    f"container {name} of an earlier run cannot be removed; remove it by hand"
-                )
+                raise Unavailable(f"container {name} of an earlier run cannot be removed; remove it by hand")
             removed.append(f"removed container {name} of {found['Labels'].get(engine.REQUEST_LABEL, '?')}")
         for network in api.networks(filters=marks):
             if (network.get("Labels") or {}).get(engine.BOOT_LABEL) != boot_nonce:
                 api.remove_network(network["Id"])
                 removed.append(f"removed network {network['Name']}")
     except engine.FAULTS as error:
-        raise engine.Unavailable(f"the engine did not list what is left ({engine.reason(error)})") from None
+        raise Unavailable(f"the engine did not list what is left ({engine.reason(error)})") from None
     finally:
         api.close()
     return removed

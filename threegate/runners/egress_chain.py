@@ -1,0 +1,194 @@
+"""The only way out of a run with an allowlist: relay, unix socket, and a proxy of its own (spec 6, Network allowlist).
+
+Invariant: the run's network namespace is the relay's and has no interface but lo; only the proxy has a network; both
+helpers have no capabilities, a read-only root and limits, and go away with the run.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.types import LogConfig, Mount, Ulimit
+
+from threegate import limits
+from threegate.errors import Unavailable
+from threegate.job import Job
+from threegate.runners import engine
+from threegate.runners.egress import own_addresses, read_access_log, squid_conf
+from threegate.runners.era_spec import labels
+from threegate.runners.interface import Control, Destination
+from threegate.runners.seccomp import SECCOMP_JSON
+
+_RELAY_USER, _PROXY_USER = 65533, 65532
+_READY_SECONDS = 10.0
+_LOG_BYTES = 4 * limits.MIB
+_BLOCKED_ROUTES = ["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"]
+_TOOLS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class EgressChain:
+    """Relay and proxy of one run. `network` is the engine's network that the proxy joins."""
+
+    def __init__(
+        self, api: docker.APIClient, job: Job, control: Control, request_id: str, folder: Path, network: str
+    ) -> None:
+        self._api = api
+        self._job = job
+        self._marks = labels(request_id, control)
+        self._folder = folder
+        self._network = network
+        self._name = f"threegate-{control.boot_nonce[:8]}-{secrets.token_hex(6)}"
+        self._containers: list[str] = []
+        self.relay = ""
+        """The relay's container id, once it runs."""
+        self.relay_pid = 0
+        self.proxy_pid = 0
+        self.notes: list[str] = []
+
+    def start(self) -> None:
+        """Start both and wait until the socket is there. Raises Unavailable; nothing of the request ran then."""
+        shared, conf = self._folder / "egress", self._folder / "egress-conf"
+        shared.mkdir(mode=0o755)
+        conf.mkdir(mode=0o755)
+        os.chown(shared, _PROXY_USER, _PROXY_USER)
+        engine.check_image(self._api, self._job.egress_image)
+        try:
+            (conf / "squid.conf").write_text(squid_conf(self._job.network, own_addresses()), encoding="ascii")
+            (conf / "squid.conf").chmod(0o444)
+            mounts = [_mount("/egress", shared), _mount("/egress-conf", conf, read_only=True)]
+            self.proxy_pid = self._run("proxy", _PROXY_USER, self._network, mounts, 128)
+            self._block_routes()
+            mounts = [_mount("/egress", shared, read_only=True)]
+            self.relay_pid = self._run("relay", _RELAY_USER, "none", mounts, 32)
+            self.relay = self._containers[-1]
+        except (*engine.FAULTS, ValueError, KeyError) as error:
+            raise Unavailable(f"the way out could not be made ({engine.reason(error)})") from None
+        end = time.monotonic() + _READY_SECONDS
+        while not (shared / "proxy.sock").exists():
+            if time.monotonic() >= end or not Path(f"/proc/{self.proxy_pid}").exists():
+                raise Unavailable("the proxy did not come up; look at: threegate sandbox check")
+            time.sleep(0.02)
+
+    def alive(self) -> bool:
+        """Whether relay and proxy still run."""
+        return all(Path(f"/proc/{pid}").exists() for pid in (self.relay_pid, self.proxy_pid))
+
+    def destinations(self) -> tuple[Destination, ...]:
+        """End the proxy so that it writes what it knows, and read it. The log is bounded in what is read."""
+        for container in reversed(self._containers):
+            try:
+                self._api.kill(container, signal="TERM")
+            except engine.FAULTS:
+                continue
+        end = time.monotonic() + 3
+        while Path(f"/proc/{self.proxy_pid}").exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        try:
+            descriptor = os.open(
+                self._folder / "egress" / "access.log", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            )
+        except OSError:
+            return ()
+        with os.fdopen(descriptor, "rb") as stream:
+            text = stream.read(_LOG_BYTES).decode("utf-8", "backslashreplace")
+        return tuple(read_access_log(text))
+
+    def remove(self) -> None:
+        """Remove both containers."""
+        for container in self._containers:
+            if not engine.remove_container(self._api, container):
+                self.notes.append(
+                    "The engine did not remove a helper container; the next start of the daemon does."
+                )
+        self._containers.clear()
+
+    def _run(self, role: str, user: int, network: str, mounts: list[Mount], memory_mb: int) -> int:
+        """Create and start one helper; returns its process id."""
+        host: dict[str, Any] = self._api.create_host_config(
+            network_mode=network,
+            read_only=True,
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges:true", f"seccomp={SECCOMP_JSON}"],
+            mem_limit=memory_mb * limits.MIB,
+            memswap_limit=memory_mb * limits.MIB,
+            nano_cpus=500_000_000,
+            pids_limit=80,
+            ipc_mode="private",
+            shm_size=16 * limits.MIB,
+            log_config=LogConfig(type=LogConfig.types.NONE),
+            ulimits=[
+                Ulimit(name="nofile", soft=512, hard=512),
+                Ulimit(name="fsize", soft=_LOG_BYTES, hard=_LOG_BYTES),
+                Ulimit(name="core", soft=0, hard=0),
+            ],
+            tmpfs={
+                "/tmp": "rw,noexec,nosuid,nodev,size=4m,mode=1777",
+                "/run": "rw,noexec,nosuid,nodev,size=4m,mode=1777",
+            },
+            mounts=mounts,
+            restart_policy={"Name": "no"},
+            init=False,
+            cgroupns="private",
+        )
+        made = self._api.create_container(
+            image=self._job.egress_image,
+            # Helpers end by themselves too, when nobody is left to end them.
+            command=["timeout", "--signal=KILL", str(self._job.limits.time_sec + 60), f"start-{role}"],
+            entrypoint=[],
+            environment={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+            user=f"{user}:{user}",
+            working_dir="/",
+            host_config=host,
+            labels=self._marks,
+            name=f"{self._name}-{role}",
+            use_config_proxy=False,
+        )
+        container = str(made["Id"])
+        self._containers.append(container)
+        self._api.start(container)
+        return int(self._api.inspect_container(container)["State"]["Pid"])
+
+    def _block_routes(self) -> None:
+        """A second wall below squid: routes of the proxy's own namespace that lead nowhere, for private ranges and
+        for this host. Needs nsenter and ip on the host; without them squid's rules stand alone, and a note says so."""
+        nsenter, ip = (shutil.which(name, path=_TOOLS) for name in ("nsenter", "ip"))
+        if not nsenter or not ip:
+            self.notes.append(
+                "Private addresses are refused by the proxy alone (nsenter and ip are not installed)."
+            )
+            return
+        own = [
+            address for address in own_addresses() if ":" not in address and not address.startswith("127.")
+        ]
+        batch = "".join(f"route add unreachable {route} metric 5\n" for route in [*_BLOCKED_ROUTES, *own])
+        servers = [
+            server for server in _name_servers() if ":" not in server and not server.startswith("127.")
+        ]
+        enter = [nsenter, f"--net=/proc/{self.proxy_pid}/ns/net", ip]
+        gateway = subprocess.run(
+            [*enter, "route", "show", "default"], capture_output=True, text=True, timeout=10
+        )
+        words = gateway.stdout.split()
+        if "via" in words:
+            # The resolver may be a private address: it alone stays reachable.
+            via = words[words.index("via") + 1]
+            batch += "".join(f"route replace {server}/32 via {via}\n" for server in servers)
+        subprocess.run(
+            [*enter, "-force", "-batch", "-"], input=batch, capture_output=True, text=True, timeout=10
+        )
+
+
+def _name_servers() -> list[str]:
+    lines = Path("/etc/resolv.conf").read_text(encoding="utf-8", errors="replace").splitlines()
+    return [line.split()[1] for line in lines if line.startswith("nameserver ") and len(line.split()) > 1]
+
+
+def _mount(place: str, source: Path, *, read_only: bool = False) -> Mount:
+    return Mount(place, str(source), type="bind", read_only=read_only, propagation="rprivate")
