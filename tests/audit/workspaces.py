@@ -27,13 +27,17 @@ class TickingClock:
         return self.moment
 
 
-def make_workspace(root: Path, *, workspace_id: str = WORKSPACE_ID, clock: TickingClock | None = None) -> tuple[Workspace, Trail]:
+def make_workspace(
+    root: Path, *, workspace_id: str = WORKSPACE_ID, clock: TickingClock | None = None
+) -> tuple[Workspace, Trail]:
     """A workspace with folders, settings and a trail."""
     workspace = Workspace(root)
     root.mkdir(parents=True, exist_ok=True)
     workspace.make_folders()
     workspace.settings_file.write_text(f'[workspace]\nid = "{workspace_id}"\n')
-    trail = Trail.create(workspace, workspace_id=workspace_id, actor="account:test", clock=clock or TickingClock())
+    trail = Trail.create(
+        workspace, workspace_id=workspace_id, actor="account:test", clock=clock or TickingClock()
+    )
     return workspace, trail
 
 
@@ -140,7 +144,9 @@ def raw_trail(count: int, *, prev: str = WORKSPACE_ID, vkey: str = "") -> list[b
     for seq in range(1, count + 1):
         event = make_event(
             seq=seq,
-            time=f"2026-01-01T00:{seq // 60 % 60:02d}:{seq % 60:02d}.000Z" if count < 3600 else "2026-01-01T00:00:00.000Z",
+            time=f"2026-01-01T00:{seq // 60 % 60:02d}:{seq % 60:02d}.000Z"
+            if count < 3600
+            else "2026-01-01T00:00:00.000Z",
             type="workspace_created" if seq == 1 else "observed",
             request_id=None if seq == 1 else f"r-{seq % 5}",
             actor="daemon",

@@ -60,6 +60,7 @@ class Trail:
         self._reserved = 0
         self._failed: str | None = None
         self._thread = threading.Lock()
+        self._holder: int | None = None
 
     @classmethod
     def create(
@@ -108,16 +109,20 @@ class Trail:
 
         What was appended in the block is on disk when the block is left, also by an exception.
         """
+        if self._holder == threading.get_ident():
+            raise RuntimeError("this thread holds the trail already; hand the LockedTrail on instead")
         with self._thread, self._flock(fcntl.LOCK_EX):
             self._refuse_failed()
             try:
                 self._catch_up()
             except OSError as error:
-                raise TrailError(f"{self._path}: cannot be read ({error.strerror})") from error
+                raise TrailError(f"{self._path}: cannot be read ({error.strerror or error})") from error
             held = LockedTrail(self)
+            self._holder = threading.get_ident()
             try:
                 yield held
             finally:
+                self._holder = None
                 held.close()
 
     def events(self) -> Iterator[Event]:
@@ -125,8 +130,11 @@ class Trail:
 
         Raises TrailError at the first line that does not verify.
         """
-        with self._flock(fcntl.LOCK_SH):
+        if self._holder == threading.get_ident():
             parts = self._parts()
+        else:
+            with self._flock(fcntl.LOCK_SH):
+                parts = self._parts()
         yield from self._stream(parts)
 
     def event_at(self, seq: int) -> Event | None:
