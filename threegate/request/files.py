@@ -65,6 +65,10 @@ def read_tar(source: bytes | BinaryIO) -> tuple[TarEntry, ...]:
     size = stream.seek(0, io.SEEK_END)
     if end > size or any(item.offset + item.size > size for item in taken.values()):
         raise TarError("is cut off: an entry reaches beyond its end")
+    stream.seek(end)
+    while chunk := stream.read(limits.MIB):
+        if chunk.strip(b"\0"):
+            raise TarError("has something after its last entry that is no entry")
     return tuple(taken.values())
 
 

@@ -117,6 +117,30 @@ def read_keys(root: Node, stage: Stage, bounds: Bounds) -> dict[str, Any]:
     return values
 
 
+def check_together(root: Node, values: Mapping[str, Any], backend: str, findings: Findings) -> None:
+    """Rules between keys, for the values that were read."""
+
+    def place(name: str) -> Node:
+        return root.value[name][1] if name in root.value else Node("", "", 1, 1)
+
+    if backend == "monty" and values.get("language", "python").casefold() != "python":
+        findings.at("TG137", place("language"), "language must be python for backend monty")
+    if backend == "monty" and values.get("network") == "allowlist":
+        findings.at("TG138", place("network"), "network must be none for backend monty, which has no network")
+    if "network" in values and (values["network"] == "allowlist") != ("network_allowlist" in root.value):
+        message = "network_allowlist is there exactly when network is allowlist"
+        findings.at("TG158", place("network_allowlist"), message)
+    created, approved = values.get("created_utc"), values.get("approved_utc")
+    if created is not None and approved is not None and approved < created:
+        findings.at("TG144", place("approved_utc"), "approved_utc lies before created_utc")
+    below = values.get("workdir", "/in").removeprefix("/in").removeprefix("/").split("/")[0]
+    stems = {item.name.removesuffix(".tar") for item in values.get("inputs", ()) if item.unpack}
+    if below and values["workdir"] != "/out" and below not in stems:
+        findings.at(
+            "TG155", place("workdir"), "workdir lies in no unpacked input; only those make folders in /in"
+        )
+
+
 def _is_filled(root: Node, name: str) -> bool:
     return name in root.value and root.value[name][1].value not in ("", None)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from threegate.request.characters import has_hidden
 from threegate.request.model import NetworkTarget
 
 DEFAULT_PORT = 443
@@ -90,5 +91,5 @@ def _refuse_bad_punycode(label: str) -> None:
         decoded = label[4:].encode("ascii").decode("punycode") if label.startswith("xn--") else ""
     except UnicodeError:
         decoded = ""
-    if decoded.isascii():
+    if decoded.isascii() or has_hidden(decoded):
         raise HostError("not valid punycode")

@@ -7,8 +7,9 @@ and `now`. Source: spec 1, whole.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,9 @@ from threegate.request.code import check_code, check_vars
 from threegate.request.command import Command, read_command
 from threegate.request.content import check_content
 from threegate.request.findings import Findings
-from threegate.request.front_matter import Bounds, read_keys
+from threegate.request.front_matter import Bounds, check_together, read_keys
+from threegate.request.masking import mask_lines, tell
 from threegate.request.model import OutputFile, Request, Stage
-from threegate.request.problem import Problem
 from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, find_front_matter, read_source
 from threegate.request.yaml_nodes import Node, YAMLRefused, read_mapping, scalars
@@ -37,8 +38,6 @@ STANDARD_INPUT = "-"
 _NAME = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9-]{1,64}\.md")
 _ANY_NAME = re.compile(r"TR-[A-Za-z0-9._-]{0,200}\.md")
 READ_CLOSELY = frozenset({"Command", "Code", "Inputs (JSON)"})
-_GRAM = 5
-"""A message that shares this many characters in a row with a secret is replaced by its rule's own words."""
 
 
 def stage_of(path: str) -> Stage:
@@ -113,7 +112,8 @@ class _Reading:
             for problem in check_content(self._prose(self.source), secrets=self.secrets):
                 self.findings.take(problem)
             self._make(sha256)
-        findings = self._told()
+        text = self.source.text if self.source is not None else None
+        findings = tell(self.findings.problems, text, self.secrets)
         valid = all(finding.severity != "error" for finding in findings)
         return Report(
             self.path,
@@ -121,7 +121,7 @@ class _Reading:
             sha256,
             findings,
             self.request if valid else None,
-            self._masked_lines(),
+            mask_lines(text, self.secrets),
             self.values.get("request_id"),
         )
 
@@ -162,7 +162,7 @@ class _Reading:
         self._check_decoded(root)
         self.values = read_keys(root, self.stage, self.bounds)
         backend = self._backend(root)
-        self._check_together(root, backend)
+        check_together(root, self.values, backend, self.findings)
         parts = read_sections(source.lines[end + 1 :], end + 2, backend, self.findings)
         if parts is not None:
             self.parts = parts
@@ -173,14 +173,16 @@ class _Reading:
         for node in scalars(root):
             if node.style != '"':
                 continue
-            for index in hidden_places(node.text):
-                message = (
-                    f"the text decodes to the hidden character {describe(node.text[index])}; take it out"
-                )
-                self.findings.at("TG107", node, message)
-                break
-            for problem in check_content(node.text.replace("#", " ")):
-                self.findings.take(Problem(problem.rule, node.line, node.column, problem.message))
+            self._check_escaped(node.text, node.line, node.column)
+
+    def _check_escaped(self, text: str, line: int, column: int) -> None:
+        """A text that escapes made: nothing hidden may come back, and no word that the raw text may not have."""
+        for index in hidden_places(text):
+            message = f"the text decodes to the hidden character {describe(text[index])}; take it out"
+            self.findings.add("TG107", line, column, message)
+            return
+        for problem in check_content(text.replace("#", " ")):
+            self.findings.add(problem.rule, line, column, problem.message)
 
     def _backend(self, root: Node) -> str:
         """The backend whose sections are expected; a misspelled one is guessed, and is an error anyway."""
@@ -188,36 +190,6 @@ class _Reading:
             return str(self.values["backend"])
         written = root.value["backend"][1].text if "backend" in root.value else "ERA"
         return "monty" if written.strip().casefold() == "monty" else "ERA"
-
-    def _check_together(self, root: Node, backend: str) -> None:
-        """Rules between keys."""
-        values, findings = self.values, self.findings
-
-        def place(name: str) -> Node:
-            return root.value[name][1] if name in root.value else Node("", "", 1, 1)
-
-        if backend == "monty":
-            if "language" in values and values["language"].casefold() != "python":
-                findings.at("TG137", place("language"), "language must be python for backend monty")
-            if values.get("network") == "allowlist":
-                findings.at(
-                    "TG138", place("network"), "network must be none for backend monty, which has no network"
-                )
-        if "network" in values and (values["network"] == "allowlist") != ("network_allowlist" in root.value):
-            findings.at(
-                "TG158",
-                place("network_allowlist"),
-                "network_allowlist is there exactly when network is allowlist",
-            )
-        created, approved = values.get("created_utc"), values.get("approved_utc")
-        if created is not None and approved is not None and approved < created:
-            findings.at("TG144", place("approved_utc"), "approved_utc lies before created_utc")
-        below = values.get("workdir", "/in").removeprefix("/in").removeprefix("/").split("/")[0]
-        stems = {item.name.removesuffix(".tar") for item in values.get("inputs", ()) if item.unpack}
-        if below and values["workdir"] != "/out" and below not in stems:
-            findings.at(
-                "TG155", place("workdir"), "workdir lies in no unpacked input; only those make folders in /in"
-            )
 
     def _read_parts(self, root: Node, backend: str, parts: dict[str, Section]) -> None:
         """Read the sections."""
@@ -305,53 +277,23 @@ class _Reading:
         piece = sections.read_block(parts[name], rule, info, self.findings)
         if piece is None:
             return None
-        for problem in check(piece.text):
+        problems = check(piece.text)
+        for problem in problems:
             self.findings.take(problem, line=piece.line, column=piece.column)
+        if name == "Inputs (JSON)" and not problems and "\\" in piece.text:
+            for text in _strings(json.loads(piece.text)):
+                self._check_escaped(text, piece.line, piece.column)
         return piece.text
 
-    def _told(self) -> tuple[Finding, ...]:
-        """The findings by place, with severity and help of their rules, and without a trace of a secret."""
-        grams = self._secret_grams()
-        told = []
-        for problem in self.findings.problems:
-            rule = rules.RULES[problem.rule]
-            message = rule.message if _shares(problem.message, grams) else visible(problem.message)
-            told.append(Finding(rule.id, rule.severity, problem.line, problem.column, message, rule.help))
-        return tuple(sorted(told, key=lambda item: (item.line, item.column, item.rule)))
 
-    def _secret_grams(self) -> frozenset[str]:
-        if self.source is None:
-            return frozenset()
-        grams: set[str] = set()
-        for found in self.secrets:
-            text = self.source.text[found.start : found.end]
-            grams.update(text[index : index + _GRAM] for index in range(max(len(text) - _GRAM, 0) + 1))
-        return frozenset(grams)
-
-    def _masked_lines(self) -> tuple[str, ...]:
-        if self.source is None:
-            return ()
-        if not self.secrets and not any(problem.rule == "TG107" for problem in self.findings.problems):
-            return self.source.lines
-        return tuple(_mask(self.source.text, self.secrets).split("\n"))
-
-
-def _shares(message: str, grams: frozenset[str]) -> bool:
-    return bool(grams) and any(
-        message[index : index + _GRAM] in grams for index in range(max(len(message) - _GRAM, 0) + 1)
-    )
-
-
-def _mask(text: str, secrets: Sequence[Found]) -> str:
-    """The text with each secret replaced by its kind and each hidden character shown; lines stay lines."""
-    parts: list[str] = []
-    last = 0
-    for found in sorted(secrets, key=lambda item: item.start):
-        if found.end <= last:
-            continue
-        start = max(found.start, last)
-        parts.append(text[last:start])
-        parts.append(f"[{found.kind}]" + "\n" * text.count("\n", start, found.end))
-        last = found.end
-    parts.append(text[last:])
-    return visible("".join(parts))
+def _strings(value: Any) -> Iterator[str]:
+    """Every string in a JSON value, keys included."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            stack.extend((*item, *item.values()))
+        elif isinstance(item, list):
+            stack.extend(item)

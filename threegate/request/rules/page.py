@@ -40,7 +40,8 @@ def _page() -> Iterator[str]:
     yield ""
     yield "Made by `threegate rules --markdown`; the tests prove it current and run every example."
     yield "An example shows the lines that matter, in an otherwise good request: `{request}` stands for the whole,"
-    yield "`-key` takes a key away, `{approved}` makes it an approved request. `threegate explain TG101` shows one rule."
+    yield "`-key` and `-## Name` take something away, `^text` stands before the first section, `{approved}` makes it an"
+    yield "approved request. `threegate explain TG101` shows one rule with all of its examples."
     for prefix, title in _PARTS.items():
         rules = [rule for rule in RULES.values() if rule.id.startswith(prefix)]
         yield from ("", f"## {title}", "", "| id | name | severity | says |", "|---|---|---|---|")

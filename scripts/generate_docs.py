@@ -1,0 +1,46 @@
+"""Writes what is made from the code: docs/rules.md and the schemas of gate 1. ``--check`` only compares.
+
+Usage: python scripts/generate_docs.py [--check]; exit 1 when a file is not current.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from threegate.request.rules.page import rules_page
+from threegate.request.schema import report_schema, request_schema
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def made() -> dict[str, str]:
+    """Every generated file by its path in the repository."""
+    return {
+        "docs/rules.md": rules_page(),
+        "schemas/tool-request.schema.json": _json(request_schema()),
+        "schemas/report.schema.json": _json(report_schema()),
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def main() -> int:
+    """Write or compare; say what changed."""
+    stale = 0
+    for name, text in made().items():
+        path = ROOT / name
+        if path.is_file() and path.read_text("utf-8") == text:
+            continue
+        stale += 1
+        print(f"{name}: not current" if "--check" in sys.argv else f"{name}: written")
+        if "--check" not in sys.argv:
+            path.write_text(text, "utf-8")
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

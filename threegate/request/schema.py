@@ -1,0 +1,65 @@
+"""The published JSON Schemas of gate 1, made from what the reader itself uses.
+
+Invariant: the front matter's schema is the table of keys, the report's is the dataclasses: neither is written
+by hand, and a test compares the files below schemas/ with what is made here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from threegate.request.front_matter import KEYS
+from threegate.request.model import Stage
+from threegate.request.report import REPORT_SCHEMA, Finding, Severity
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def request_schema() -> dict[str, Any]:
+    """The front matter of a tool request, for editors: what can be said without the settings and the clock."""
+    allowlist = {"properties": {"network": {"const": "allowlist"}}, "required": ["network"]}
+    return {
+        "$schema": DIALECT,
+        "$id": "https://threegate.dev/schemas/tool-request.schema.json",
+        "title": "ThreeGate tool request, front matter",
+        "type": "object",
+        "additionalProperties": False,
+        "required": [key.name for key in KEYS.values() if key.required],
+        "properties": {key.name: {**key.schema, "description": key.description} for key in KEYS.values()},
+        "if": allowlist,
+        "then": {"required": ["network_allowlist"]},
+        "else": {"not": {"required": ["network_allowlist"]}},
+    }
+
+
+def report_schema() -> dict[str, Any]:
+    """The output of ``threegate validate --format json``."""
+    finding = {
+        "rule": {"type": "string", "pattern": "^TG[1-5][0-9]{2}$"},
+        "severity": {"enum": list(get_args(Severity))},
+        "line": {"type": "integer", "minimum": 1},
+        "column": {"type": "integer", "minimum": 1},
+        "message": {"type": "string"},
+        "help": {"type": "string"},
+    }
+    file = {
+        "path": {"type": "string"},
+        "stage": {"enum": list(get_args(Stage))},
+        "valid": {"type": "boolean"},
+        "findings": {"type": "array", "items": _object({name: finding[name] for name in Finding.__slots__})},
+    }
+    return {
+        "$schema": DIALECT,
+        "$id": "https://threegate.dev/schemas/report.schema.json",
+        "title": "ThreeGate report",
+        **_object({"schema": {"const": REPORT_SCHEMA}, "files": {"type": "array", "items": _object(file)}}),
+    }
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(properties),
+        "properties": properties,
+    }
