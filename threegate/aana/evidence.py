@@ -58,11 +58,12 @@ def examine(ref: dict[str, Any] | str, now: datetime, *, warn: bool) -> Findings
         status = times.get("status", "unknown")
         stale_plain, stale, invalid = _age(ref, times, status, now)
         contradicts = bool(ref.get("contradicts"))
-    text = f"{source.lower()} {summary}"
+    lowered = source.lower()
+    text = f"{lowered} {summary}"
     claimed = supported = _claim(kind, tier, text)
     deviations: tuple[str, ...] = ("D8",) if stale and not stale_plain else ()
     if claimed > words.NONE:
-        if is_negated(text, kind, claimed):
+        if is_negated(lowered, summary, kind, claimed):
             supported = words.NONE
             deviations += ("D4",)
         if claimed > words.USER_CLAIMED:

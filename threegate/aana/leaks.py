@@ -35,10 +35,14 @@ _ANY_SECRET: Final = _compiled(_ROUTER_KEY)
 _MASKS: Final = (
     (_compiled(_KEY), b"[key]"),
     (_compiled(_ASSIGNED), b"[assigned-secret]"),
-    (_compiled(_SOCIAL, _CARD), b"[number]"),
+    (_compiled(_SOCIAL), b"[number]"),
+    (_compiled(_CARD), b"[number]"),
     (_compiled(_EMAIL), b"[email]"),
     (_compiled(_PHONE), b"[phone]"),
 )
+"""Each pattern's only group is what must not be shown."""
+_MASK_PASSES: Final = 2
+"""Neighbours share the character between them, so that one pass finds every other one."""
 
 
 class Leaks(NamedTuple):
@@ -87,7 +91,8 @@ def masked(text: str) -> str:
     """`text` with every secret and all personal data replaced by their kind."""
     data = secretscan.mask_secrets(text).encode("utf-8", "replace")
     for pattern, kind in _MASKS:
-        data = pattern.sub(kind, data)
+        for _ in range(_MASK_PASSES):
+            data = pattern.sub(lambda match, kind=kind: match[0].replace(match[1], kind), data)
     return data.decode("utf-8", "replace")
 
 

@@ -12,25 +12,23 @@ import re2
 
 from threegate.aana import vocabulary as words
 
-_STEMS: Final[tuple[tuple[str, ...], ...]] = (
-    (),
-    ("claim", "confirm", "authent", "validat", "verif"),
-    (
-        "authent",
-        "login",
-        "logged",
-        "session",
-        "identit",
-        "credential",
-        "verif",
-        "signed",
-        "authoriz",
-        "authoris",
-    ),
-    ("validat", "owner", "eligib", "allow", "verif", "permit"),
-    ("confirm", "approv", "consent", "authoriz", "authoris", "agree", "sign", "permission"),
+_CLAIM: Final = ("claim", "confirm", "authent", "authoriz", "authoris", "validat", "verif")
+_LOGIN: Final = (
+    "authent",
+    "login",
+    "logged",
+    "session",
+    "identit",
+    "credential",
+    "verif",
+    "signed",
+    "authoriz",
+    "authoris",
 )
-"""What a claim of each rank is made of, by the rank."""
+_VALIDATION: Final = (*_LOGIN, "validat", "owner", "eligib", "allow", "permit")
+_CONFIRMATION: Final = (*_VALIDATION, "confirm", "approv", "consent", "agree", "sign", "permission")
+_STEMS: Final[tuple[tuple[str, ...], ...]] = ((), _CLAIM, _LOGIN, _VALIDATION, _CONFIRMATION)
+"""What a claim of each rank is made of, by the rank; a higher claim stands on the lower ones."""
 
 _BEFORE: Final = words.split_words(
     "not no never none nobody nothing neither nor without cannot cant couldnt didnt doesnt dont hasnt havent isnt "
@@ -53,7 +51,7 @@ _REFUSED: Final = words.split_words(
     "denied deny rejected reject refused declined revoked withdrawn withdrew cancelled canceled expired pending "
     "awaiting failed unsigned void invalid disputed not no never none false missing cannot"
 )
-"""Words that deny evidence whose kind alone makes the claim, when nothing in it affirms."""
+"""Words that deny evidence whose kind alone makes the claim, when nothing in its summary affirms."""
 
 _PREFIXES: Final = ("un", "non", "in", "dis", "mis", "il")
 _WINDOW: Final = 5
@@ -72,24 +70,25 @@ _HINT: Final = re2.compile(
 _SPACES: Final = str.maketrans(dict.fromkeys('._:-/()[]{}"=|_#@<>*+&', " ") | {"’": "'", ",": " , "})
 
 
-def is_negated(text: str, kind: str, claimed: int) -> bool:
-    """Whether the lower-case `text` of a reference denies the claim of rank `claimed` that it makes."""
-    if _HINT.search(text.encode("utf-8", "replace")) is None:
+def is_negated(source: str, summary: str, kind: str, claimed: int) -> bool:
+    """Whether a reference's lower-case source and summary deny the claim of rank `claimed` that it makes."""
+    text = f"{source};{summary}"
+    if _HINT.search(text.translate(_SPACES).encode("utf-8", "replace")) is None:
         return False
     stems = _STEMS[claimed]
     affirmed = refused = False
-    for clause in _clauses(text):
+    for number, clause in enumerate(_clauses(text)):
         denied, said = _read(clause, stems)
         if denied:
             return True
-        affirmed = affirmed or said
+        affirmed = affirmed or (said and number > 0)
         refused = refused or not _REFUSED.isdisjoint(clause) or any(word.endswith("n't") for word in clause)
     by_kind = (kind == "approval" and claimed == words.CONFIRMED) or kind == "auth_event"
     return by_kind and refused and not affirmed
 
 
 def _clauses(text: str) -> list[list[str]]:
-    """The text's clauses as lists of words; a comma is a word of its own."""
+    """The text's clauses as lists of words, the source first; a comma is a word of its own."""
     for mark in (". ", "! ", "? ", "\n", " but ", " however "):
         text = text.replace(mark, ";")
     return [clause.translate(_SPACES).split() for clause in text.split(";")]
