@@ -52,7 +52,7 @@ def finish(
         facts = read_record(run_folder, created_utc=event.when, trail_seq=event.seq, sha256=record_sha256)
         result = deliver_result(services.workspace, facts)
         lifecycle.relocate(path, target)
-    _tell(services.workspace, target.name, "finished" if event_type == "finished" else "refused", status)
+    tell_state(services.workspace, target.name, "finished" if event_type == "finished" else "refused", status)
     services.ended(request.request_id, status)
     return Ended(event_type, status, result)
 
@@ -88,7 +88,7 @@ def refuse_held(
     history = held.index.history(prepared.request_id)
     known = history is not None and (history.claimed is not None or history.end is not None)
     approval = judgement.approval if judgement else None
-    data = {
+    data: dict[str, Any] = {
         "reason": "replayed" if known else code,
         "message": message,
         "backend": prepared.backend,
@@ -98,7 +98,7 @@ def refuse_held(
         "policy_sha256": policy.digest,
         "inputs": {item.name: item.sha256 for item in prepared.job.inputs[:64]} if prepared.job else {},
     }
-    services.gate.blocked(held, policy, prepared.request, prepared.job, code)
+    data.update(services.gate.blocked(held, policy, prepared.request, prepared.job, code))
     target = lifecycle.free_name(services.workspace.refused / prepared.path.name)
     event = lifecycle.announce(
         held,
@@ -111,7 +111,7 @@ def refuse_held(
         services.workspace, _refusal_facts(event.request_id or "", event.data, event.when, event.seq)
     )
     lifecycle.relocate(prepared.path, target)
-    _tell(services.workspace, target.name, "refused", str(data["reason"]), judgement)
+    tell_state(services.workspace, target.name, "refused", str(data["reason"]), judgement)
     services.ended(prepared.request_id, "refused")
     return Ended("refused", str(data["reason"]), result)
 
@@ -145,7 +145,7 @@ def tell_waiting(services: Services, prepared: Prepared, answer: Waiting) -> Non
             actor="daemon",
             data={"reason": answer.code, "file": prepared.path.name},
         )
-    _tell(services.workspace, prepared.path.name, "waiting", answer.code, answer.judgement)
+    tell_state(services.workspace, prepared.path.name, "waiting", answer.code, answer.judgement)
 
 
 def interrupt(services: Services, history: RequestHistory) -> None:
@@ -178,7 +178,7 @@ def interrupt(services: Services, history: RequestHistory) -> None:
         deliver_result(workspace, facts)
         if source is not None:
             lifecycle.relocate(source, target)
-    _tell(workspace, target.name, "refused", "interrupted")
+    tell_state(workspace, target.name, "refused", "interrupted")
     services.ended(history.request_id, "interrupted")
 
 
@@ -199,7 +199,9 @@ def close_from_trail(services: Services, held: LockedTrail, history: RequestHist
         target = workspace.state_folder(history.state) / history.file
         if source != target and not target.exists():
             lifecycle.relocate(source, target)
-    _tell(workspace, str(history.file), "finished" if event.type == "finished" else "refused", facts.status)
+    tell_state(
+        workspace, str(history.file), "finished" if event.type == "finished" else "refused", facts.status
+    )
 
 
 def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:
@@ -220,7 +222,7 @@ def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:
     return None
 
 
-def _tell(
+def tell_state(
     workspace: Workspace, file_name: str, state: Any, reason: str | None, judgement: Judgement | None = None
 ) -> None:
     """Bring the verdict file up to date; what validation found stays in it."""

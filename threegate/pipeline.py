@@ -12,7 +12,7 @@ from pathlib import Path
 from threegate import durable, lifecycle
 from threegate.approval import LaunchFacts
 from threegate.contracts import Decision
-from threegate.endings import finish, refuse, refuse_held
+from threegate.endings import finish, refuse, refuse_held, tell_state
 from threegate.errors import Refused, Unavailable
 from threegate.judge import Judgement, judge
 from threegate.launch_facts import facts_for_launch, file_identity
@@ -54,6 +54,7 @@ def launch(services: Services, policy: Policy, prepared: Prepared, control: Cont
         lifecycle.announce(
             held, "started", request_id=request.request_id, actor="daemon", data={"backend": job.backend}
         )
+    tell_state(services.workspace, claimed.name, "running", None, judgement)
     outcome = services.runners[job.backend].run(clearance, job, control)
     result = ResultFacts(
         request_id=request.request_id,

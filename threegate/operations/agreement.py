@@ -43,6 +43,8 @@ class Agreement:
     """XOR of the digests of all names that ended requests have: order does not matter, memory does not grow."""
     _names: dict[str, int] = field(default_factory=dict)
     _missing_runs: dict[str, int] = field(default_factory=dict)
+    _changed: dict[str, tuple[Path, str, int]] = field(default_factory=dict)
+    """Approved files that are not what was approved, by request, until a refusal says that it saw just that."""
     _salt: bytes = field(default_factory=lambda: os.urandom(16))
 
     def see(self, event: Event) -> None:
@@ -76,6 +78,9 @@ class Agreement:
             self._bad(
                 self.workspace.run_folder(request_id), f"event {seq} recorded this run; it is not there"
             )
+        for path, _, seq in self._changed.values():
+            self._bad(path, f"is not the request that event {seq} approved: it was changed")
+        self._changed.clear()
         expected = self._settled
         for place in self._open.values():
             expected ^= self._digest(place)
@@ -129,7 +134,7 @@ class Agreement:
                 continue
             wanted = event.data.get("request_sha256")
             if isinstance(wanted, str) and hashlib.sha256(data).hexdigest() != wanted:
-                self._bad(path, f"is not the request that event {event.seq} approved: it was changed")
+                self._changed[event.request_id or name] = (path, hashlib.sha256(data).hexdigest(), event.seq)
             signature = self._read(path.with_name(path.name + ".sig"), limits.SIGNATURE_FILE_BYTES)
             wanted = event.data.get("approval_sha256")
             if (
@@ -143,6 +148,9 @@ class Agreement:
 
     def _check_end(self, event: Event, request_id: str) -> None:
         """The record of the run, its artifacts, and the result that was made of them."""
+        changed = self._changed.get(request_id)
+        if changed is not None and event.type == "refused" and event.data.get("request_sha256") == changed[1]:
+            del self._changed[request_id]
         folder = self.workspace.run_folder(request_id)
         record = event.data.get("record_sha256")
         expected: bytes | None = None

@@ -1,112 +1,150 @@
-"""Checks Monty code and its inputs before a human reads them, without running anything.
+"""Checks Monty code before a human reads it, without running anything.
 
-Invariant: any text gives an answer. Nesting bombs end in a problem, not in an exception, because `ast.parse`
-raises RecursionError or MemoryError on them.
+Invariant: any text gives an answer. Nesting bombs end in a problem, not in an exception (`ast.parse` raises
+RecursionError or MemoryError on them), and code with more parts than `limits.CODE_PARTS` is refused unread.
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
-import json
-import keyword
-import sys
-from typing import Any, Final
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from threegate.limits import JSON_DEPTH
+from threegate import limits
+from threegate.request.code_inputs import check_vars
+from threegate.request.code_modules import MONTY_NAMES
+from threegate.request.command.installs import find_installs
+from threegate.request.command.paths import find_places
+from threegate.request.command.python_code import acts
 from threegate.request.problem import Problem
 
-MONTY_MODULES: Final = frozenset(
-    [
-        "asyncio",
-        "collections",
-        "csv",
-        "datetime",
-        "hashlib",
-        "itertools",
-        "json",
-        "math",
-        "pathlib",
-        "random",
-        "re",
-    ]
+__all__ = ["check_code", "check_vars"]
+
+_UNSUPPORTED: Final[dict[type[ast.AST], str]] = {
+    ast.Yield: "yield",
+    ast.YieldFrom: "yield from",
+    ast.Delete: "del",
+    ast.AsyncWith: "async with",
+    ast.AsyncFor: "async for",
+    ast.TryStar: "except*",
+}
+_PARTS: Final = re.compile(
+    r"""\b(?:[rbu]|br|rb)?+(?:\"{3}(?:[^"\\]|\\.|"(?!""))*+\"{3}|'{3}(?:[^'\\]|\\.|'(?!''))*+'{3}|"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+')"""
+    r"""|\#[^\n]*+|\w++|[^\w\s]""",
+    re.DOTALL | re.IGNORECASE | re.VERBOSE,
 )
-"""Modules that Monty has (see tests/request/test_code.py, which asks it)."""
+_CAUGHT: Final = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
 
 
 def check_code(text: str) -> tuple[Problem, ...]:
-    """Problems of a Code block, by place. Never raises."""
+    """Problems of a Code block, by place. Never raises; nothing of it is run."""
+    if _parts(text) > limits.CODE_PARTS:
+        return (Problem("TG402", 1, 1, f"more than {limits.CODE_PARTS} parts; make the code shorter"),)
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
-        return (
-            Problem("TG401", error.lineno or 1, error.offset or 1, f"not Python: {error.msg}; mend the code"),
-        )
+        line, column = error.lineno or 1, max(error.offset or 1, 1)
+        if "too many nested" in error.msg or "too complex" in error.msg:
+            return (Problem("TG402", line, column, "nested too deeply to be read; make it flatter"),)
+        return (Problem("TG401", line, column, f"not Python: {_plain(error.msg)}; mend the code"),)
     except ValueError:
-        return (Problem("TG401", 1, 1, "not Python: it holds a NUL; remove it"),)
+        return (Problem("TG401", 1, 1, "not Python: a NUL or a number of absurd length; take it out"),)
     except (RecursionError, MemoryError):
-        return (Problem("TG402", 1, 1, "the code is nested too deeply to be read; make it flatter"),)
-    problems: list[Problem] = []
-    for node in ast.walk(tree):
-        names: list[str] = []
-        if not isinstance(node, ast.Import | ast.ImportFrom):
-            continue
+        return (Problem("TG402", 1, 1, "nested too deeply to be read; make it flatter"),)
+    nodes = list(ast.walk(tree))
+    found = {*_unavailable(nodes), *_deeds(nodes), *_named_in(text)}
+    return tuple(sorted(found, key=lambda problem: (problem.line, problem.column, problem.rule)))
+
+
+def _parts(text: str) -> int:
+    """A cheap hint of how long a text takes to parse: its words and marks. What f-strings embed is dear."""
+    return len(_PARTS.findall(text)) + 10 * text.count("{")
+
+
+def _plain(message: str) -> str:
+    """The parser's words without what it quotes from the code."""
+    return message.split("'", 1)[0].split("(", 1)[0].strip()[:80] or "it does not parse"
+
+
+def _unavailable(nodes: Sequence[ast.AST]) -> Iterator[Problem]:
+    """Modules, names and statements that Monty does not have."""
+    optional = _optional_imports(nodes)
+    for node in nodes:
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            if node not in optional:
+                for alias in node.names:
+                    if alias.name not in MONTY_NAMES:
+                        yield _at("TG403", alias, f"Monty has no module {alias.name[:40]}; do without it")
+        elif isinstance(node, ast.ImportFrom):
+            if node not in optional:
+                yield from _from_import(node)
+        elif type(node) in _UNSUPPORTED:
+            assert isinstance(node, ast.expr | ast.stmt)
+            yield _at(
+                "TG407", node, f"Monty does not support {_UNSUPPORTED[type(node)]}; write it another way"
+            )
+        elif isinstance(node, ast.ClassDef) and (node.bases or node.keywords):
+            yield _at("TG407", node, "Monty does not support classes with bases; write it another way")
+        elif isinstance(node, ast.comprehension) and node.is_async:
+            yield _at("TG407", node.iter, "Monty does not support async comprehensions; write it another way")
+
+
+def _from_import(node: ast.ImportFrom) -> Iterator[Problem]:
+    module = "." * node.level + (node.module or "")
+    names = MONTY_NAMES.get(module)
+    if names is None:
+        yield _at("TG403", node, f"Monty has no module {module[:40]}; do without it")
+        return
+    for alias in node.names:
+        if alias.name == "*":
+            yield _at("TG407", node, "Monty does not support import *; name what you need")
+        elif alias.name not in names:
+            yield _at("TG403", alias, f"Monty's {module} has no {alias.name[:40]}; do without it")
+
+
+def _optional_imports(nodes: Sequence[ast.AST]) -> set[ast.AST]:
+    """Imports whose failure the code catches: they may be missing."""
+    return {
+        statement
+        for node in nodes
+        if isinstance(node, ast.Try) and any(_catches_import(handler) for handler in node.handlers)
+        for statement in node.body
+        if isinstance(statement, ast.Import | ast.ImportFrom)
+    }
+
+
+def _catches_import(handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is None or (isinstance(kind, ast.Name) and kind.id in _CAUGHT) for kind in kinds)
+
+
+def _deeds(nodes: Sequence[ast.AST]) -> Iterator[Problem]:
+    """What the code would install or start."""
+    for act in acts(nodes):
+        yield Problem(
+            "TG404", act.line, act.column, "the code would install software or start a program; it cannot"
+        )
+
+
+def _named_in(text: str) -> Iterator[Problem]:
+    """Installing commands, host paths and devices in the text, comments and strings included."""
+    for start, _ in find_installs(text, most=50):
+        yield _placed("TG404", text, start, "a command that installs software; use what Monty has")
+    for place in find_places(text):
+        if place.rule == "device":
+            yield _placed(
+                "TG406", text, place.place, f"{place.shown} is a device of the host; Monty has none"
+            )
         else:
-            names = ["." * node.level + (node.module or "")]
-        for name in names:
-            if name.split(".")[0] not in MONTY_MODULES:
-                problems.append(
-                    Problem(
-                        "TG403",
-                        node.lineno,
-                        node.col_offset + 1,
-                        f"Monty has no module {name[:40]}; do without",
-                    )
-                )
-    return tuple(sorted(set(problems)))
+            yield _placed(
+                "TG405", text, place.place, f"{place.shown} is a path of the host; Monty sees /in and /out"
+            )
 
 
-class _Duplicate(ValueError):
-    """An object names a key twice."""
+def _at(rule: str, node: ast.expr | ast.stmt | ast.alias, message: str) -> Problem:
+    return Problem(rule, node.lineno, node.col_offset + 1, message)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise _Duplicate
-    return result
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
-
-
-def check_vars(text: str) -> tuple[Problem, ...]:
-    """Problems of an Inputs (JSON) block. Never raises."""
-    depth = deepest = 0
-    for char in text:
-        depth += (char in "[{") - (char in "]}")
-        deepest = max(deepest, depth)
-    if deepest > JSON_DEPTH:
-        return (Problem("TG411", 1, 1, f"nested more than {JSON_DEPTH} deep; make it flatter"),)
-    try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        return (Problem("TG411", error.lineno, error.colno, f"not JSON: {error.msg}; mend it"),)
-    except _Duplicate:
-        return (Problem("TG412", 1, 1, "a key stands twice in one object; keep one"),)
-    except ValueError:
-        return (Problem("TG413", 1, 1, "NaN, Infinity and overlong numbers are no JSON; write a string"),)
-    if not isinstance(value, dict):
-        return (Problem("TG414", 1, 1, "the inputs are no object; write {…}"),)
-    return tuple(
-        Problem("TG415", 1, 1, "a key is no free Python name; rename it")
-        for key in value
-        if not key.isidentifier()
-        or keyword.iskeyword(key)
-        or keyword.issoftkeyword(key)
-        or hasattr(builtins, key)
-        or key in sys.stdlib_module_names
-    )
+def _placed(rule: str, text: str, offset: int, message: str) -> Problem:
+    return Problem(rule, text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset), message)
