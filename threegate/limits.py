@@ -21,6 +21,9 @@ CREATED_AHEAD_SECONDS: Final = 300
 INPUT_NAME_CHARS: Final = 128
 FINDINGS_PER_RULE: Final = 20
 
+CODE_PARTS: Final = 10_000
+"""Words and marks of a Code block (a string counts as one); more cannot be parsed in the time that gate 1 has."""
+
 # ---- strict JSON everywhere
 JSON_DEPTH: Final = 64
 
@@ -83,6 +86,7 @@ CONTRACT_LOOP_WINDOW: Final = 1_000
 CONTRACT_SCHEMA_RULES: Final = 1_000
 CONTRACT_VALUE_BYTES: Final = 1 * MIB
 CONTRACT_DIAGNOSTICS: Final = 200
+CONTRACT_STATE_BYTES: Final = 256 * MIB
 
 # ---- Monty (spec 6, FACTS.md)
 MONTY_SUSPENSIONS: Final = 200_000

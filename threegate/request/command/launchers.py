@@ -13,7 +13,6 @@ from typing import Final
 from threegate.request.command.options import Options, Parsed, parse_options
 from threegate.request.command.programs import names, spellings
 
-
 LAUNCHERS: Final[dict[str, Options]] = {
     "env": Options(
         "i0v",

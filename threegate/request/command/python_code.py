@@ -8,7 +8,7 @@ need not be: the walls of spec 6 carry that.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -43,18 +43,18 @@ class Act:
     words: tuple[str, ...] = ()
 
 
-def parse(code: str) -> ast.Module | None:
-    """The tree of some code, or None where Python could not read it."""
+def parse(code: str) -> Sequence[ast.AST] | None:
+    """The nodes of some code's tree, or None where Python could not read it."""
     try:
-        return ast.parse(code)
+        return list(ast.walk(ast.parse(code)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
-def acts(tree: ast.AST, depth: int = 0) -> Iterator[Act]:
-    """What the code of a tree would start or install."""
+def acts(nodes: Sequence[ast.AST], depth: int = 0) -> Iterator[Act]:
+    """What the code whose nodes these are would start or install."""
     aliases: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.asname:
@@ -64,7 +64,7 @@ def acts(tree: ast.AST, depth: int = 0) -> Iterator[Act]:
             for alias in node.names:
                 aliases[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
             yield from _module(node.module or "", node)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Call):
             yield from _call(node, aliases, depth)
 

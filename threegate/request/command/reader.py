@@ -29,9 +29,7 @@ WARNINGS: Final = frozenset({"TG330", "TG331"})
 
 _DEPTH: Final = 8
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-_PROGRAM: Final = re.compile(
-    r"[A-Za-z0-9_+.-]*[A-Za-z0-9_+][A-Za-z0-9_+.-]*|/(?:usr|opt|in)(?:/[A-Za-z0-9_+.@-]+)+"
-)
+_PROGRAM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+.-]*|/(?:usr|opt|in)(?:/[A-Za-z0-9_+.@-]+)+")
 _SLASH_IS_TEXT: Final = frozenset(
     [
         "tr",
@@ -275,14 +273,14 @@ class _Reading:
 
     def _python(self, index: int, code: str, depth: int) -> None:
         """Code of ``python -c``."""
-        tree = parse(code)
-        if tree is None:
+        nodes = parse(code)
+        if nodes is None:
             if _PYTHON_SHELL.search(code):
                 self.tell(
                     "TG312", index, "the code hands a command to a shell, and is not to be read as Python"
                 )
             return
-        for act in acts(tree):
+        for act in acts(nodes):
             if act.deed == "shell":
                 self.tell(
                     "TG312",
@@ -307,7 +305,7 @@ def read_command(text: str, *, programs: Collection[str]) -> Command:
     Places are columns of `text`, which is one line.
     """
     words, problems = split_words(text)
-    if not words:
+    if not words or not words[0].value:
         missing = (
             ()
             if problems

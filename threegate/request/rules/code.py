@@ -36,14 +36,14 @@ RULES = (
         "the code is nested too deeply, or has too many parts, to be read",
         "Code that makes its reader run out of stack or time is refused unread. Make it flatter or shorter.",
         ("x = ((1 + 2) * 3)\n",),
-        ("x = " + "-" * 6000 + "1\n",),
+        ("x = " + "-" * 6000 + "1\n", "x = " + "[" * 300 + "\n", "a = 1\n" * 1900 + "a, " * 5000 + "a\n"),
     ),
     _rule(
         "TG403",
         "code-import",
         "Monty does not have this module",
-        "It has asyncio, collections, csv, dataclasses, datetime, functools, hashlib, itertools, json, math, pathlib, "
-        "random, re and some more; use backend ERA for anything else.",
+        "It has asyncio, base64, collections, csv, dataclasses, datetime, decimal, functools, hashlib, itertools, json, "
+        "math, os (files only), pathlib, random, re, time, tomllib, typing and a few more; use backend ERA for others.",
         ("import json, math\nfrom pathlib import Path\n",),
         ("import socket\n", "from subprocess import run\n", "import numpy as np\n", "from . import x\n"),
     ),
@@ -70,6 +70,21 @@ RULES = (
         "Neither is there.",
         ("x = 'device'\n",),
         ("open('/dev/mem')\n", "s = 'docker.sock'\n"),
+    ),
+    _rule(
+        "TG407",
+        "code-unsupported",
+        "a statement that Monty does not support",
+        "yield, del, async with, async for, except*, import * and classes with bases do not run there. "
+        "Write it another way, or use backend ERA.",
+        ("class A:\n    def f(self):\n        return [x for x in range(3)]\n",),
+        (
+            "def f():\n    yield 1\n",
+            "x = 1\ndel x\n",
+            "from json import *\n",
+            "class E(Exception):\n    pass\n",
+            "async def f(x):\n    async with x:\n        pass\n",
+        ),
     ),
     _rule(
         "TG411",

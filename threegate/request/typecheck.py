@@ -1,0 +1,119 @@
+"""Asks Monty's type checker what it thinks of code that nobody has approved, and never runs that code.
+
+Monty checks types only on the way to running. So the code is fed behind a first line that is a type error and,
+should the checker ever let it pass, a runtime error as well: nothing behind it can run. What comes out are
+warnings for the daemon's verdict and for `approve`; `validate` never asks. Not a part of `read_request`.
+Source: spec 1, "Code"; FACTS.md, "Monty".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sysconfig
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from os import kill
+from pathlib import Path
+from signal import SIGKILL
+from typing import Final
+
+from threegate import limits
+from threegate.request.characters import visible
+from threegate.request.problem import Problem
+from threegate.secretscan import mask_secrets
+
+RULE: Final = "TG409"
+
+_GUARD: Final = '1 + ""\n'
+_STUBS: Final = "from typing import Any\ndef open(*args: Any, **kwargs: Any) -> Any: ...\n"
+_LIMITS: Final[Mapping[str, float]] = {
+    "max_feed_duration_secs": 0.5,
+    "max_memory": 64 * 1024 * 1024,
+    "max_suspensions": 0,
+    "max_total_sleep_secs": 0,
+}
+_LINE: Final = re.compile(r"[^:\n]*:([0-9]+):([0-9]+): (?:error|warning)\[([a-z-]+)\] (.*)")
+_SILENT: Final = frozenset(("unused-type-ignore-comment", "invalid-syntax"))
+
+
+def check_types(
+    code: str, vars_json: str | None = None, *, binary: Path | None = None, seconds: float = 5.0
+) -> tuple[Problem, ...]:
+    """What Monty's type checker says about code, as warnings; one that says so where it could not be asked.
+
+    `code` is text in which `check_code` found no error; `vars_json` the Inputs block, whose keys count as Any.
+    `binary`: the worker program, by default the one installed beside this interpreter. `seconds`: the deadline,
+    after which the worker is killed. Never raises, never runs the code.
+    """
+    try:
+        told = _ask(code, _stubs(vars_json), binary or _installed(), seconds)
+    except Exception as error:  # noqa: BLE001 - warnings only: whatever fails is told as a warning
+        return (_could_not(type(error).__name__),)
+    return tuple(sorted(_problems(told))[: limits.FINDINGS_PER_RULE])
+
+
+def _could_not(why: str) -> Problem:
+    return Problem(
+        RULE, 1, 1, f"Monty's type checker could not be asked ({why}); read the code with more care"
+    )
+
+
+def _installed() -> Path:
+    """The worker program that pip installed; never MONTY_BIN or PATH."""
+    return Path(sysconfig.get_path("scripts")) / "monty"
+
+
+def _stubs(vars_json: str | None) -> str:
+    """Declarations of what the runner adds: `open` and a variable for each key."""
+    keys = json.loads(vars_json) if vars_json is not None else {}
+    return _STUBS + "".join(f"{key}: Any\n" for key in keys if key.isidentifier())
+
+
+def _ask(code: str, stubs: str, binary: Path, seconds: float) -> str:
+    """The checker's lines. Raises TimeoutError, RuntimeError or what Monty raises."""
+    import pydantic_monty as monty
+
+    with (
+        monty.Monty(binary_path=binary, min_processes=1, max_processes=1, request_timeout=seconds) as pool,
+        pool.checkout(
+            type_check=True, type_check_stubs=stubs, type_check_format="concise", limits=dict(_LIMITS)
+        ) as session,
+    ):
+        late = threading.Timer(seconds, _end, (session.worker_pid,))
+        late.start()
+        try:
+            session.feed_run(_GUARD + code, print_callback=_discard)
+        except monty.MontyTypingError as error:
+            return str(error.display())
+        except monty.MontyCrashedError:
+            raise TimeoutError from None
+        finally:
+            late.cancel()
+    raise RuntimeError("the guard did not hold")
+
+
+def _end(worker: int) -> None:
+    """End a worker that is late."""
+    with suppress(ProcessLookupError):
+        kill(worker, SIGKILL)
+
+
+def _discard(stream: str, text: str) -> None:
+    """Nothing is ever printed: the guard stands first."""
+
+
+def _problems(told: str) -> list[Problem]:
+    """The checker's lines about the code, without the guard's own."""
+    problems = []
+    for line in told.splitlines():
+        match = _LINE.fullmatch(line)
+        if match is None:
+            continue
+        number, column, kind, message = int(match[1]), int(match[2]), match[3], match[4]
+        if number > 1 and kind not in _SILENT:
+            problems.append(
+                Problem(RULE, number - 1, column, visible(mask_secrets(f"{message[:160]} ({kind})")))
+            )
+    return problems
