@@ -23,7 +23,8 @@ from threegate.request.code import check_code, check_vars
 from threegate.request.command import Command, read_command
 from threegate.request.content import check_content
 from threegate.request.findings import Findings
-from threegate.request.front_matter import Bounds, check_together, read_keys
+from threegate.request.front_matter import check_together, read_keys
+from threegate.request.keys import Bounds
 from threegate.request.masking import mask_lines, tell
 from threegate.request.model import OutputFile, Request, Stage
 from threegate.request.report import Finding, Report
