@@ -75,11 +75,19 @@ def facts_for_launch(
         countersignatures=countersignatures,
         quorum=settings.approval.quorum,
         requesters=settings.requesters,
-        owner_uid=history.owner_uid if history else None,
+        owner_uid=_draft_owner(history),
         recorded_approval=recorded if isinstance(recorded, str) else None,
         was_approved=approved is not None,
         mode=settings.approval.signature,
     )
+
+
+def _draft_owner(history: RequestHistory | None) -> int | None:
+    """Owner of the draft that was approved; a later draft that claims the same id must not change who asked."""
+    if history is None:
+        return None
+    owner = history.approved.data.get("owner_uid") if history.approved else None
+    return owner if type(owner) is int else history.owner_uid
 
 
 def pinned_inputs(workspace: Workspace, job: Job) -> dict[str, PinnedFile]:

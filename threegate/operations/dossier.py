@@ -17,7 +17,7 @@ from threegate import durable, limits
 from threegate.approval import requester_of
 from threegate.audit import LockedTrail, Trail
 from threegate.canonical import sha256_hex
-from threegate.contract_gate import ContractGate, EmptyFolderGate
+from threegate.contract_gate import ContractGate
 from threegate.errors import InvalidInput, Refused, Unavailable
 from threegate.job import Job, build_job
 from threegate.judge import Assessment, assess
@@ -27,6 +27,7 @@ from threegate.operations.proposal import check_proposal_draft, input_place
 from threegate.policy import Policy, load_policy
 from threegate.request import Report, read_request
 from threegate.request.model import Request
+from threegate.session_gate import SessionGate
 from threegate.workspace import Workspace
 
 
@@ -74,7 +75,7 @@ def open_desk(workspace: Workspace, gate: ContractGate | None = None) -> Desk:
     from threegate.runners.seccomp import SECCOMP_SHA256
 
     policy = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256)
-    return Desk(workspace, Trail(workspace), policy, gate or EmptyFolderGate())
+    return Desk(workspace, Trail(workspace), policy, gate or SessionGate(workspace))
 
 
 def read_draft(workspace: Workspace, path: Path) -> Draft:
@@ -179,7 +180,7 @@ def _dossier(
             time_cap_sec=gate.time_cap_sec(desk.policy, request),
             proposal_sha256=proposal,
         )
-        decision = gate.decide(held, desk.policy, request, job, now)
+        decision = gate.decide(held, desk.policy, request, job, now, owner_uid=draft.owner_uid)
         seen = history.last.time if history else None
         if proposal is not None and history is not None and history.owner_uid is not None:
             draft = replace(draft, owner_uid=history.owner_uid)
