@@ -20,11 +20,17 @@ from threegate.job import ERA_ENVIRONMENT, PROXY_URL, Job, JobInput, JobLimits
 from threegate.judge import Clearance
 from threegate.runners.interface import Control, Outcome, Runner
 from threegate.runners.seccomp import SECCOMP_SHA256
+from threegate.settings import EraSettings
 
 APPROVED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ENGINE = os.environ.get("THREEGATE_TEST_ENGINE", "")
 IMAGE = os.environ.get("THREEGATE_TEST_IMAGE", "")
 EGRESS_IMAGE = os.environ.get("THREEGATE_TEST_EGRESS_IMAGE", "")
+
+
+def era_settings(*, runtime: str = "") -> EraSettings:
+    """The settings of an EraRunner on the test engine."""
+    return EraSettings(engine=ENGINE, image=IMAGE, egress_image=EGRESS_IMAGE, runtime=runtime)
 
 
 def clearance(job: Job, request_id: str = "TR-test") -> Clearance:
@@ -143,6 +149,6 @@ def era_runner():
     """An EraRunner on the test engine."""
     from threegate.runners import EraRunner
 
-    runner = EraRunner(ENGINE, image=IMAGE)
+    runner = EraRunner(era_settings())
     yield runner
     runner.close()

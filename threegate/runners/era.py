@@ -26,45 +26,66 @@ from threegate.runners.egress_chain import EgressChain
 from threegate.runners.era_readback import Walls, read_back
 from threegate.runners.era_watch import Watch
 from threegate.runners.interface import Control, Destination, Outcome, Status
-from threegate.runners.monty import nothing_ran, remove_folder
 from threegate.runners.out_volume import OutVolume, can_mount
-from threegate.runners.staging import StagingError, collect, stage_inputs
-from threegate.runners.streams import EMPTY
+from threegate.runners.probe import era_probe_job
+from threegate.runners.staging import StagingError, collect, remove_folder, stage_inputs
+from threegate.runners.streams import EMPTY, nothing_ran
+from threegate.settings import EraSettings
 
 _GONE_SECONDS = 8.0
+LOOK_SECONDS = 2.0
 
 
 class EraRunner:
-    """Runs ERA jobs. `url` is the engine's socket (``runners.era.engine``), `image` its digest, for `available`."""
+    """Runs ERA jobs as `settings` (``[runners.era]``) say. `egress_network` is the engine's network of the proxies."""
 
-    def __init__(
-        self, url: str = "", *, image: str = "", runtime: str = "", egress_network: str = "bridge"
-    ) -> None:
-        self._url = engine.engine_url(url)
-        self._image = image
-        self._runtime = runtime
+    def __init__(self, settings: EraSettings, *, egress_network: str = "bridge") -> None:
+        self._settings = settings
+        self._url = engine.engine_url(settings.engine)
         self._egress_network = egress_network
+        self._looked: tuple[float, str | None] = (0.0, None)
 
-    def available(self) -> str | None:
-        """None when a run can start now, else one line (``no container engine…``, ``no image…``)."""
+    def available(self, job: Job | None = None) -> str | None:
+        """None when a run can start now, else one line (``no container engine…``, ``no image…``).
+
+        With a job also what only that job needs. The engine's answer is kept for LOOK_SECONDS.
+        """
+        moment, missing = self._looked
+        if time.monotonic() - moment >= LOOK_SECONDS or moment == 0.0:
+            missing = self._missing(self._settings.image, "image")
+            self._looked = (time.monotonic(), missing)
+        if missing is None and job is not None and job.network:
+            missing = self._missing(job.egress_image, "egress_image")
+        return missing
+
+    def _missing(self, image: str, name: str) -> str | None:
         if (missing := can_mount()) is not None:
             return missing
-        if not self._image:
-            return "no image: runners.era.image is not set; build one: threegate sandbox build"
         try:
             with engine.client(self._url) as api:
-                engine.check_image(api, self._image)
-                engine.check_runtime(api, self._runtime)
+                if not image:
+                    raise Unavailable(
+                        f"no image: runners.era.{name} is not set; build it: threegate sandbox build"
+                    )
+                engine.check_image(api, image)
+                engine.check_runtime(api, self._settings.runtime)
         except Unavailable as error:
             return str(error)
         return None
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Run `job.argv` once; see Runner.run. Never raises for what the command does."""
+        return self._contained(clearance.request_id, job, control)
+
+    def prove(self, control: Control, *, network: bool = False) -> Outcome:
+        """Run the probe of `runners.probe`, which is ours and fixed, in place of a request: it measures the walls."""
+        return self._contained("threegate-probe", era_probe_job(self._settings, network=network), control)
+
+    def _contained(self, request_id: str, job: Job, control: Control) -> Outcome:
         work = control.run_folder / "work"
         work.mkdir(mode=0o700)
         try:
-            return self._run(clearance, job, control, work)
+            return self._run(request_id, job, control, work)
         except (StagingError, Unavailable) as error:
             return nothing_ran(str(error))
         finally:
@@ -73,7 +94,7 @@ class EraRunner:
     def close(self) -> None:
         """Nothing is kept between runs."""
 
-    def _run(self, clearance: Clearance, job: Job, control: Control, work: Path) -> Outcome:
+    def _run(self, request_id: str, job: Job, control: Control, work: Path) -> Outcome:
         if job.argv is None or not job.argv or "=" in job.argv[0]:
             raise Unavailable("the job has no command that a container can run")
         if (missing := can_mount()) is not None:
@@ -87,12 +108,12 @@ class EraRunner:
             stack.callback(out.close)
             chain = None
             if job.network:
-                chain = EgressChain(api, job, control, clearance.request_id, work, self._egress_network)
+                chain = EgressChain(api, job, control, request_id, work, self._egress_network)
                 stack.callback(chain.remove)
                 chain.start()
             run = _EraRun(api, job, control, out, runtime, chain)
             stack.callback(run.remove)
-            run.create(clearance.request_id, work)
+            run.create(request_id, work)
             run.execute()
             # Dead before its files are read, gone before the answer.
             run.settle()

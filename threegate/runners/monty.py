@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,8 +27,9 @@ from threegate.runners.monty_drive import Drive, Stopped, explain
 from threegate.runners.monty_process import WorkerProcess
 from threegate.runners.monty_value import ValueTooLarge, render_value
 from threegate.runners.monty_worker import VERSION, WarmWorkers, Worker
-from threegate.runners.staging import Collected, StagingError, collect, stage_inputs
-from threegate.runners.streams import EMPTY, StreamMeter
+from threegate.runners.probe import monty_probe_job
+from threegate.runners.staging import Collected, StagingError, collect, remove_folder, stage_inputs
+from threegate.runners.streams import StreamMeter, nothing_ran
 
 RUNTIME = f"pydantic-monty {VERSION}"
 
@@ -43,7 +42,7 @@ class MontyRunner:
         self._warm: WarmWorkers | None = None
         self._lock = threading.Lock()
 
-    def available(self) -> str | None:
+    def available(self, job: Job | None = None) -> str | None:
         """None when a run can start, else one line that says what is missing."""
         try:
             self._started()
@@ -53,10 +52,19 @@ class MontyRunner:
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Run `job.code` once; see Runner.run. Never raises for what the code does; raises OSError for our own disk."""
+        return self._contained((clearance.approved_utc, clearance.request_sha256), job, control)
+
+    def prove(self, control: Control) -> Outcome:
+        """Run the probe of `runners.probe`, which is ours and fixed, in place of a request."""
+        return self._contained(
+            (datetime(2026, 1, 1, tzinfo=UTC), "threegate-probe"), monty_probe_job(), control
+        )
+
+    def _contained(self, fixed: tuple[datetime, str], job: Job, control: Control) -> Outcome:
         work = control.run_folder / "work"
         work.mkdir(mode=0o700)
         try:
-            return self._run(clearance, job, control, work)
+            return self._run(fixed, job, control, work)
         finally:
             remove_folder(work)
 
@@ -67,13 +75,17 @@ class MontyRunner:
                 self._warm.close()
                 self._warm = None
 
+    def isolation_missing(self) -> tuple[str, ...]:
+        """What cannot be taken away from a worker on this machine. Raises Unavailable."""
+        return self._started().isolation.missing
+
     def _started(self) -> WarmWorkers:
         with self._lock:
             if self._warm is None:
                 self._warm = WarmWorkers(self._workers)
             return self._warm
 
-    def _run(self, clearance: Clearance, job: Job, control: Control, work: Path) -> Outcome:
+    def _run(self, fixed: tuple[datetime, str], job: Job, control: Control, work: Path) -> Outcome:
         try:
             stage_inputs(job.inputs, control.inputs_folder, work / "in")
             warm = self._started()
@@ -81,7 +93,7 @@ class MontyRunner:
         except (StagingError, Unavailable) as error:
             return nothing_ran(str(error))
         (work / "out").mkdir(mode=0o700)
-        run = _MontyRun(clearance, job, control, work)
+        run = _MontyRun(fixed, job, control, work)
         try:
             run.execute(worker, warm.isolation.missing)
         finally:
@@ -92,8 +104,8 @@ class MontyRunner:
 class _MontyRun:
     """One run, from the checkout of its worker to the outcome."""
 
-    def __init__(self, clearance: Clearance, job: Job, control: Control, work: Path) -> None:
-        self._clearance = clearance
+    def __init__(self, fixed: tuple[datetime, str], job: Job, control: Control, work: Path) -> None:
+        self._clock, self._seed = fixed
         self._job = job
         self._control = control
         self._work = work
@@ -149,11 +161,11 @@ class _MontyRun:
 
     def _policy(self) -> pm.OSPolicy:
         return {
-            "datetime": self._clearance.approved_utc,
+            "datetime": self._clock,
             "timezone": "utc",
             "sleep": "call_host",
             "process_time": "zero",
-            "random_start": {"seed": self._clearance.request_sha256},
+            "random_start": {"seed": self._seed},
         }
 
     def _watched(self, session: pm.MontySession, missing: tuple[str, ...]) -> None:
@@ -240,29 +252,3 @@ class _MontyRun:
 
     def _end(self, status: Status, detail: str, exit_code: int | None) -> None:
         self._status, self._detail, self._exit_code = status, detail, exit_code
-
-
-def nothing_ran(reason: str) -> Outcome:
-    """The outcome of a run of which no instruction ran."""
-    return Outcome(
-        status="unavailable",
-        detail=reason,
-        exit_code=None,
-        started=None,
-        finished=None,
-        wall_ms=0,
-        cpu_ms=None,
-        peak_memory_bytes=None,
-        effective_limits={},
-        stdout=EMPTY,
-        stderr=EMPTY,
-        artifacts=(),
-    )
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a work folder, whatever modes a run or the staging left in it."""
-    for path, _, _ in os.walk(folder):
-        with suppress(OSError):
-            os.chmod(path, 0o700)
-    shutil.rmtree(folder, ignore_errors=True)

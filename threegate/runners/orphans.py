@@ -11,6 +11,7 @@ from pathlib import Path
 from threegate.errors import Unavailable
 from threegate.runners import engine
 from threegate.runners.out_volume import left_mounts, unmount
+from threegate.runners.staging import remove_folder
 
 
 def remove_orphans(
@@ -25,6 +26,9 @@ def remove_orphans(
     for place in left_mounts(runs_folder) if runs_folder is not None else []:
         unmount(place)
         removed.append(f"unmounted {place}")
+    for work in runs_folder.glob("*/work") if runs_folder is not None else []:
+        remove_folder(work)
+        removed.append(f"removed {work}")
     try:
         api = engine.connect(engine.engine_url(url))
     except Unavailable:

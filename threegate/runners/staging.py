@@ -9,9 +9,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -253,3 +254,11 @@ def shown(name: str) -> str:
     """A name that a run chose, as printable ASCII of at most 200 characters."""
     text = name.encode("unicode_escape", "surrogatepass").decode("ascii")
     return text if len(text) <= limits.TRAIL_STRING_CHARS else text[: limits.TRAIL_STRING_CHARS - 3] + "..."
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a work folder, whatever modes a run or the staging left in it."""
+    for path, _, _ in os.walk(folder):
+        with suppress(OSError):
+            os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)

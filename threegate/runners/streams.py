@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 
 from threegate import limits
-from threegate.runners.interface import Stream
+from threegate.runners.interface import Outcome, Stream
 
 
 class StreamMeter:
@@ -35,3 +35,21 @@ class StreamMeter:
 
 EMPTY = StreamMeter().result()
 """A stream into which nothing was written."""
+
+
+def nothing_ran(reason: str) -> Outcome:
+    """The outcome of a run of which no instruction ran."""
+    return Outcome(
+        status="unavailable",
+        detail=reason,
+        exit_code=None,
+        started=None,
+        finished=None,
+        wall_ms=0,
+        cpu_ms=None,
+        peak_memory_bytes=None,
+        effective_limits={},
+        stdout=EMPTY,
+        stderr=EMPTY,
+        artifacts=(),
+    )
