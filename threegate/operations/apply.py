@@ -1,0 +1,267 @@
+"""Applying a finished write or cleanup to the project: shown, signed, checked again, done atomically, with a backup.
+
+Invariant: only bytes whose sha256 the trail's `finished` names are written; the project must be what it was when the
+draft pinned it (by hash, also at the very moment of the exchange); no protected path, no link, nothing outside; what
+was there lies in `.threegate-backup/REQUEST_ID/` of the project afterwards.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from threegate import canonical, durable, limits
+from threegate.errors import InvalidInput, Refused, Unavailable
+from threegate.operations.dossier import Desk
+from threegate.operations.proposal_finished import (
+    FinishedProposal,
+    announce_act,
+    finished_proposal,
+    refuse_done,
+)
+from threegate.proposals.gather import removal_facts
+from threegate.proposals.lanes import unified_diff
+from threegate.proposals.paths import PathBlocked, ProjectPath, read_path
+from threegate.proposals.project import Project, ProjectError, read_at
+
+BACKUP = ".threegate-backup"
+APPLIED = frozenset({"file.write_safe", "project.cleanup_safe"})
+_NOREPLACE, _EXCHANGE = 1, 2
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What applying would do, worked out from verified bytes."""
+
+    finished: FinishedProposal
+    project: Project
+    shown: str
+    """The diff, or the list of what would be moved."""
+    about: Mapping[str, Any]
+    """What is signed."""
+    write: tuple[ProjectPath, bytes] | None = None
+    moves: tuple[tuple[ProjectPath, str], ...] = ()
+    """(path, sha256 of what is there) of everything that a cleanup moves."""
+
+
+def plan_change(desk: Desk, request_id: str) -> Change:
+    """Work out the change and check all of it against the trail and the project as they are now.
+
+    Raises InvalidInput, Refused (result_unverified, project_changed, path_blocked, replayed), Unavailable.
+    """
+    with desk.trail.locked() as held:
+        finished = finished_proposal(desk, held, request_id, APPLIED)
+        refuse_done(held, desk, request_id)
+    try:
+        project = Project.open(desk.policy.settings.project.root)
+        if finished.tool == "file.write_safe":
+            return _plan_write(finished, project)
+        return _plan_cleanup(finished, project)
+    except ProjectError as error:
+        raise Unavailable(f"{request_id}: {error}") from None
+
+
+def _plan_write(finished: FinishedProposal, project: Project) -> Change:
+    given = finished.given
+    path = checked_path(project, str(given["path"]))
+    content = finished.output("/out/content")
+    after = canonical.sha256_hex(content)
+    if after != given["after"]:
+        raise Refused("result_unverified", "/out/content: is not the content that was proposed")
+    current = project.read(path, max_bytes=limits.PROPOSAL_FILE_BYTES)
+    before = None if current is None else canonical.sha256_hex(current)
+    if before != given["before"]:
+        raise Refused(
+            "project_changed", f"{path.text}: changed since it was proposed; have it proposed again"
+        )
+    about = {
+        "request_id": finished.request_id,
+        "approval_sha256": finished.approval_sha256,
+        "root": str(project.root),
+        "path": path.text,
+        "before": before,
+        "after": after,
+    }
+    shown = unified_diff(current, content, path.text).decode("utf-8", "replace")
+    return Change(finished, project, shown, about, write=(path, content))
+
+
+def _plan_cleanup(finished: FinishedProposal, project: Project) -> Change:
+    manifest = canonical.loads_strict(finished.output("/out/manifest.json"), max_bytes=limits.OUT_FILE_BYTES)
+    moves = []
+    for entry in manifest["entries"]:
+        path = checked_path(project, entry["path"])
+        _refuse_moved(project, path, entry["sha256"])
+        moves.append((path, str(entry["sha256"])))
+    if not moves:
+        raise InvalidInput(f"{finished.request_id}: there was nothing to clean up")
+    about = {
+        "request_id": finished.request_id,
+        "approval_sha256": finished.approval_sha256,
+        "root": str(project.root),
+        "moves": [{"path": path.text, "sha256": digest} for path, digest in moves],
+    }
+    lines = [
+        f"move {entry['path']} ({entry['files']} files, {entry['bytes']} bytes) to {BACKUP}/{finished.request_id}/"
+        for entry in manifest["entries"]
+    ]
+    return Change(finished, project, "\n".join(lines) + "\n", about, moves=tuple(moves))
+
+
+def checked_path(project: Project, text: str) -> ProjectPath:
+    """A path that may be changed now. Raises Refused("path_blocked")."""
+    try:
+        path = read_path(text, writing=True)
+        reached = project.resolve(path, writing=True)
+    except PathBlocked as error:
+        raise Refused("path_blocked", f"the path may not be changed: {error}") from None
+    if reached.parts != path.parts:
+        raise Refused(
+            "path_blocked", f"{path.text}: a part of the path is a link now; have it proposed again"
+        )
+    if path.protected or not path.parts:
+        raise Refused("path_blocked", f"{path.text}: is protected; change it by hand")
+    return path
+
+
+def _refuse_moved(project: Project, path: ProjectPath, digest: str) -> None:
+    if project.kind_of(path) is None or removal_facts(project, path)["sha256"] != digest:
+        raise Refused(
+            "project_changed", f"{path.text}: changed since it was proposed; have it proposed again"
+        )
+
+
+def apply_change(desk: Desk, change: Change, signed: bytes) -> Path:
+    """Announce the signed act, then change the project; returns the folder of the backup.
+
+    Raises Refused (nothing was changed), TrailError, Unavailable when the disk does not take it.
+    """
+    request_id = change.finished.request_id
+    data = {
+        "tool": change.finished.tool,
+        "paths": [path.text for path, _ in change.moves] if change.moves else [str(change.about["path"])],
+        "before": change.about.get("before"),
+        "after": change.about.get("after"),
+    }
+    backup = change.project.root / BACKUP / request_id
+    try:
+        with _backup_folder(change.project, request_id) as kept, desk.trail.locked() as held:
+            for path, digest in change.moves:
+                _refuse_moved(change.project, path, digest)
+            announce_act(desk, held, signed, change.about, request_id, data)
+            if change.write is not None:
+                _exchange(change, kept)
+            for path, _ in change.moves:
+                _move_away(change.project, path, kept)
+    except ProjectError as error:
+        raise Unavailable(f"{request_id}: {error}") from None
+    except OSError as error:
+        raise Unavailable(
+            f"{request_id}: could not be applied whole ({error.strerror}); look at {backup}"
+        ) from None
+    return backup
+
+
+@contextmanager
+def _backup_folder(project: Project, request_id: str) -> Iterator[int]:
+    """A fresh folder for what is taken away, held open. Raises Unavailable when it is there already."""
+    with project.folder(()) as root:
+        with suppress(FileExistsError):
+            os.mkdir(BACKUP, 0o700, dir_fd=root)
+        with project.folder((BACKUP,)) as top:
+            try:
+                os.mkdir(request_id, 0o700, dir_fd=top)
+            except FileExistsError:
+                raise Unavailable(
+                    f"{BACKUP}/{request_id}: is there already; look at it and move it away"
+                ) from None
+            os.fsync(top)
+        os.fsync(root)
+    with project.folder((BACKUP, request_id)) as kept:
+        try:
+            yield kept
+        except BaseException:
+            with suppress(OSError):  # it stays when something was already moved into it
+                (project.root / BACKUP / request_id).rmdir()
+            raise
+
+
+def _exchange(change: Change, kept: int) -> None:
+    """Put the new bytes in the place of the old ones; the old ones go into the backup. Raises Refused, OSError."""
+    assert change.write is not None
+    path, content = change.write
+    name, before = path.parts[-1], change.about["before"]
+    with change.project.folder(path.parts[:-1]) as parent:
+        mode = 0o644
+        if before is not None:
+            mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode & 0o777
+        temporary = f".threegate-{secrets.token_hex(8)}"
+        descriptor = os.open(
+            temporary,
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+            mode,
+            dir_fd=parent,
+        )
+        try:
+            os.fchmod(descriptor, mode)
+            durable.write_fd(descriptor, content, path.text)
+            durable.sync_fd(descriptor, path.text)
+        finally:
+            os.close(descriptor)
+        try:
+            _rename(parent, temporary, parent, name, _NOREPLACE if before is None else _EXCHANGE)
+            if before is not None:
+                _keep_old(parent, temporary, name, str(before), kept)
+        except (OSError, Refused) as error:
+            _forget(parent, temporary)
+            if isinstance(error, Refused):
+                raise
+            raise Refused(
+                "project_changed", f"{path.text}: changed while it was applied; nothing was changed"
+            ) from None
+        os.fsync(parent)
+        os.fsync(kept)
+
+
+def _keep_old(parent: int, temporary: str, name: str, before: str, kept: int) -> None:
+    """After the exchange the temporary name holds the old bytes: they must be those that were shown."""
+    try:
+        same = (
+            canonical.sha256_hex(read_at(parent, temporary, max_bytes=limits.PROPOSAL_FILE_BYTES)) == before
+        )
+    except OSError:
+        same = False
+    if not same:
+        _rename(parent, temporary, parent, name, _EXCHANGE)
+        raise Refused("project_changed", f"{name}: changed while it was applied; it was put back")
+    _rename(parent, temporary, kept, name, _NOREPLACE)
+
+
+def _move_away(project: Project, path: ProjectPath, kept: int) -> None:
+    """Move one file or folder into the backup under its path with `+` for slashes (flat, so that nothing collides)."""
+    with project.folder(path.parts[:-1]) as parent:
+        _rename(parent, path.parts[-1], kept, "+".join(path.parts), _NOREPLACE)
+        os.fsync(parent)
+        os.fsync(kept)
+
+
+def _rename(source_folder: int, source: str, target_folder: int, target: str, flags: int) -> None:
+    result = _libc.renameat2(source_folder, os.fsencode(source), target_folder, os.fsencode(target), flags)
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), target)
+
+
+def _forget(parent: int, temporary: str) -> None:
+    """Take the temporary file of ours away, where it is still there."""
+    try:
+        os.unlink(temporary, dir_fd=parent)
+    except FileNotFoundError:
+        return
