@@ -31,7 +31,14 @@ class ContractGate(Protocol):
         """The lowest `timeouts.total_ms` of the contracts that apply, in whole seconds (rounded up)."""
 
     def decide(
-        self, held: LockedTrail, policy: Policy, request: Request, job: Job, now: datetime
+        self,
+        held: LockedTrail,
+        policy: Policy,
+        request: Request,
+        job: Job,
+        now: datetime,
+        *,
+        owner_uid: int | None = None,
     ) -> Decision:
         """What contracts and session say about this call now. Changes nothing."""
 
@@ -52,8 +59,8 @@ class ContractGate(Protocol):
 
     def blocked(
         self, held: LockedTrail, policy: Policy, request: Request | None, job: Job | None, code: str
-    ) -> None:
-        """The call was refused: move the breaker and the loop window."""
+    ) -> Mapping[str, Any]:
+        """The call was refused: data for its event, by which the breaker and the loop window move."""
 
     def lost(self, held: LockedTrail, history: RequestHistory) -> Mapping[str, Any]:
         """A claimed call was interrupted: give its reservation back; data for the event."""
@@ -71,7 +78,14 @@ class EmptyFolderGate:
         return None
 
     def decide(
-        self, held: LockedTrail, policy: Policy, request: Request, job: Job, now: datetime
+        self,
+        held: LockedTrail,
+        policy: Policy,
+        request: Request,
+        job: Job,
+        now: datetime,
+        *,
+        owner_uid: int | None = None,
     ) -> Decision:
         """`no_contracts` where there are none."""
         if not policy.contracts.ok:
@@ -101,8 +115,9 @@ class EmptyFolderGate:
 
     def blocked(
         self, held: LockedTrail, policy: Policy, request: Request | None, job: Job | None, code: str
-    ) -> None:
+    ) -> Mapping[str, Any]:
         """Nothing to move."""
+        return {}
 
     def lost(self, held: LockedTrail, history: RequestHistory) -> Mapping[str, Any]:
         """Nothing to give back."""

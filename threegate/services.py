@@ -8,12 +8,13 @@ from datetime import datetime
 
 from threegate import limits
 from threegate.audit import LockedTrail, Trail
-from threegate.contract_gate import ContractGate, EmptyFolderGate
+from threegate.contract_gate import ContractGate
 from threegate.errors import TrailError, Unavailable
 from threegate.judge import Judgement
 from threegate.policy import Policy
 from threegate.request.model import Backend, Request
 from threegate.runners.interface import Runner
+from threegate.session_gate import SessionGate
 from threegate.workspace import Workspace
 
 
@@ -78,4 +79,4 @@ def make_services(workspace: Workspace, trail: Trail, policy: Policy, *, boot_no
         "monty": MontyRunner(workers=settings.runners.monty.workers),
         "ERA": EraRunner(settings.runners.era),
     }
-    return Services(workspace, settings.workspace.id, trail, runners, EmptyFolderGate(), boot_nonce)
+    return Services(workspace, settings.workspace.id, trail, runners, SessionGate(workspace), boot_nonce)

@@ -17,6 +17,9 @@ from threegate.audit.tree import Frontier
 ENDS: Final = frozenset(("refused", "rejected", "cancelled", "interrupted", "finished"))
 """Event types after which a request never runs (again)."""
 
+SESSION_TYPES: Final = frozenset(("session_opened", "session_killed", "checkpoint_answered"))
+"""Event types that move sessions of the contract gate whatever their data says."""
+
 _ANNOUNCED_ONLY: Final = frozenset(("approved", "countersigned"))
 """Types whose nonce belongs to a later use; in every other type the nonce was used up by the event itself."""
 
@@ -130,6 +133,8 @@ class TrailIndex:
         self._known_nonces: set[str] = set()
         self._names: dict[str, str | None] = {}
         self._announced: set[str] = set()
+        self.session_events: list[Event] = []
+        """What moves the sessions of the contract gate, in order (`contracts.session` folds them)."""
         self._recent: deque[tuple[int, str]] = deque(maxlen=_RECENT)
 
     def add(self, event: Event) -> None:
@@ -143,6 +148,8 @@ class TrailIndex:
             self.workspace_id = event.prev
             key = data.get("vkey")
             self.vkey = key if isinstance(key, str) else None
+        if "contract" in data or kind in SESSION_TYPES or data.get("reason") == "checkpoint_required":
+            self.session_events.append(event)
         if "operators_sha256" in data:
             self.operators = (_text(data["operators_sha256"]), _text(data.get("revoked_sha256")))
         if kind == "workspace_adopted" and type(epoch := data.get("epoch")) is int:

@@ -14,7 +14,7 @@ from typing import Any
 from threegate.contracts import engine, gate, wire
 from threegate.contracts.compiler import SESSION_FILE, Compiled
 from threegate.contracts.plan import EXACT, AggregatePlan
-from threegate.contracts.state import Call, Decision, Outcome, Pending, Reason, Session, Tally
+from threegate.contracts.state import Answer, Call, Decision, Outcome, Pending, Reason, Session, Tally
 from threegate.contracts.workflow import Member, Workflow, WorkflowGuard, closed_children
 from threegate.errors import Refused
 
@@ -55,6 +55,10 @@ class Book:
     members: dict[str, Member] = field(default_factory=dict)
     """Session id: its place in a workflow."""
     workflows: dict[str, Workflow] = field(default_factory=dict)
+    asked: dict[str, datetime] = field(default_factory=dict)
+    """Request id: when a checkpoint was first asked for."""
+    answers: dict[str, Answer] = field(default_factory=dict)
+    """Request id: the operator's last answer."""
     _merged: dict[tuple[str, str | None], Tally] = field(default_factory=dict)
 
     def open(
@@ -87,6 +91,13 @@ class Book:
         self.sessions[session_id] = session
         return session
 
+    def default_session(self, requester: str) -> Session:
+        """A requester's default session; it is there when it is asked for."""
+        session_id = f"default:{requester}"
+        if session_id not in self.sessions:
+            self.open(session_id, requester=requester)
+        return self.sessions[session_id]
+
     def _scopes(self, session: Session) -> tuple[tuple[str, str | None], ...]:
         return ((session.rules.file, session.requester), (session.rules.file, None))
 
@@ -117,6 +128,10 @@ class Book:
             aggregates = sessions[0].rules.aggregates if sessions else ()
             self._merged[scope] = merge(aggregates, [session.tally for session in sessions])
         return self._merged[scope]
+
+    def forget_totals(self) -> None:
+        """Merge the tallies anew when they are next asked for."""
+        self._merged.clear()
 
     def _pending(self, scope: tuple[str, str | None], session: Session) -> list[Pending]:
         return [
@@ -253,6 +268,8 @@ class Book:
             },
             "members": {key: member.to_json() for key, member in sorted(self.members.items())},
             "workflows": {key: workflow.to_json() for key, workflow in sorted(self.workflows.items())},
+            "asked": {key: moment.isoformat() for key, moment in sorted(self.asked.items())},
+            "answers": {key: wire.answer_to_json(item) for key, item in sorted(self.answers.items())},
         }
 
     @classmethod
@@ -266,4 +283,6 @@ class Book:
             book.sessions[key] = session
         book.members = {key: Member.from_json(item) for key, item in value["members"].items()}
         book.workflows = {key: Workflow.from_json(item) for key, item in value["workflows"].items()}
+        book.asked = {key: datetime.fromisoformat(item) for key, item in value["asked"].items()}
+        book.answers = {key: wire.answer_from_json(item) for key, item in value["answers"].items()}
         return book

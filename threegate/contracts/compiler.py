@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from threegate import limits
+from threegate.canonical import StrictJSONError, digest, loads_strict, sha256_hex
 from threegate.contracts.assemble import build_rules
 from threegate.contracts.build import Scope, ToolParts, build_tool
 from threegate.contracts.diagnostics import Diagnostic, error
@@ -47,6 +48,8 @@ class Compiled:
     """Environment variables that contracts name."""
     case_inputs: Mapping[str, Any] = field(default_factory=dict)
     """JSON files that golden cases name."""
+    sha256: str = ""
+    """Digest of everything that was compiled: a session's state is kept under one such digest."""
 
     @property
     def ok(self) -> bool:
@@ -139,6 +142,16 @@ class _Compilation:
             scenario_files=tuple(name for name in self.files if name.endswith(".test.yaml")),
             variables=tuple(sorted(self.variables)),
             case_inputs=case_inputs,
+            sha256=self._digest(),
+        )
+
+    def _digest(self) -> str:
+        named = {name: self.environment.get(name) for name in sorted(self.variables)}
+        return digest(
+            {
+                "files": {name: sha256_hex(data) for name, data in self.files.items()},
+                "environment": {name: value and sha256_hex(value.encode()) for name, value in named.items()},
+            }
         )
 
     def _read(self, name: str) -> Document | None:
@@ -239,8 +252,6 @@ class _Compilation:
 
 def read_case(data: bytes | None) -> dict[str, Any] | None:
     """The JSON object of a golden case's file, or None."""
-    from threegate.canonical import StrictJSONError, loads_strict
-
     if data is None:
         return None
     try:

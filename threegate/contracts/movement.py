@@ -52,20 +52,31 @@ def open_session(rules: Rules, session_id: str = "default", requester: str = "")
 
 def note_block(session: Session, call: Call) -> None:
     """Count a blocked call: the loop window and the breaker, nothing else."""
+    note_blocked_key(session, seen_key(call))
+
+
+def note_blocked_key(session: Session, key: bytes) -> None:
+    """As `note_block`, for a call of which only the key is known (from the trail)."""
     rules = session.rules
-    _see(session, call)
+    if rules.loop_threshold:
+        session.window.append(key)
     session.blocks += 1
     if rules.max_blocks is not None and session.blocks >= rules.max_blocks and session.killed is None:
         session.killed = "circuit_open"
 
 
+def seen_key(call: Call) -> bytes:
+    """The key of a call for the loop window; empty for what is no JSON: that was blocked, and equals no other."""
+    try:
+        return loop_key(call)
+    except (TypeError, RecursionError):
+        return b""
+
+
 def _see(session: Session, call: Call) -> None:
     """Put a call into the loop window."""
     if session.rules.loop_threshold:
-        try:
-            session.window.append(loop_key(call))
-        except (TypeError, RecursionError):  # no JSON: such a call was blocked, and equals no other
-            session.window.append(b"")
+        session.window.append(seen_key(call))
 
 
 def reserve(session: Session, call: Call, *, others: Iterable[Tally] = ()) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from threegate.contracts.state import Call
+from threegate.contracts.state import Answer, Call
 
 
 def call_to_json(call: Call) -> dict[str, Any]:
@@ -42,4 +42,21 @@ def call_from_json(value: Mapping[str, Any]) -> Call:
         image=value["image"],
         cost=value["cost"],
         asked=None if value["asked"] is None else datetime.fromisoformat(value["asked"]),
+    )
+
+
+def answer_to_json(answer: Answer) -> dict[str, Any]:
+    """A checkpoint answer as plain JSON."""
+    return {
+        "call_sha256": answer.call_sha256,
+        "approve": answer.approve,
+        "answered": answer.answered.isoformat(),
+        "by": answer.by,
+    }
+
+
+def answer_from_json(value: Mapping[str, Any]) -> Answer:
+    """The inverse of `answer_to_json`. Raises KeyError, ValueError."""
+    return Answer(
+        value["call_sha256"], value["approve"], datetime.fromisoformat(value["answered"]), value["by"]
     )

@@ -1,0 +1,194 @@
+"""The sessions of a workspace on disk: a fold over the trail, with a file that saves reading it again.
+
+Invariant: what a session remembers is a function of the trail's events (and of the files whose digests they
+name), folded in order under the compiled contracts; `.state/sessions.json` is only that fold up to `trail_seq`
+and may be deleted at any time. Where a file is missing, the session is blocked: `session_state_lost`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from threegate import durable, limits
+from threegate.audit import Event, LockedTrail
+from threegate.canonical import StrictJSONError, canonical_bytes, loads_strict
+from threegate.contracts.book import Book
+from threegate.contracts.calls import plans_of
+from threegate.contracts.compiler import Compiled
+from threegate.contracts.movement import note_blocked_key
+from threegate.contracts.state import Answer, Call, Decision, Outcome, Session
+from threegate.errors import Refused
+from threegate.workspace import Workspace
+
+STATE_VERSION = 1
+_ENDS = frozenset({"finished", "cancelled", "interrupted"})
+
+
+class Sources(Protocol):
+    """Where the fold finds what an event only names by its digest. None: it is gone, or was changed."""
+
+    def call(self, event: Event) -> Call | None:
+        """The call of a `claimed` event, from the request file."""
+
+    def outcome(self, event: Event) -> Outcome | None:
+        """The outcome of an event of the end, from record.json and /out/result.json."""
+
+
+class SessionStore:
+    """The sessions of one workspace. Everything here is called under the trail's lock."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._book: Book | None = None
+        self._seq = 0
+        self._position = 0
+        self._key = ""
+
+    @property
+    def path(self) -> Path:
+        """The state file."""
+        return self.workspace.contracts / ".state" / "sessions.json"
+
+    def view(self, held: LockedTrail, compiled: Compiled, sources: Sources) -> Book:
+        """The book as the trail has it now. Raises OSError when the state file cannot be written."""
+        events = held.index.session_events
+        if self._book is None or self._key != compiled.sha256:
+            self._load(held, compiled)
+            self._position = 0
+        assert self._book is not None
+        moved = False
+        for event in events[self._position :]:
+            if event.seq > self._seq:
+                _fold(self._book, event, sources)
+                self._seq = event.seq
+                moved = True
+        self._position = len(events)
+        if moved:
+            self._save(held)
+        return self._book
+
+    def _load(self, held: LockedTrail, compiled: Compiled) -> None:
+        """The book of the state file, or an empty one from which the whole trail is folded."""
+        self._book, self._seq, self._key = Book(compiled), 0, compiled.sha256
+        try:
+            data = durable.read_regular(self.path, max_bytes=limits.CONTRACT_STATE_BYTES)
+            kept = loads_strict(data, max_bytes=limits.CONTRACT_STATE_BYTES, max_depth=2 * limits.JSON_DEPTH)
+            known = held.index.hash_at(kept["trail_seq"])
+            if (
+                kept["version"] == STATE_VERSION
+                and kept["contracts_sha256"] == compiled.sha256
+                and kept["workspace_id"] == held.index.workspace_id
+                and kept["trail_seq"] <= held.index.head.seq
+                and known in (None, kept["trail_hash"])
+            ):
+                self._book = Book.from_json(compiled, kept["book"])
+                self._seq = kept["trail_seq"]
+        except FileNotFoundError:
+            return
+        except (OSError, StrictJSONError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+            self._book = Book(compiled)  # an unreadable cache is no state: the trail is folded anew
+
+    def _save(self, held: LockedTrail) -> None:
+        """Keep the fold; the file says which event it reflects."""
+        assert self._book is not None
+        if not self.path.parent.is_dir():
+            durable.make_folder(self.path.parent)
+        value = {
+            "version": STATE_VERSION,
+            "workspace_id": held.index.workspace_id,
+            "contracts_sha256": self._key,
+            "trail_seq": self._seq,
+            "trail_hash": held.index.hash_at(self._seq) or "",
+            "book": self._book.to_json(),
+        }
+        durable.overwrite(self.path, canonical_bytes(value) + b"\n")
+
+
+def _fold(book: Book, event: Event, sources: Sources) -> None:
+    """Take one event."""
+    data: dict[str, Any] = dict(event.data)
+    kind = event.type
+    if kind == "session_opened":
+        _opened(book, data)
+    elif kind == "session_killed":
+        _killed(book, data)
+    elif kind == "checkpoint_answered":
+        book.answers[event.request_id or ""] = Answer(
+            str(data.get("call_sha256")), data.get("approve") is True, event.when, event.actor
+        )
+    elif kind == "waiting":
+        book.asked.setdefault(event.request_id or "", event.when)
+    elif isinstance(data.get("contract"), dict):
+        _moved(book, event, data["contract"], sources)
+
+
+def _opened(book: Book, data: dict[str, Any]) -> None:
+    try:
+        book.open(
+            str(data["session"]),
+            requester=str(data.get("requester") or ""),
+            workflow=data.get("workflow"),
+            role=data.get("role"),
+            parent=data.get("parent"),
+        )
+    except (Refused, KeyError):
+        return  # the contracts have no such role any more: requests that name the session are blocked
+
+
+def _killed(book: Book, data: dict[str, Any]) -> None:
+    try:
+        if data.get("scope") == "close":
+            book.close(str(data.get("name")))
+        else:
+            book.kill(str(data.get("scope")), str(data.get("name")))
+    except (Refused, KeyError):
+        return  # what is not there cannot run
+
+
+def _session(book: Book, contract: dict[str, Any]) -> Session | None:
+    """The session of an event; a requester's default one is there as soon as it is used."""
+    name, requester = str(contract.get("session")), str(contract.get("requester") or "")
+    if name == f"default:{requester}":
+        return book.default_session(requester)
+    return book.sessions.get(name)
+
+
+def _moved(book: Book, event: Event, contract: dict[str, Any], sources: Sources) -> None:
+    """A call was claimed, ended or refused."""
+    session = _session(book, contract)
+    if session is None:
+        return
+    request_id = event.request_id or ""
+    if event.type == "claimed":
+        call = sources.call(event)
+        if call is None:
+            session.killed = "session_state_lost"
+        elif isinstance(plans_of(session.rules, call), Decision):
+            session.tally.steps += 1  # its contract is gone; the step was made all the same
+            book.forget_totals()
+        else:
+            book.reserve(call)
+    elif event.type in _ENDS:
+        _ended(book, session, event, sources)
+        book.asked.pop(request_id, None)
+        book.answers.pop(request_id, None)
+    else:
+        note_blocked_key(session, bytes.fromhex(str(contract.get("loop") or "")))
+        book.asked.pop(request_id, None)
+        book.answers.pop(request_id, None)
+
+
+def _ended(book: Book, session: Session, event: Event, sources: Sources) -> None:
+    pending = session.pending.get(event.request_id or "")
+    if pending is None:
+        return
+    if event.type != "finished":
+        book.release(session.session_id, pending.call.call_id)
+        return
+    outcome = sources.outcome(event)
+    if outcome is None:
+        session.pending.pop(pending.call.call_id)
+        session.killed = "session_state_lost"
+        return
+    book.commit(pending.call, outcome, event.when)
