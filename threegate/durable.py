@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 Observer = Callable[[str, str, str], None]
-"""Called with (moment, operation, path); moment is ``before`` or ``after``."""
+"""Called with (moment, operation, path); moment is ``before`` or ``after``, and ``from`` with a rename's source."""
 
 _observers: list[Observer] = []
 _RENAME_NOREPLACE = 1
@@ -94,6 +94,7 @@ def sync_file(path: Path) -> None:
 
 def rename(source: Path, target: Path) -> None:
     """Rename without replacing (renameat2 RENAME_NOREPLACE). Raises FileExistsError, OSError. Not yet durable."""
+    _tell("from", "rename", source)
     _tell("before", "rename", target)
     result = _libc.renameat2(
         _AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE

@@ -53,7 +53,9 @@ def test_the_index_knows_what_was_used(tmp_path: Path) -> None:
             held, "quarantined", request_id="r-1", actor="daemon",
             data={"reason": "replayed", "state": "refused", "file": "TR-x.2.md"},
         )  # fmt: skip
-        assert (history.end, history.state) == before and history.last_type == "quarantined"
+        after = held.index.history("r-1")
+        assert after is not None and (after.end, after.state) == before
+        assert (history.last_type, after.last_type) == ("finished", "quarantined"), "a history is a value"
         assert held.index.announced("refused", "TR-x.2.md")
 
 
@@ -68,7 +70,8 @@ def test_an_abandoned_approval_frees_id_and_name(tmp_path: Path) -> None:
         durable.unlink(path)
         durable.unlink(path.with_name(path.name + ".sig"))
         approve(held, "r-1")
-        assert held.index.id_used("r-1") and not history.abandoned
+        again = held.index.history("r-1")
+        assert held.index.id_used("r-1") and again is not None and not again.abandoned
 
 
 def test_two_readers_see_each_others_events(tmp_path: Path) -> None:

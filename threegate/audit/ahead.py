@@ -50,11 +50,10 @@ def _names(folder: Path, suffix: str) -> list[str]:
 
 
 def _states(workspace: Workspace, index: TrailIndex) -> list[str]:
-    announced = {(history.state, history.file) for history in index.histories()}
     found = []
     for state in STATES:
         for name in _names(workspace.state_folder(state), ".md"):
-            if (state, name) not in announced and not index.announced(state, name):
+            if not index.announced(state, name):
                 found.append(f"{state}/{name}")
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from threegate.audit.event import Event
@@ -75,6 +75,10 @@ class RequestHistory:
     def interrupted(self) -> bool:
         """Claimed or started, and nothing says how it ended."""
         return self.claimed is not None and self.end is None
+
+    def snapshot(self) -> RequestHistory:
+        """This history as it is now; events that come later do not change it."""
+        return replace(self, countersigned=list(self.countersigned))
 
     def add(self, event: Event) -> None:
         """Take the next event of this request."""
@@ -177,12 +181,14 @@ class TrailIndex:
             self._names.setdefault(name, request_id)
 
     def history(self, request_id: str) -> RequestHistory | None:
-        """What is known about a request, or None when the trail never named it."""
-        return self._requests.get(request_id)
+        """What is known about a request now, or None when the trail never named it. Later events do not change it."""
+        history = self._requests.get(request_id)
+        return None if history is None else history.snapshot()
 
     def histories(self) -> Iterator[RequestHistory]:
         """All requests, in the order of their first event."""
-        yield from self._requests.values()
+        for history in self._requests.values():
+            yield history.snapshot()
 
     def nonce_used(self, nonce: str) -> bool:
         """Whether a claim or another act used this nonce up (an approval alone does not)."""

@@ -39,6 +39,7 @@ class Agreement:
     exact: bool = False
     """The second pass: keep every name, so that a disagreement can be named."""
     _open: dict[str, str] = field(default_factory=dict)
+    _approved: dict[str, Event] = field(default_factory=dict)
     _settled: int = 0
     """XOR of the digests of all names that ended requests have: order does not matter, memory does not grow."""
     _names: dict[str, int] = field(default_factory=dict)
@@ -61,16 +62,19 @@ class Agreement:
                 self._settle(place, event.seq)
         elif kind == "approval_abandoned":
             self._open.pop(request_id, None)
+            self._approved.pop(request_id, None)
         elif kind in ENDS:
             before = self._open.pop(request_id, None)
             if place or before:
                 self._settle(place or str(before), event.seq)
+            if approved := self._approved.pop(request_id, None):
+                self._check_approved(approved, str(name) if place else str(approved.data.get("file")))
             if place:
                 self._check_end(event, request_id)
         elif place and state in STATES:
             self._open[request_id] = place
-            if kind in ("approved", "promoted"):
-                self._check_approved(event, str(name))
+            if kind == "approved":
+                self._approved[request_id] = event
 
     def finish(self) -> bool:
         """Compare with the folders; False when the names disagree (a second, exact pass then says which)."""
@@ -84,6 +88,8 @@ class Agreement:
         expected = self._settled
         for place in self._open.values():
             expected ^= self._digest(place)
+        for request_id, event in self._approved.items():
+            self._check_approved(event, self._open[request_id].partition("/")[2])
         found = 0
         names = []
         for state in STATES:
