@@ -27,7 +27,7 @@ APPLY = "threegate-apply/1"
 
 @dataclass(frozen=True, slots=True)
 class FinishedProposal:
-    """A request that was made from a proposal and succeeded. `args` is the pinned args.json, `outputs` are /out path → sha256."""
+    """A request that was made from a proposal and succeeded. `args` is the pinned args.json, `outputs` are path below /out/ → sha256."""
 
     request_id: str
     tool: str
@@ -46,14 +46,15 @@ class FinishedProposal:
 
     def output(self, path: str) -> bytes:
         """An artifact's bytes, as the trail knows them. Raises Refused("result_unverified")."""
-        place = self.run_folder.joinpath("out", *path.removeprefix("/out/").split("/"))
+        inner = path.removeprefix("/out/")
+        place = self.run_folder / "out" / inner
         try:
             data = durable.read_regular(place, max_bytes=limits.OUT_FILE_BYTES)
         except OSError as error:
             raise Refused(
                 "result_unverified", f"{path}: cannot be read ({error.strerror or error})"
             ) from None
-        if canonical.sha256_hex(data) != self.outputs.get(path):
+        if canonical.sha256_hex(data) != self.outputs.get(inner):
             raise Refused("result_unverified", f"{path}: is not what the trail says that the run made")
         return data
 
