@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.support import Place, era_draft, make_place, monty_draft  # noqa: E402
+from tests.support import Place, era_draft, make_place, monty_draft
 
 CODE = "total = 0\nfor i in range(1000):\n    total += i\ntotal"
 
