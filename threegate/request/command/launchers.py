@@ -204,11 +204,8 @@ def read_launch(name: str, words: Sequence[str], start: int, end: int) -> Launch
         return Launch()
     if name == "flock":
         return _flock(words, parsed, end)
-    if (
-        name == "coreutils"
-        and (program := parsed.value("coreutils-prog", "coreutils-prog-shebang")) is not None
-    ):
-        return Launch(line=program.replace(" ", ""), line_word=start)
+    if name == "coreutils" and parsed.options:
+        return Launch(unread="coreutils is told its program by an option", unread_word=start)
     if name == "xargs":
         return _xargs(words, parsed, start, end)
     if name == "strace" and (target := parsed.value("o", "output")) and target[0] in "!|":

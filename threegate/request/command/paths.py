@@ -68,7 +68,8 @@ def place_in_argument(value: str, *, slash_is_text: bool = False) -> HostPath | 
         path = _SLASHES.sub("/", match[0])
         if _ALLOWED.fullmatch(path) or (path == "/" and slash_is_text and _DELIMITER.fullmatch(value)):
             continue
-        return HostPath("host-path", match.start(), _shown(path))
+        rule: HostRule = "device" if path == "/dev" or path.startswith("/dev/") else "host-path"
+        return HostPath(rule, match.start(), _shown(path))
     return None
 
 

@@ -30,26 +30,7 @@ WARNINGS: Final = frozenset({"TG330", "TG331"})
 _DEPTH: Final = 8
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _PROGRAM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+.-]*|/(?:usr|opt|in)(?:/[A-Za-z0-9_+.@-]+)+")
-_SLASH_IS_TEXT: Final = frozenset(
-    [
-        "tr",
-        "cut",
-        "paste",
-        "sort",
-        "join",
-        "awk",
-        "gawk",
-        "mawk",
-        "echo",
-        "printf",
-        "expr",
-        "column",
-        "seq",
-        "sed",
-        "jq",
-        "grep",
-    ]
-)
+_SLASH_IS_TEXT: Final = names("tr cut paste sort join awk gawk mawk echo printf expr column seq")
 _KINDS: Final = {
     "TG312": "is a shell or starts one; name the program itself",
     "TG313": "changes rights, users or the system; a request runs without any",
@@ -66,7 +47,7 @@ _PATH_RULES: Final = {
 
 _STARTED_RULES: Final = ("TG312", "TG313", "TG314", "TG315", "TG316", "TG320", "TG321")
 """What counts against a program that code or an option starts."""
-_FILTERS: Final = names("gzip bzip2 xz zstd lz4 lzop pigz pbzip2 pixz lbzip2 lzma compress brotli cat")
+_FILTERS: Final = names("gzip bzip2 xz zstd lz4 lzop pigz pbzip2 pixz lbzip2 lzma compress brotli")
 """Programs that a compressing option may name."""
 _PATTERNS: Final = frozenset(("awk", "sed", "grep", "perl", "jq"))
 """Languages in whose code /…/ is a pattern."""

