@@ -1,0 +1,183 @@
+"""The form of an event: what is well-formed, what is said of the rest, and that the schema says the same."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.aana import generated
+from threegate import aana
+
+ROOT = Path(__file__).parents[2]
+VALID: dict[str, Any] = {
+    "tool_name": "read_page",
+    "tool_category": "public_read",
+    "authorization_state": "none",
+    "evidence_refs": [],
+    "risk_domain": "research",
+    "proposed_arguments": {},
+    "recommended_route": "accept",
+}
+
+
+def with_ref(**changes: Any) -> dict[str, Any]:
+    return {**VALID, "evidence_refs": [{"source_id": "a", **changes}]}
+
+
+@pytest.mark.parametrize(
+    ("event", "path", "message"),
+    [
+        ([], "", "the event is no JSON object"),
+        ({**VALID, "tool_name": ""}, "tool_name", "is no non-empty string"),
+        ({**VALID, "tool_name": None}, "tool_name", "is no non-empty string"),
+        ({**VALID, "tool_category": "read"}, "tool_category", "is none of the contract's values"),
+        ({**VALID, "risk_domain": ["research"]}, "risk_domain", "is none of the contract's values"),
+        ({**VALID, "proposed_arguments": []}, "proposed_arguments", "is no object"),
+        ({**VALID, "evidence_refs": {}}, "evidence_refs", "is no array"),
+        ({**VALID, "evidence_refs": [""]}, "evidence_refs.0", "is blank"),
+        ({**VALID, "evidence_refs": ["a", " \n"]}, "evidence_refs.1", "is blank"),
+        ({**VALID, "evidence_refs": [3]}, "evidence_refs.0", "is no string and no object"),
+        ({**VALID, "shadow_mode": True}, "", "unknown key shadow_mode"),
+        ({**VALID, "ghp_123": True}, "", "has an unknown key"),
+        ({**VALID, "x" * 33: True}, "", "has an unknown key"),
+        ({**VALID, "request_id": 5}, "request_id", "is no string"),
+        ({**VALID, "authorization_subject": 5}, "authorization_subject", "is no object"),
+        ({**VALID, "authorization_subject": {"a": 5}}, "authorization_subject", "unknown key a"),
+        (
+            {**VALID, "authorization_subject": {"subject_type": "god"}},
+            "authorization_subject.subject_type",
+            "is none of the contract's values",
+        ),
+        (
+            {**VALID, "authorization_subject": {"subject_ref": 1}},
+            "authorization_subject.subject_ref",
+            "is no string",
+        ),
+        (with_ref(source_id=""), "evidence_refs.0.source_id", "is required and must not be blank"),
+        (with_ref(source_id=1), "evidence_refs.0.source_id", "is required and must not be blank"),
+        (with_ref(kind="rumour"), "evidence_refs.0.kind", "is none of the contract's values"),
+        (with_ref(summary=None), "evidence_refs.0.summary", "is no string"),
+        (with_ref(supports="a"), "evidence_refs.0.supports", "is no array of strings"),
+        (with_ref(contradicts=[1]), "evidence_refs.0.contradicts", "is no array of strings"),
+        (with_ref(colour="red"), "evidence_refs.0", "unknown key colour"),
+        (with_ref(freshness="fresh"), "evidence_refs.0.freshness", "is no object"),
+        (with_ref(freshness={"a": 1}), "evidence_refs.0.freshness", "unknown key a"),
+        (with_ref(freshness={"status": "new"}), "evidence_refs.0.freshness.status", "is none of the contract's values"),
+        (with_ref(freshness={"checked_at": 1}), "evidence_refs.0.freshness.checked_at", "is no string"),
+        (with_ref(freshness={"age_hours": True}), "evidence_refs.0.freshness.age_hours", "is no number"),
+        (with_ref(freshness={"max_age_hours": "1"}), "evidence_refs.0.freshness.max_age_hours", "is no number"),
+        ({**VALID, "proposed_arguments": {"a": float("nan")}}, "", "has a number that is no JSON number"),
+        ({**VALID, "proposed_arguments": {"a": b"x"}}, "", "has a value that is no JSON value"),
+        ({**VALID, "proposed_arguments": {1: 1}}, "", "has a key that is no string"),
+        ({**VALID, "proposed_arguments": {"a": "x" * 65536}}, "", "is larger than 65536 bytes"),
+        ({**VALID, "proposed_arguments": {"a": [0] * 65536}}, "", "is larger than 65536 bytes"),
+    ],
+)  # fmt: skip
+def test_what_is_malformed_is_named_without_its_value(event: Any, path: str, message: str) -> None:
+    assert aana.validate_event(event) == [{"path": path, "message": message}]
+    assert aana.check_tool_call(event)["recommended_action"] == "refuse"
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: Any = "x"
+    for index in range(levels):
+        value = [value] if index % 2 else {"a": value}
+    return {**VALID, "proposed_arguments": {"a": value}}
+
+
+def test_depth_is_bounded() -> None:
+    assert aana.validate_event(nested(62)) == []
+    assert aana.validate_event(nested(63)) == [{"path": "", "message": "is nested deeper than 64"}]
+    loop: dict[str, Any] = {**VALID}
+    loop["proposed_arguments"] = {"self": loop}
+    assert aana.validate_event(loop) == [{"path": "", "message": "is nested deeper than 64"}]
+
+
+def test_an_event_of_64_kib_json_is_within_the_bounds() -> None:
+    value = {**VALID, "proposed_arguments": {"a": ["é" * 10] * 2000, "b": ["", None, True, 0.5] * 100}}
+    value["proposed_arguments"]["c"] = "x" * (
+        65536 - len(json.dumps(value, ensure_ascii=False).encode()) - 11
+    )
+    assert len(json.dumps(value, ensure_ascii=False).encode()) <= 65536
+    assert aana.validate_event(value) == []
+
+
+def test_model_and_schema_agree() -> None:
+    """10,000 events, well-formed and ruined ones."""
+    validator = Draft202012Validator(aana.event_schema())
+    rng = random.Random(11)
+    valid = 0
+    for index in range(10_000):
+        event = generated.well_formed(rng) if index % 3 == 0 else generated.ruined(rng)
+        ours = not aana.validate_event(event)
+        assert ours == validator.is_valid(event), json.dumps(event)
+        valid += ours
+    assert 3_400 < valid < 8_000
+
+
+def test_the_published_schemas_are_current_and_the_seeds() -> None:
+    for name in ("agent_action_contract_v1", "agent_tool_precheck"):
+        published = json.loads((ROOT / "schemas" / f"{name}.schema.json").read_text())
+        assert published == aana.event_schema(), f"schemas/{name}.schema.json is not current"
+    Draft202012Validator.check_schema(aana.event_schema())
+    assert aana.event_schema()["$id"] == "https://aana.dev/schemas/agent_action_contract_v1.schema.json"
+
+
+def test_the_schema_takes_all_conformance_events(conformance: list[dict[str, Any]]) -> None:
+    validator = Draft202012Validator(aana.event_schema())
+    for case in conformance:
+        assert validator.is_valid(case["event"]), case["id"]
+
+
+def test_built_events_and_references_are_well_formed() -> None:
+    ref = aana.tool_evidence_ref(
+        source_id="auth.session",
+        kind="auth_event",
+        trust_tier="verified",
+        redaction_status="redacted",
+        freshness="fresh",
+        summary="User identity was authenticated.",
+        retrieved_at="2026-05-09T00:00:00Z",
+        supports=("claim-1",),
+    )
+    assert ref["freshness"] == {"status": "fresh"} and ref["supports"] == ["claim-1"]
+    event = aana.tool_precheck_event(
+        tool_name="get_recent_transactions",
+        tool_category="private_read",
+        authorization_state="authenticated",
+        evidence_refs=[ref, "ticket:7"],
+        risk_domain="finance",
+        proposed_arguments={"account_id": "acct_redacted"},
+        request_id="r-1",
+        authorization_subject={"subject_type": "account"},
+    )
+    assert aana.validate_event(event) == []
+    assert event["schema_version"] == "aana.agent_tool_precheck.v1" and event["request_id"] == "r-1"
+    assert "agent_id" not in event
+    assert aana.tool_evidence_ref(source_id="x", freshness={"status": "stale"}) == {
+        "source_id": "x",
+        "kind": "other",
+        "trust_tier": "unknown",
+        "redaction_status": "unknown",
+        "freshness": {"status": "stale"},
+        "provenance": "runtime",
+    }
+
+
+def test_what_cannot_be_built_says_why_and_repeats_no_value() -> None:
+    with pytest.raises(ValueError, match=r"^kind: is none of the contract's values$"):
+        aana.tool_evidence_ref(source_id="x", kind="secret-kind")
+    with pytest.raises(ValueError, match=r"^tool_category: is none of the contract's values$"):
+        aana.tool_precheck_event(
+            tool_name="x",
+            tool_category="hidden",
+            authorization_state="none",
+            evidence_refs=[],
+            risk_domain="unknown",
+            proposed_arguments={},
+        )
