@@ -68,13 +68,9 @@ def read_path(text: str, *, writing: bool = False) -> ProjectPath:
         raise PathBlocked("path_too_long", f"a path has at most {PATH_CHARS} characters")
     if has_hidden(text) or "\n" in text or "\t" in text:
         raise PathBlocked("path_hidden", "the path has a character that cannot be seen")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise PathBlocked("path_hidden", "the path is no Unicode text") from None
     parts = _parts(text)
     protected = _judge(parts, writing)
-    for form in _other_forms(text):
+    for form in () if text.isascii() and "%" not in text else _other_forms(text):
         protected = _judge(_parts(form), writing) or protected
     return ProjectPath(parts, protected)
 
@@ -94,8 +90,10 @@ def is_own(parts: tuple[str, ...]) -> bool:
 
 def folded(name: str) -> str:
     """A name as the most forgiving file system would compare it."""
-    compatible = unicodedata.normalize("NFKC", name).casefold()
-    return unicodedata.normalize("NFKC", compatible).partition(":")[0].rstrip(" .") or compatible
+    compatible = name.lower()
+    if not name.isascii():
+        compatible = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return compatible.partition(":")[0].rstrip(" .") or compatible
 
 
 def _parts(text: str) -> tuple[str, ...]:

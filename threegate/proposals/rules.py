@@ -247,7 +247,7 @@ def _check_click(at: _Judging) -> None:
 
 def _check_type(at: _Judging) -> None:
     for name in ("selector", "field", "label", "name", "placeholder", "purpose"):
-        if names_secret(at.text(name)):
+        if name in at.proposal.args and names_secret(at.text(name)):
             at.block(f"/args/{name}", "sensitive", "secrets are typed by people, never by proposals")
     if types_secret(at.text("text")):
         at.block("/args/text", "sensitive", "the text looks like a secret; proposals never type one")

@@ -135,7 +135,7 @@ def _read_host(text: str) -> tuple[str, _Address | None]:
             raise URLError("url_invalid", "the URL's host is no IPv6 address") from None
         return str(address), address
     try:
-        name = unquote_to_bytes(text).decode("utf-8")
+        name = unquote_to_bytes(text).decode("utf-8") if "%" in text else text
         if not name.isascii():
             name = idna.encode(name, uts46=True).decode("ascii")
     except (UnicodeError, ValueError):

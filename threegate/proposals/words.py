@@ -70,6 +70,8 @@ _STRONG: Final = [
     "iban",
 ]
 """Refused in names and in typed text, also inside of longer words when they are longer than three letters."""
+_STRONG_WORDS: Final = frozenset(form for word in _STRONG for form in (word, word + "s"))
+_STRONG_INSIDE: Final = re.compile("|".join(word for word in _STRONG if len(word) > 3))
 _WEAK: Final = [
     "key",
     "card",
@@ -95,7 +97,9 @@ _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NO_WORD: Final = re.compile(r"[^a-z0-9$@!|]+")
 _CARD: Final = re.compile(r"(?:[0-9][ -]?){12,18}[0-9]")
 _SSN: Final = re.compile(r"(?<![0-9])[0-9]{3}-[0-9]{2}-[0-9]{4}(?![0-9])")
-_WEAK_VALUE: Final = re.compile(rf"\b(?:{'|'.join(_WEAK)})\b\s*(?:number|code|is)?\s*[:=#]?\s*[0-9:=]")
+_WEAK_VALUE: Final = re.compile(
+    rf"\b(?:{'|'.join(sorted(_WEAK))})\b\s*(?:number|code|is)?\s*[:=#]?\s*[0-9:=]"
+)
 
 
 def says_submit(text: str) -> bool:
@@ -123,31 +127,27 @@ def types_secret(text: str) -> bool:
 
 
 def _says_strong(text: str) -> bool:
-    for form in _forms(text):
-        words = set(form)
-        joined = "".join(form)
-        for word in _STRONG:
-            if word in words or word + "s" in words or (len(word) > 3 and word in joined):
-                return True
-    return False
+    return any(
+        not _STRONG_WORDS.isdisjoint(form) or _STRONG_INSIDE.search("".join(form)) is not None
+        for form in _forms(text)
+    )
 
 
 def _plain(text: str) -> str:
     """Compatibility form without invisible characters and accents."""
+    if text.isascii() and text.isprintable():
+        return text
     seen = "".join(char for char in text if char in "\n\t" or not is_hidden(char))
     compatible = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", seen))
     return "".join(char for char in compatible if not unicodedata.combining(char))
 
 
 def _forms(text: str) -> list[list[str]]:
-    """The words of a text as written, with look-alikes replaced, and with digits read as letters."""
+    """The words of a text as written, without camelCase, and with digits read as letters; look-alikes replaced in all."""
     plain = _plain(text)
-    spaced = _CAMEL.sub(" ", plain).lower()
-    folded = spaced.translate(_LOOKALIKES)
-    return [
-        [word for word in _NO_WORD.split(form) if word]
-        for form in dict.fromkeys((folded, plain.lower().translate(_LOOKALIKES), folded.translate(_DIGITS)))
-    ]
+    spaced = _CAMEL.sub(" ", plain).lower().translate(_LOOKALIKES)
+    forms = {spaced: None, plain.lower().translate(_LOOKALIKES): None, spaced.translate(_DIGITS): None}
+    return [[word for word in _NO_WORD.split(form) if word] for form in forms]
 
 
 def _is_card(text: str) -> bool:

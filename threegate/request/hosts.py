@@ -43,6 +43,10 @@ _LOCAL_ENDINGS = (
 """Names that are private, reserved (RFC 6761, 6762, 8375) or resolve to an address written in the name."""
 
 
+_LOCAL_NAMES = frozenset(_LOCAL_ENDINGS)
+_BELOW_LOCAL = tuple("." + ending for ending in _LOCAL_ENDINGS)
+
+
 class HostError(ValueError):
     """The text names no public host; the message says why in a few words and never repeats the text."""
 
@@ -80,7 +84,7 @@ def read_host(text: str) -> str:
 
 def is_local_name(text: str) -> bool:
     """Whether a lower-case name without a final dot is local, reserved, or bears an address (room H reads it too)."""
-    return "." not in text or any(text == ending or text.endswith("." + ending) for ending in _LOCAL_ENDINGS)
+    return "." not in text or text in _LOCAL_NAMES or text.endswith(_BELOW_LOCAL)
 
 
 def _refuse_bad_punycode(label: str) -> None:
