@@ -147,7 +147,7 @@ CODES: Final[dict[str, Code]] = {
     "dead_tool": _warning("The tool is valid in no phase that a session can reach."),
     "unreachable_precondition": _warning("The tool requires another that cannot run before it."),
     "precondition_cycle": _warning("Tools require each other in a circle; none can ever run."),
-    "self_forbidding": _warning("The tool forbids itself (it runs once) or a tool that it requires."),
+    "self_forbidding": _warning("The tool forbids itself: it runs once and then never again."),
     "unused_bind": _warning("Nothing refers to this slot."),
     "phase_without_tool": _warning("No tool is valid in this phase."),
     "contradictory_invariants": _warning("No value can fulfil both rules at this path."),

@@ -129,17 +129,10 @@ def _tools(rules: Rules, tools: Mapping[str, ToolParts]) -> list[tuple[str, Diag
     found = []
     for name, parts in tools.items():
         report = parts.document.error
-        required = {item.tool for item in parts.preconditions}
         for index, other in enumerate(parts.contract.forbids_after):
-            if other == name or other in required:
-                found.append(
-                    (
-                        name,
-                        report(
-                            "self_forbidding", ("forbids_after", index), f"{name} closes {other} for ever"
-                        ),
-                    )
-                )
+            if other == name:
+                message = f"{name} runs once and then never again"
+                found.append((name, report("self_forbidding", ("forbids_after", index), message)))
         for index, bind in enumerate(parts.binds):
             if bind.name not in read:
                 found.append((name, report("unused_bind", ("binds", index), f"nothing reads {bind.name!r}")))

@@ -151,16 +151,24 @@ def _reach(reached: set[tuple[str, str, str]], tool: str, reasons: list[Reason])
     for reason in reasons:
         reached.add((tool, reason.code, reason.path))
         reached.add((tool, reason.code, ""))
+        reached.add(("session", reason.code, ""))
 
 
 def rules_in(compiled: Compiled) -> set[tuple[str, str, str]]:
     """Every rule that can say no, as (tool, code, path)."""
-    return {
-        item
-        for rules in compiled.sessions.values()
-        for plan in rules.plans.values()
-        for item in _rules_of(rules, plan)
-    }
+    found = set()
+    for rules in compiled.sessions.values():
+        policy = rules.contract.policy
+        for code, there in (
+            ("policy_denied", any(rule.deny for rule in policy.rules)),
+            ("policy_not_allowed", policy.default_deny or any(rule.allow for rule in policy.rules)),
+            ("label_gate", bool(policy.label_gates)),
+        ):
+            if there:
+                found.add(("session", code, ""))
+        for plan in rules.plans.values():
+            found.update(_rules_of(rules, plan))
+    return found
 
 
 def _rules_of(rules: Rules, plan: ToolPlan) -> Iterator[tuple[str, str, str]]:
@@ -178,9 +186,8 @@ def _rules_of(rules: Rules, plan: ToolPlan) -> Iterator[tuple[str, str, str]]:
         yield plan.name, "checkpoint_required", checkpoint.name
     for code, there in (
         ("risk_blocked", not plan.risk_allowed),
-        ("policy_denied", bool(plan.deny)),
-        ("policy_not_allowed", bool(plan.allow_sets)),
-        ("label_gate", bool(plan.label_gates)),
+        ("policy_denied", plan.contract.policy is not None and bool(plan.contract.policy.deny)),
+        ("policy_not_allowed", plan.contract.policy is not None and bool(plan.contract.policy.allow)),
         ("precondition_not_met", bool(plan.preconditions)),
         ("wrong_phase", plan.phases is not None and len(plan.phases) < len(rules.contract.phases)),
         ("output_invariant", bool(plan.outputs)),

@@ -1,0 +1,169 @@
+"""What operators do to sessions and workflows: open, close, show, kill.
+
+Invariant: an act is an event of the trail and nothing else; the sessions follow from the events. Ending a whole
+workflow takes an operator's signature, over exactly this workflow.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from threegate import canonical, lifecycle, limits
+from threegate.approval import NAMESPACE_ACT, Act, check_act, render_signed, sign_statement
+from threegate.audit import LockedTrail
+from threegate.contracts.book import Book
+from threegate.contracts.state import Reason
+from threegate.errors import InvalidInput, Refused
+from threegate.launch_facts import read_operators
+from threegate.operations.cancel import cancel_request
+from threegate.operations.dossier import Desk, refuse_bad_clock
+from threegate.operations.signing_key import Acting
+from threegate.session_gate import SessionGate
+
+KILL = "threegate-kill/1"
+SCOPES = ("session", "subtree", "workflow")
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """What a kill ended: sessions, and requests that the daemon was asked to end."""
+
+    sessions: tuple[str, ...]
+    requests: tuple[str, ...]
+
+
+def book_of(desk: Desk, held: LockedTrail) -> Book:
+    """The sessions as the trail has them. Raises InvalidInput without contracts that compile."""
+    compiled = desk.policy.contracts
+    if not compiled.ok:
+        raise InvalidInput("the contracts do not compile; mend them first: threegate contracts check")
+    if compiled.empty:
+        raise InvalidInput("there are no contracts, so there are no sessions; see: threegate contracts new")
+    gate = desk.gate
+    assert isinstance(gate, SessionGate)
+    return gate.view(held, desk.policy)
+
+
+def open_session(
+    desk: Desk,
+    session_id: str,
+    *,
+    actor: str,
+    requester: str = "",
+    workflow: str | None = None,
+    role: str | None = None,
+    parent: str | None = None,
+) -> None:
+    """Open a session. Raises Refused as `Book.open`, InvalidInput, TrailError."""
+    if session_id.startswith("default:"):
+        raise Refused(
+            "session_exists", "names with default: are the requesters' own sessions; choose another"
+        )
+    with desk.trail.locked() as held:
+        book = book_of(desk, held)
+        trial = Book.from_json(desk.policy.contracts, book.to_json())
+        trial.open(session_id, requester=requester, workflow=workflow, role=role, parent=parent)
+        data: dict[str, Any] = {"session": session_id, "requester": requester}
+        member = trial.members.get(session_id)
+        if member is not None:
+            data |= {"workflow": member.workflow, "role": member.role, "parent": member.parent}
+        lifecycle.announce(held, "session_opened", actor=actor, data=data)
+        book_of(desk, held)
+
+
+def close_session(desk: Desk, session_id: str, *, actor: str) -> tuple[Reason, ...]:
+    """End a session in good order; gives the lower bounds that it missed. Raises Refused, InvalidInput."""
+    with desk.trail.locked() as held:
+        book = book_of(desk, held)
+        _known_session(book, session_id)
+        trial = Book.from_json(desk.policy.contracts, book.to_json())
+        reasons = trial.close(session_id)
+        data = {"scope": "close", "name": session_id, "missed": [item.path for item in reasons]}
+        lifecycle.announce(held, "session_killed", actor=actor, data=data)
+        book_of(desk, held)
+    return reasons
+
+
+def _known_session(book: Book, session_id: str) -> None:
+    if session_id not in book.sessions:
+        raise Refused("unknown_session", f"no session {session_id}; see: threegate session list")
+
+
+def kill_about(desk: Desk, scope: str, name: str) -> Mapping[str, Any]:
+    """What a kill is about, checked against what is there. Raises Refused, InvalidInput."""
+    with desk.trail.locked() as held:
+        trial = Book.from_json(desk.policy.contracts, book_of(desk, held).to_json())
+        trial.kill(scope, name)
+    return {"scope": scope, "name": name}
+
+
+def sign_act(desk: Desk, acting: Acting, kind: str, about: Mapping[str, Any]) -> bytes:
+    """Sign an act of this workspace. ssh-keygen may ask on the terminal. Raises InvalidInput, Unavailable, Refused."""
+    with desk.trail.locked() as held:
+        refuse_bad_clock(held)
+        epoch, now = held.index.epoch, held.now
+    act = Act(
+        type=kind,
+        workspace_id=desk.policy.settings.workspace.id,
+        epoch=epoch,
+        acted_by=acting.name,
+        acted_utc=max(datetime.now(UTC), now).replace(microsecond=0),
+        nonce=secrets.token_hex(16),
+        about=about,
+    )
+    data = act.to_bytes()
+    return render_signed(data, sign_statement(data, acting.key, NAMESPACE_ACT))
+
+
+def checked_act(
+    desk: Desk, held: LockedTrail, signed: bytes, kind: str, about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Check a signed act under the trail's lock; what its event says about it, with `actor`. Raises Refused."""
+    refuse_bad_clock(held)
+    act, signer = check_act(
+        signed,
+        kind,
+        operators=read_operators(desk.workspace),
+        recorded_operators=held.index.operators,
+        workspace_id=desk.policy.settings.workspace.id,
+        epoch=held.index.epoch,
+        nonce_used=held.index.nonce_known,
+        now=held.now,
+        max_age_sec=limits.APPLY_SECONDS,
+    )
+    if dict(act.about) != dict(about):
+        raise Refused("statement_mismatch", "the signature is about something else")
+    return {
+        "actor": f"operator:{act.acted_by}",
+        "nonce": act.nonce,
+        "key": signer.fingerprint,
+        "act_sha256": canonical.sha256_hex(act.to_bytes()),
+    }
+
+
+def kill(desk: Desk, scope: str, name: str, *, actor: str, signed: bytes | None = None) -> Killed:
+    """Kill a session, a session with its descendants, or (signed) a workflow, and what runs in them.
+
+    Raises Refused (`signature_missing` for a workflow without one), InvalidInput, TrailError.
+    """
+    about = kill_about(desk, scope, name)
+    if scope == "workflow" and signed is None:
+        raise Refused("signature_missing", "ending a workflow is the operator's: it needs a signature")
+    with desk.trail.locked() as held:
+        book = book_of(desk, held)
+        trial = Book.from_json(desk.policy.contracts, book.to_json())
+        sessions = trial.kill(scope, name)
+        running = sorted({call_id for key in sessions for call_id in book.sessions[key].pending})
+        data: dict[str, Any] = {**about, "sessions": sessions[:64]}
+        if signed is not None:
+            data |= checked_act(desk, held, signed, KILL, about)
+            actor = data.pop("actor")
+        lifecycle.announce(held, "session_killed", actor=actor, data=data)
+        book_of(desk, held)
+    for request_id in running:
+        cancel_request(desk, request_id, actor=actor, reason=f"{scope} {name} was killed", wait_seconds=0)
+    return Killed(tuple(sessions), tuple(running))
