@@ -5,18 +5,17 @@ What others use: `LaunchFacts` with `check_launch` and `launch_checks`, `load_op
 """
 
 from threegate.approval.act import check_act
-from threegate.approval.keys import PublicKey, parse_key, parse_key_text
-from threegate.approval.launch import (
+from threegate.approval.facts import (
     REASON_CODES,
     Check,
     LaunchFacts,
     PinnedFile,
     VerifiedApproval,
-    check_launch,
-    launch_checks,
     requester_of,
     statement_inputs,
 )
+from threegate.approval.keys import PublicKey, parse_key, parse_key_text
+from threegate.approval.launch import check_launch, launch_checks
 from threegate.approval.operators import NAME, Operator, Operators, load_operators, render_operator
 from threegate.approval.quorum import Signer, check_countersignature
 from threegate.approval.signature import sign_statement

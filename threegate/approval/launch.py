@@ -7,126 +7,24 @@ signature starts ssh-keygen, in approval/signature).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from typing import Literal
 
 from threegate import limits
-from threegate.approval.operators import Operators
+from threegate.approval.facts import (
+    Check,
+    LaunchFacts,
+    VerifiedApproval,
+    requester_of,
+    statement_inputs,
+)
 from threegate.approval.quorum import Signer, check_quorum
 from threegate.approval.signer import verify_signer
 from threegate.approval.sshsig import NAMESPACE_APPROVAL
-from threegate.approval.statement import SignedApproval, Statement, StatementInput
+from threegate.approval.statement import SignedApproval, Statement
 from threegate.approval.wire import MalformedError
 from threegate.errors import Refused
-from threegate.job import Job
 from threegate.request.model import Request
-from threegate.settings import QuorumSettings
-
-REASON_CODES = (
-    "signature_missing",
-    "signature_invalid",
-    "signature_file_malformed",
-    "signer_unknown",
-    "signer_revoked",
-    "signer_expired",
-    "statement_mismatch",
-    "request_changed",
-    "job_changed",
-    "input_missing",
-    "input_changed",
-    "policy_changed",
-    "operators_changed",
-    "workspace_mismatch",
-    "expired",
-    "not_yet_valid",
-    "replayed",
-    "self_approval",
-    "quorum_missing",
-    "clock_went_back",
-)
-"""Every reason that this gate may give."""
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedFile:
-    """What lies at inputs/<sha256>: its size, and its digest where the caller has hashed it already."""
-
-    size: int
-    sha256: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchFacts:
-    """What is known at launch, read once each."""
-
-    request: Request
-    """Read from the bytes in approved/, stage `approved`."""
-    job: Job
-    """Built again from that request."""
-    signature: bytes | None
-    """The ``.sig`` file, None when there is none."""
-    operators: Operators
-    recorded_operators: tuple[str | None, str | None]
-    """Digests of both files as the trail last recorded them (`TrailIndex.operators`)."""
-    workspace_id: str
-    epoch: int
-    policy_sha256: str
-    ttl_sec: int
-    now: datetime
-    """max(system clock, time of the last event)."""
-    clock_behind_sec: float
-    pinned: Mapping[str, PinnedFile]
-    """By the sha256 that a file in inputs/ is named by; a missing key is a missing file."""
-    nonce_used: Callable[[str], bool]
-    """Whether the trail has used a nonce up (`TrailIndex.nonce_used`)."""
-    id_used: bool
-    """A `claimed` event of this id in the trail, or the id in running/, finished/, refused/ or runs/."""
-    countersignatures: Mapping[str, bytes] = field(default_factory=dict)
-    """``.sig.<name>`` files, by name."""
-    quorum: QuorumSettings = field(default_factory=QuorumSettings)
-    requesters: Mapping[str, str] = field(default_factory=dict)
-    owner_uid: int | None = None
-    """Owner of the draft, from the trail."""
-    recorded_approval: str | None = None
-    """approval_sha256 of the trail's `approved` event, None when there is no such event."""
-    was_approved: bool = False
-    """Whether the trail has an `approved` event for this id."""
-    mode: Literal["required", "optional"] = "required"
-    """`approval.signature` of the settings."""
-
-
-@dataclass(frozen=True, slots=True)
-class VerifiedApproval:
-    """An approval that passed. `approval_sha256` is None for an unsigned, hand-promoted request."""
-
-    approved_by: str
-    approved_utc: datetime
-    expires_utc: datetime
-    nonce: str
-    approval_sha256: str | None
-    signers: tuple[Signer, ...]
-
-    @property
-    def authorization(self) -> Literal["confirmed", "validated"]:
-        """What it is worth to AANA: a signature confirms, a guarded folder only validates."""
-        return "validated" if self.approval_sha256 is None else "confirmed"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One check and its outcome. `ok` is None when an earlier failure left nothing to check; `code` is "" unless it failed."""
-
-    name: str
-    ok: bool | None
-    code: str
-    detail: str
-
-
-def requester_of(request: Request, requesters: Mapping[str, str], owner_uid: int | None) -> str:
-    """Who asked: the settings' name for the draft's owner, else whom the file names."""
-    return requesters.get(str(owner_uid), request.requested_by)
 
 
 def check_launch(facts: LaunchFacts) -> VerifiedApproval:
@@ -412,8 +310,3 @@ def _approved_utc(request: Request) -> datetime:
     if request.approved_utc is None:
         raise Refused("signature_missing", "there is no signature, and the request names no time of approval")
     return request.approved_utc
-
-
-def statement_inputs(request: Request) -> tuple[StatementInput, ...]:
-    """The inputs of a request as a statement names them, in the request's order."""
-    return tuple(StatementInput(item.name, item.sha256) for item in request.inputs)

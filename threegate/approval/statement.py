@@ -260,11 +260,7 @@ def _object(data: bytes, type: str) -> dict[str, Any]:
 
 
 def _same(parsed: _Parsed, data: bytes) -> _Parsed:
-    try:
-        rendered = parsed.to_bytes()
-    except ValueError:
-        raise MalformedError("has a value without a canonical form") from None
-    if rendered != data:
+    if parsed.to_bytes() != data:
         raise MalformedError("is not its own canonical rendering, or has unknown keys")
     return parsed
 
