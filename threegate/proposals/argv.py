@@ -32,6 +32,8 @@ _INLINE_DELETION: Final = re.compile(
 _SQL: Final = re.compile(
     r"\b(?:drop\s+(?:table|database|schema|index|view|user|role|column|\w+)|truncate\b|delete\s+from)"
 )
+_REMOTE: Final = frozenset({"aws", "gsutil", "rclone"})
+"""Programs whose own verbs are called like destroyers; what those delete lies elsewhere and is critical."""
 _CRITICAL: Final = (
     ("kubectl", ("delete",)),
     ("aws", ("s3 rm", "s3 rb", "s3api delete-object", "s3api delete-bucket")),
@@ -110,8 +112,9 @@ def _told(command: Command) -> list[ArgvFinding]:
 
 
 def _destroys(argv: Sequence[str], words: Sequence[str], names: Sequence[str]) -> bool:
+    verbs = names[:1] if names[0] in _REMOTE else names
     return (
-        any(name in _DESTROYERS or _MKFS.fullmatch(name) for name in names)
+        any(name in _DESTROYERS or _MKFS.fullmatch(name) for name in verbs)
         or any(_RECURSIVE_FORCE.fullmatch(word) or word == "--no-preserve-root" for word in argv)
         or ("find" in names and "-delete" in words)
         or ("dd" in names and any(word.startswith("of=") for word in words))
