@@ -174,7 +174,10 @@ def judge(
     return Judgement("clear", "cleared", "all gates said yes", approval, assessment, clearance)
 
 
-WAITING_CODES = frozenset({"quorum_missing", "operators_changed", "clock_went_back", "workspace_mismatch"})
+STOPPING_CODES = frozenset({"operators_changed", "clock_went_back"})
+"""Approval failures that are about the workspace and not about one request: nothing is launched meanwhile."""
+
+WAITING_CODES = STOPPING_CODES | {"quorum_missing"}
 """Approval failures that a person or the clock can mend without a new approval: the request stays in approved/."""
 
 

@@ -13,7 +13,7 @@ from threegate import durable, lifecycle
 from threegate.approval import LaunchFacts
 from threegate.contracts import Decision
 from threegate.endings import finish, refuse, refuse_held, tell_state
-from threegate.errors import Refused, Unavailable
+from threegate.errors import Refused
 from threegate.judge import Judgement, judge
 from threegate.launch_facts import facts_for_launch, file_identity
 from threegate.policy import Policy
@@ -94,7 +94,7 @@ def claim(
     with services.trail.locked() as held:
         problem = services.launch_problem(held)
         if problem is not None:
-            raise Unavailable(problem)
+            return Waiting(*problem, judgement)
         index = held.index
         history = index.history(request.request_id)
         if file_identity(prepared.path) != prepared.identity:

@@ -11,6 +11,7 @@ from threegate.audit import LockedTrail, Trail
 from threegate.contract_gate import ContractGate
 from threegate.errors import TrailError, Unavailable
 from threegate.judge import Judgement
+from threegate.launch_facts import read_operators
 from threegate.policy import Policy
 from threegate.request.model import Backend, Request
 from threegate.runners.interface import Runner
@@ -39,19 +40,30 @@ class Services:
         """A request came to its end (for notices)."""
         self.on_end(request_id, status)
 
-    def launch_problem(self, held: LockedTrail) -> str | None:
-        """One line that says why nothing may be launched now, or None. Raises Unavailable."""
+    def launch_problem(self, held: LockedTrail) -> tuple[str, str] | None:
+        """Reason code and one line that says why nothing at all may be launched now, or None. Raises Unavailable."""
         if held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS:
             return (
-                f"clock_went_back: the system clock is {int(held.clock_behind_seconds)} s behind the trail; "
-                "set the clock, nothing is started before"
+                "clock_went_back",
+                f"the system clock is {int(held.clock_behind_seconds)} s behind the trail; "
+                "set the clock, nothing is started before",
             )
         if held.index.workspace_id != self.workspace_id:
-            return "workspace_mismatch: the trail is of another workspace than threegate.toml"
-        return held.outside_problem()
+            return ("workspace_mismatch", "the trail is of another workspace than threegate.toml names")
+        outside = held.outside_problem()
+        if outside is not None:
+            return (
+                "workspace_mismatch",
+                f"{outside}; when this is as it should be: threegate workspace adopt",
+            )
+        operators = read_operators(self.workspace)
+        if operators.problem is not None or operators.digests != held.index.operators:
+            what = operators.problem or "tool-exec/operators is not what the trail last recorded"
+            return ("operators_changed", f"{what}; look at it, then: threegate operator record")
+        return None
 
-    def begin(self) -> str | None:
-        """At the daemon's start: the trail must verify; one line when launches have to stop. Raises TrailError."""
+    def begin(self) -> tuple[str, str] | None:
+        """At the daemon's start: the trail must verify; code and line when launches have to stop. Raises TrailError."""
         with self.trail.locked() as held:
             return self.launch_problem(held)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from threegate.daemon.log import Log
 from threegate.endings import refuse_broken, tell_waiting
 from threegate.errors import ThreeGateError, TrailError
+from threegate.judge import STOPPING_CODES
 from threegate.pipeline import launch
 from threegate.policy import Policy
 from threegate.prepared import Ended, Prepared, Waiting, prepare
@@ -65,6 +66,12 @@ class Dispatcher:
     def running(self) -> int:
         """How many requests are with a thread."""
         return len(self._running)
+
+    @property
+    def held_up(self) -> str | None:
+        """The code of what keeps everything from being launched now, for a person or the clock to mend."""
+        stopping = STOPPING_CODES | {"workspace_mismatch"}
+        return next((wait.code for wait in self._waits.values() if wait.code in stopping), None)
 
     def waiting_reasons(self) -> dict[str, str]:
         """File name to reason code of everything that waits."""
