@@ -21,8 +21,21 @@ CREATED_AHEAD_SECONDS: Final = 300
 INPUT_NAME_CHARS: Final = 128
 FINDINGS_PER_RULE: Final = 20
 
+COMMAND_WORDS: Final = 2_000
 CODE_PARTS: Final = 10_000
 """Words and marks of a Code block (a string counts as one); more cannot be parsed in the time that gate 1 has."""
+
+# ---- gate 1: maxima and usual programs where the settings say nothing
+REQUEST_MAX_CPU: Final = 4.0
+REQUEST_MAX_MEMORY_MB: Final = 4096
+REQUEST_MAX_TIME_SEC: Final = 3600
+REQUEST_PROGRAMS: Final = tuple(
+    """
+    awk basename cat comm curl cut date diff dirname echo egrep expr false fgrep file fold gawk git grep head join jq
+    ls lua mawk md5sum nl node od paste perl php printf python python3 readlink realpath rev Rscript ruby sed seq
+    sha1sum sha256sum sha512sum shuf sort split stat sum tac tail tar tr true tsort uniq wc zcat
+    """.split()
+)
 
 # ---- strict JSON everywhere
 JSON_DEPTH: Final = 64
@@ -71,6 +84,7 @@ AANA_AHEAD_SECONDS: Final = 300
 AANA_NAME_CHARS: Final = 200
 SERVE_REQUESTS_PER_MINUTE: Final = 600
 SERVE_CLIENTS: Final = 4096
+SERVE_BODY_SECONDS: Final = 10
 
 # ---- gate 3b: the contract language (spec 4)
 CONTRACT_FILE_BYTES: Final = 256 * KIB

@@ -13,16 +13,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
+from threegate import limits
 from threegate.errors import InvalidInput
 
 SETTINGS_FILE = "threegate.toml"
 SETTINGS_BYTES = 256 * 1024
-
-DEFAULT_PROGRAMS = """
-awk basename cat comm curl cut date diff dirname echo egrep expr false fgrep file fold gawk git grep head join jq
-ls lua mawk md5sum nl node od paste perl php printf python python3 readlink realpath rev Rscript ruby sed seq
-sha1sum sha256sum sha512sum shuf sort split stat sum tac tail tar tr true tsort uniq wc zcat
-"""
 
 _DURATION = re.compile(r"([1-9][0-9]{0,6})(s|m|h|d)")
 _DURATION_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -55,11 +50,17 @@ class WorkspaceSettings(_Part):
 class RequestSettings(_Part):
     """Gate 1: the maxima and the programs that need no extra look."""
 
-    max_cpu: float = Field(default=4.0, ge=0.05, le=1024, description="highest cpu_limit, in cores")
-    max_memory_mb: int = Field(default=4096, ge=8, description="highest memory_limit_mb, in MiB")
-    max_time_sec: int = Field(default=3600, ge=1, description="highest time_limit_sec, in seconds")
+    max_cpu: float = Field(
+        default=limits.REQUEST_MAX_CPU, ge=0.05, le=1024, description="highest cpu_limit, in cores"
+    )
+    max_memory_mb: int = Field(
+        default=limits.REQUEST_MAX_MEMORY_MB, ge=8, description="highest memory_limit_mb, in MiB"
+    )
+    max_time_sec: int = Field(
+        default=limits.REQUEST_MAX_TIME_SEC, ge=1, description="highest time_limit_sec, in seconds"
+    )
     programs: tuple[str, ...] = Field(
-        default=tuple(DEFAULT_PROGRAMS.split()),
+        default=limits.REQUEST_PROGRAMS,
         strict=False,
         description="programs that do not raise the effective risk; any other makes it high",
     )

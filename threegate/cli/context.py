@@ -10,11 +10,12 @@ import json
 import sys
 import unicodedata
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from threegate.workspace import Workspace, find_workspace
+if TYPE_CHECKING:
+    from threegate.workspace import Workspace
 
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 """Letters and symbols that show nothing."""
@@ -35,6 +36,8 @@ ROOT = RootOptions()
 
 def workspace_here() -> Workspace:
     """The workspace of --workspace, THREEGATE_WORKSPACE, or the folder we are in. Raises NoWorkspace."""
+    from threegate.workspace import find_workspace  # late: validate and explain work without settings
+
     return find_workspace(explicit=ROOT.workspace or None)
 
 

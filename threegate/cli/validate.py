@@ -12,17 +12,22 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast
 
 import typer
 
 from threegate import durable, limits
 from threegate.cli import context, output
-from threegate.errors import EXIT_FAILED, EXIT_REFUSED, NoWorkspace
-from threegate.request import Report, Stage, read_request, refuse_unread, stage_of
-
-if TYPE_CHECKING:
-    from threegate.settings import RequestSettings
+from threegate.errors import EXIT_FAILED, EXIT_REFUSED
+from threegate.request import (
+    DefaultSettings,
+    GateSettings,
+    Report,
+    Stage,
+    read_request,
+    refuse_unread,
+    stage_of,
+)
 
 app = typer.Typer(add_completion=False)
 
@@ -75,19 +80,16 @@ def validate(
         raise typer.Exit(EXIT_FAILED)
 
 
-def request_settings() -> RequestSettings:
+def request_settings() -> GateSettings:
     """The settings of the workspace that we are in, or the defaults where there is none. Raises InvalidInput."""
-    try:
+    here = Path.cwd()
+    named = context.ROOT.workspace or os.environ.get("THREEGATE_WORKSPACE")
+    if named or any((folder / "threegate.toml").is_file() for folder in (here, *here.parents)):
         return context.workspace_here().load_settings().request
-    except NoWorkspace:
-        if context.ROOT.workspace or os.environ.get("THREEGATE_WORKSPACE"):
-            raise
-        from threegate.settings import RequestSettings
-
-        return RequestSettings()
+    return DefaultSettings()
 
 
-def check_file(path: str, *, settings: RequestSettings, now: datetime, stage: str) -> Report | str:
+def check_file(path: str, *, settings: GateSettings, now: datetime, stage: str) -> Report | str:
     """Read one file and check it. A file that cannot be had gives the line that says so."""
     if path == "-":
         data = sys.stdin.buffer.read(limits.REQUEST_BYTES + 1)

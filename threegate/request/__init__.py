@@ -5,10 +5,24 @@
 
 from __future__ import annotations
 
+from threegate.request.keys import DefaultSettings, GateSettings
 from threegate.request.model import Request, Stage
 from threegate.request.problem import Problem
 from threegate.request.reader import read_request, refuse_unread, stage_of
 from threegate.request.report import Finding, Report
 from threegate.request.rules import RULES, Rule
 
-__all__ = ["RULES", "Finding", "Problem", "Report", "Request", "Rule", "Stage", "read_request", "refuse_unread", "stage_of"]
+__all__ = [
+    "RULES",
+    "DefaultSettings",
+    "Finding",
+    "GateSettings",
+    "Problem",
+    "Report",
+    "Request",
+    "Rule",
+    "Stage",
+    "read_request",
+    "refuse_unread",
+    "stage_of",
+]

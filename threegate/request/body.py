@@ -60,6 +60,10 @@ def lines_outside_fences(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     """The line scan: (index, line) of every line that is not in or part of a fenced block at the top level."""
     fence = ""
     for index, line in enumerate(lines):
+        if "```" not in line and "~~~" not in line:
+            if not fence:
+                yield index, line
+            continue
         if fence:
             closing = _FENCE_CLOSES.match(line)
             if closing and closing[1][0] == fence[0] and len(closing[1]) >= len(fence):
@@ -77,7 +81,9 @@ def read_sections(
 ) -> dict[str, Section] | None:
     """Split the body into sections by name; problems go to `findings`. None where the headings cannot be trusted."""
     env: dict[str, Any] = {}
-    scanned = {index for index, line in lines_outside_fences(lines) if _HEADING.match(line)}
+    scanned = {
+        index for index, line in lines_outside_fences(lines) if "#" in line[:4] and _HEADING.match(line)
+    }
     if len(scanned) > 2 * len(SECTIONS["ERA"]):
         findings.add(
             "TG201",

@@ -10,16 +10,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from threegate import limits
 from threegate.request import fields, lists
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
 from threegate.request.yaml_nodes import Node
-
-if TYPE_CHECKING:
-    from threegate.settings import RequestSettings
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 _LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+#_/-]{0,63}")
@@ -64,11 +61,41 @@ RISK_DOMAINS = (
 )
 
 
+class GateSettings(Protocol):
+    """What gate 1 asks of the settings; `threegate.settings.RequestSettings` has it."""
+
+    @property
+    def max_cpu(self) -> float:
+        """Highest cpu_limit, in cores."""
+
+    @property
+    def max_memory_mb(self) -> int:
+        """Highest memory_limit_mb, in MiB."""
+
+    @property
+    def max_time_sec(self) -> int:
+        """Highest time_limit_sec, in seconds."""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """Programs that do not raise the effective risk."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultSettings:
+    """The defaults of `RequestSettings`, for a place without a workspace; spares loading the settings' reader."""
+
+    max_cpu: float = limits.REQUEST_MAX_CPU
+    max_memory_mb: int = limits.REQUEST_MAX_MEMORY_MB
+    max_time_sec: int = limits.REQUEST_MAX_TIME_SEC
+    programs: tuple[str, ...] = limits.REQUEST_PROGRAMS
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What a reader may compare with: the settings of gate 1, the moment, and what collects problems."""
 
-    settings: RequestSettings
+    settings: GateSettings
     now: datetime
     findings: Findings
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from threegate.request.characters import visible
+from threegate.request.characters import has_hidden, visible
 from threegate.request.problem import Problem
 from threegate.request.report import Finding
 from threegate.request.rules import RULES
@@ -32,6 +32,8 @@ def mask_lines(text: str | None, secrets: Sequence[Found]) -> tuple[str, ...]:
     """The lines of the file with each secret replaced by its kind and each hidden character shown."""
     if text is None:
         return ()
+    if not secrets and not has_hidden(text):
+        return tuple(text.split("\n"))
     parts: list[str] = []
     last = 0
     for found in sorted(secrets, key=lambda item: (item.start, -item.end)):

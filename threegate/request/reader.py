@@ -11,8 +11,9 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from threegate import limits
 from threegate.canonical import sha256_hex
@@ -24,16 +25,13 @@ from threegate.request.command import Command, read_command
 from threegate.request.content import check_content
 from threegate.request.findings import Findings
 from threegate.request.front_matter import check_together, read_keys
-from threegate.request.keys import Bounds
+from threegate.request.keys import Bounds, GateSettings
 from threegate.request.masking import mask_lines, tell
 from threegate.request.model import OutputFile, Request, Stage
 from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, find_front_matter, read_source
 from threegate.request.yaml_nodes import Node, YAMLRefused, read_mapping, scalars
 from threegate.secretscan import Found, find_secrets
-
-if TYPE_CHECKING:
-    from threegate.settings import RequestSettings
 
 STANDARD_INPUT = "-"
 _NAME = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9-]{1,64}\.md")
@@ -50,7 +48,7 @@ def stage_of(path: str) -> Stage:
 
 
 def read_request(
-    data: bytes, *, path: str, settings: RequestSettings, now: datetime, stage: Stage | None = None
+    data: bytes, *, path: str, settings: GateSettings, now: datetime, stage: Stage | None = None
 ) -> Report:
     """Read and check one tool request. Never raises.
 
@@ -76,9 +74,7 @@ def refuse_unread(path: str, reason: str, stage: Stage | None = None) -> Report:
 class _Reading:
     """The reading of one file: what was found so far, step by step."""
 
-    def __init__(
-        self, data: bytes, path: str, stage: Stage, settings: RequestSettings, now: datetime
-    ) -> None:
+    def __init__(self, data: bytes, path: str, stage: Stage, settings: GateSettings, now: datetime) -> None:
         self.data = data
         self.path = path
         self.stage: Stage = stage
@@ -138,7 +134,7 @@ class _Reading:
     def _check_text(self, source: Source) -> None:
         """Rules for the whole text: hidden characters, secrets, words that no request may have."""
         text = source.text
-        for index in hidden_places(text):
+        for index in islice(hidden_places(text), limits.FINDINGS_PER_RULE):
             line = text.count("\n", 0, index) + 1
             column = index - text.rfind("\n", 0, index)
             self.findings.add(
@@ -159,8 +155,10 @@ class _Reading:
 
     def _read(self, source: Source) -> None:
         end = find_front_matter(source)
-        root = read_mapping("\n".join(source.lines[1:end]), first_line=2, max_depth=limits.FRONT_MATTER_DEPTH)
-        self._check_decoded(root)
+        front = "\n".join(source.lines[1:end])
+        root = read_mapping(front, first_line=2, max_depth=limits.FRONT_MATTER_DEPTH)
+        if "\\" in front:
+            self._check_decoded(root)
         self.values = read_keys(root, self.stage, self.bounds)
         backend = self._backend(root)
         check_together(root, self.values, backend, self.findings)

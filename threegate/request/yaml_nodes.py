@@ -118,10 +118,11 @@ class _Builder:
         """For each open collection the key that waits for its value."""
 
     def take(self, event: Any) -> None:
-        """Add one event. Raises YAMLRefused."""
+        """Add one event. Raises YAMLRefused. Scalars come first: they are most of the events."""
         kind = type(event)
         if kind is ScalarEvent:
-            self._refuse_marks(event)
+            if event.anchor is not None or event.tag is not None:
+                self._refuse_marks(event)
             self._add(self._scalar(event))
         elif kind is MappingStartEvent or kind is SequenceStartEvent:
             self._refuse_marks(event)
@@ -209,13 +210,14 @@ class _Builder:
 
     def _scalar(self, event: Any) -> Node:
         text: str = event.value
-        node = Node(text, text, self._line(event), event.start_mark.column + 1, event.style or "")
-        if event.style or not text:
-            return node
-        if text in _WORDS:
-            node.value = _WORDS[text]
-        elif _NUMBER.fullmatch(text):
-            node.value = self._number(text, event)
+        mark = event.start_mark
+        style = event.style or ""
+        node = Node(text, text, self._first_line + mark.line, mark.column + 1, style)
+        if not style and text:
+            if text in _WORDS:
+                node.value = _WORDS[text]
+            elif text[0] in "-0123456789" and _NUMBER.fullmatch(text):
+                node.value = self._number(text, event)
         return node
 
     def _number(self, text: str, event: Any) -> int | float:
