@@ -7,7 +7,6 @@ RecursionError or MemoryError on them), and code with more parts than `limits.CO
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -16,7 +15,7 @@ from threegate.request.code_inputs import check_vars
 from threegate.request.code_modules import MONTY_NAMES
 from threegate.request.command.installs import find_installs
 from threegate.request.command.paths import find_places
-from threegate.request.command.python_code import acts
+from threegate.request.command.python_code import acts, parts
 from threegate.request.problem import Problem
 
 __all__ = ["check_code", "check_vars"]
@@ -29,17 +28,12 @@ _UNSUPPORTED: Final[dict[type[ast.AST], str]] = {
     ast.AsyncFor: "async for",
     ast.TryStar: "except*",
 }
-_PARTS: Final = re.compile(
-    r"""\b(?:[rbu]|br|rb)?+(?:\"{3}(?:[^"\\]|\\.|"(?!""))*+\"{3}|'{3}(?:[^'\\]|\\.|'(?!''))*+'{3}|"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+')"""
-    r"""|\#[^\n]*+|\w++|[^\w\s]""",
-    re.DOTALL | re.IGNORECASE | re.VERBOSE,
-)
 _CAUGHT: Final = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
 
 
 def check_code(text: str) -> tuple[Problem, ...]:
     """Problems of a Code block, by place. Never raises; nothing of it is run."""
-    if _parts(text) > limits.CODE_PARTS:
+    if parts(text) > limits.CODE_PARTS:
         return (Problem("TG402", 1, 1, f"more than {limits.CODE_PARTS} parts; make the code shorter"),)
     try:
         tree = ast.parse(text)
@@ -55,11 +49,6 @@ def check_code(text: str) -> tuple[Problem, ...]:
     nodes = list(ast.walk(tree))
     found = {*_unavailable(nodes), *_deeds(nodes), *_named_in(text)}
     return tuple(sorted(found, key=lambda problem: (problem.line, problem.column, problem.rule)))
-
-
-def _parts(text: str) -> int:
-    """A cheap hint of how long a text takes to parse: its words and marks. What f-strings embed is dear."""
-    return len(_PARTS.findall(text)) + 10 * text.count("{")
 
 
 def _plain(message: str) -> str:

@@ -50,12 +50,16 @@ _PARENT: Final = re.compile(r"(?:^|[/=:,@\"'\s])\.\.(?=[/\"':,\s]|\Z)|(?:^-[A-Za
 _ALLOWED: Final = re.compile(r"/(?:in|out|tmp)(?:/.*)?|/dev/null")
 _SLASHES: Final = re.compile(r"/(?:\.?/)+")
 _PATH_LIKE: Final = re.compile(r"[/~]|\.\.|(?i:sock|docker_host|file:)")
+_PLAIN: Final = re.compile(
+    r"(?:--?[A-Za-z][A-Za-z-]*+=)?/(?:in|out|tmp)(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*+)*+/?"
+)
+"""What most paths of honest requests look like."""
 _DELIMITER: Final = re.compile(r"-[A-Za-z]?/|--[a-z-]*(?:delim|separator|sep|ifs|split)[a-z-]*=/|/")
 
 
 def place_in_argument(value: str, *, slash_is_text: bool = False) -> HostPath | None:
     """The first host path of an argument that programs may open. `slash_is_text`: a lone / is a delimiter."""
-    if not _PATH_LIKE.search(value):
+    if (_PLAIN.fullmatch(value) and ".sock" not in value.lower()) or not _PATH_LIKE.search(value):
         return None
     if (known := next(find_places(value), None)) is not None:
         return known

@@ -6,6 +6,7 @@ walls of spec 6. They catch what an agent would write, in any spelling.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Final
 
@@ -100,6 +101,8 @@ _PREFIXES: Final[tuple[tuple[str, str], ...]] = (
     ("mkfs-", "TG316"),
     ("fusermount", "TG316"),
 )
+_ALL_PREFIXES: Final = tuple(prefix for prefix, _ in _PREFIXES)
+_NAME_CHARS: Final = 255  # no file name is longer
 _TABLES: Final[tuple[tuple[frozenset[str], str], ...]] = (
     (SHELLS, "TG312"),
     (PRIVILEGE, "TG313"),
@@ -122,6 +125,11 @@ def base_name(program: str) -> str:
 def spellings(program: str) -> tuple[str, ...]:
     """The base name, then the name without suffixes such as versions: ``pip3.11`` gives pip3.11 and pip."""
     name = base_name(program)
+    return _spellings(name) if len(name) <= _NAME_CHARS else (name,)
+
+
+@functools.lru_cache(maxsize=1024)
+def _spellings(name: str) -> tuple[str, ...]:
     found = [name]
     for _ in range(4):
         shorter = _SUFFIX.sub("", name)
@@ -139,7 +147,6 @@ def refusal(program: str) -> str | None:
         if (rule := _BY_NAME.get(name)) is not None:
             return rule
     name = found[0]
-    for prefix, rule in _PREFIXES:
-        if name.startswith(prefix):
-            return rule
+    if name.startswith(_ALL_PREFIXES):
+        return next(rule for prefix, rule in _PREFIXES if name.startswith(prefix))
     return "TG312" if _LOADER.match(name) else None

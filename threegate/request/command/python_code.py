@@ -8,10 +8,13 @@ need not be: the walls of spec 6 carry that.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from threegate import limits
 from threegate.request.command.programs import names
 
 Deed = Literal["shell", "start", "install"]
@@ -30,6 +33,11 @@ _MODULE_CALLS: Final = frozenset(
 )
 _CODE_CALLS: Final = frozenset({"exec", "eval", "compile", "builtins.exec", "builtins.eval"})
 _DEPTH: Final = 3
+_PARTS: Final = re.compile(
+    r"""\b(?:[rbu]|br|rb)?+(?:\"{3}(?:[^"\\]|\\.|"(?!""))*+\"{3}|'{3}(?:[^'\\]|\\.|'(?!''))*+'{3}|"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+')"""
+    r"""|\#[^\n]*+|\w++|[^\w\s]""",
+    re.DOTALL | re.IGNORECASE | re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +51,29 @@ class Act:
     words: tuple[str, ...] = ()
 
 
-def parse(code: str) -> Sequence[ast.AST] | None:
-    """The nodes of some code's tree, or None where Python could not read it."""
+class NotPython(ValueError):
+    """The text does not parse as this Python's grammar."""
+
+
+class TooMuch(ValueError):
+    """The text is too long or too deeply nested to be parsed in bounded time."""
+
+
+def parts(text: str) -> int:
+    """A cheap hint of how long a text takes to parse: its words and marks. What f-strings embed is dear."""
+    return len(_PARTS.findall(text)) + 10 * text.count("{")
+
+
+def parse(code: str) -> Sequence[ast.AST]:
+    """The nodes of some code's tree. Raises NotPython or TooMuch."""
+    if parts(code) > limits.CODE_PARTS:
+        raise TooMuch
     try:
         return list(ast.walk(ast.parse(code)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    except (RecursionError, MemoryError):
+        raise TooMuch from None
+    except (SyntaxError, ValueError) as error:
+        raise (TooMuch if "too many nested" in str(error) else NotPython) from None
 
 
 def acts(nodes: Sequence[ast.AST], depth: int = 0) -> Iterator[Act]:
@@ -101,10 +126,10 @@ def _call(node: ast.Call, aliases: dict[str, str], depth: int) -> Iterator[Act]:
         and depth < _DEPTH
         and isinstance(first, ast.Constant)
         and isinstance(first.value, str)
-        and (inner := parse(first.value)) is not None
     ):
-        for act in acts(inner, depth + 1):
-            yield Act(act.deed, *place, act.what, act.words)
+        with suppress(NotPython, TooMuch):
+            for act in acts(parse(first.value), depth + 1):
+                yield Act(act.deed, *place, act.what, act.words)
 
 
 def _literal(node: ast.expr, aliases: dict[str, str]) -> str:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from threegate import limits
 from threegate.request.problem import Problem
 
 MARKS: Final = ";&|<>()"
@@ -26,6 +27,8 @@ _DOUBLE_ESCAPE: Final = re.compile(r'\\([$`"\\])')
 _VARIABLE: Final = re.compile(r"\$[A-Za-z_0-9@#?!$]")
 _SUBSTITUTION: Final = re.compile(r"`|\$[({]")
 _MARKS: Final = re.compile(r"[;&|<>()]")
+_TOKENS: Final = 5 * limits.COMMAND_WORDS
+"""Pieces (blanks, quoted parts, single marks) that are read: about what the longest honest line has."""
 _CHAIN: Final = {";": "chains commands", "&": "runs or chains in the background", "|": "is a pipeline"}
 
 
@@ -81,9 +84,12 @@ class _Splitter:
         self.parts = None
 
     def run(self) -> None:
-        for match in _TOKEN.finditer(self.text):
+        for count, match in enumerate(_TOKEN.finditer(self.text)):
             kind = match.lastgroup
             index = match.start()
+            if len(self.words) >= limits.COMMAND_WORDS or count > _TOKENS:
+                self.tell("TG322", index, f"more than {limits.COMMAND_WORDS} words; put them into a file")
+                break
             if kind == "blank":
                 self.end_word()
             elif kind == "plain":
@@ -170,7 +176,7 @@ def split_words(text: str) -> tuple[tuple[Word, ...], tuple[Problem, ...]]:
 
     The words are complete only when no problem among them is an error.
     """
-    if _EASY.fullmatch(text):
+    if _EASY.fullmatch(text) and text.count(" ") < limits.COMMAND_WORDS:
         return tuple(Word(match[0], match.start() + 1) for match in _EASY_WORD.finditer(text)), ()
     splitter = _Splitter(text)
     splitter.run()

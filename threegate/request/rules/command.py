@@ -232,6 +232,14 @@ RULES = (
         ),
     ),
     _rule(
+        "TG322",
+        "command-long",
+        "too many words, or inline code too long or too deeply nested to be read",
+        "Nobody can judge such a line. Put the words or the code into an input file.",
+        ("python a.py --from-file /in/list",),
+        ("echo" + " a" * 2_000, "python -c '" + "a;" * 8_000 + "'", "python -c '" + "-" * 8_000 + "1'"),
+    ),
+    _rule(
         "TG330",
         "program-unusual",
         "the program is not one of the usual ones: the effective risk is high",
