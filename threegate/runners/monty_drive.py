@@ -36,6 +36,9 @@ _MAKING = frozenset(
         "Path.touch",
     }
 )
+_MEMORY = (
+    r"memory limit exceeded: \d+ bytes > \d+ bytes|the worker exceeded its memory limit and was terminated"
+)
 _SLEEPS = frozenset({"system.sleep", "time.sleep"})
 _ASYNC_SLEEPS = frozenset({"system.async_sleep", "asyncio.sleep"})
 
@@ -195,7 +198,7 @@ def explain(error: pm.MontyError, ended: Ended | None, job: Job) -> tuple[Status
     text = error.display() if hasattr(error, "display") else str(error)
     reason = error.exception()
     if _by_limit(error):
-        if re.fullmatch(r"memory limit exceeded: \d+ bytes > \d+ bytes", str(reason)):
+        if re.fullmatch(_MEMORY, str(reason)):
             limit = job.limits.memory_mb
             return (
                 "out_of_memory",

@@ -96,7 +96,7 @@ class Wrapper:
     def __init__(self, isolation: Isolation, binary: Path) -> None:
         uid = str(next(_uid_numbers))
         words = [word.replace("@UID@", uid) for word in isolation.words]
-        script = f'#!/bin/sh\nexec {shlex.join([*words, str(binary)])} "$@"\n'
+        script = f'#!/bin/sh\nexec {shlex.join([*words, str(binary)])} "$@" 2>/dev/null\n'
         self._descriptor = os.memfd_create("threegate-monty", os.MFD_CLOEXEC)
         os.write(self._descriptor, script.encode())
         os.fchmod(self._descriptor, 0o500)
