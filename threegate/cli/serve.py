@@ -1,0 +1,107 @@
+"""`threegate serve http|mcp`: the gate for other processes. Both are extras."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from threegate import limits
+from threegate.cli.context import say, warn, workspace_here
+from threegate.errors import NoWorkspace, Unavailable
+from threegate.workspace import Workspace
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="HTTP and MCP servers (extras).",
+)
+
+TOKEN_VARIABLE = "THREEGATE_TOKEN"  # noqa: S105 - the variable's name
+
+
+class Evidence(StrEnum):
+    """What evidence may look like."""
+
+    quickstart = "quickstart"
+    production = "production"
+
+
+_EvidenceOption = Annotated[Evidence, typer.Option(help="production refuses evidence that is only a string.")]
+_LogOption = Annotated[
+    str, typer.Option(metavar="FILE", help="Decision log; default: the workspace's, else the state folder's.")
+]
+
+
+@app.command()
+def http(
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8766,
+    no_auth: Annotated[bool, typer.Option("--no-auth", help="Ask for no token; loopback only.")] = False,
+    evidence: _EvidenceOption = Evidence.quickstart,
+    rate: Annotated[
+        int, typer.Option(min=1, help="Requests a minute for each client address.")
+    ] = limits.SERVE_REQUESTS_PER_MINUTE,
+    log: _LogOption = "",
+) -> None:
+    """Serve POST /pre-tool-check. The bearer token is read from THREEGATE_TOKEN."""
+    _need("fastapi", "http")
+    _need("uvicorn", "http")
+    token = os.environ.pop(TOKEN_VARIABLE, "") or None
+    if token is None and not no_auth:
+        raise typer.BadParameter(
+            f"set {TOKEN_VARIABLE} to the token that callers must send, or give --no-auth"
+        )
+    if no_auth:
+        token = None
+    from threegate.serve.http_app import HttpOptions
+    from threegate.serve.http_server import bind, serve
+    from threegate.serve.recording import decision_log
+
+    decisions = decision_log(log, _workspace())
+    listener = bind(host, port, token=token)
+    options = HttpOptions(token=token, log=decisions, evidence_mode=evidence.value, per_minute=rate)
+    warn(f"decisions are recorded in {decisions.path}")
+
+    def ready(url: str) -> None:
+        say(f"listening on {url}")
+        sys.stdout.flush()
+
+    serve(listener, options, ready=ready)
+
+
+@app.command()
+def mcp(evidence: _EvidenceOption = Evidence.quickstart, log: _LogOption = "") -> None:
+    """Serve the MCP tools on stdin and stdout: aana_pre_tool_check, submit_request, request_status, read_result."""
+    _need("mcp", "mcp")
+    import anyio
+
+    from threegate.serve.mcp_server import ToolServer, serve_stdio
+    from threegate.serve.recording import decision_log
+    from threegate.serve.requests import RequestDesk
+
+    workspace = _workspace()
+    desk = RequestDesk(workspace) if workspace is not None else None
+    tools = ToolServer(log=decision_log(log, workspace), desk=desk, evidence_mode=evidence.value)
+    anyio.run(serve_stdio, tools.server())
+
+
+def _need(module: str, extra: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise Unavailable(f"this needs the extra: pip install 'threegate[{extra}]'")
+
+
+def _workspace() -> Workspace | None:
+    """The workspace, when there is one; a server of the gate alone needs none. One that is named must exist."""
+    from threegate.cli.context import ROOT
+
+    try:
+        return workspace_here()
+    except NoWorkspace:
+        if ROOT.workspace or os.environ.get("THREEGATE_WORKSPACE"):
+            raise
+        return None

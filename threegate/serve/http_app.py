@@ -1,0 +1,237 @@
+"""The HTTP surface of gate 3a: POST /pre-tool-check, GET /health, /ready, /docs, /openapi.json.
+
+Invariants: a caller is limited by its address first, then must hold the token, then its body is read, never more of
+it than the limit, counted on the stream; query parameters and headers have no part in a decision; a decision that
+was not written down is not given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from threegate import __version__, limits
+from threegate.aana import DecisionLog, EvidenceMode, check_bytes
+from threegate.serve import openapi
+from threegate.serve.docs_page import CONTENT_SECURITY_POLICY, render_docs
+from threegate.serve.rate_limit import RateLimit
+from threegate.serve.recording import can_record
+
+_OPEN: Final = frozenset({"/health"})
+"""Paths that are not counted: a probe must not use up its host's requests."""
+_METHODS: Final = {
+    "/pre-tool-check": "POST",
+    "/health": "GET",
+    "/ready": "GET",
+    "/docs": "GET",
+    "/openapi.json": "GET",
+}
+
+
+@dataclass(frozen=True)
+class HttpOptions:
+    """What the operator chose. `token` None means no token is asked for (loopback only)."""
+
+    token: str | None
+    log: DecisionLog
+    evidence_mode: EvidenceMode = "quickstart"
+    per_minute: int = limits.SERVE_REQUESTS_PER_MINUTE
+    body_seconds: float = limits.SERVE_BODY_SECONDS
+    clock: Callable[[], float] = field(default=time.monotonic)
+
+
+class _Refusal(Exception):
+    """An answer that is no decision."""
+
+    def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(code)
+        self.status, self.code, self.message, self.headers = status, code, message, headers
+
+    def response(self) -> JSONResponse:
+        body = {"error": {"code": self.code, "message": self.message}}
+        return JSONResponse(body, status_code=self.status, headers=self.headers)
+
+
+def create_app(options: HttpOptions) -> FastAPI:
+    """The application; nothing is bound or read yet."""
+    app = FastAPI(
+        title="ThreeGate pre-tool check",
+        description="The AANA Agent Action Contract v1: may this tool call run now?",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+    )
+    rate_limit = RateLimit(options.per_minute, clock=options.clock)
+
+    @app.middleware("http")
+    async def in_front(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        try:
+            if request.url.path not in _OPEN:
+                _count(request, rate_limit)
+            response = await call_next(request)
+        except _Refusal as refusal:
+            response = refusal.response()
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        return response
+
+    @app.exception_handler(_Refusal)
+    async def refused(_request: Request, refusal: _Refusal) -> Response:
+        return refusal.response()
+
+    @app.exception_handler(HTTPException)
+    async def no_route(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 405:
+            allowed = _METHODS.get(request.url.path, "GET")
+            message = f"this path takes {allowed} only"
+            return _Refusal(405, "method_not_allowed", message, {"Allow": allowed}).response()
+        return _Refusal(error.status_code, "not_found", "there is nothing at this path").response()
+
+    @app.post("/pre-tool-check", **_described(options))
+    async def pre_tool_check(request: Request) -> Response:
+        _authorize(request, options.token)
+        _require_json(request)
+        data = await _read_body(request, options.body_seconds)
+        try:
+            result = check_bytes(
+                data,
+                now=datetime.now(UTC),
+                evidence_mode=options.evidence_mode,
+                log=options.log,
+                surface="http",
+            )
+        except OSError:
+            raise _Refusal(
+                503, "decision_not_recorded", "the decision could not be written down; do not execute"
+            ) from None
+        unreadable = any("cannot be read as JSON" in item["message"] for item in result["validation_errors"])
+        return JSONResponse(result, status_code=400 if unreadable else 200)
+
+    @app.get("/health", description="Whether the process answers.", responses=_answers(200))
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get(
+        "/ready",
+        description="Whether decisions can be made and written down.",
+        responses=_answers(200, 429, 503),
+    )
+    async def ready() -> dict[str, str]:
+        if not can_record(options.log.path):
+            raise _Refusal(503, "decision_log_not_writable", "decisions cannot be written down")
+        return {"status": "ready"}
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(
+            render_docs(app.openapi()), headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY}
+        )
+
+    return app
+
+
+def _count(request: Request, rate_limit: RateLimit) -> None:
+    """One request of this address more; the address is the connection's, never a header's."""
+    seconds = rate_limit.wait_for(request.client.host if request.client else "")
+    if seconds:
+        message = f"too many requests from this address; wait {seconds} s"
+        raise _Refusal(429, "rate_limited", message, {"Retry-After": str(seconds)})
+
+
+def _authorize(request: Request, token: str | None) -> None:
+    """Exactly one Authorization header with exactly the token, compared in constant time."""
+    if token is None:
+        return
+    given = request.headers.getlist("authorization")
+    scheme, _, credentials = (given[0] if len(given) == 1 else "").partition(" ")
+    right = hmac.compare_digest(credentials.strip().encode("latin-1"), token.encode())
+    if scheme.lower() != "bearer" or not right:
+        raise _Refusal(
+            401,
+            "unauthorized",
+            "send the token that the server was started with as: Authorization: Bearer TOKEN",
+            {"WWW-Authenticate": "Bearer"},
+        )
+
+
+def _require_json(request: Request) -> None:
+    """A page in a browser can send other types to any address without asking; this server takes JSON only."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise _Refusal(415, "unsupported_media_type", "send Content-Type: application/json")
+
+
+async def _read_body(request: Request, seconds: float) -> bytes:
+    """The body, at most the limit, within `seconds`; what the header says of its length is not believed."""
+    data = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > limits.AANA_EVENT_BYTES:
+                    raise _Refusal(
+                        413,
+                        "body_too_large",
+                        f"an event has at most {limits.AANA_EVENT_BYTES} bytes",
+                        {"Connection": "close"},
+                    )
+    except TimeoutError:
+        raise _Refusal(
+            408, "body_too_slow", f"the body did not arrive within {seconds:g} s", {"Connection": "close"}
+        ) from None
+    return bytes(data)
+
+
+_MEANINGS: Final = {
+    200: "A decision, or the state that was asked for.",
+    400: "The body is no JSON; the envelope says refuse.",
+    401: "No token, or another one.",
+    408: "The body came too slowly.",
+    413: "The body is larger than 64 KiB.",
+    415: "The body is not announced as application/json.",
+    429: "Too many requests from this address; Retry-After says how long to wait.",
+    503: "The decision could not be written down: do not execute.",
+}
+
+
+def _answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    found: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        schema = {"type": "object"} if status == 200 else openapi.error_schema()
+        found[status] = {
+            "description": _MEANINGS[status],
+            "content": {"application/json": {"schema": schema}},
+        }
+    return found
+
+
+def _described(options: HttpOptions) -> dict[str, Any]:
+    """How POST /pre-tool-check stands in the OpenAPI document."""
+    responses = _answers(200, 400, 408, 413, 415, 429, 503)
+    for status in (200, 400):
+        responses[status]["content"] = {"application/json": {"schema": openapi.result_schema()}}
+    extra: dict[str, Any] = {
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": openapi.event_part(), "examples": openapi.EXAMPLES}},
+        }
+    }
+    if options.token is not None:
+        responses.update(_answers(401))
+        extra["security"] = [{"bearer": []}]
+    return {
+        "description": "Decides on one Agent Action Contract v1 event. Execute only when execution_allowed is true.",
+        "responses": responses,
+        "openapi_extra": extra,
+        "response_class": JSONResponse,
+    }

@@ -1,0 +1,55 @@
+"""How many requests one client may send: a bucket for each address, whatever its headers say.
+
+Invariant: memory is bounded; a full table forgets the client that was quiet longest, never the busy one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+
+from threegate import limits
+
+
+class RateLimit:
+    """`per_minute` requests a minute for each client, all of them at once if it likes. `clock` is in seconds."""
+
+    def __init__(
+        self,
+        per_minute: int,
+        *,
+        clock: Callable[[], float],
+        clients: int = limits.SERVE_CLIENTS,
+    ) -> None:
+        """Begin with full buckets."""
+        self._capacity = float(per_minute)
+        self._clock = clock
+        self._clients = clients
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait_for(self, address: str) -> int:
+        """Take one request of this address: 0 when it may pass, else the whole seconds to wait (at least 1)."""
+        now = self._clock()
+        client = client_of(address)
+        left, before = self._buckets.pop(client, (self._capacity, now))
+        left = min(self._capacity, left + (now - before) * self._capacity / 60)
+        passes = left >= 1
+        self._buckets[client] = (left - 1 if passes else left, now)
+        if len(self._buckets) > self._clients:
+            self._buckets.popitem(last=False)
+        return 0 if passes else max(1, math.ceil((1 - left) * 60 / self._capacity))
+
+
+def client_of(address: str) -> str:
+    """What counts as one client: an IPv4 address, or the /64 that an IPv6 client has to itself."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is not None:
+            return str(ip.ipv4_mapped)
+        return str(ipaddress.ip_network((ip, 64), strict=False))
+    return str(ip)

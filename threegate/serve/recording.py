@@ -1,0 +1,35 @@
+"""Where the servers write the audit-safe events of their decisions. There is always a place."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from threegate.aana import DecisionLog
+from threegate.errors import Unavailable
+from threegate.workspace import Workspace
+
+
+def decision_log(explicit: str, workspace: Workspace | None) -> DecisionLog:
+    """The named file, else the workspace's where this process may write there, else the user's state folder.
+
+    Raises Unavailable when nothing can be written there.
+    """
+    if explicit:
+        path = Path(explicit).absolute()
+    elif workspace is not None and os.access(workspace.decisions_file.parent, os.W_OK):
+        path = workspace.decisions_file
+    else:
+        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        path = Path(state) / "threegate" / "decisions.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not can_record(path):
+        raise Unavailable(f"{path}: decisions cannot be recorded here; name another file with --log")
+    return DecisionLog(path)
+
+
+def can_record(path: Path) -> bool:
+    """Whether a line can be appended: the folder, or the file that is there, may be written."""
+    if path.is_symlink():
+        return False
+    return os.access(path if path.exists() else path.parent, os.W_OK)
