@@ -112,6 +112,7 @@ class _Run:
         self._given = key is not None
         self._on_event = on_event
         self._notes: list[tuple[int, str, Checkpoint]] = []
+        self._adopted_keys: list[VerifierKey] = []
         self._kept_seq = 0
         self._kept_hash = ""
         self._sound = True
@@ -165,6 +166,8 @@ class _Run:
                     self._begin(path, event)
                 if event.type in ("checkpoint", "rotated"):
                     self._check_announced(path, number, event)
+                elif event.type == "workspace_adopted":
+                    self._adopted(path, number, event)
                 add(raw.data)
                 if self._notes and self._notes[-1][0] <= self.frontier.size:
                     self._check_notes()
@@ -220,6 +223,25 @@ class _Run:
         if isinstance(kept.get("seq"), int):
             self._kept_seq, self._kept_hash = int(kept["seq"]), str(kept.get("hash"))
 
+    def _adopted(self, path: Path, number: int, event: Event) -> None:
+        """An adoption on another machine brings a key of its own; it counts unless the auditor named one."""
+        if "vkey" not in event.data or self._given:
+            return
+        try:
+            self._adopted_keys.append(VerifierKey.parse(str(event.data["vkey"])))
+        except InvalidInput as error:
+            self.result.add(path, number, f"names no key: {error}")
+
+    def _verify_note(self, note: Checkpoint) -> None:
+        """Whether one of the keys signed it. Raises InvalidInput."""
+        if self._key is None:
+            raise InvalidInput("cannot be checked: no key is known")
+        for key in self._adopted_keys:
+            if any(item.key_id == key.key_id for item in note.signatures):
+                note.verify(key)
+                return
+        note.verify(self._key)
+
     def _check_announced(self, path: Path, number: int, event: Event) -> None:
         """A `checkpoint` or `rotated` event names size and root of the tree before it."""
         size, root = event.data.get("size"), event.data.get("root")
@@ -231,9 +253,7 @@ class _Run:
             size, name, note = self._notes.pop()
             self.result.checkpoints += 1
             try:
-                if self._key is None:
-                    raise InvalidInput("cannot be checked: no key is known")
-                note.verify(self._key)
+                self._verify_note(note)
             except InvalidInput as error:
                 self.result.add(name, 0, str(error))
                 continue

@@ -1,0 +1,42 @@
+"""`threegate prune --older-than 90d`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from threegate.cli.context import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.errors import InvalidInput
+
+app = typer.Typer()
+
+
+@app.command()
+def prune(
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="90d", help="Only of requests that ended longer ago.")
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Remove runs and inputs that nothing needs; the trail, results and request files stay."""
+    from datetime import UTC, datetime, timedelta
+
+    from threegate.operations.init import account
+    from threegate.operations.prune import prune as remove
+    from threegate.settings import parse_duration
+
+    try:
+        seconds = parse_duration(older_than)
+    except ValueError as error:
+        raise InvalidInput(f"--older-than {older_than}: {error}") from None
+    before = datetime.now(UTC) - timedelta(seconds=seconds)
+    done = remove(workspace_here(), before=before, actor=account(), dry_run=dry_run)
+    if wants_json(json_):
+        emit_json(
+            {"dry_run": dry_run, "runs": list(done.runs), "inputs": list(done.inputs), "bytes": done.bytes}
+        )
+        return
+    verb = "would remove" if dry_run else "removed"
+    say(f"{verb} {len(done.runs)} runs and {len(done.inputs)} inputs, {done.bytes} bytes")

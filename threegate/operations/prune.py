@@ -1,0 +1,99 @@
+"""Removing what nothing needs any more: runs of requests that ended long ago, and inputs that only they had.
+
+Invariant: the event that names what goes is on disk before anything is removed; nothing that an open request, or one
+that ended later than the given moment, refers to is touched; trail, results and state files are never pruned.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from threegate import durable
+from threegate.audit import LockedTrail, RequestHistory, Trail
+from threegate.workspace import Workspace
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_BATCH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What went, or would go."""
+
+    runs: tuple[str, ...]
+    inputs: tuple[str, ...]
+    bytes: int
+
+
+def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool = False) -> Pruned:
+    """Remove runs of requests that ended before `before`, and inputs that nothing else names. Raises TrailError, OSError."""
+    trail = Trail(workspace)
+    with trail.locked() as held:
+        old = [history for history in held.index.histories() if _ended_before(history, before)]
+        gone = [history.request_id for history in old if workspace.run_folder(history.request_id).is_dir()]
+        inputs = _unneeded_inputs(workspace, held, {history.request_id for history in old})
+        size = sum(_size(workspace.run_folder(name)) for name in gone)
+        size += sum((workspace.inputs / name).lstat().st_size for name in inputs)
+        if not dry_run:
+            _announce(workspace, held, gone, inputs, actor)
+            for name in inputs:
+                durable.unlink(workspace.inputs / name)
+            if inputs:
+                durable.sync_folder(workspace.inputs)
+            for name in gone:
+                _remove_run(workspace.run_folder(name))
+    return Pruned(tuple(gone), tuple(inputs), size)
+
+
+def _announce(
+    workspace: Workspace, held: LockedTrail, runs: list[str], inputs: list[str], actor: str
+) -> None:
+    for name in runs:
+        files = sum(len(files) for _, _, files in os.walk(workspace.run_folder(name)))
+        held.append("pruned", request_id=name, actor=actor, data={"what": "run", "removed": files})
+    for start in range(0, len(inputs), _BATCH):
+        part = inputs[start : start + _BATCH]
+        held.append("pruned", actor=actor, data={"what": "inputs", "removed": len(part), "inputs": part})
+    held.sync()
+
+
+def _ended_before(history: RequestHistory, before: datetime) -> bool:
+    return history.end is not None and history.last.when < before and history.end.when < before
+
+
+def _unneeded_inputs(workspace: Workspace, held: LockedTrail, old: set[str]) -> list[str]:
+    """Pinned inputs that no request outside of `old` names; none where a kept request's list was cut."""
+    needed: set[str] = set()
+    for history in held.index.histories():
+        approved = history.approved
+        if approved is None or history.request_id in old:
+            continue
+        inputs = approved.data.get("inputs")
+        if not isinstance(inputs, dict):
+            return []
+        needed.update(str(digest) for digest in inputs.values())
+    named = {
+        str(digest)
+        for history in held.index.histories()
+        if history.request_id in old and history.approved is not None
+        for digest in (history.approved.data.get("inputs") or {}).values()
+    }
+    there = {name for name in os.listdir(workspace.inputs) if _SHA256.fullmatch(name)}
+    return sorted((named & there) - needed)
+
+
+def _size(folder: Path) -> int:
+    return sum((Path(place) / name).lstat().st_size for place, _, files in os.walk(folder) for name in files)
+
+
+def _remove_run(folder: Path) -> None:
+    """Take a run's folder away: out of sight first, so that nobody meets half of it."""
+    doomed = folder.with_name(f".pruned-{folder.name}")
+    durable.rename(folder, doomed)
+    durable.sync_folder(folder.parent)
+    shutil.rmtree(doomed)

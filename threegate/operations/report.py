@@ -1,0 +1,139 @@
+"""`threegate audit report`: what the page tells, gathered from the verified trail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from threegate import durable
+from threegate.audit import ENDS, Event, Trail
+from threegate.audit.event import format_time
+from threegate.audit.story import sentence
+from threegate.errors import TrailError
+from threegate.operations.report_page import GROUPS, render_page
+from threegate.operations.verify import verify_workspace
+from threegate.workspace import Workspace
+
+_MOST_BARS = 62
+_PROBLEMS_SHOWN = 20
+
+
+@dataclass(slots=True)
+class _Told:
+    """One request as the page tells it."""
+
+    id: str
+    when: str
+    state: str = "draft"
+    group: str = "open"
+    story: list[tuple[int, str, str, str]] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
+
+    def take(self, event: Event) -> None:
+        data = event.data
+        self.story.append((event.seq, event.time, event.actor, sentence(event)))
+        if event.type == "finished":
+            self.state = str(data.get("status", "finished"))
+            self.group = "succeeded" if self.state == "succeeded" else "failed"
+            self._fact("Duration", f"{data['wall_ms']} ms" if data.get("wall_ms") is not None else "")
+            self._fact("Exit code", data.get("exit_code"))
+            self._fact("Image", data.get("image"))
+            self.outputs = {str(path): str(digest) for path, digest in (data.get("outputs") or {}).items()}
+        elif event.type in ENDS:
+            self.state = event.type
+            self.group = "failed" if event.type == "interrupted" else "refused"
+            self._fact("Reason", data.get("reason") or data.get("message"))
+        elif event.type in ("approved", "waiting", "claimed", "started") and self.group == "open":
+            self.state = event.type
+        if event.type == "approved":
+            self._fact("Approved by", data.get("approved_by"))
+            self._fact("Request sha256", data.get("request_sha256"))
+            self._fact("Approval sha256", data.get("approval_sha256"))
+            self._fact("Policy sha256", data.get("policy_sha256"))
+        elif event.type == "cleared":
+            self._fact("AANA route", data.get("route"))
+        elif event.type == "started":
+            self._fact("Backend", data.get("backend"))
+
+    def _fact(self, name: str, value: object) -> None:
+        if value not in (None, ""):
+            self.facts[name] = str(value)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "when": self.when,
+            "state": self.state,
+            "group": self.group,
+            "story": self.story,
+            "facts": list(self.facts.items()),
+            "outputs": sorted(self.outputs.items()),
+        }
+
+
+def write_report(workspace: Workspace, out: Path, *, since: datetime | None = None) -> int:
+    """Write the page; returns how many requests it tells. Raises OSError."""
+    result = verify_workspace(workspace)
+    problems = [str(item) for item in result.problems[:_PROBLEMS_SHOWN]]
+    if result.problem_count > len(problems):
+        problems.append(f"and {result.problem_count - len(problems)} more")
+    told: dict[str, _Told] = {}
+    events = 0
+    try:
+        for event in Trail(workspace).events():
+            events += 1
+            if event.request_id is not None:
+                item = told.get(event.request_id)
+                if item is None:
+                    item = told[event.request_id] = _Told(event.request_id, event.time)
+                item.take(event)
+    except TrailError as error:
+        problems.append(f"what follows is told up to the first line that does not verify: {error}")
+    first = format_time(since) if since else ""
+    requests = sorted(
+        (item for item in told.values() if item.when >= first), key=lambda item: item.when, reverse=True
+    )
+    groups = {key: sum(item.group == key for item in requests) for key, _ in GROUPS}
+    verdict = (
+        f"The trail verifies: {result.lines} events, {result.checkpoints} signed checkpoints, head {result.head[:16]}"
+        if result.ok
+        else f"THE TRAIL DOES NOT VERIFY: {result.problem_count} problems"
+    )
+    page = render_page(
+        title=f"ThreeGate report: {workspace.root.name}",
+        made=f"{workspace.root} · {result.workspace_id} · made {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        verdict=verdict,
+        problems=problems,
+        tiles=[
+            ("Requests", str(len(requests))),
+            *((name, str(groups[key])) for key, name in GROUPS),
+            ("Events", str(events)),
+        ],
+        days=_days([(item.when[:10], item.group) for item in requests]),
+        requests=[item.to_json() for item in requests],
+    )
+    durable.overwrite(out.absolute(), page.encode(), 0o644)
+    return len(requests)
+
+
+def _days(items: list[tuple[str, str]]) -> list[tuple[str, Mapping[str, int]]]:
+    """Counts by day and group, without gaps; by week or more where there are too many days for bars."""
+    if not items:
+        return []
+    first, last = (date.fromisoformat(pick(day for day, _ in items)) for pick in (min, max))
+    span = (last - first).days + 1
+    width = max(1, -(-span // _MOST_BARS))
+    if width > 1:
+        width = -(-width // 7) * 7
+    bars: list[tuple[str, dict[str, int]]] = [
+        ((first + timedelta(days=start)).strftime("%m-%d" if span < 300 else "%Y-%m-%d"), {})
+        for start in range(0, span, width)
+    ]
+    for day, group in items:
+        counts = bars[(date.fromisoformat(day) - first).days // width][1]
+        counts[group] = counts.get(group, 0) + 1
+    return [(label, counts) for label, counts in bars]
