@@ -45,7 +45,8 @@ def move(
     """Announce, then rename `source` to `target` without replacing, its signatures after it, both folders synced.
 
     The event's data get `state` (the target's folder) and `file` (its name). Returns where the file now is: `target`, or a
-    numbered name when that was taken. Raises TrailError, Unavailable, OSError (FileNotFoundError before anything
+    numbered name when that was taken. After a `claimed` the head is kept outside too: a backup from before the claim, put
+    back, must not look like the present. Raises TrailError, Unavailable, OSError (FileNotFoundError before anything
     is announced).
     """
     os.lstat(source)
@@ -53,6 +54,8 @@ def move(
     named = {**(data or {}), "state": target.parent.name, "file": target.name}
     announce(held, type, request_id=request_id, actor=actor, data=named)
     relocate(source, target)
+    if type == "claimed":
+        held.keep_head()
     return target
 
 

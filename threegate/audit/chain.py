@@ -55,14 +55,12 @@ class Chain:
             raise ChainError("is older than the line before")
         elif event.type == "workspace_created":
             raise ChainError("begins a trail within a trail")
-        self.seq, self.hash, self.time, self.type, self.line = (
-            event.seq,
-            event.hash,
-            event.time,
-            event.type,
-            line,
-        )
+        self.follow(event)
         return event
+
+    def follow(self, event: Event) -> None:
+        """Stand after `event` without a check: it is our own, or it is where verification goes on after a problem."""
+        self.seq, self.time, self.type, _, _, _, _, self.hash, self.line = event
 
 
 @dataclass(frozen=True, slots=True)

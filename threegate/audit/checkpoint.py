@@ -19,8 +19,8 @@ from threegate.errors import InvalidInput
 NOTE_BYTES: Final = 64 * 1024
 PROOF_MAGIC: Final = "c2sp.org/tlog-proof@v1"
 _NOTE = re.compile(
-    r"(?P<origin>[^\s+\x00-\x1f\x7f]{1,255})\n(?P<size>0|[1-9][0-9]{0,15})\n(?P<root>[A-Za-z0-9+/]{43}=)\n\n"
-    r"(?P<signatures>(?:\u2014 [^\s+\x00-\x1f\x7f]{1,255} [A-Za-z0-9+/]+={0,2}\n){1,16})"
+    r"(?P<origin>[!-*,-~]{1,255})\n(?P<size>0|[1-9][0-9]{0,15})\n(?P<root>[A-Za-z0-9+/]{43}=)\n\n"
+    r"(?P<signatures>(?:\u2014 [!-*,-~]{1,255} [A-Za-z0-9+/]+={0,2}\n){1,16})"
 )
 _PROOF = re.compile(
     rf"{re.escape(PROOF_MAGIC)}\nextra (?P<line>[A-Za-z0-9+/]+={{0,2}})\nindex (?P<index>0|[1-9][0-9]{{0,15}})\n"

@@ -337,7 +337,7 @@ class Trail:
         )
 
     def _append(self, event: Event) -> None:
-        self._chain.take(event.line)
+        self._chain.follow(event)
         self._index.add(event)
 
     def _reserve(self, length: int) -> None:

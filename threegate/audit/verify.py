@@ -196,10 +196,7 @@ class _Run:
         self.result.add(path, number, f"the line {error}")
         self._sound = False
         if isinstance(error, ChainError):
-            event = parse_line(line)
-            chain = self.chain
-            chain.seq, chain.hash, chain.time = event.seq, event.hash, event.time
-            chain.type, chain.line = event.type, line
+            self.chain.follow(parse_line(line))
             self.frontier.add(line)
 
     def _begin(self, path: Path, event: Event) -> None:
