@@ -86,4 +86,4 @@ def _bare(value: str, *, password: bool, option: bool, tight: bool) -> bool:
 
 def _mixed(value: str) -> bool:
     """Letters and digits together, as made-up values have them and names seldom do."""
-    return any(char.isdigit() for char in value) and any(char.isalpha() for char in value)
+    return any(map(str.isdigit, value)) and any(map(str.isalpha, value))

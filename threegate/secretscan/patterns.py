@@ -24,7 +24,10 @@ _KEYED_VALUE: Final = r"[\"']?\]? *(?:=|:|:=|=>| |::) *[\"']?"
 
 FORMS: Final[tuple[Form, ...]] = (
     # ---- private keys: with the whole block, so that masking leaves nothing of it
-    Form("private-key", r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-[^-])*"),
+    Form(
+        "private-key",
+        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-[^-])*(?:-----END [A-Z0-9 ]{0,40}-----)?",
+    ),
     Form("private-key", r"BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY"),
     Form("private-key", r"PuTTY-User-Key-File-[23]"),
     Form("private-key", r"AGE-SECRET-KEY-1[0-9A-Z]{20,58}"),

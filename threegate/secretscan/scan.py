@@ -32,7 +32,7 @@ def find_secrets(text: str) -> list[Found]:
     """All secrets in a text, by place; none overlaps the next. Linear in the length of the text; never raises."""
     data = one_byte_each(text)
     hits = _SET.which(data)
-    return _disjoint([found for index in hits for found in _spans(index, data)]) if hits else []
+    return _disjoint([found for index in hits for found in _spans(index, data, text)]) if hits else []
 
 
 def has_secret(text: str) -> bool:
@@ -52,10 +52,10 @@ def mask_secrets(text: str) -> str:
     return "".join(pieces)
 
 
-def _spans(index: int, data: bytes) -> Iterator[Found]:
+def _spans(index: int, data: bytes, text: str) -> Iterator[Found]:
     """Places of one form; the number after the last stands for the assignments."""
     if index == len(FORMS):
-        yield from _assignments(data)
+        yield from _assignments(data, text)
         return
     form = FORMS[index]
     genuine = _GENUINE.get(form.kind)
@@ -64,9 +64,8 @@ def _spans(index: int, data: bytes) -> Iterator[Found]:
             yield Found(start, end, form.kind)
 
 
-def _assignments(data: bytes) -> Iterator[Found]:
+def _assignments(data: bytes, text: str) -> Iterator[Found]:
     """Places of assigned values."""
-    text = data.decode("latin-1")
     end = 0
     for match in compiled(ASSIGNED_NAME).finditer(data):
         if match.start() < end:
@@ -96,12 +95,13 @@ def _is_token(value: bytes) -> bool:
 
 
 def _is_jwt(value: bytes) -> bool:
-    """Whether the first part of a JWT is base64url of something that begins as a JSON object."""
-    head = value.split(b".", 1)[0][:64]
+    """Whether the first part of a JWT is base64url of what looks like a whole JSON object."""
+    head = value.split(b".", 1)[0].rstrip(b"=")
     try:
-        return base64.urlsafe_b64decode(head[: len(head) // 4 * 4]).startswith(b'{"')
-    except (binascii.Error, ValueError):
+        decoded = base64.urlsafe_b64decode(head + b"=" * (-len(head) % 4))
+    except binascii.Error:
         return False
+    return decoded.startswith(b"{") and decoded.rstrip().endswith(b"}")
 
 
 def _is_credential(value: bytes) -> bool:

@@ -1,0 +1,177 @@
+"""``password=`` and its kin: values are found, code and prose that only speak of them are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import threegate
+from threegate.secretscan import find_secrets, mask_secrets
+
+SECRET = [
+    ("password=hunter2", "hunter2"),
+    ("password=letmein", "letmein"),
+    ("PASSWORD=hunter2", "hunter2"),
+    ("--password=hunter2", "hunter2"),
+    ("--password=abc", "abc"),
+    ("--password hunter2", "hunter2"),
+    ("--db-password letmein", "letmein"),
+    ("-password letmein", "letmein"),
+    ("['--password', 'hunter2']", "hunter2"),
+    ('["--password", "hunter2"]', "hunter2"),
+    ("PGPASSWORD=s3cret! psql", "s3cret!"),
+    ("MYSQL_PWD=geheim", "geheim"),
+    ("DB_PASSWORD: hunter22", "hunter22"),
+    ("db.password = hunter22", "hunter22"),
+    ('password = "correct horse battery staple"', "correct horse battery staple"),
+    ("password='letmein'", "letmein"),
+    ('"password": "letmein"', "letmein"),
+    ("'password': 'hunter2',", "hunter2"),
+    ('cfg["password"] = "letmein"', "letmein"),
+    ("connect(password='x1y2z3')", "x1y2z3"),
+    ("passwd = b'letmein'", "letmein"),
+    ("password := 'letmein'", "letmein"),
+    ("password => 'letmein'", "letmein"),
+    ("if password == 'letmein':", "letmein"),
+    ("passphrase: 'letmein'", "letmein"),
+    ("user=bob password=letmein host=db", "letmein"),
+    ("Passwort=geheim1", "geheim1"),
+    ("password2=hunter2", "hunter2"),
+    ('api_key = "abcd1234efgh5678"', "abcd1234efgh5678"),
+    ("API-KEY: abcd1234efgh5678", "abcd1234efgh5678"),
+    ("--api-key=abcd1234efgh5678", "abcd1234efgh5678"),
+    ("--token abcd1234efgh5678", "abcd1234efgh5678"),
+    ('"access_token": "abcd1234efgh5678"', "abcd1234efgh5678"),
+    ("client_secret='abcd1234efgh5678'", "abcd1234efgh5678"),
+    ("SECRET_KEY = 'abcd-1234-efgh-5678'", "abcd-1234-efgh-5678"),
+    ("auth_token=0123456789abcdef0", "0123456789abcdef0"),
+    ("é password=hünter22 ü", "hünter22"),
+    ("日本 password='密码密码密码' x", "密码密码密码"),
+]
+
+HARMLESS = [
+    "password",
+    "the password is asked for",
+    "password: str",
+    "password: string",
+    "password: required",
+    "Password: ask the operator",
+    "password = getpass.getpass()",
+    "password = getpass()",
+    "password = input('Password: ')",
+    "password=password",
+    "password=args.password",
+    "f(password=pw)",
+    "f(password=mypassword)",
+    "password = None",
+    "password=None",
+    "password=''",
+    "password=***",
+    "password=xxxxxxxx",
+    "password=<redacted>",
+    "--password=<password>",
+    "--password $PASSWORD",
+    "--password={password}",
+    "--password=%s",
+    "--password -x",
+    "--password-file=/in/a",
+    "password = os.environ['PASSWORD']",
+    "password = settings.db.password",
+    "password = config[key]",
+    "password=...",
+    "password: your password here",
+    'password = "changeme"',
+    'password = "your-password"',
+    'password = "abc"',
+    '"password": "the password of the user is dropped"',
+    "password: SHA256-hashed",
+    "sort passwords by length",
+    "token = next(tokens)",
+    "token = tokens[0]",
+    "token: str",
+    "token: 5",
+    "token = 'NUMBER'",
+    "token = 'end of the line'",
+    "tokens = text.split()",
+    "max_tokens=100",
+    "max_tokens: 4096",
+    "num_tokens = len(encode(text))",
+    "token_type = 'identifier_or_keyword'",
+    "secret: no",
+    "secret santa list",
+    "no secrets: none",
+    "api_key = None",
+    "api_key=os.environ['API_KEY']",
+    "api_key=config.api_key_for_service_2",
+    "primary_key = 'customer_id_2024'".replace("primary_key", "sort_column"),
+    "key: value",
+    "pass",
+    "bypass=true",
+    "compass: north1",
+    "the token/password column",
+    "token hash: sha256-0123456789abcdef",
+    "token = 'sha256_0123456789abcdef'",
+    "credentials: see the operator",
+]
+
+
+@pytest.mark.parametrize(("text", "value"), SECRET)
+def test_an_assigned_value_is_found_exactly(text: str, value: str) -> None:
+    assert [text[found.start : found.end] for found in find_secrets(text)] == [value]
+    assert value not in mask_secrets(text)
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_speaking_of_a_secret_is_none(text: str) -> None:
+    assert [(found.kind, text[found.start : found.end]) for found in find_secrets(text)] == []
+
+
+def test_our_own_code_holds_none_but_the_examples_of_the_rule() -> None:
+    package = Path(threegate.__file__).parent
+    told = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if find_secrets(path.read_text("utf-8"))
+    }
+    assert told <= {"request/rules/content.py", "proposals/rules.py"}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text())
+def test_any_text_gives_disjoint_places_in_order(text: str) -> None:
+    _check(text)
+
+
+_PIECES = st.sampled_from(
+    ["password", "token", "api_key", "--", "=", ": ", " ", '"', "'", "\n", "(", "hunter2", "abcd1234efgh5678", "AKIA" + "A1" * 8, "é", "\ud800", "://a:b@", "eyJhIjox.e30", "x" * 500]
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(_PIECES, max_size=12).map("".join))
+def test_any_mixture_gives_disjoint_places_in_order(text: str) -> None:
+    _check(text)
+
+
+def _check(text: str) -> None:
+    found = find_secrets(text)
+    end = 0
+    for item in found:
+        assert end <= item.start < item.end <= len(text)
+        end = item.end
+    masked = mask_secrets(text)
+    assert masked.count("\n") == text.count("\n")
+    assert (masked == text) == (not found)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["password=", "password ", "token: ", '"password" ', "AKIA", "eyJ", "eyJa.", "://a:", "-----BEGIN PRIVATE KEY-----", "xoxb-1-", "a", "/", "aws key",
+     "authorization: bearer ", "npm_", "SG.", "sk-", "A1b2_", "--password ", "password='", "é", "//:_authToken=", "glpat-"],
+)  # fmt: skip
+def test_64_kib_of_anything_are_searched(piece: str) -> None:
+    """Quadratic work would run into the suite's timeout; bench/request_worst.py has the figures."""
+    _check(piece * (64 * 1024 // len(piece)))
