@@ -18,8 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.adversarial.request.hostile import DRAFTS  # noqa: E402
 from tests.adversarial.request.honest import ALL  # noqa: E402
+from tests.adversarial.request.hostile import DRAFTS  # noqa: E402
 from tests.adversarial.request.worst import WORST  # noqa: E402
 from tests.request.examples import era  # noqa: E402
 from threegate.request import read_request  # noqa: E402

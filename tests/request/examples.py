@@ -64,7 +64,7 @@ def monty(**changes: str) -> str:
     return request({**KEYS, "backend": "monty", **changes}, MONTY)
 
 
-def read(text: str | bytes, *, stage: str = "draft", name: str = NAME) -> Report:
+def read(text: str | bytes, *, stage: str | None = "draft", name: str = NAME) -> Report:
     """Read a request as the tests do: fixed settings and moment."""
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
     return read_request(data, path=name, settings=SETTINGS, now=NOW, stage=stage)  # type: ignore[arg-type]

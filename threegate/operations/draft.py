@@ -62,6 +62,8 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     """Write a draft into the inbox. Raises InvalidInput with every finding when it would not pass gate 1, OSError."""
     moment = now.astimezone(UTC).replace(microsecond=0)
     slug = options.slug or slug_of(options.purpose)
+    if slug != slug_of(slug):
+        raise InvalidInput(f"--slug is 1 to 64 of a-z, 0-9 and single dashes, such as {slug_of(slug)}")
     name = file_name(moment, slug)
     read = [_read_input(path) for path in options.inputs]
     request = _request(options, [item for item, _ in read], name, moment, slug)
