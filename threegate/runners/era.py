@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import docker
+import docker.errors
 
 from threegate.errors import Unavailable
 from threegate.job import Job
@@ -103,6 +104,10 @@ class EraRunner:
             api = stack.enter_context(engine.client(self._url))
             engine.check_image(api, job.image)
             runtime = engine.check_runtime(api, job.runtime)
+            if job.network and runtime == "runsc":
+                raise Unavailable(
+                    "runtime runsc has no way to the proxy; network: allowlist needs another runtime"
+                )
             stage_inputs(job.inputs, control.inputs_folder, work / "in")
             out = OutVolume(work / "out", job.limits, era_spec.RUN_USER)
             stack.callback(out.close)
@@ -174,6 +179,9 @@ class _EraRun:
             try:
                 self._api.start(self._container)
                 state = self._api.inspect_container(self._container)
+            except docker.errors.APIError as error:
+                self._ended = ("failed", f"The container could not be started ({engine.reason(error)}).")
+                return
             except engine.FAULTS as error:
                 self._ended = (
                     "interrupted",

@@ -25,14 +25,19 @@ _GO = 'IFS= read -r go && [ "$go" = go ] || exit 125; exec "$@" </dev/null'
 _SHM_BYTES = 16 * limits.MIB
 
 
-def container_words(job: Job) -> list[str]:
+def container_words(job: Job, runtime: str) -> list[str]:
     """The words of PID 1: the deadline keeper, the wait for the go byte, the exact environment, the argv itself.
 
     The shell gets the argv as its own words and never reads them as text.
     """
     environment = [f"{name}={value}" for name, value in sorted(job.environment.items())]
     return [
-        *(KEEPER, "--signal=KILL", str(job.limits.time_sec + 1)),
+        # gVisor reads a program to load it, and keeps its processes' memory apart by itself.
+        *(
+            "/usr/bin/timeout" if runtime == "runsc" else KEEPER,
+            "--signal=KILL",
+            str(job.limits.time_sec + 1),
+        ),
         *("/bin/sh", "-c", _GO, "threegate-go"),
         *("/usr/bin/env", "-i", f"--chdir={job.workdir}", *environment),
         *(job.argv or ()),
@@ -93,7 +98,7 @@ def create(api: docker.APIClient, job: Job, host: dict[str, Any], marks: dict[st
     """Create the container and return its id. Raises docker errors."""
     made = api.create_container(
         image=job.image,
-        command=container_words(job),
+        command=container_words(job, str(host["Runtime"])),
         entrypoint=[],
         environment={},
         user=f"{RUN_USER}:{RUN_USER}",
