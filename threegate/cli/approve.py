@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -82,8 +83,17 @@ def show(dossier: Dossier, desk: Desk, operator: str, *, full: bool, to_stderr: 
     """Print the review screen."""
     from threegate.cli.screen import render_dossier
 
-    for line in render_dossier(dossier, desk.policy.settings, operator=operator, full=full):
-        typer.echo(line, err=to_stderr)
+    put(render_dossier(dossier, desk.policy.settings, operator=operator, full=full), to_stderr=to_stderr)
+
+
+def put(lines: list[str], *, to_stderr: bool = False) -> None:
+    """Print lines of a screen, in colours on a terminal that wants them."""
+    from threegate.cli.terminal import painted
+
+    stream = sys.stderr if to_stderr else sys.stdout
+    colours = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    for line in lines:
+        typer.echo(painted(line) if colours else str(line), err=to_stderr)
 
 
 def ask(question: str, yes: bool) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from threegate.approval import format_utc
-from threegate.cli.terminal import WIDTH, field, numbered, quoted, wrapped
+from threegate.cli.terminal import WIDTH, Title, field, numbered, quoted, wrapped
 from threegate.job import Job
 from threegate.operations.dossier import Dossier
 from threegate.operations.preview import preview
@@ -54,7 +54,7 @@ def render_dossier(
 
 
 def _title(text: str, width: int) -> list[str]:
-    return ["", *("== " + line for line in wrapped(text, width - 3))]
+    return ["", *(Title(f"== {line}") for line in wrapped(text, width - 3))]
 
 
 def _provenance(dossier: Dossier) -> str:
@@ -80,6 +80,7 @@ def _warnings(dossier: Dossier, operator: str, width: int) -> list[str]:
         found.append(f"declared risk {request.risk_level}, effective risk {job.effective_risk}")
     if job.network:
         found.append(f"it reaches the network: {', '.join(job.network)}")
+    found += _foreign_letters(dossier)
     if dossier.requester == operator:
         found.append("you asked for this yourself: it cannot run with your approval")
     if request.approved_by or request.approved_utc:
@@ -95,6 +96,24 @@ def _warnings(dossier: Dossier, operator: str, width: int) -> list[str]:
     for text in found:
         lines += quoted(text, width=width)
     return lines
+
+
+def _foreign_letters(dossier: Dossier) -> list[str]:
+    """Letters that may look like others: a look-alike in a name is another name."""
+    job = dossier.job
+    found = []
+    for label, text in (
+        ("command", "\n".join(job.argv or ())),
+        ("code", job.code or ""),
+        ("Inputs", job.vars_json or ""),
+    ):
+        strange = sorted({char for char in text if char > "~"})
+        if strange:
+            names = ", ".join(f"U+{ord(char):04X}" for char in strange[:6])
+            found.append(
+                f"the {label} has {len(strange)} kinds of characters outside ASCII ({names}): they may look like others"
+            )
+    return found
 
 
 _Show = Callable[[Dossier, Settings, int, int | None], list[str]]
@@ -188,7 +207,7 @@ JOB_FIELDS: dict[str, _Show] = {
     "labels": _simple("labels", lambda job: "\n".join(job.labels)),
     "workflow": _simple("workflow", lambda job: job.workflow),
     "role": _simple("role", lambda job: job.role),
-    "requested_by": _simple("requested_by", lambda job: job.requested_by),
+    "requested_by": _simple("requester", lambda job: job.requested_by),
     "effective_risk": _simple("risk", lambda job: job.effective_risk),
     "data_sensitivity": _simple("data", lambda job: job.data_sensitivity),
     "proposal_sha256": _simple("proposal", lambda job: job.proposal_sha256),
@@ -217,6 +236,6 @@ def _approval(dossier: Dossier, settings: Settings, operator: str, width: int) -
     lines += field("as", operator, width=width)
     lines += field("holds until", f"{format_utc(until)} (counted from your yes)", width=width)
     lines += field("signatures", f"{needed} needed for risk {dossier.job.effective_risk}", width=width)
-    lines += field("draft sha256", dossier.request.sha256, width=width)
-    lines += field("job sha256", dossier.job.digest, width=width)
+    lines += field("draft", dossier.request.sha256, width=width)
+    lines += field("job", dossier.job.digest, width=width)
     return lines

@@ -13,7 +13,43 @@ from threegate.cli.context import safe
 
 WIDTH = 80
 GUTTER = "| "
-_MORE = "threegate show prints it whole, or --full here"
+_MORE = "--full shows all"
+_ESCAPE_TOO = frozenset(("R", "AL", "AN"))
+"""Bidirectional classes that make some terminals turn a whole line around, our gutter included."""
+
+
+class CodeLine(str):
+    """A line of code on the screen; `start` is where the code begins in it."""
+
+    start: int
+
+    @classmethod
+    def of(cls, head: str, piece: str) -> CodeLine:
+        """Our own head (number and gutter) and a piece of escaped code."""
+        line = cls(head + piece)
+        line.start = len(head)
+        return line
+
+
+class Title(str):
+    """A heading of ours."""
+
+
+def shown(text: str) -> str:
+    """`safe`, and besides: what turns lines around or joins with its neighbour is written as an escape."""
+    return "".join(char if _stands_alone(char) else _escape(char) for char in safe(text, keep_newlines=False))
+
+
+def _stands_alone(char: str) -> bool:
+    if char <= "~":
+        return True
+    joining = "\u1100" <= char <= "\u11ff" or "\ua960" <= char <= "\ua97f" or "\ud7b0" <= char <= "\ud7ff"
+    return not joining and unicodedata.bidirectional(char) not in _ESCAPE_TOO
+
+
+def _escape(char: str) -> str:
+    number = ord(char)
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def cells(text: str) -> int:
@@ -24,7 +60,7 @@ def cells(text: str) -> int:
 def wrapped(text: str, width: int) -> Iterator[str]:
     """One escaped line, cut into pieces of at most `width` cells; an empty line gives one empty piece."""
     piece, used = "", 0
-    for char in safe(text, keep_newlines=False):
+    for char in shown(text):
         size = cells(char)
         if used + size > width:
             yield piece
@@ -43,22 +79,22 @@ def quoted(text: str, *, width: int = WIDTH, limit: int | None = None, indent: i
 
 
 def clipped(lines: list[str], limit: int | None, indent: int = 2) -> list[str]:
-    """At most `limit` lines, and one that counts the others."""
-    if limit is None or len(lines) <= limit:
+    """At most `limit` lines, and one that counts the others. One line more is shown rather than counted."""
+    if limit is None or len(lines) <= limit + 1:
         return lines
     left = len(lines) - limit
-    return [*lines[:limit], f"{' ' * indent}> {left} more lines of {len(lines)}; {_MORE}"]
+    return [*lines[:limit], f"{' ' * indent}> {left} more lines of {len(lines)}: {_MORE}"]
 
 
 def numbered(text: str, *, width: int = WIDTH, limit: int | None = None) -> list[str]:
     """Code with line numbers; a wrapped line's pieces go on behind an empty number."""
     source = text.removesuffix("\n").split("\n")
     size = len(str(len(source)))
-    lines = []
+    lines: list[str] = []
     for number, line in enumerate(source, start=1):
         label = str(number).rjust(size)
         for piece in wrapped(line, width - size - 3 - len(GUTTER)):
-            lines.append(f"  {label} {GUTTER}{piece}")
+            lines.append(CodeLine.of(f"  {label} {GUTTER}", piece))
             label = " " * size
     return clipped(lines, limit)
 
@@ -72,3 +108,21 @@ def field(label: str, value: str, *, width: int = WIDTH, limit: int | None = 12)
     first, *rest = pieces
     lines = [f"  {head}{GUTTER}{first}", *(f"  {' ' * len(head)}{GUTTER}{piece}" for piece in rest)]
     return clipped(lines, limit)
+
+
+def painted(line: str) -> str:
+    """A line of the screen with colours: what is taken away again by removing the SGR sequences is `line`."""
+    if isinstance(line, Title):
+        return f"\x1b[1m{line}\x1b[0m"
+    if isinstance(line, CodeLine):
+        return line[: line.start] + _highlighted(line[line.start :])
+    return line
+
+
+def _highlighted(code: str) -> str:
+    from pygments import highlight
+    from pygments.formatters import TerminalFormatter
+    from pygments.lexers import PythonLexer
+
+    text: str = highlight(code, PythonLexer(stripnl=False, ensurenl=False), TerminalFormatter(bg="dark"))
+    return text.removesuffix("\n")

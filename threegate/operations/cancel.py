@@ -83,7 +83,9 @@ def _end_waiting(desk: Desk, held: LockedTrail, history: RequestHistory, actor: 
             "file": target.name,
         },
     )
-    close_from_trail(quiet_services(desk), held, history)
+    ended = held.index.history(history.request_id)
+    assert ended is not None
+    close_from_trail(quiet_services(desk), held, ended)
 
 
 def _await(desk: Desk, request_id: str, seconds: float) -> Cancelled:

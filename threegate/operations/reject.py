@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from threegate import lifecycle, limits
+from threegate.aana.decision_log import DecisionLog
 from threegate.audit import LockedTrail
 from threegate.endings import close_from_trail
 from threegate.errors import Refused
@@ -60,7 +61,15 @@ def reject_draft(desk: Desk, path: Path, *, reason: str, actor: str) -> Rejected
 
 def quiet_services(desk: Desk) -> Services:
     """What endings work with, for a command: no runner, nobody to tell."""
-    return Services(desk.workspace, desk.policy.settings.workspace.id, desk.trail, {}, desk.gate, "")
+    return Services(
+        workspace=desk.workspace,
+        workspace_id=desk.policy.settings.workspace.id,
+        trail=desk.trail,
+        runners={},
+        gate=desk.gate,
+        boot_nonce="",
+        decisions=DecisionLog(desk.workspace.decisions_file),
+    )
 
 
 def refuse_unknown(request_id: str) -> Refused:

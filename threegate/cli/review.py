@@ -1,0 +1,121 @@
+"""`threegate review`: every draft, one by one; made for 80 columns and a slow line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from threegate.cli.approve import finish, put, show, tell
+from threegate.cli.context import on_terminal, say, warn, workspace_here
+from threegate.errors import InvalidInput, ThreeGateError, TrailError
+
+if TYPE_CHECKING:
+    from threegate.operations.dossier import Desk
+    from threegate.operations.signing_key import Acting
+
+app = typer.Typer()
+_QUESTION = "\n[a]pprove  [r]eject  [f]ull  [s]kip  [q]uit > "
+_INVALID = "\n[r]eject  [s]kip  [q]uit > "
+
+
+@app.command()
+def review(
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Who reviews.")] = "",
+    key: Annotated[Path | None, typer.Option("--key", metavar="KEY", help="Your key.")] = None,
+) -> None:
+    """Walk through all drafts: read, then approve, reject or skip each."""
+    from threegate.operations.approve import known_operators
+    from threegate.operations.dossier import open_desk
+    from threegate.operations.signing_key import acting_operator
+
+    if not on_terminal():
+        raise InvalidInput("review asks on a terminal; elsewhere use: threegate approve FILE --yes")
+    desk = open_desk(workspace_here())
+    acting = acting_operator(known_operators(desk), name=name, key=key)
+    drafts = drafts_of(desk)
+    counts = {"approved": 0, "rejected": 0, "skipped": 0}
+    for number, path in enumerate(drafts, start=1):
+        say(f"\nDRAFT {number} of {len(drafts)}")
+        outcome = _one(desk, acting, path)
+        if outcome == "quit":
+            break
+        counts[outcome] += 1
+    say(", ".join(f"{count} {what}" for what, count in counts.items()))
+
+
+def drafts_of(desk: Desk) -> list[Path]:
+    """All drafts, oldest name first."""
+    places = (desk.workspace.inbox, desk.workspace.drafts)
+    found = [
+        path for place in places for path in place.glob("TR-*.md") if path.is_file() and not path.is_symlink()
+    ]
+    return sorted(found, key=lambda path: path.name)
+
+
+def _one(desk: Desk, acting: Acting, path: Path) -> str:
+    """Show one draft and do what is answered: approved, rejected, skipped or quit."""
+    from threegate.operations.approve import seal, sign
+    from threegate.operations.dossier import InvalidDraft, open_dossier, read_draft
+
+    try:
+        draft = read_draft(desk.workspace, path)
+        with open_dossier(desk, draft) as dossier:
+            full = False
+            while True:
+                show(dossier, desk, acting.name, full=full)
+                answer = _answer(_QUESTION, "arfsq")
+                full = answer == "f"
+                if not full:
+                    break
+            if answer == "a":
+                sealed = seal(desk, dossier, acting.name)
+                tell(finish(desk, dossier, sealed, sign(sealed, acting.key), ""))
+                return "approved"
+    except TrailError:
+        raise
+    except InvalidDraft as error:
+        _show_findings(error)
+        answer = _answer(_INVALID, "rsq")
+    except ThreeGateError as error:
+        warn(str(error))
+        answer = _answer(_INVALID, "rsq")
+    if answer == "r":
+        return _reject(desk, path)
+    return "quit" if answer == "q" else "skipped"
+
+
+def _reject(desk: Desk, path: Path) -> str:
+    from threegate.operations.init import account
+    from threegate.operations.reject import reject_draft
+
+    typer.echo("reason (told to the agent) > ", nl=False)
+    reason = sys.stdin.readline().strip()
+    done = reject_draft(desk, path, reason=reason, actor=account())
+    say(f"rejected {done.path}")
+    return "rejected"
+
+
+def _show_findings(error: ThreeGateError) -> None:
+    from threegate.cli.terminal import Title, quoted
+
+    report = getattr(error, "report", None)
+    findings = report.findings if report is not None else ()
+    lines: list[str] = [Title(f"== NOT VALID: {len(findings)} findings")]
+    for finding in findings:
+        lines += quoted(f"{finding.rule} line {finding.line}, column {finding.column}: {finding.message}")
+    put(lines or [str(error)])
+
+
+def _answer(question: str, allowed: str) -> str:
+    """One letter of `allowed`; the end of input is a quit."""
+    while True:
+        typer.echo(question, nl=False)
+        line = sys.stdin.readline()
+        if not line:
+            return "q"
+        letter = line.strip().lower()[:1]
+        if letter and letter in allowed:
+            return letter
