@@ -209,7 +209,7 @@ GOOD = render_result(ran(b"out\n", artifacts=(Artifact("a.txt", 1, SHA),)))
         (lambda d: d.replace(b"## Outputs", b"## Outputs\n\n```text\nx\n```"), "belong"),
         (lambda d: d.replace(b"## Summary\n", b"text\n\n## Summary\n"), "before the first"),
         (lambda d: d.replace(b"Network confirmation:", b"Network:"), "Safety Notes"),
-        (lambda d: d.replace(b"- It ran.", b"- It <b>ran</b>."), "raw HTML"),
+        (lambda d: d.replace(b"Detail: It ran.", b"Detail: It <b>ran</b>."), "raw HTML"),
         (lambda d: d.replace(b"It ran.", "It \u202eran.".encode()), "invisible"),
         (lambda d: d.replace(b"It ran.", b"AKIA" + b"IOSFODNN7EXAMPLE"), "secret"),
         (lambda d: d.replace(b"out\n```", b"out\n" * 300 + b"```"), "more than 200"),

@@ -162,7 +162,7 @@ def _plain_key(name: str) -> str:
 def _summary(facts: ResultFacts) -> list[str]:
     lines = [_SUMMARIES[facts.status]]
     if facts.detail:
-        lines.append(one_line(facts.detail))
+        lines.append(f"Detail: {one_line(facts.detail)}")
     if facts.reason:
         lines.append(f"Reason: {one_line(facts.reason, 200)}")
     if facts.exit_code is not None:
@@ -228,7 +228,7 @@ def _safety(facts: ResultFacts, masked: int) -> list[str]:
         "",
         f"Unexpected behavior: {'none.' if not odd else f'{len(odd)} noted.'}",
         *([""] if odd else []),
-        *[f"- {item}" for item in odd],
+        *[f"- Noted: {item}" for item in odd],
         "",
         f"Network confirmation: {network}",
     ]
