@@ -86,7 +86,7 @@ def test_all_gates_say_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.assessment.to_json() == {
         "route": "accept",
         "blockers": [],
-        "contract": {"verdict": "allow", "shadow": False, "reasons": []},
+        "contract": {"verdict": "allow", "shadow": False, "would_block": False, "reasons": []},
     }
 
 

@@ -62,6 +62,11 @@ class Assessment:
         """Whether the contract gate lets the call through (in shadow mode it always does)."""
         return self.shadow or self.contract.verdict == "allow"
 
+    @property
+    def would_block(self) -> bool:
+        """In shadow mode: whether the contract gate would have held this call back."""
+        return self.shadow and self.contract.verdict != "allow"
+
     def to_json(self) -> dict[str, Any]:
         """`judgement` of a verdict file: codes and paths only, never a value."""
         return {
@@ -70,6 +75,7 @@ class Assessment:
             "contract": {
                 "verdict": self.contract.verdict,
                 "shadow": self.shadow,
+                "would_block": self.would_block,
                 "reasons": [{"code": item.code, "path": item.path} for item in self.contract.reasons],
             },
         }

@@ -39,7 +39,7 @@ def launch(services: Services, policy: Policy, prepared: Prepared, control: Cont
         side_effect_above_read=services.gate.write_class(policy, request),
         proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
     )
-    services.decided(request, judgement, facts.now)
+    services.decided(judgement, facts.now)
     if judgement.verdict == "wait":
         return Waiting(judgement.code, judgement.message, judgement)
     if judgement.clearance is None:
@@ -112,9 +112,13 @@ def claim(
             "approval_sha256": clearance.approval_sha256,
             "policy_sha256": policy.digest,
         }
-        route = judgement.assessment.route if judgement.assessment else ""
+        assessment = judgement.assessment
+        told = assessment.to_json() if assessment else {}
         held.append(
-            "cleared", request_id=request.request_id, actor="daemon", data={**decided, "route": route}
+            "cleared",
+            request_id=request.request_id,
+            actor="daemon",
+            data={**decided, **told, "would_block": bool(assessment and assessment.would_block)},
         )
         held.keep_head()
         return lifecycle.move(

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from threegate import limits
+from threegate.aana.decision_log import DecisionLog
 from threegate.audit import LockedTrail, Trail
 from threegate.contract_gate import ContractGate
 from threegate.errors import TrailError, Unavailable
 from threegate.judge import Judgement
 from threegate.launch_facts import read_operators
 from threegate.policy import Policy
-from threegate.request.model import Backend, Request
+from threegate.request.model import Backend
 from threegate.runners.interface import Runner
 from threegate.session_gate import SessionGate
 from threegate.workspace import Workspace
@@ -29,12 +30,20 @@ class Services:
     runners: Mapping[Backend, Runner]
     gate: ContractGate
     boot_nonce: str
-    on_decision: Callable[[Request, Judgement, datetime], None] = lambda request, judgement, now: None
+    decisions: DecisionLog
     on_end: Callable[[str, str], None] = lambda request_id, status: None
 
-    def decided(self, request: Request, judgement: Judgement, now: datetime) -> None:
-        """Keep the audit-safe event of a judgement."""
-        self.on_decision(request, judgement, now)
+    def decided(self, judgement: Judgement, now: datetime) -> None:
+        """Keep the audit-safe event of a judgement. Raises Unavailable: nothing runs on an unrecorded decision."""
+        assessment = judgement.assessment
+        if assessment is None:
+            return
+        try:
+            self.decisions.record(assessment.event, dict(assessment.result), surface="daemon", now=now)
+        except OSError as error:
+            raise Unavailable(
+                f"{self.decisions.path}: cannot be written ({error.strerror or error}); nothing is started without it"
+            ) from error
 
     def ended(self, request_id: str, status: str) -> None:
         """A request came to its end (for notices)."""
@@ -91,4 +100,12 @@ def make_services(workspace: Workspace, trail: Trail, policy: Policy, *, boot_no
         "monty": MontyRunner(workers=settings.runners.monty.workers),
         "ERA": EraRunner(settings.runners.era),
     }
-    return Services(workspace, settings.workspace.id, trail, runners, SessionGate(workspace), boot_nonce)
+    return Services(
+        workspace,
+        settings.workspace.id,
+        trail,
+        runners,
+        SessionGate(workspace),
+        boot_nonce,
+        DecisionLog(workspace.decisions_file),
+    )
