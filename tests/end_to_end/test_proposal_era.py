@@ -59,7 +59,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Path,
             ids[name] = verdict["request_id"]
             draft = place.root / "tool-exec" / "drafts" / verdict["judgement"]["draft"]
             signed = ["--as", "operator", "--key", str(place.key), "--yes"]
-            assert cli.run(["-w", str(place.root), "approve", str(draft), *signed]) == 0
+            assert cli.execute(["-w", str(place.root), "approve", str(draft), *signed]) == 0
         place.once()
         yield place, project, ids
 

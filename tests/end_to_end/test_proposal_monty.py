@@ -111,7 +111,7 @@ def drop(place: Place, name: str, proposal: Any) -> Path:
 
 def approve(place: Place, draft: Path, expect: int = 0) -> None:
     """Approve a draft in this process (a new one for each costs a second of imports)."""
-    code = cli.run(
+    code = cli.execute(
         ["-w", str(place.root), "approve", str(draft), "--as", "operator", "--key", str(place.key), "--yes"]
     )
     assert code == expect
@@ -220,7 +220,7 @@ def test_what_is_refused_makes_no_draft_and_says_why(ran: tuple[Place, Path, dic
 
 def signed(place: Place, *command: str, expect: int = 0) -> None:
     """A command that signs as the operator, in this process."""
-    code = cli.run(["-w", str(place.root), *command, "--as", "operator", "--key", str(place.key), "--yes"])
+    code = cli.execute(["-w", str(place.root), *command, "--as", "operator", "--key", str(place.key), "--yes"])
     assert code == expect, command
 
 
@@ -251,7 +251,7 @@ def test_a_note_is_stored_and_found(
     place, _, ids = ran
     signed(place, "memory", "approve", ids["note"])
     capsys.readouterr()
-    assert cli.run(["-w", str(place.root), "memory", "list", "--json"]) == 0
+    assert cli.execute(["-w", str(place.root), "memory", "list", "--json"]) == 0
     stored = json.loads(capsys.readouterr().out)
     assert [note["content"] for note in stored if note.get("request_id")] == ["Weekly summaries are short."]
     signed(place, "memory", "approve", ids["note"], expect=2)

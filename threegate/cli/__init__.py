@@ -123,7 +123,7 @@ def threegate(
 
 def main() -> None:
     """The console script: run a command and end with its exit code."""
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(execute(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
@@ -149,6 +149,10 @@ def run(arguments: list[str]) -> int:
     except _UsageError as error:
         return _wrong_usage(error)
     return int(code) if isinstance(code, int) else 0
+
+
+execute = run
+"""`run` by a name that no submodule takes: importing `threegate.cli.run` rebinds `run` in this package."""
 
 
 def _wrong_usage(error: Exception) -> int:

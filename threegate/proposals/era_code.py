@@ -161,6 +161,6 @@ for number, step in enumerate(given["steps"]):
         json.dump(facts, file, indent=1)
     print(answer.status, step["method"], step["url"])
     print(text)
-    failed = failed or answer.status >= 400
+    failed = failed or answer.status >= 300
 sys.exit(1 if failed else 0)
 '''
