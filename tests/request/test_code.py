@@ -21,7 +21,7 @@ from threegate.request.typecheck import RULE, check_types
 HOSTILE = {
     "TG401": ["x = = 1", "def f(:", "print 'a'", "x = (1", "'open", "if x:\npass", "\tx\n  y", "x = 1\n  y = 2", "return 1 2", "x = \x00", "1" * 5000, "é = §"],
     "TG402": ["(" * 500, "[" * 5000, "-" * 9000 + "1", "a." * 9000 + "a", "a+" * 9000 + "a", "not " * 5000 + "1", "x\n" * 10_001, "[" + "1," * 6000 + "]",
-              "f'" + "{a}" * 1000 + "'", "lambda: " * 2000 + "1", "a[" * 150 + "0" + "]" * 150, "f(" * 250 + ")" * 250, "x" + "()" * 4000],
+              "f'" + "{a}" * 1000 + "'", "lambda: " * 4900 + "1", "a[" * 250 + "0" + "]" * 250, "f(" * 250 + ")" * 250, "x" + "()" * 4000],
     "TG403": ["import socket", "import subprocess", "import os, socket", "from socket import socket", "import numpy as np", "from . import a",
               "from .a import b", "import os.nothing", "import json.decoder", "from os import system", "from os import environ", "import io", "import ctypes",
               "def f():\n    import ssl", "try:\n    import ssl\nexcept ValueError:\n    pass", "try:\n    pass\nexcept ImportError:\n    import ssl",
@@ -237,8 +237,7 @@ def test_a_guard_that_does_not_hold_ends_the_run_before_the_code(monkeypatch: py
 
     printed: list[str] = []
     monkeypatch.setattr(typecheck, "_discard", lambda stream, text: printed.append(text))
-    monkeypatch.setattr(typecheck, "_STUBS", typecheck._STUBS)
-    monkeypatch.setattr(typecheck, "_GUARD", "x: Any = 1\nx + ''\n")  # no type error, but an error when run
+    monkeypatch.setattr(typecheck, "_GUARD", "open() + 1\n")  # no type error, but an error when run
     (problem,) = check_types("print('ran')\n")
     assert "could not be asked" in problem.message
     monkeypatch.setattr(typecheck, "_GUARD", "1\n")

@@ -44,7 +44,7 @@ _ORDER: Final = (
 _HOW: Final = (
     r"(?i)(?:\b(?:must|should|shall|needs? to|has to|have to|ought to) (?:first )?be (?:re)?installed\b"
     r"|\b(?:requires?|needs?) (?:the )?installation of\b"
-    r"|\binstall(?:ed)? (?:via|with|using|from) [`\"']?(?:pip|conda|apt|npm|yum|dnf|brew|pypi)\b)"
+    r"|\binstall(?:ed)?(?: \w+){0,2} (?:via|with|using|from) [`\"']?(?:pip|conda|apt|npm|yum|dnf|brew|pypi)\b)"
 )
 _ORDERS: Final = PatternSet((_ORDER, _HOW))
 _NO_ORDER: Final = re.compile(

@@ -15,7 +15,7 @@ _COMMANDS: Final = (
     r"|dnf|yum|zypper|apk|apt|apt-get|aptitude|opam|luarocks|cpan|cpanm|composer|tlmgr|nix-env|helm|opkg|microdnf|tdnf)[0-9.]{0,5}"
     + _GAP
     + _OPTIONS
-    + r"(?:install|reinstall|groupinstall|localinstall|add|ci|i[ \t]+[@a-z])\b",
+    + r"(?:(?:install|reinstall|groupinstall|localinstall|add|ci)\b|i[ \t]+[@a-z])",
     r"(?i)\b(?:apt|apt-get|dnf|yum|zypper|apk|snap|brew)"
     + _GAP
     + _OPTIONS
