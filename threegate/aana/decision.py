@@ -8,15 +8,17 @@ found secret is in the result (D9).
 
 from __future__ import annotations
 
+import functools
 import re
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from threegate import limits
 from threegate.aana import vocabulary as words
 from threegate.aana.envelope import Verdict, malformed, render
 from threegate.aana.event import EvidenceMode, check_event
 from threegate.aana.evidence import Findings, examine
-from threegate.aana.leaks import find_leaks
+from threegate.aana.leaks import NOTHING, Leaks, find_leaks
 
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -95,19 +97,17 @@ def _category(event: dict[str, Any], keys: list[str], lines: list[str], verdict:
     category: str = event["tool_category"]
     if category != "public_read":
         return category
-    name = event["tool_name"]
-    lowered = name.lower()
-    if _is_destructive(name, lowered):
+    name = _read_name(event["tool_name"])
+    if name.destructive:
         verdict.block(words.DEFER, "category_contradicts_tool_name", "public_read_named_as_an_action")
         verdict.deviations.add("D6")
         return "unknown"
-    named = any(part in lowered for part in words.IDENTITY_NAMES)
-    exempt = named and not words.EXEMPT_WORDS.isdisjoint(_WORD.findall(lowered))
+    named = name.identity_bound and not name.exempt
     plain_key = not words.IDENTITY_KEYS.isdisjoint(event["proposed_arguments"])
     nested_key = not plain_key and any(_is_identity_key(key) for key in keys)
-    if not (plain_key or nested_key or (named and not exempt)):
+    if not (plain_key or nested_key or named):
         return category
-    if not plain_key and not (named and not exempt):
+    if not plain_key and not named:
         verdict.deviations.add("D7")
     elif not plain_key and _speaks_of_listing(event, lines):
         verdict.deviations.add("D14")
@@ -119,11 +119,33 @@ def _category(event: dict[str, Any], keys: list[str], lines: list[str], verdict:
     return "private_read"
 
 
-def _is_destructive(name: str, lowered: str) -> bool:
-    if any(part in lowered for part in words.DESTRUCTIVE_PARTS):
-        return True
-    split = _WORD.findall(_CAMEL.sub(" ", name).lower())
-    return not words.DESTRUCTIVE_WORDS.isdisjoint(split)
+class _Name(NamedTuple):
+    """What a tool's name gives away."""
+
+    destructive: bool
+    identity_bound: bool
+    exempt: bool
+    high_risk: bool
+
+
+def _read_name(name: str) -> _Name:
+    """The facts of a name; those of usual length are kept, since tools are called again and again."""
+    return _kept_name(name) if len(name) <= limits.AANA_NAME_CHARS else _fresh_name(name)
+
+
+def _fresh_name(name: str) -> _Name:
+    lowered = name.lower()
+    spoken = _WORD.findall(_CAMEL.sub(" ", name).lower())
+    return _Name(
+        any(part in lowered for part in words.DESTRUCTIVE_PARTS)
+        or not words.DESTRUCTIVE_WORDS.isdisjoint(spoken),
+        any(part in lowered for part in words.IDENTITY_NAMES),
+        not words.EXEMPT_WORDS.isdisjoint(_WORD.findall(lowered)),
+        any(part in lowered for part in words.HIGH_RISK_NAMES),
+    )
+
+
+_kept_name = functools.lru_cache(maxsize=1024)(_fresh_name)
 
 
 def _is_identity_key(key: str) -> bool:
@@ -182,10 +204,7 @@ def _write(event: dict[str, Any], state: int, verdict: Verdict) -> None:
         return
     route = words.DEFER if state == words.NONE else words.ASK
     claimed = state in (words.USER_CLAIMED, words.AUTHENTICATED)
-    lowered = event["tool_name"].lower()
-    if event["risk_domain"] in words.HIGH_RISK_DOMAINS or any(
-        part in lowered for part in words.HIGH_RISK_NAMES
-    ):
+    if event["risk_domain"] in words.HIGH_RISK_DOMAINS or _read_name(event["tool_name"]).high_risk:
         verdict.block(
             route,
             "high_risk_write_missing_explicit_confirmation",
@@ -207,6 +226,7 @@ def _write(event: dict[str, Any], state: int, verdict: Verdict) -> None:
 def _evidence(event: dict[str, Any], lines: list[str], findings: list[Findings], verdict: Verdict) -> None:
     """What the references say against the call, and what leaks anywhere in the event."""
     defer, refuse = words.DEFER, words.REFUSE
+    verdict.findings = findings
     if any(found.authorization_gone for found in findings):
         verdict.block(defer, "evidence_missing_authorization", "evidence_says_authorization_is_missing")
     if not findings and verdict.category != "public_read":
@@ -214,18 +234,10 @@ def _evidence(event: dict[str, Any], lines: list[str], findings: list[Findings],
     if any(found.redaction == "sensitive" for found in findings):
         verdict.block(refuse, "unsafe_redaction_status", "evidence_is_not_redacted")
     leaks = find_leaks(event, lines)
-    if any(leaks):
-        verdict.leaking = True
-        if leaks.evidence_secret or leaks.evidence_hidden:
-            verdict.block(refuse, "evidence_secret_leak", "evidence_holds_a_secret")
-        if leaks.evidence_personal:
-            verdict.block(refuse, "evidence_pii_leak", "evidence_holds_personal_data")
-        if leaks.arguments:
-            verdict.block(refuse, "argument_secret_leak", "arguments_hold_a_secret")
-        if leaks.elsewhere:
-            verdict.block(refuse, "event_secret_leak", "event_holds_a_secret")
-        if leaks.arguments or leaks.elsewhere or (leaks.evidence_hidden and not leaks.evidence_secret):
-            verdict.deviations.add("D7")
+    if leaks is not NOTHING:
+        _leaks(leaks, verdict)
+    if not findings:
+        return
     if any(found.stale for found in findings):
         verdict.block(defer, "stale_evidence", "evidence_is_stale")
         verdict.deviations.update("D8" for found in findings if "D8" in found.deviations)
@@ -235,7 +247,21 @@ def _evidence(event: dict[str, Any], lines: list[str], findings: list[Findings],
         verdict.block(defer, "contradictory_evidence", "evidence_contradicts_the_call")
     if any(found.missing for found in findings):
         verdict.block(defer, "evidence_marks_missing_information", "evidence_says_information_is_missing")
-    verdict.findings = findings
+
+
+def _leaks(leaks: Leaks, verdict: Verdict) -> None:
+    """Refuse what leaks; from here on nothing of the event is repeated unmasked."""
+    verdict.leaking = True
+    if leaks.evidence_secret or leaks.evidence_hidden:
+        verdict.block(words.REFUSE, "evidence_secret_leak", "evidence_holds_a_secret")
+    if leaks.evidence_personal:
+        verdict.block(words.REFUSE, "evidence_pii_leak", "evidence_holds_personal_data")
+    if leaks.arguments:
+        verdict.block(words.REFUSE, "argument_secret_leak", "arguments_hold_a_secret")
+    if leaks.elsewhere:
+        verdict.block(words.REFUSE, "event_secret_leak", "event_holds_a_secret")
+    if leaks.arguments or leaks.elsewhere or (leaks.evidence_hidden and not leaks.evidence_secret):
+        verdict.deviations.add("D7")
 
 
 def _recommendation(event: dict[str, Any], verdict: Verdict) -> None:

@@ -11,12 +11,9 @@ from typing import Any, Final
 from threegate import limits
 from threegate.aana import vocabulary as words
 from threegate.aana.evidence import Findings
-from threegate.aana.leaks import masked
+from threegate.aana.leaks import masked, masked_all
 
 _SCORES: Final = (0.95, 0.72, 0.45, 0.15)
-_THRESHOLDS: Final = (("accept", 0.85), ("ask", 0.6), ("defer", 0.3), ("refuse", 0.0))
-"""The lowest score of each route."""
-
 _ADVICE: Final = (
     "Execute the checked call and record the decision.",
     "Ask for what is missing, then check again.",
@@ -66,9 +63,9 @@ class Verdict:
 def render(verdict: Verdict) -> dict[str, Any]:
     """The envelope of a finished decision."""
     event, blockers = verdict.event, verdict.blockers
+    name: str = event["tool_name"]
     route = words.ROUTES[verdict.route]
     passed = verdict.route == words.ACCEPT and not blockers
-    speak = masked if verdict.leaking else _as_it_is
     score = _SCORES[verdict.route]
     authorization = {
         "declared_state": words.STATES[verdict.declared],
@@ -77,7 +74,7 @@ def render(verdict: Verdict) -> dict[str, Any]:
     }
     return {
         "contract_version": words.CONTRACT_VERSION,
-        "tool_name": speak(event["tool_name"])[: limits.AANA_NAME_CHARS],
+        "tool_name": (masked(name) if verdict.leaking else name)[: limits.AANA_NAME_CHARS],
         "tool_category": event["tool_category"],
         "effective_category": verdict.category,
         "risk_domain": event["risk_domain"],
@@ -88,7 +85,7 @@ def render(verdict: Verdict) -> dict[str, Any]:
         "runtime_recommended_route": words.ROUTES[verdict.recommended],
         "execution_allowed": passed,
         "hard_blockers": blockers,
-        "deviations": sorted(verdict.deviations, key=_number),
+        "deviations": sorted(verdict.deviations, key=_number) if verdict.deviations else [],
         "aix": _aix(route, score, blockers),
         "architecture_decision": {
             "route": route,
@@ -102,7 +99,7 @@ def render(verdict: Verdict) -> dict[str, Any]:
         "authorization": authorization,
         "validation_errors": [],
         "reasons": verdict.reasons,
-        "evidence_report": _report(verdict, speak),
+        "evidence_report": _report(verdict),
     }
 
 
@@ -143,19 +140,8 @@ def malformed(event: Any, problems: list[dict[str, str]]) -> dict[str, Any]:
         },
         "validation_errors": problems,
         "reasons": ["event_is_not_well_formed"],
-        "evidence_report": {
-            "checked_ref_count": 0,
-            "used_source_ids": [],
-            "contradictory_source_ids": [],
-            "missing_source_ids": [],
-            "stale_source_ids": [],
-            "warning_codes": [],
-        },
+        "evidence_report": _no_report(),
     }
-
-
-def _as_it_is(text: str) -> str:
-    return text
 
 
 def _name_of(event: Any) -> str | None:
@@ -176,13 +162,29 @@ def _aix(route: str, score: float, blockers: list[str]) -> dict[str, Any]:
         "components": {"P": score, "C": score, "F": 1.0 if route == "accept" else 0.75},
         "decision": route,
         "hard_blockers": list(blockers),
-        "thresholds": dict(_THRESHOLDS),
+        "thresholds": {"accept": 0.85, "ask": 0.6, "defer": 0.3, "refuse": 0.0},
     }
 
 
-def _report(verdict: Verdict, speak: Any) -> dict[str, Any]:
+def _no_report() -> dict[str, Any]:
+    return {
+        "checked_ref_count": 0,
+        "used_source_ids": [],
+        "contradictory_source_ids": [],
+        "missing_source_ids": [],
+        "stale_source_ids": [],
+        "warning_codes": [],
+    }
+
+
+def _report(verdict: Verdict) -> dict[str, Any]:
     findings = verdict.findings
-    names = [speak(found.source_id)[: limits.AANA_NAME_CHARS] for found in findings]
+    if not findings:
+        return _no_report()
+    sources = [found.source_id for found in findings]
+    if verdict.leaking:
+        sources = masked_all(sources)
+    names = [source[: limits.AANA_NAME_CHARS] for source in sources]
     pairs = list(zip(names, findings, strict=True))
     return {
         "checked_ref_count": len(findings),

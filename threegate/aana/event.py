@@ -92,30 +92,35 @@ def _measure(event: dict[Any, Any], lines: list[str], keys: list[str]) -> Proble
         if depth >= limits.AANA_EVENT_DEPTH:
             return _problem("", f"is nested deeper than {limits.AANA_EVENT_DEPTH}")
         budget -= len(item)
-        pairs = item.items() if isinstance(item, dict) else (("", value) for value in item)
-        for key, value in pairs:
-            if not isinstance(key, str):
-                return _problem("", "has a key that is no string")
-            budget -= len(key)
-            if inside and key:
-                keys.append(key)
+        named = isinstance(item, dict)
+        for key in item:
+            if named:
+                if not isinstance(key, str):
+                    return _problem("", "has a key that is no string")
+                value = item[key]
+                budget -= len(key)
+                if inside:
+                    keys.append(key)
+            else:
+                value = key
             if isinstance(value, str):
                 budget -= len(value)
                 if inside:
-                    lines.append(f"{key}: {value}" if key else value)
-            elif isinstance(value, dict | list):
-                if inside and key:
-                    lines.append(key)
+                    lines.append(f"{key}: {value}" if named else value)
+                continue
+            if inside and named:
+                lines.append(key)
+            if isinstance(value, dict | list):
                 stack.append((value, depth + 1, inside or (depth == 0 and key == "proposed_arguments")))
             elif isinstance(value, float):
                 if not math.isfinite(value):
                     return _problem("", "has a number that is no JSON number")
             elif not (value is None or isinstance(value, int)):
                 return _problem("", "has a value that is no JSON value")
-            elif inside and key:
-                lines.append(key)
             if budget < 0:
-                return _problem("", f"is larger than {limits.AANA_EVENT_BYTES} bytes")
+                break
+        if budget < 0:
+            return _problem("", f"is larger than {limits.AANA_EVENT_BYTES} bytes")
     return None
 
 

@@ -73,15 +73,16 @@ def _literal(value: str, *, password: bool, assigned: bool) -> bool:
 
 def _bare(value: str, *, password: bool, option: bool, tight: bool) -> bool:
     """Whether an unquoted value is a secret and not an expression, a type or a word."""
+    named = password and (option or tight)
+    if not named and not (len(value) >= (6 if password else 16) and _mixed(value)):
+        return False
     if _PLACEHOLDER.fullmatch(value) or value[0] in "-/@" or _HASH_WORD.fullmatch(value):
         return False
     if password and option:
         return len(value) >= 3
     if _EXPRESSION.fullmatch(value) or (_IDENTIFIER.fullmatch(value) and _NAME_OF_VARIABLE.fullmatch(value)):
         return False
-    if password and tight:
-        return len(value) >= 3
-    return len(value) >= (6 if password else 16) and _mixed(value)
+    return not named or len(value) >= 3
 
 
 def _mixed(value: str) -> bool:
