@@ -25,11 +25,14 @@ from threegate.runners.interface import Control
 from threegate.services import Services
 
 _LOOK_AGAIN_SECONDS = 1.0
+_LOOK_AGAIN_AT_MOST = 8.0
 
 
 @dataclass
 class _Running:
     prepared: Prepared
+    identity: tuple[int, ...]
+    """Of the file and its signatures, as the queue saw them."""
     control: Control
     lease: Lease
     future: Future[Ended | Waiting]
@@ -41,6 +44,7 @@ class _Wait:
     policy: str
     code: str
     looked: float
+    again_after: float = _LOOK_AGAIN_SECONDS
 
 
 @dataclass
@@ -126,7 +130,7 @@ class Dispatcher:
             wait is not None
             and wait.identity == identity
             and wait.policy == policy.digest
-            and time.monotonic() - wait.looked < _LOOK_AGAIN_SECONDS
+            and time.monotonic() - wait.looked < wait.again_after
         )
 
     def _start(self, path: Path, identity: tuple[int, ...], policy: Policy, turn: Round) -> int:
@@ -153,7 +157,7 @@ class Dispatcher:
         )
         future = self._pool.submit(launch, self.services, policy, prepared, control)
         future.add_done_callback(lambda _: self.wake.set())
-        self._running[path.name] = _Running(prepared, control, lease, future)
+        self._running[path.name] = _Running(prepared, identity, control, lease, future)
         return 1
 
     def _collect(self) -> int:
@@ -171,7 +175,7 @@ class Dispatcher:
                 self._stop_launches(TrailError(f"{error.filename or name}: {error.strerror or error}"))
                 continue
             if isinstance(answer, Waiting):
-                self._wait(entry.prepared, entry.prepared.identity, entry.prepared.policy, answer)
+                self._wait(entry.prepared, entry.identity, entry.prepared.policy, answer)
             else:
                 moved += 1
                 self._waits.pop(name, None)
@@ -184,7 +188,13 @@ class Dispatcher:
         digest = policy if isinstance(policy, str) else policy.digest
         name = prepared.path.name
         known = self._waits.get(name)
-        self._waits[name] = _Wait(identity, digest, answer.code, time.monotonic())
+        same = known is not None and (known.identity, known.policy, known.code) == (
+            identity,
+            digest,
+            answer.code,
+        )
+        after = min(known.again_after * 2, _LOOK_AGAIN_AT_MOST) if known and same else _LOOK_AGAIN_SECONDS
+        self._waits[name] = _Wait(identity, digest, answer.code, time.monotonic(), after)
         if known is None or known.code != answer.code:
             self.log.say("waiting", request=prepared.request_id, what=answer.message)
             tell_waiting(self.services, prepared, answer)
