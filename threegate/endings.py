@@ -86,7 +86,9 @@ def refuse_held(
 ) -> Ended:
     request = prepared.request
     history = held.index.history(prepared.request_id)
-    known = history is not None and (history.claimed is not None or history.end is not None)
+    known = history is not None and (
+        history.claimed is not None or history.end is not None or _is_copy(history, prepared.path)
+    )
     approval = judgement.approval if judgement else None
     data: dict[str, Any] = {
         "reason": "replayed" if known else code,
@@ -114,6 +116,13 @@ def refuse_held(
     tell_state(services.workspace, target.name, "refused", str(data["reason"]), judgement)
     services.ended(prepared.request_id, "refused")
     return Ended("refused", str(data["reason"]), result)
+
+
+def _is_copy(history: RequestHistory, path: Path) -> bool:
+    """Whether the trail approved this request under another file name, and that file still waits: refusing the
+    copy must not end the request itself."""
+    name = history.approved.data.get("file") if history.approved else None
+    return isinstance(name, str) and name != path.name and (path.parent / name).exists()
 
 
 def _refusal_facts(

@@ -77,9 +77,14 @@ def facts_for_launch(
         requesters=settings.requesters,
         owner_uid=_draft_owner(history),
         recorded_approval=recorded if isinstance(recorded, str) else None,
+        recorded_file=_text(approved.data.get("file")) if approved else None,
         was_approved=approved is not None,
         mode=settings.approval.signature,
     )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _draft_owner(history: RequestHistory | None) -> int | None:

@@ -81,6 +81,8 @@ class LaunchFacts:
     """Owner of the draft, from the trail."""
     recorded_approval: str | None = None
     """approval_sha256 of the trail's `approved` event, None when there is no such event."""
+    recorded_file: str | None = None
+    """File name that the trail's `approved` event gave the request; a copy under another name is not it."""
     was_approved: bool = False
     """Whether the trail has an `approved` event for this id."""
     mode: Literal["required", "optional"] = "required"

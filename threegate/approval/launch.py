@@ -181,6 +181,8 @@ def _check_statement(state: _State) -> str:
             raise Refused("statement_mismatch", f"{name} of the statement is not that of the request")
     if facts.recorded_approval is not None and facts.recorded_approval != state.signed.approval_sha256:
         raise Refused("statement_mismatch", "the trail recorded another approval of this request")
+    if facts.recorded_file not in (None, request.file_name):
+        raise Refused("statement_mismatch", "the file has another name than the one that was approved")
     return "names this request"
 
 

@@ -254,6 +254,8 @@ def uses(approved: Approved) -> Iterator[Mutation]:
     yield one("nonce used", approved.facts(nonces=[approved.statement.nonce]), "replayed")
     yield one("id used", approved.facts(id_used=True), "replayed")
     yield one("recorded another approval", approved.facts(recorded_approval="0" * 64), "statement_mismatch")
+    yield one("a copy under another name", approved.facts(recorded_file="TR-20261122-100000Z-other.md"),
+              "statement_mismatch")  # fmt: skip
     for uid in range(20):
         facts = approved.facts(owner_uid=uid, requesters={str(uid): "operator"})
         yield one(f"uid {uid} is the approver", facts, "self_approval")

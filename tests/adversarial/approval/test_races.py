@@ -1,0 +1,237 @@
+"""Racing for one approval: however many approvers, daemons and copies there are, it is launched at most once.
+
+The launches go the real way (prepare, judge, claim under the trail's lock, rename, finish); only the sandbox is
+replaced by one that counts.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.operations.bench_workspace import Bench, make_bench
+from threegate.approval import SignedApproval
+from threegate.audit import Trail
+from threegate.errors import Refused, ThreeGateError
+from threegate.job import Job
+from threegate.judge import Clearance
+from threegate.operations.approve import promote, seal, sign
+from threegate.operations.cancel import cancel_request
+from threegate.operations.dossier import open_dossier, read_draft
+from threegate.pipeline import launch
+from threegate.prepared import prepare
+from threegate.runners.interface import Control, Outcome, Stream
+from threegate.services import Services, make_services
+
+COPIES = 8
+ROUNDS = 30
+SOAK_ROUNDS = 1000
+EMPTY = Stream(b"", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
+
+
+class CountingRunner:
+    """A sandbox that only counts what it was given."""
+
+    def __init__(self) -> None:
+        self.runs: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def available(self) -> str | None:
+        return None
+
+    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
+        with self._lock:
+            self.runs[clearance.request_id] += 1
+        (control.run_folder / "out").mkdir(exist_ok=True)
+        return Outcome("succeeded", "counted", 0, None, None, 1, None, None, {}, EMPTY, EMPTY, ())
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return make_bench(tmp_path)
+
+
+def daemons(bench: Bench, runner: CountingRunner, count: int = 2) -> list[Services]:
+    """What so many daemon processes would work with: each has its own eyes on the trail."""
+    made = []
+    for number in range(count):
+        services = make_services(
+            bench.workspace, Trail(bench.workspace), bench.desk.policy, boot_nonce=str(number)
+        )
+        services.close()
+        made.append(replace(services, runners={"monty": runner, "ERA": runner}))
+    return made
+
+
+def race(bench: Bench, services: list[Services], request_id: str, *, cancel: bool = False) -> list[str]:
+    """Approve, copy seven times, and let everybody at it at once; what each of them was told."""
+    draft = bench.draft(request_id, slug=request_id)
+    path = bench.approve(draft).path
+    signature = path.with_name(path.name + ".sig").read_bytes()
+    names = [path]
+    for number in range(1, COPIES):
+        copy = path.with_name(path.name.replace(".md", f"-{number}.md"))
+        copy.with_name(copy.name + ".sig").write_bytes(signature)
+        copy.write_bytes(path.read_bytes())
+        names.append(copy)
+    policy = bench.desk.policy
+    start = threading.Barrier(COPIES + (1 if cancel else 0))
+
+    def one(number: int) -> str:
+        mine = services[number % len(services)]
+        control = Control(bench.workspace.run_folder(request_id), bench.workspace.inputs, "", "")
+        start.wait()
+        try:
+            prepared = prepare(mine, policy, names[number])
+            if prepared.request is None:
+                return prepared.code
+            return launch(mine, policy, prepared, control).code
+        except (FileNotFoundError, FileExistsError):
+            return "gone"
+
+    def stop() -> str:
+        start.wait()
+        try:
+            return cancel_request(bench.desk, request_id, actor="test", wait_seconds=5).outcome
+        except Refused as refusal:
+            return refusal.code
+
+    with ThreadPoolExecutor(COPIES + 1) as pool:
+        waiting = [pool.submit(one, number) for number in range(COPIES)]
+        if cancel:
+            waiting.append(pool.submit(stop))
+        return [future.result() for future in waiting]
+
+
+def check(
+    bench: Bench, request_id: str, runner: CountingRunner, told: list[str], *, cancel: bool = False
+) -> None:
+    claimed = [
+        event
+        for event in Trail(bench.workspace).events()
+        if event.type == "claimed" and event.request_id == request_id
+    ]
+    assert len(claimed) == runner.runs[request_id], told
+    if cancel:
+        assert runner.runs[request_id] <= 1, told
+    else:
+        assert runner.runs[request_id] == 1, told
+        assert told.count("succeeded") == 1
+    assert not list(bench.workspace.approved.glob("*.md"))
+
+
+def rounds(bench: Bench, count: int) -> None:
+    runner = CountingRunner()
+    services = daemons(bench, runner)
+    for number in range(count):
+        request_id = f"race-{number}"
+        told = race(bench, services, request_id)
+        check(bench, request_id, runner, told)
+    for number in range(count // 3):
+        request_id = f"cancelled-{number}"
+        told = race(bench, services, request_id, cancel=True)
+        check(bench, request_id, runner, told, cancel=True)
+
+
+def test_eight_copies_and_two_daemons_launch_once(bench: Bench) -> None:
+    rounds(bench, ROUNDS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_eight_copies_and_two_daemons_launch_once_a_thousand_times(bench: Bench) -> None:
+    rounds(bench, SOAK_ROUNDS)
+
+
+def test_eight_approvers_of_one_draft_make_one_approval(bench: Bench) -> None:
+    for number in range(6):
+        path = bench.draft(f"req-{number}", slug=f"s{number}")
+        start = threading.Barrier(8)
+
+        def one(path: Path = path, start: threading.Barrier = start) -> str:
+            desk = bench.desk
+            try:
+                draft = read_draft(bench.workspace, path)
+                with open_dossier(desk, draft) as dossier:
+                    sealed = seal(desk, dossier, "alice")
+                    signed = sign(sealed, bench.keys["alice"])
+                    start.wait()
+                    return promote(desk, dossier, sealed, signed, actor="test").approval_sha256
+            except Refused as refusal:
+                return refusal.code
+
+        with ThreadPoolExecutor(8) as pool:
+            told = [future.result() for future in [pool.submit(one) for _ in range(8)]]
+        (winner,) = [word for word in told if word != "replayed"]
+        approved = bench.workspace.approved / path.name
+        signature = approved.with_name(approved.name + ".sig").read_bytes()
+        assert SignedApproval.parse(signature).approval_sha256 == winner
+        assert len(list(bench.workspace.approved.iterdir())) == 2 * (number + 1)
+        assert len(list(bench.workspace.inputs.iterdir())) == 1
+
+
+def test_two_daemon_processes_and_copies_put_back(bench: Bench) -> None:
+    """Real daemons: one works, the other says so; what ran and is put back does not run again."""
+    path = bench.approve(bench.draft()).path
+    data, signature = path.read_bytes(), path.with_name(path.name + ".sig").read_bytes()
+    command = [sys.executable, "-m", "threegate", "--workspace", str(bench.workspace.root), "run", "--once"]
+    first = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    codes = []
+    for process in first:
+        process.communicate(timeout=120)
+        codes.append(process.returncode)
+    assert 0 in codes and set(codes) <= {0, 3}
+    for name in (path.name, "TR-20260101-000000Z-other.md"):
+        back = path.with_name(name)
+        back.with_name(name + ".sig").write_bytes(signature)
+        back.write_bytes(data)
+    assert subprocess.run(command, capture_output=True, timeout=120).returncode == 0
+    events = Counter(event.type for event in Trail(bench.workspace).events())
+    assert events["claimed"] == events["finished"] == 1 and events["quarantined"] == 2
+
+
+def test_an_approval_of_a_copied_workspace_does_not_run_there(bench: Bench, tmp_path: Path) -> None:
+    """A workspace copied whole, approval and trail and all: the outside head says that it is not the one it was."""
+    import shutil
+
+    bench.approve(bench.draft())
+    copy = tmp_path / "copy"
+    shutil.copytree(bench.workspace.root, copy)
+    command = [sys.executable, "-m", "threegate", "--workspace", str(copy), "run", "--once"]
+    done = subprocess.run(command, capture_output=True, timeout=120)
+    assert done.returncode == 3, done.stderr
+    other = Bench(replace(bench.workspace, root=copy), bench.keys)
+    assert "claimed" not in {event.type for event in Trail(other.workspace).events()}
+
+
+def test_another_workspaces_approval_does_not_run_here(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    other = make_bench(tmp_path / "b")
+    path = other.approve(other.draft()).path
+    for item in (path.with_name(path.name + ".sig"), path):
+        (bench.workspace.approved / item.name).write_bytes(item.read_bytes())
+    for item in other.workspace.inputs.iterdir():
+        (bench.workspace.inputs / item.name).write_bytes(item.read_bytes())
+    command = [sys.executable, "-m", "threegate", "--workspace", str(bench.workspace.root), "run", "--once"]
+    subprocess.run(command, capture_output=True, timeout=120, check=True)
+    events = list(Trail(bench.workspace).events())
+    assert "claimed" not in {event.type for event in events}
+    reasons = {str(event.data.get("reason")) for event in events} & {
+        "signer_unknown", "workspace_mismatch", "signature_invalid",
+    }  # fmt: skip
+    assert reasons, events[-1].data
+
+
+def test_nothing_is_raised_that_is_not_ours(bench: Bench) -> None:
+    with pytest.raises(ThreeGateError):
+        cancel_request(bench.desk, "unknown-request", actor="test")
