@@ -180,6 +180,31 @@ def judge(
     return Judgement("clear", "cleared", "all gates said yes", approval, assessment, clearance)
 
 
+def replay_clearance(about: Mapping[str, Any], request: Request, job: Job) -> Clearance:
+    """Leave to run an ended job once more, to compare (spec 6, Monty). `about` is what a verified act was signed over.
+
+    Raises Refused unless it names exactly this request and this job, or when the job has network.
+    """
+    if job.network:
+        raise Refused("replay_has_network", "a request with network is not run again: it could act twice")
+    named = (about.get("request_id"), about.get("request_sha256"), about.get("job_sha256"))
+    if named != (request.request_id, request.sha256, job.digest) or request.approved_utc is None:
+        raise Refused(
+            "job_changed", "it would not mean today what it meant then; draft it again: threegate retry"
+        )
+    return Clearance(
+        request_id=request.request_id,
+        request_sha256=request.sha256,
+        job_sha256=job.digest,
+        approval_sha256=None,
+        policy_sha256="",
+        approved_by=request.approved_by or "",
+        approved_utc=request.approved_utc,
+        nonce="",
+        seal=_SEAL,
+    )
+
+
 STOPPING_CODES = frozenset({"operators_changed", "clock_went_back"})
 """Approval failures that are about the workspace and not about one request: nothing is launched meanwhile."""
 
