@@ -40,7 +40,7 @@ HOSTILE = {
 
 HONEST = [
     "", "\n", "x = 1", "rows = open('/in/data.csv').read().splitlines()\nlen(rows)", "import json, math\nfrom pathlib import Path\nPath('/out/a').write_text('x')",
-    "from datetime import datetime, timedelta\ndatetime.now() - timedelta(days=1)", "import os.path\nos.path.join('/in', 'a')", "import re\nre.sub(r'/+', '/', 'a//b')",
+    "from datetime import datetime, timedelta\ndatetime.now() - timedelta(days=1)", "import os.path\nos.path.join('/in', 'a')", "try:\n    from numpy import array\nexcept ImportError:\n    pass", "import re\nre.sub(r'/+', '/', 'a//b')",
     "try:\n    import numpy\nexcept ImportError:\n    numpy = None", "try:\n    import numpy as np\nexcept (ValueError, ModuleNotFoundError):\n    np = None",
     "try:\n    import numpy\nexcept:\n    pass", "class A:\n    def f(self):\n        return 1\n", "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\n",
     "async def f():\n    return 1\nimport asyncio\nasyncio.run(f())", "print('install base:', 3)", "total = sum(x / 2 for x in [1, 2])", "d = {'a': {'b': [1]}}\nd['a']['b']",

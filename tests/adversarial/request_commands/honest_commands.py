@@ -245,6 +245,77 @@ time -p python script.py
 prlimit --nofile=10 python script.py
 strace -f -o /out/trace python script.py
 busybox ls
+grep -- -v data.csv
+sed -- p data.csv
+taskset -p 1234
+timeout
+tar --what -xf a.tar
+tar xf a.tar -C /tmp
+tar -cf - data
+git log -- a --exec
+git
+git --version
+rsync -av a b
+nc example.org 80
+sed -n '/a/,/b/{p;q}' data.csv
+sed '\,a,d' data.csv
+sed 's/a/b/;t end;s/c/d/;:end' data.csv
+sed 'a\more text' data.csv
+sed '1~2d' data.csv
+sed '/x/I,+3p' data.csv
+sed 'N;P;D' data.csv
+sed 'unknown?' data.csv
+sed 's/open' data.csv
+sed 's' data.csv
+sed '/open' data.csv
+sed '\' data.csv
+sed 'y/ab' data.csv
+sed 'l 5;=' data.csv
+sed 'q5' data.csv
+sed 'r /in/a' data.csv
+sed '' data.csv
+sed 's/\/a/b/' data.csv
+awk '' data.csv
+awk '"open' data.csv
+awk '# a comment | with marks' data.csv
+awk '/open' data.csv
+awk '{x = y / 2 / 3; print x}' data.csv
+awk '{ print $1 /2/ 3 }' data.csv
+awk '@include "a"' data.csv
+python -c 'print "not Python 3"'
+python -c 'import os.path; print(os.path.join("a", "b"))'
+python -c 'getattr(x, "y")(1)'
+python -c 'import subprocess; subprocess.run([name, "x"])'
+python -c 'import os; os.execv(path, args)'
+python -c 'import os; os.spawnlp(os.P_WAIT, "ls", "ls", "-l")'
+python -c 'import os; os.execvp("ls", ["ls", "/in"])'
+python -c 'import sys, subprocess; subprocess.run([sys.executable, "a.py"])'
+python -c 'exec(code)'
+python -c 'exec("not python (")'
+python -c 'f(shell=False)'
+python -c ''
+python -c
+python -m
+python -m runpy
+python -W
+perl -e
+perl -0777 -ne 'print length'
+perl -l012 -ne 'print'
+perl -i.bak -pe 's/a/b/' /tmp/a
+perl -Mstrict -we 'print 1'
+ruby -S tool
+ruby -S
+node --eval
+node --input-type module --eval 'console.log(1)'
+node --eval='console.log(1)'
+jq --arg a b --argjson c 1 '.x' data.json
+jq -f prog.jq data.json
+jq --from-file prog.jq data.json
+jq '.a' -r data.json
+grep -r
+grep --regexp='a b' data.csv
+grep --regexp a data.csv
+awk --version
 numactl -N 0 python script.py
 /in/tool --flag
 /opt/tool/bin/run --x

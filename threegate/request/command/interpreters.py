@@ -16,6 +16,10 @@ from threegate.request.command.programs import spellings
 _LANGUAGES: Final = {
     "python": "python",
     "pypy": "python",
+    "ipython": "python",
+    "micropython": "python",
+    "graalpy": "python",
+    "jython": "python",
     "node": "node",
     "nodejs": "node",
     "perl": "perl",
@@ -55,9 +59,6 @@ _TEXT_IN_QUOTES: Final = frozenset(
         "sed",
         "jq",
     }
-)
-_TEXT_EXACT: Final = frozenset(
-    {"node", "nodejs", "perl", "ruby", "rscript", "php", "awk", "gawk", "mawk", "nawk", "sed", "jq"}
 )
 
 
@@ -219,6 +220,11 @@ _SHAPES: Final = {
 }
 
 
+def _named(name: str, options: tuple[str, ...]) -> bool:
+    """Whether a long option is one of these, or the beginning of one as getopt_long takes it."""
+    return name in options or (len(name) > 3 and any(option.startswith(name) for option in options))
+
+
 def _general(roles: Roles, words: Sequence[str], start: int, end: int) -> None:
     """Options of the other languages, by their shape."""
     shape = _SHAPES[roles.language]
@@ -239,7 +245,7 @@ def _general(roles: Roles, words: Sequence[str], start: int, end: int) -> None:
             continue
         if word.startswith("--"):
             name, equals, value = word.partition("=")
-            if name in shape.long_code:
+            if _named(name, shape.long_code):
                 at, text = (
                     (index, value) if equals else (index + 1, words[index + 1] if index + 1 < end else "")
                 )
@@ -247,8 +253,10 @@ def _general(roles: Roles, words: Sequence[str], start: int, end: int) -> None:
                 no_operand = True
                 index = at + 1
                 continue
-            no_operand = no_operand or name in shape.long_files
-            index += 3 if name in shape.two_values else 2 if name in shape.long_values and not equals else 1
+            no_operand = no_operand or _named(name, shape.long_files)
+            index += (
+                3 if name in shape.two_values else 2 if _named(name, shape.long_values) and not equals else 1
+            )
             continue
         for place, letter in enumerate(word[1:], start=2):
             rest = word[place:]

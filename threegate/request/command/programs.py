@@ -112,7 +112,7 @@ _TABLES: Final[tuple[tuple[frozenset[str], str], ...]] = (
 )
 _BY_NAME: Final = {name: rule for table, rule in _TABLES for name in table}
 _SUFFIX: Final = re.compile(
-    r"(?:[-_.](?:static|real|distrib|orig|bin|exe|wrapper)|[-_.]?v?[0-9][0-9.]*[a-z]?)\Z"
+    r"(?:[-_.](?:static|real|distrib|orig|bin|exe|wrapper|dbg)|[-_.]?v?[0-9][0-9.]*[a-z]?)\Z"
 )
 _LOADER: Final = re.compile(r"ld-[0-9.]+\.so")
 
@@ -131,10 +131,7 @@ def spellings(program: str) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=1024)
 def _spellings(name: str) -> tuple[str, ...]:
     found = [name]
-    for _ in range(4):
-        shorter = _SUFFIX.sub("", name)
-        if shorter == name or not shorter:
-            break
+    while (shorter := _SUFFIX.sub("", name)) not in ("", name):
         name = shorter
         found.append(name)
     return tuple(found)

@@ -97,6 +97,8 @@ class _Sed:
                 return False
             self._skip(" \t!")
             command = self._next()
+            if not command:
+                return False
             if command == "e":
                 return True
             if command in "sy":
@@ -107,12 +109,10 @@ class _Sed:
                     return True
             elif command in "aicrRwWbtT:#":
                 self._until("\n" if command in "aicrRwW#" else ";\n")
-            elif command not in "qQlLdDgGhHnNpPxzF=v{}":
-                return False
-            if not command:
-                return False
-            if command in "qQlLv":
+            elif command in "qQlLv":
                 self._until(";}\n")
+            elif command not in "dDgGhHnNpPxzF={}":
+                return False
 
     def _next(self) -> str:
         char = self.script[self.place : self.place + 1]
@@ -149,11 +149,9 @@ class _Sed:
             self._skip(" \t")
 
     def _parts(self, delimiter: str) -> bool:
-        return (
-            delimiter not in ("", "\n", "\\") and self._to(delimiter, brackets=True) and self._to(delimiter)
-        )
+        return delimiter not in ("", "\n", "\\") and self._to(delimiter) and self._to(delimiter)
 
-    def _to(self, delimiter: str, *, brackets: bool = False) -> bool:
+    def _to(self, delimiter: str) -> bool:
         """Go behind the next unescaped delimiter. False where there is none."""
         while self.place < len(self.script):
             char = self._next()

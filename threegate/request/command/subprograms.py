@@ -33,7 +33,7 @@ def find_subprograms(words: Sequence[str], start: int, end: int) -> Iterator[Sub
             return
         simple = _SIMPLE.get(name)
         if simple is not None:
-            yield from _by_name(words, start, end, simple)
+            yield from _by_name(words, start, end, simple, name in _CLUSTERS)
             return
 
 
@@ -92,7 +92,13 @@ _SIMPLE: Final[dict[str, dict[str, _Kind]]] = {
 }
 
 
-def _by_name(words: Sequence[str], start: int, end: int, options: dict[str, _Kind]) -> Iterator[Subprogram]:
+_CLUSTERS: Final = names("rsync nc ncat netcat")
+"""Programs whose options are written together as often as not (``rsync -ae``)."""
+
+
+def _by_name(
+    words: Sequence[str], start: int, end: int, options: dict[str, _Kind], clusters: bool
+) -> Iterator[Subprogram]:
     """Options found by their name: alone with the next word, with ``=``, attached, or by a unique beginning."""
     for index in range(start + 1, end):
         word = words[index]
@@ -106,6 +112,8 @@ def _by_name(words: Sequence[str], start: int, end: int, options: dict[str, _Kin
                 yield Subprogram(kind, index, option, line)
             elif not long and len(option) == 2 and word.startswith(option):
                 yield Subprogram(kind, index, option, word[2:])
+            elif clusters and len(option) == 2 and re.fullmatch(rf"-[A-Za-z]+{option[1]}", word):
+                yield Subprogram(kind, index, option, words[index + 1] if index + 1 < end else "")
 
 
 _TAR: Final = Options(
