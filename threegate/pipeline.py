@@ -14,12 +14,13 @@ from threegate.approval import LaunchFacts
 from threegate.contracts import Decision
 from threegate.endings import finish, refuse, refuse_held, tell_state
 from threegate.errors import Refused
-from threegate.judge import Judgement, judge
+from threegate.job import Job
+from threegate.judge import Clearance, Judgement, judge
 from threegate.launch_facts import facts_for_launch, file_identity
 from threegate.policy import Policy
 from threegate.prepared import Ended, Prepared, Waiting
 from threegate.results import ResultFacts, write_record
-from threegate.runners.interface import Control
+from threegate.runners.interface import Control, Outcome, Runner, nothing_known
 from threegate.services import Services
 
 UNSIGNED_NOTE = "Promoted by hand without a signature: it counts as validated, never as confirmed."
@@ -55,7 +56,7 @@ def launch(services: Services, policy: Policy, prepared: Prepared, control: Cont
             held, "started", request_id=request.request_id, actor="daemon", data={"backend": job.backend}
         )
     tell_state(services.workspace, claimed.name, "running", None, judgement)
-    outcome = services.runners[job.backend].run(clearance, job, control)
+    outcome = _run(services.runners[job.backend], clearance, job, control)
     result = ResultFacts(
         request_id=request.request_id,
         status=outcome.status,
@@ -67,7 +68,7 @@ def launch(services: Services, policy: Policy, prepared: Prepared, control: Cont
         approval_sha256=clearance.approval_sha256,
         policy_sha256=policy.digest,
         inputs=tuple((item.name, item.sha256) for item in job.inputs),
-        notes=() if clearance.approval_sha256 else (UNSIGNED_NOTE,),
+        notes=_notes(judgement),
     ).with_outcome(outcome)
     record_sha256 = write_record(control.run_folder, result)
     data = {
@@ -83,6 +84,16 @@ def launch(services: Services, policy: Policy, prepared: Prepared, control: Cont
         "blocked": [f"{item.host}:{item.port}" for item in outcome.destinations if not item.allowed][:32],
     }
     return finish(services, policy, claimed, request, outcome.status, data, record_sha256, control.run_folder)
+
+
+def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Outcome:
+    """Run the job. A runner that fails in a way of its own leaves an end like any other, and the daemon goes on."""
+    try:
+        return runner.run(clearance, job, control)
+    except Exception as error:  # noqa: BLE001 - whatever a runner raises, the request must get its end
+        return nothing_known(
+            f"the runner failed ({type(error).__name__}); how far the request came is not known"
+        )
 
 
 def claim(
@@ -102,6 +113,11 @@ def claim(
         if index.nonce_used(clearance.nonce) or (history is not None and (history.claimed or history.end)):
             return refuse_held(
                 services, held, policy, prepared, "replayed", "this approval was used before", judgement
+            )
+        grant = judgement.approval.grant if judgement.approval else None
+        if grant is not None and not _use_left(index.grant_uses(grant), judgement):
+            return refuse_held(
+                services, held, policy, prepared, "grant_used_up", "no use of the grant is left", judgement
             )
         reservation = services.gate.reserve(held, policy, request, prepared.job, prepared.history)
         if isinstance(reservation, Refused):
@@ -128,8 +144,21 @@ def claim(
             "claimed",
             request_id=request.request_id,
             actor="daemon",
-            data={**decided, "nonce": clearance.nonce, **reservation},
+            data={**decided, "nonce": clearance.nonce, "grant": grant, **reservation},
         )
+
+
+def _use_left(uses: int | None, judgement: Judgement) -> bool:
+    """Whether a grant still stands, with a use left; asked under the lock that the claim is made under."""
+    return uses is not None and judgement.approval is not None and uses < judgement.approval.grant_max_uses
+
+
+def _notes(judgement: Judgement) -> tuple[str, ...]:
+    """What the result says about how it was allowed, where nobody signed this very request."""
+    approval = judgement.approval
+    if approval is None or approval.approval_sha256 is None:
+        return (UNSIGNED_NOTE,)
+    return (f"ran under grant {approval.grant}, not individually signed",) if approval.grant else ()
 
 
 def _facts_now(services: Services, policy: Policy, prepared: Prepared) -> tuple[LaunchFacts, Decision]:

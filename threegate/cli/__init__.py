@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
+import traceback
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -148,11 +150,22 @@ def run(arguments: list[str]) -> int:
         return EXIT_FAILED
     except _UsageError as error:
         return _wrong_usage(error)
+    except Exception as error:  # noqa: BLE001 - nobody is shown a traceback; a mistake of ours is named as one
+        context.warn(
+            f"a mistake of ThreeGate itself: {_place_of(error)}; please report it, nothing more was done"
+        )
+        return EXIT_FAILED
     return int(code) if isinstance(code, int) else 0
 
 
 execute = run
 """`run` by a name that no submodule takes: importing `threegate.cli.run` rebinds `run` in this package."""
+
+
+def _place_of(error: Exception) -> str:
+    """Class, file and line of an unexpected error, never its text: that may hold a value."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {os.path.basename(place.filename)}:{place.lineno}"
 
 
 def _wrong_usage(error: Exception) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -41,6 +42,34 @@ class Seen:
 
 
 @dataclass
+class EventBudget:
+    """How many events an owner's files may cause a minute; what is above that is counted and told once."""
+
+    _minute: int = 0
+    _used: dict[int, int] = field(default_factory=dict)
+
+    def take(self, owner: int) -> bool:
+        """Whether one more event of this owner's may be written now."""
+        minute = int(time.monotonic() // 60)
+        if minute != self._minute:
+            self._minute, self._used = minute, {}
+        self._used[owner] = self._used.get(owner, 0) + 1
+        return self._used[owner] <= limits.TRAIL_EVENTS_PER_OWNER_MINUTE
+
+    def suppressed(self) -> dict[int, int]:
+        """By owner, how many events of the minute that has passed were not written; each told once."""
+        if not self._used or int(time.monotonic() // 60) == self._minute:
+            return {}
+        over = {
+            owner: used - limits.TRAIL_EVENTS_PER_OWNER_MINUTE
+            for owner, used in self._used.items()
+            if used > limits.TRAIL_EVENTS_PER_OWNER_MINUTE
+        }
+        self._used = {}
+        return over
+
+
+@dataclass
 class Inbox:
     """Scans `inbox/` and `tool-exec/drafts/`."""
 
@@ -51,12 +80,14 @@ class Inbox:
     """Takes an AP-*.json that was read; False when it shall be looked at again."""
     _seen: dict[str, Seen] = field(default_factory=dict)
     _hashes: InputHashes = field(init=False)
+    _budget: EventBudget = field(default_factory=EventBudget)
 
     def __post_init__(self) -> None:
         self._hashes = InputHashes(self.workspace.files)
 
     def scan(self, policy: Policy) -> int:
         """Look at everything that is new or changed; returns how many files that were. Raises TrailError."""
+        self._tell_suppressed()
         looked = 0
         present: set[str] = set()
         reports: list[tuple[Path, Report, os.stat_result]] = []
@@ -145,6 +176,13 @@ class Inbox:
     def _quarantine(self, name: str, facts: os.stat_result, problem: str) -> None:
         """Something that is no readable request: one line, one event, nothing else."""
         self.log.say("unreadable", file=name, what=problem)
+        if self._budget.take(facts.st_uid):
+            self._observed(name, facts, problem)
+        if _PLAIN_NAME.fullmatch(name):
+            finding = Finding("TG101", "error", 1, 1, problem, "put one regular file there, by rename")
+            write_verdict(self.workspace, _verdict(name, "", None, "invalid", "unreadable", [finding]))
+
+    def _observed(self, name: str, facts: os.stat_result, problem: str) -> None:
         with self.trail.locked() as held:
             held.append(
                 "observed",
@@ -152,9 +190,16 @@ class Inbox:
                 data={"file": name, "reason": "unreadable", "what": problem, "owner_uid": facts.st_uid},
             )
             held.sync()
-        if _PLAIN_NAME.fullmatch(name):
-            finding = Finding("TG101", "error", 1, 1, problem, "put one regular file there, by rename")
-            write_verdict(self.workspace, _verdict(name, "", None, "invalid", "unreadable", [finding]))
+
+    def _tell_suppressed(self) -> None:
+        """One event for all that the budget kept out of the trail in the minute that has passed."""
+        for owner, count in self._budget.suppressed().items():
+            with self.trail.locked() as held:
+                held.append(
+                    "observed",
+                    actor="daemon",
+                    data={"reason": "too_many_events", "owner_uid": owner, "suppressed": count},
+                )
 
     def _tell(self, reports: Iterable[tuple[Path, Report, os.stat_result]]) -> None:
         """Announce what was found, then write the verdicts."""
@@ -168,19 +213,20 @@ class Inbox:
                     )
                 valid = all(finding.severity != "error" for finding in findings)
                 rules = sorted({finding.rule for finding in findings})
-                held.append(
-                    "validated",
-                    request_id=report.request.request_id if report.request else None,
-                    actor="daemon",
-                    data={
-                        "file": path.name,
-                        "sha256": report.sha256,
-                        "valid": valid,
-                        "rules": rules,
-                        **({"owner_uid": facts.st_uid} if path.parent == self.workspace.inbox else {}),
-                        "from": path.parent.name,
-                    },
-                )
+                if self._budget.take(facts.st_uid):
+                    held.append(
+                        "validated",
+                        request_id=report.request.request_id if report.request else None,
+                        actor="daemon",
+                        data={
+                            "file": path.name,
+                            "sha256": report.sha256,
+                            "valid": valid,
+                            "rules": rules,
+                            **({"owner_uid": facts.st_uid} if path.parent == self.workspace.inbox else {}),
+                            "from": path.parent.name,
+                        },
+                    )
                 verdicts.append(
                     _verdict(
                         path.name,

@@ -68,14 +68,9 @@ class Daemon:
         return self._loaded[1]
 
     def _work(self, services: Services, policy: Policy) -> int:
-        problem = services.begin()
+        problem = self._begin(services)
         for line in services.trail.mended:
             self.log.say("mended", what=line)
-        if problem is not None:
-            self.log.say("stopped", what=problem)
-            self.log.say("mend", what="threegate workspace adopt, when this is as it should be")
-        else:
-            recover(services, self.log)
         runners = policy.settings.runners
         dispatcher = Dispatcher(
             services,
@@ -102,7 +97,7 @@ class Daemon:
         self.log.say("ready", workspace=str(self.workspace.root))
         self.on_ready()
         try:
-            self._turns(services, dispatcher, inbox, policy, launches=problem is None)
+            problem = self._turns(services, dispatcher, inbox, policy, problem)
         except ThreeGateError as error:
             dispatcher.failed = dispatcher.failed or error
             self.log.say("stopped", what=str(error))
@@ -110,11 +105,23 @@ class Daemon:
             watch.close()
             dispatcher.stop(3600.0 if self.once and not self.stop.is_set() else STOP_GRACE_SECONDS)
         self.log.say("ended")
-        return EXIT_FAILED if problem is not None or dispatcher.failed is not None else EXIT_OK
+        stopped = problem is not None or dispatcher.failed is not None or dispatcher.held_up is not None
+        return EXIT_FAILED if stopped else EXIT_OK
+
+    def _begin(self, services: Services) -> str | None:
+        """Recover, unless nothing may be launched here; then why."""
+        problem = services.begin()
+        if problem is not None:
+            code, line = problem
+            self.log.say("stopped", code=code, what=line)
+            return line
+        recover(services, self.log)
+        return None
 
     def _turns(
-        self, services: Services, dispatcher: Dispatcher, inbox: Inbox, policy: Policy, *, launches: bool
-    ) -> None:
+        self, services: Services, dispatcher: Dispatcher, inbox: Inbox, policy: Policy, problem: str | None
+    ) -> str | None:
+        """Turn after turn; returns why launches had to stop, or None."""
         told: str | None = None
         while not self.stop.is_set():
             self.wake.clear()
@@ -127,14 +134,17 @@ class Daemon:
                     self.log.say("settings", what=f"{error}; nothing is started until this is mended")
             did = inbox.scan(policy)
             self._controls(dispatcher)
-            if launches and told is None:
+            if problem is not None and services.begin() is None:
+                problem = self._begin(services)
+            if problem is None and told is None:
                 did += dispatcher.schedule(policy)
             if dispatcher.failed is not None and not dispatcher.running:
-                return
+                break
             if self.once and not did and not dispatcher.running:
-                return
+                break
             if not did or dispatcher.running:
                 self.wake.wait(_TURN_SECONDS)
+        return problem or told
 
     def _controls(self, dispatcher: Dispatcher) -> None:
         """Cancellations that the operator asked for."""
