@@ -68,7 +68,7 @@ class Agreement:
             if place or before:
                 self._settle(place or str(before), event.seq)
             if approved := self._approved.pop(request_id, None):
-                self._check_approved(approved, str(name) if place else str(approved.data.get("file")))
+                self._check_approved(approved, place or str(before))
             if place:
                 self._check_end(event, request_id)
         elif place and state in STATES:
@@ -89,7 +89,7 @@ class Agreement:
         for place in self._open.values():
             expected ^= self._digest(place)
         for request_id, event in self._approved.items():
-            self._check_approved(event, self._open[request_id].partition("/")[2])
+            self._check_approved(event, self._open[request_id])
         found = 0
         names = []
         for state in STATES:
@@ -131,26 +131,23 @@ class Agreement:
 
     # ---- bytes
 
-    def _check_approved(self, event: Event, name: str) -> None:
-        """The approved bytes and the signed statement, wherever the file lies by now."""
-        for state in STATES:
-            path = self.workspace.state_folder(state) / name
-            data = self._read(path, limits.REQUEST_BYTES)
-            if data is None:
-                continue
-            wanted = event.data.get("request_sha256")
-            if isinstance(wanted, str) and hashlib.sha256(data).hexdigest() != wanted:
-                self._changed[event.request_id or name] = (path, hashlib.sha256(data).hexdigest(), event.seq)
-            signature = self._read(path.with_name(path.name + ".sig"), limits.SIGNATURE_FILE_BYTES)
-            wanted = event.data.get("approval_sha256")
-            if (
-                signature is not None
-                and isinstance(wanted, str)
-                and hashlib.sha256(signature.split(b"\n", 1)[0]).hexdigest() != wanted
-            ):
-                self._bad(
-                    f"{path}.sig", f"is not the statement that event {event.seq} recorded: it was changed"
-                )
+    def _check_approved(self, event: Event, place: str) -> None:
+        """The approved bytes and the signed statement, where the trail says that they lie by now."""
+        path = self.workspace.tool_exec / place
+        data = self._read(path, limits.REQUEST_BYTES)
+        if data is None:
+            return
+        wanted = event.data.get("request_sha256")
+        if isinstance(wanted, str) and hashlib.sha256(data).hexdigest() != wanted:
+            self._bad(path, f"is not the request that event {event.seq} approved: it was changed")
+        signature = self._read(path.with_name(path.name + ".sig"), limits.SIGNATURE_FILE_BYTES)
+        wanted = event.data.get("approval_sha256")
+        if (
+            signature is not None
+            and isinstance(wanted, str)
+            and hashlib.sha256(signature.split(b"\n", 1)[0]).hexdigest() != wanted
+        ):
+            self._bad(f"{path}.sig", f"is not the statement that event {event.seq} recorded: it was changed")
 
     def _check_end(self, event: Event, request_id: str) -> None:
         """The record of the run, its artifacts, and the result that was made of them."""
