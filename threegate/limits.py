@@ -112,7 +112,6 @@ RESULT_VALUE_DEPTH: Final = 200
 # ---- the inbox
 INBOX_ENTRIES: Final = 100_000
 VERDICT_BATCH: Final = 64
-PROPOSAL_BYTES: Final = 64 * KIB
 
 # ---- action proposals (spec 5)
 PROPOSAL_BYTES: Final = 64 * KIB
