@@ -49,6 +49,7 @@ EXAMPLES: list[tuple[str, dict[str, Any]]] = [
     ("web.search", {"query": "a b&c"}),
     ("web.fetch", {"url": "http:EXAMPLE.com"}),
     ("github.repo_read", {"repo": "a/b", "includeIssues": True, "includeReleases": True}),
+    ("github.repo_read", {"repo": "a/b"}),
     ("github.issue_draft", {"repo": "a/b", "title": "t\nu", "body": "b", "labels": ["x"]}),
     ("github.issue_draft", {"repo": "a/b", "title": "t", "body": ""}),
     ("github.issue_create_approved", {"repo": "a/b", "title": "t", "body": "b"}),
@@ -340,17 +341,50 @@ def test_limits_of_the_settings_hold_for_drafts(place: tuple[Settings, Workspace
     assert b"time_limit_sec: 5" in result.draft
 
 
-def test_a_working_folder_that_no_request_can_name_is_blocked(tmp_path: Path) -> None:
-    project = tmp_path / "p"
-    (project / "a b 'c").mkdir(parents=True)
-    settings = Settings(project=ProjectSettings(root=str(project)))
-    data = propose("shell.execute_approved", {"argv": ["ls"], "cwd": "a b 'c\\"})
-    assert draft_from_proposal(data, settings=settings, now=NOW).verdict.verdict == "block"
-    data = propose("shell.execute_approved", {"argv": ["ls", "x" * 40_000, "y" * 20_000]})
-    result = draft_from_proposal(data, settings=settings, now=NOW)
-    if result.draft is None:
+def test_what_gate_1_refuses_makes_no_draft(tmp_path: Path) -> None:
+    (tmp_path / "a b").mkdir()
+    settings = Settings(project=ProjectSettings(root=str(tmp_path)))
+    for args, code in (
+        ({"argv": ["ls"], "cwd": "a b"}, "cwd"),
+        ({"argv": ["1.", "x"]}, "gate_1"),
+        ({"argv": ["ls", "x" * 65_000]}, "gate_1"),
+    ):
+        result = draft_from_proposal(propose("shell.execute_approved", args), settings=settings, now=NOW)
+        assert result.draft is None
         assert result.verdict.verdict == "block"
-        assert {problem.code for problem in result.verdict.errors} == {"gate_1"}
+        assert code in {problem.code for problem in result.verdict.errors}
+
+
+def test_an_include_that_is_too_long_with_its_folder_is_blocked(place: tuple[Settings, Workspace]) -> None:
+    settings, workspace = place
+    long = "/".join(["x" * 200] * 3)
+    data = propose("project.cleanup_safe", {"path": long, "include": [long]})
+    result = draft_from_proposal(data, settings=settings, workspace=workspace, now=NOW)
+    assert (result.verdict.verdict, result.draft) == ("block", None)
+
+
+def test_a_draft_does_not_outlive_the_setting_that_it_needs(place: tuple[Settings, Workspace]) -> None:
+    settings, workspace = place
+    data = propose("web.search", {"query": "x"})
+    result = draft_from_proposal(data, settings=settings, workspace=workspace, now=NOW)
+    assert result.draft is not None
+    with pytest.raises(Refused):
+        derive_again(result.draft, data, result.inputs, settings=Settings())
+
+
+def test_a_file_that_vanishes_under_a_cleanup_stays(
+    place: tuple[Settings, Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from threegate.proposals import gather
+
+    def gone(*_: object, **__: object) -> bytes:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    settings, workspace = place
+    monkeypatch.setattr(gather, "read_at", gone)
+    data = propose("project.cleanup_safe", {"include": ["dist"]})
+    result = draft_from_proposal(data, settings=settings, workspace=workspace, now=NOW)
+    assert "cannot be read" in json.loads(result.inputs["manifest.json"])["skipped"][0]["reason"]
 
 
 def test_notes_that_are_none_are_named(tmp_path: Path) -> None:

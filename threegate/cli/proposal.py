@@ -60,6 +60,7 @@ def draft(
 
     workspace, settings = _surroundings()
     refused = False
+    missing: str | None = None
     for data in _proposals(file, jsonl):
         if drop:
             _drop(workspace, data)
@@ -79,8 +80,9 @@ def draft(
             say(result.draft.decode().rstrip("\n"))
         else:
             _say_verdict(result.verdict, explain=True)
-        if result.problem is not None:
-            raise Unavailable(f"{file}: no draft: {result.problem}")
+        missing = missing or result.problem
+    if missing is not None:
+        raise Unavailable(f"{file}: no draft: {missing}")
     if refused:
         raise typer.Exit(EXIT_REFUSED)
 

@@ -135,9 +135,7 @@ def removal_facts(project: Project, path: ProjectPath) -> dict[str, Any]:
     lines: list[Any] = []
     size = 0
     if project.kind_of(path) == "file":
-        data = project.read(path, max_bytes=limits.SNAPSHOT_BYTES)
-        if data is None:
-            raise ProjectError("it is gone")
+        data = project.read(path, max_bytes=limits.SNAPSHOT_BYTES) or b""
         return {
             "path": path.text,
             "kind": "file",

@@ -19,6 +19,7 @@ from threegate.request.characters import has_hidden
 
 PATH_CHARS: Final = 1024
 NAME_BYTES: Final = 255
+_DECODINGS: Final = 8
 
 PROTECTED_FOLDERS: Final = frozenset(
     {"secrets", "credentials", "data", "database", "db", "backup", "backups", ".git"}
@@ -130,10 +131,13 @@ def _other_forms(text: str) -> list[str]:
     """What else the text would mean to a program that decodes percent signs or compatibility forms."""
     forms = []
     decoded = text
-    for _ in range(3):
-        if "%" not in decoded:
+    for _ in range(_DECODINGS):
+        again = unquote(decoded)
+        if again == decoded:
             break
-        decoded = unquote(decoded)
+        decoded = again
         forms.append(decoded.replace("\x00", "/"))
+    else:
+        raise PathBlocked("path_hidden", "the path is percent-encoded over and over")
     forms.append(unicodedata.normalize("NFKC", text))
     return [form for form in forms if form != text]

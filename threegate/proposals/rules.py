@@ -21,6 +21,7 @@ from threegate.request.characters import has_hidden
 from threegate.settings import Settings
 
 _REPOSITORY: Final = re.compile(r"([A-Za-z0-9_.-]{1,100})/([A-Za-z0-9_.-]{1,100})", re.ASCII)
+_FOLDER: Final = re.compile(r"[A-Za-z0-9._-]{1,128}(?:/[A-Za-z0-9._-]{1,128}){0,6}", re.ASCII)
 _BARE_SELECTORS: Final = frozenset({"*", "a", "button", "input"})
 _HIDDEN_SELECTORS: Final = (":hidden", "[hidden", "display:none", "visibility:hidden")
 _WRITING: Final = frozenset({"file.write_safe", "project.cleanup_safe"})
@@ -212,6 +213,9 @@ def _check_dry_run(at: _Judging) -> None:
 
 
 def _check_execute(at: _Judging) -> None:
+    cwd = at.paths.get("cwd")
+    if cwd is not None and not _FOLDER.fullmatch(cwd.text):
+        at.block("/args/cwd", "cwd", "a request can only start in folders of plain names (A-Z a-z 0-9 . _ -)")
     for item in judge_argv(at.proposal.args["argv"], programs=at.settings.request.programs):
         if item.never:
             at.block("/args/argv", item.code, item.message)

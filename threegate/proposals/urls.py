@@ -122,9 +122,10 @@ def _split_port(authority: str, default: int) -> tuple[str, int]:
     host, digits = authority[:colon], authority[colon + 1 :]
     if not digits:
         return host, default
-    if not re.fullmatch(r"[0-9]+", digits) or len(digits.lstrip("0")) > 5 or int(digits) > 65535:
+    number = digits.lstrip("0") or "0"
+    if not re.fullmatch(r"[0-9]{1,5}", number) or int(number) > 65535:
         raise URLError("url_invalid", "the URL's port is no number up to 65535")
-    return host, int(digits)
+    return host, int(number)
 
 
 def _read_host(text: str) -> tuple[str, _Address | None]:
