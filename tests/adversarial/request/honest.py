@@ -88,6 +88,7 @@ VARIABLES = (
     '{"limit": 3, "names": ["a", "b"], "nested": {"x": [1, 2.5, null, true]}}',
     '{\n  "title": "Größe — 東京",\n  "query": "a < b && c > d; -- x"\n}',
     '{"text": "line\\nline", "quote": "\\"", "path": "/in/data.csv"}',
+    '{"escaped": ["\\u0041\\n", {"b": "\\t", "n": 1}]}',
     '{"small": -1.5e-7, "big": 9007199254740991}',
 )
 

@@ -202,6 +202,7 @@ KEYS_ATTACKS: list[Attack] = [
     ("id in Cyrillic", era(request_id="\u0430bc"), "TG132"),
     ("id starts with a dash", era(request_id='"-rf"'), "TG132"),
     ("id too long", era(request_id="a" * 129), "TG132"),
+    ("id is a number", era(request_id="20261122"), "TG122"),
     ("id too short", era(request_id="ab"), "TG132"),
     ("created tomorrow", era(created_utc="2026-11-23T05:00:00Z"), "TG133"),
     ("created in another zone", era(created_utc="2026-11-22T05:00:00-08:00"), "TG133"),
@@ -295,6 +296,11 @@ FILES: list[Attack] = [
     (
         "input hash as a number",
         listed("- /in/data.csv", f"[{{name: data.csv, sha256: {'1' * 14}}}]"),
+        "TG152",
+    ),
+    (
+        "input hash that reads as a number",
+        listed("- /in/data.csv", f"[{{name: data.csv, sha256: {'1' * 62}e0}}]"),
         "TG152",
     ),
     ("input hash null", listed("- /in/data.csv", "[{name: data.csv, sha256: null}]"), "TG152"),
@@ -498,7 +504,7 @@ CODES: list[Attack] = [
     ("code nested without end", code("x = " + "(" * 9000 + ")" * 9000), "TG402"),
     ("code imports a socket", code("import socket"), "TG403"),
     ("code imports subprocess", code("from subprocess import run"), "TG403"),
-    ("code imports a dotted module", code("import os.path"), "TG403"),
+    ("code imports a dotted module", code("import urllib.request"), "TG403"),
     ("code installs", code("import subprocess\nsubprocess.run(['pip', 'install', 'x'])"), "TG403"),
     ("code reads the host", code("open('/etc/passwd').read()"), "TG405"),
     ("code reads a device", code("open('/dev/sda').read()"), "TG406"),

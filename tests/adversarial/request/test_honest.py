@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.adversarial.request.honest import ALL, Honest
-from tests.request.examples import read
+from tests.request.examples import APPROVED, era, read
 from threegate.request.draft import render_request
 
 
@@ -19,6 +19,14 @@ def test_an_honest_request_passes_and_means_the_same_when_rendered(honest: Hones
     again = read(render_request(report.request))
     assert again.request is not None, again.findings
     assert replace(again.request, data=b"", sha256="") == replace(report.request, data=b"", sha256="")
+
+
+def test_an_approved_request_means_the_same_when_rendered() -> None:
+    request = read(era(**APPROVED), stage="approved").request
+    assert request is not None
+    again = read(render_request(request), stage="approved").request
+    assert again is not None
+    assert replace(again, data=b"", sha256="") == replace(request, data=b"", sha256="")
 
 
 def test_the_corpus_is_large() -> None:
