@@ -58,12 +58,14 @@ def http(
         )
     if no_auth:
         token = None
-    from threegate.serve.http_app import HttpOptions
-    from threegate.serve.http_server import bind, serve
+    from threegate.serve.listening import bind
     from threegate.serve.recording import decision_log
 
     decisions = decision_log(log, _workspace())
     listener = bind(host, port, token=token)
+    from threegate.serve.http_app import HttpOptions
+    from threegate.serve.http_server import serve
+
     options = HttpOptions(token=token, log=decisions, evidence_mode=evidence.value, per_minute=rate)
     warn(f"decisions are recorded in {decisions.path}")
 
@@ -78,15 +80,17 @@ def http(
 def mcp(evidence: _EvidenceOption = Evidence.quickstart, log: _LogOption = "") -> None:
     """Serve the MCP tools on stdin and stdout: aana_pre_tool_check, submit_request, request_status, read_result."""
     _need("mcp", "mcp")
+    from threegate.serve.recording import decision_log
+
+    workspace = _workspace()
+    decisions = decision_log(log, workspace)
     import anyio
 
     from threegate.serve.mcp_server import ToolServer, serve_stdio
-    from threegate.serve.recording import decision_log
     from threegate.serve.requests import RequestDesk
 
-    workspace = _workspace()
     desk = RequestDesk(workspace) if workspace is not None else None
-    tools = ToolServer(log=decision_log(log, workspace), desk=desk, evidence_mode=evidence.value)
+    tools = ToolServer(log=decisions, desk=desk, evidence_mode=evidence.value)
     anyio.run(serve_stdio, tools.server())
 
 

@@ -12,6 +12,9 @@ from collections.abc import Callable
 
 from threegate import limits
 
+_ROUNDING = 1e-6
+"""Seconds that floating point may be off by."""
+
 
 class RateLimit:
     """`per_minute` requests a minute for each client, all of them at once if it likes. `clock` is in seconds."""
@@ -39,7 +42,7 @@ class RateLimit:
         self._buckets[client] = (left - 1 if passes else left, now)
         if len(self._buckets) > self._clients:
             self._buckets.popitem(last=False)
-        return 0 if passes else max(1, math.ceil((1 - left) * 60 / self._capacity))
+        return 0 if passes else max(1, math.ceil((1 - left) * 60 / self._capacity - _ROUNDING))
 
 
 def client_of(address: str) -> str:

@@ -1,0 +1,102 @@
+"""Real servers for the tests: the HTTP server as its own process on a free port."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+TOKEN = "correct-horse-battery-staple-7"
+START_SECONDS = 90
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server process: where it answers, and where it records."""
+
+    url: str
+    port: int
+    log: Path
+    process: subprocess.Popen[str]
+
+
+def start(folder: Path, *options: str, token: str | None = TOKEN) -> Running:
+    """Start ``threegate serve http`` on a free port and wait for its first line."""
+    log = folder / "decisions.jsonl"
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("THREEGATE_TOKEN", "THREEGATE_WORKSPACE")
+    }
+    environment["XDG_STATE_HOME"] = str(folder / "state")
+    if token is not None:
+        environment["THREEGATE_TOKEN"] = token
+    process = subprocess.Popen(
+        [sys.executable, "-m", "threegate", "serve", "http", "--port", "0", "--log", str(log), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+        cwd=folder,
+    )
+    assert process.stdout is not None
+    readable, _, _ = select.select([process.stdout], [], [], START_SECONDS)
+    line = process.stdout.readline() if readable else ""
+    if not line.startswith("listening on "):
+        process.kill()
+        process.wait()
+        pytest.fail(f"the server did not start: {line!r}")
+    url = line.removeprefix("listening on ").strip()
+    return Running(url, int(url.rpartition(":")[2]), log, process)
+
+
+def stop(running: Running) -> int:
+    """End the process as an operator would; its exit code."""
+    running.process.send_signal(signal.SIGTERM)
+    try:
+        return running.process.wait(20)
+    finally:
+        running.process.kill()
+        assert running.process.stdout is not None
+        running.process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One server for many tests, with a rate limit that they do not meet."""
+    running = start(tmp_path_factory.mktemp("http"), "--rate", "100000")
+    yield running
+    assert running.process.poll() is None, "the server died"
+    stop(running)
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Starts servers that a test has for itself."""
+    all_running: list[Running] = []
+
+    def begin(*options: str, token: str | None = TOKEN) -> Running:
+        folder = tmp_path / str(len(all_running))
+        folder.mkdir()
+        all_running.append(start(folder, *options, token=token))
+        return all_running[-1]
+
+    yield begin
+    for running in all_running:
+        stop(running)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for something that another process does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
