@@ -22,7 +22,7 @@ KeyPath = tuple[str | int, ...]
 _NULL = frozenset({"", "~", "null"})
 _BOOLEAN = {"true": True, "false": False}
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,15})")
-_FLOAT = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,3})?")
+_FLOAT = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30}([eE][-+]?[0-9]{1,3})?|[eE][-+]?[0-9]{1,3})")
 _AMBIGUOUS = re.compile(
     r"(?i)(yes|no|on|off|true|false|null|[-+]?\.(inf|nan)|\.nan|[-+]?[0-9][0-9_,]*(:[0-9_.]+)*\.?[0-9_]*(e[-+]?[0-9]*)?"
     r"|0[xob][0-9a-f_]+|[-+]\.?[0-9][0-9_.]*|\.[0-9][0-9_]*|<<|=)"

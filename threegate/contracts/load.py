@@ -32,18 +32,25 @@ def load_model(document: Document, model: type[M]) -> M | list[Diagnostic]:
     try:
         loaded = model.model_validate(document.value)
     except ValidationError as error:
+        items = [
+            (item, *_locate(document.value, item["loc"]))
+            for item in error.errors(include_input=False, include_url=False)
+        ]
         found: dict[KeyPath, Diagnostic] = {}
-        for item in error.errors(include_input=False, include_url=False):
-            path, value = _locate(document.value, item["loc"])
-            if item["type"] == "literal_error" and isinstance(value, list):
+        for item, path, value in items:
+            if item["type"] == "literal_error" and isinstance(value, list) and _deeper(items, path):
                 continue  # the other branch of a union speaks of the list's entries
             if item["type"] in ("missing", "extra_forbidden"):
                 name = str(item["loc"][-1])
                 path = (*path, name) if path[-1:] != (name,) else path
             found.setdefault(path, _diagnostic(document, path, item))
-        empty.extend(found.values())
-        return sorted(set(empty))
+        return sorted({*empty, *found.values()})
     return empty or loaded
+
+
+def _deeper(items: list[tuple[Any, KeyPath, Any]], path: KeyPath) -> bool:
+    """Whether another error lies below `path`."""
+    return any(len(other) > len(path) and other[: len(path)] == path for _, other, _ in items)
 
 
 def _locate(value: Any, location: tuple[int | str, ...]) -> tuple[KeyPath, Any]:
@@ -79,7 +86,7 @@ def _empty(value: Any, path: KeyPath) -> list[KeyPath]:
     )
     for key, item in members:
         here = (*path, key)
-        if key in _FREE or (
+        if (key in _FREE and (item is not None or key != "one_of")) or (
             path[:1] == ("golden_cases",) and len(path) == 2 and key in ("arguments", "principal")
         ):
             continue

@@ -29,7 +29,14 @@ from threegate.errors import InvalidInput, Refused
 from threegate.job import Job
 from threegate.launch_facts import facts_for_launch, read_operators
 from threegate.operations.approval_lines import insert_approval
-from threegate.operations.dossier import Desk, Dossier, refuse_bad_clock, refuse_used, take_draft_away
+from threegate.operations.dossier import (
+    Desk,
+    Dossier,
+    refuse_bad_clock,
+    refuse_judged,
+    refuse_used,
+    take_draft_away,
+)
 from threegate.operations.pinning import pin
 from threegate.request import read_request
 from threegate.request.model import Request
@@ -65,8 +72,10 @@ def seal(
 ) -> Sealed:
     """Write the two lines, read the result with the same reader, and make the statement about it.
 
-    Raises Refused when the result would mean anything else than what was shown.
+    Raises Refused when the result would mean anything else than what was shown, or when the judgement on trial
+    is neither a yes nor a checkpoint: such a request could never run.
     """
+    refuse_judged(dossier)
     moment = approved_utc or _moment(dossier)
     data = insert_approval(dossier.draft.data, approved_by, moment)
     report = read_request(
@@ -156,7 +165,7 @@ def promote(
             data=_event(dossier, sealed, approval, fingerprint, reason),
         )
     removed = take_draft_away(dossier.draft)
-    _tell(desk, paths[-1].name, sealed)
+    tell_approved(desk, paths[-1].name, sealed)
     return Promoted(
         path=paths[-1],
         approval_sha256=approval.approval_sha256,
@@ -274,7 +283,8 @@ def _event(
     }
 
 
-def _tell(desk: Desk, name: str, sealed: Sealed) -> None:
+def tell_approved(desk: Desk, name: str, sealed: Sealed) -> None:
+    """Bring the verdict of an approved request up to date. Raises OSError."""
     write_verdict(
         desk.workspace,
         Verdict(

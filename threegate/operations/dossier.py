@@ -241,6 +241,22 @@ def _lies_in(path: Path, folder: Path) -> bool:
     return os.path.realpath(path.parent) == os.path.realpath(folder)
 
 
+def refuse_judged(dossier: Dossier) -> None:
+    """Nothing is signed that the gates would refuse anyway (spec 3). Raises Refused with the gate's code."""
+    assessment = dossier.assessment
+    contract = assessment.contract
+    if not assessment.contract_holds and contract.verdict != "checkpoint":
+        code = contract.code or "contract_blocked"
+        where = f" at {contract.reasons[0].path}" if contract.reasons and contract.reasons[0].path else ""
+        raise Refused(
+            code,
+            f"the contract gate blocks this call: {code}{where}; see: threegate contracts explain {code}",
+        )
+    if assessment.route != "accept" or assessment.gate_decision != "pass" or assessment.blockers:
+        code = assessment.blockers[0] if assessment.blockers else f"aana_{assessment.route}"
+        raise Refused(code, f"AANA says {assessment.route} ({code}); it would not run when it is approved")
+
+
 def refuse_used(held: LockedTrail, request: Request) -> None:
     """An id and a file name are used once. Raises Refused (replayed)."""
     if held.index.id_used(request.request_id):

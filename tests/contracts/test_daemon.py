@@ -1,0 +1,200 @@
+"""The contract gate in a real workspace: limits, sessions, checkpoints, kills, the fold over the trail."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.contracts.material import folder
+from tests.support import Place, make_place, monty_draft, request_id
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return make_place(tmp_path)
+
+
+def lay(place: Place, spec: dict) -> None:
+    for name, data in folder(spec).items():
+        path = place.root / "tool-exec" / "contracts" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    place.run("contracts", "check", expect=0)
+
+
+def state(place: Place) -> dict:
+    return json.loads((place.root / "tool-exec/contracts/.state/sessions.json").read_text())["book"]
+
+
+def ask(place: Place, name: str, code: str = "{'n': 1}", expect: int = 0, **more: str) -> str:
+    rid = request_id(name)
+    place.approve(place.drop(monty_draft(rid, code, **more)), expect=expect)
+    return rid
+
+
+def test_a_limit_holds_over_runs_and_the_state_is_only_a_fold(place: Place) -> None:
+    lay(
+        place,
+        {
+            "threegate.monty": {
+                "evidence_class": "local_transaction",
+                "assertions": {"input_invariants": [], "output_invariants": [{"path": "$.n", "gte": 0}]},
+                "binds": [{"name": "last", "source": "output", "path": "$.n"}],
+                "timeouts": {"total_ms": 2500},
+            },
+            "session": {"session_limits": {"max_calls_per_tool": {"threegate.monty": 2}}},
+        },
+    )
+    first, second, third = (
+        ask(place, name, f"{{'n': {number}}}") for number, name in enumerate(("a", "b", "c"))
+    )
+    place.once()
+    texts = [place.result(rid) for rid in (first, second, third)]
+    assert sum("status: succeeded" in text for text in texts) == 2
+    assert sum("session_limit_exceeded" in text for text in texts) == 1
+    [session] = state(place)["sessions"].values()
+    assert session["state"]["tally"]["steps"] == 2
+    assert "last" in session["state"]["binds"] and session["pending"] == {}
+    finished = place.events("finished")
+    assert [event["data"]["contract"]["status"] for event in finished] == ["committed", "committed"]
+    claims = place.events("claimed")
+    assert len({event["data"]["contract"]["session"] for event in claims}) == 1
+    place.run("session", "list", expect=0)
+    before = state(place)
+    assert [session["state"]["blocks"] for session in before["sessions"].values()] == [1]
+    shutil.rmtree(place.root / "tool-exec/contracts/.state")
+    place.run("session", "list", expect=0)
+    assert state(place) == before
+    shown = place.run("session", "show", *before["sessions"], expect=0).out
+    assert "allowed_tools: []" in shown
+    # without a run's record the session cannot be known any more
+    shutil.rmtree(place.root / "tool-exec/contracts/.state")
+    ran = next(event["request_id"] for event in finished)
+    (place.root / "tool-exec/runs" / ran / "record.json").unlink()
+    assert "session_state_lost" in place.run("session", "list", expect=0).out
+
+
+def test_an_output_that_breaks_its_invariant_moves_nothing(place: Place) -> None:
+    lay(
+        place,
+        {
+            "threegate.monty": {
+                "evidence_class": "local_transaction",
+                "assertions": {"input_invariants": [], "output_invariants": [{"path": "$.n", "gte": 5}]},
+            },
+            "session": {"session_limits": {"circuit_breaker": {"consecutive_errors": 1}}},
+        },
+    )
+    ask(place, "low")
+    place.once()
+    [event] = place.events("finished")
+    assert event["data"]["contract"]["status"] == "contract_violated"
+    assert event["data"]["contract"]["codes"] == ["output_invariant"]
+    assert "circuit_open" in place.run("session", "list", expect=0).out
+
+
+def test_a_checkpoint_waits_for_a_signed_answer(place: Place) -> None:
+    lay(
+        place,
+        {
+            "threegate.monty": {
+                "checkpoint": {
+                    "when": "always",
+                    "timeout_seconds": 600,
+                    "context": [{"path": "$.limits.memory_mb", "label": "Memory"}],
+                }
+            }
+        },
+    )
+    yes, no = ask(place, "yes"), ask(place, "no")
+    place.once()
+    assert place.results() == []
+    listed = place.run("checkpoint", "list", "--json", expect=0).json()
+    assert sorted(item["request_id"] for item in listed) == sorted([yes, no])
+    assert listed[0]["checkpoints"][0]["context"] == [{"label": "Memory", "value": 128}]
+    sign = ("--as", "operator", "--key", str(place.key), "--yes")
+    place.run("checkpoint", "approve", yes, *sign, expect=0)
+    place.run("checkpoint", "deny", no, *sign, expect=0)
+    place.once()
+    assert "status: succeeded" in place.result(yes)
+    assert "checkpoint_denied" in place.result(no)
+    answers = place.events("checkpoint_answered")
+    assert [event["data"]["approve"] for event in answers] == [True, False]
+    assert all(event["actor"] == "operator:operator" for event in answers)
+    place.run("checkpoint", "approve", yes, *sign, expect=2)
+    place.run("audit", "verify", expect=0)
+
+
+def test_contracts_that_do_not_compile_let_nothing_be_approved(place: Place) -> None:
+    contracts = place.root / "tool-exec/contracts"
+    (contracts / "broken.yaml").write_text("tool: [")
+    rid = request_id("broken")
+    done = place.run(
+        "approve",
+        str(place.drop(monty_draft(rid, "1"))),
+        "--as",
+        "operator",
+        "--key",
+        str(place.key),
+        "--yes",
+    )
+    assert done.code == 2 and "contracts_do_not_compile" in done.out + done.err
+    place.run("session", "list", expect=2)
+
+
+def test_shadow_mode_records_and_blocks_nothing(tmp_path: Path) -> None:
+    place = make_place(tmp_path, settings={"contracts.mode": "shadow"})
+    lay(place, {"threegate.monty": {"gate": "block"}})
+    rid = ask(place, "shadow")
+    place.once()
+    assert "status: succeeded" in place.result(rid)
+    [event] = place.events("claimed")
+    assert event["data"]["contract"]["would_block"] == "risk_blocked"
+
+
+def test_sessions_are_the_operators_and_the_named_tool_is_what_the_request_is(place: Place) -> None:
+    lay(
+        place,
+        {
+            "threegate.monty": {},
+            "ledger": {"implements": {"code_sha256": "0" * 64}},
+            "session": {"resources": {"r": {"type": "r", "extract_from": {"path": "$.id"}}}},
+            "workflow": {
+                "roles": [
+                    {"name": "boss", "session_contract": "session.yaml"},
+                    {"name": "hand", "session_contract": "session.yaml"},
+                ],
+                "handoffs": [{"from": "boss", "to": "hand"}],
+            },
+        },
+    )
+    sign = ("--as", "operator", "--key", str(place.key), "--yes")
+    for extra, code in (
+        ("session_id: mine\n", "unknown_session"),
+        ("tool: ledger\n", "tool_mismatch"),
+        ("workflow: w\n", "unknown_workflow"),
+    ):
+        rid = request_id(code.replace("_", "-"))
+        done = place.run("approve", str(place.drop(monty_draft(rid, "1", extra=extra))), *sign)
+        assert done.code == 2 and code in done.out + done.err, (extra, done.out, done.err)
+    place.run("session", "open", "mine", "--workflow", "w", "--role", "boss", expect=0)
+    place.run("session", "open", "child", "--workflow", "w", "--role", "hand", "--parent", "mine", expect=0)
+    place.run("session", "open", "mine", expect=2)
+    place.run("session", "open", "default:x", expect=2)
+    place.run("session", "open", "bad", "--role", "nobody", expect=2)
+    rid = ask(place, "named", extra="session_id: mine\nworkflow: w\nrole: boss\n")
+    place.once()
+    assert "status: succeeded" in place.result(rid)
+    assert "hand" in place.run("workflow", "show", expect=0).out
+    place.run("kill", "workflow", "w", expect=2)
+    place.run("kill", "workflow", "w", *sign, expect=0)
+    assert "session_killed" in place.run("session", "list", expect=0).out
+    assert place.run("workflow", "show", "w", "--json", expect=0).json()[0]["killed"] is True
+    place.run("session", "open", "late", "--workflow", "w", "--role", "boss", expect=2)
+    place.run("session", "open", "plain", expect=0)
+    place.run("session", "close", "plain", expect=0)
+    place.run("session", "kill", "nobody", expect=2)
+    place.run("audit", "verify", expect=0)

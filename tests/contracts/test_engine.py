@@ -1,0 +1,422 @@
+"""The engine where rows do not reach: requests, totals, serialisation, what a decision leaves alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.contracts.material import NOW, call, compiled, opened
+from threegate.contracts import Call, Compiled, Outcome, Session, ask, engine
+from threegate.contracts.book import Book, merge
+from threegate.contracts.checkpoints import call_sha256
+from threegate.contracts.paths import MISSING
+from threegate.contracts.state import Answer, Tally
+from threegate.contracts.wire import answer_from_json, answer_to_json, call_from_json, call_to_json
+from threegate.errors import Refused
+
+MONTY: dict[str, Any] = {"implements": "(gone)"}
+
+
+def code(session: Session, one: Call, **more: Any) -> str | None:
+    return engine.decide(session, one, NOW, **more).code
+
+
+def request(tool: str = "threegate.monty", **more: Any) -> Call:
+    return Call(
+        tool, {"vars": {"n": 1}, "argv": ["t", "x"]}, backend="threegate.monty", call_id="TR-1", **more
+    )
+
+
+def test_the_gate_without_contracts_and_with_broken_ones() -> None:
+    allowed = ask(Compiled(empty=True), None, call(), NOW)
+    assert (allowed.verdict, allowed.code) == ("allow", "no_contracts")
+    broken = ask(compiled({"t": {}}), None, call(), NOW)
+    assert (broken.verdict, broken.code) == ("block", "unknown_session")
+    from tests.contracts.material import folder
+    from threegate.contracts import compile_folder
+
+    found = compile_folder(folder({"t": {"gate": 5}}), environment={})
+    assert ask(found, None, call(), NOW).code == "contracts_do_not_compile"
+    assert ask(compiled({"t": {}}), opened({"t": {}}), call(), NOW).verdict == "allow"
+
+
+def test_the_contract_of_the_backend_applies_besides_the_named_tools() -> None:
+    base = {"execution_constraints": {"arguments": [{"path": "$.argv[1]", "equals": "x"}]}}
+    named = {"arguments_from": "vars", "argument_value_invariants": [{"path": "$.n", "lte": 5}]}
+    session = opened({"threegate.monty": base, "t": named})
+    assert code(session, request("t")) is None
+    assert (
+        code(session, replace(request("t"), arguments={"vars": {"n": 6}, "argv": ["t", "x"]}))
+        == "argument_invariant"
+    )
+    assert code(session, replace(request("t"), arguments={"argv": ["t", "x"]})) == "argument_invariant"
+    assert (
+        code(session, replace(request("t"), arguments={"vars": {"n": 1}, "argv": ["t", "y"]}))
+        == "execution_constraint"
+    )
+    assert code(opened({"t": {}}), request("t")) == "no_contract"
+    assert code(session, request()) is None
+    engine.commit(session, request("t"), Outcome("succeeded"))
+    assert session.tally.calls == {"threegate.monty": 1, "t": 1} and session.tally.steps == 1
+
+
+@pytest.mark.parametrize(
+    ("implements", "one", "matches"),
+    [
+        ("(gone)", request("t"), False),
+        ({"argv_prefix": ["t"]}, request("t"), True),
+        ({"argv_prefix": ["t", "x"]}, request("t"), True),
+        ({"argv_prefix": ["t", "y"]}, request("t"), False),
+        ({"argv_prefix": ["t"]}, replace(request("t"), arguments={"argv": "t"}), False),
+        ({"argv_prefix": ["t"]}, replace(request("t"), arguments={}), False),
+        ({"code_sha256": "0" * 64}, request("t", code_sha256="0" * 64), True),
+        ({"code_sha256": "0" * 64}, request("t", code_sha256="1" * 64), False),
+        ({"code_sha256": "0" * 64}, request("t"), False),
+        (
+            {"argv_prefix": ["t"], "image": "sha256:" + "0" * 64},
+            request("t", image="sha256:" + "0" * 64),
+            True,
+        ),
+        ({"argv_prefix": ["t"], "image": "sha256:" + "0" * 64}, request("t"), False),
+    ],
+)
+def test_a_request_names_only_the_tool_that_it_is(implements: Any, one: Call, matches: bool) -> None:
+    session = opened({"threegate.monty": {}, "t": {"implements": implements}})
+    assert code(session, one) == (None if matches else "tool_mismatch")
+
+
+def test_deciding_changes_nothing_and_a_block_changes_only_its_counters() -> None:
+    session = opened(
+        {
+            "t": {
+                "argument_value_invariants": [{"path": "$.a", "gte": 1}],
+                "binds": [{"name": "b", "path": "$.a"}],
+            },
+            "session": {
+                "session_limits": {
+                    "loop_detection": {"window": 5, "threshold": 4},
+                    "circuit_breaker": {"consecutive_blocks": 9},
+                }
+            },
+        }
+    )
+    engine.commit(session, call({"a": 2}), Outcome("succeeded"))
+    before = json.dumps(session.to_json())
+    for one in (call({"a": 5}), call({}), call(tool="nobody")):
+        engine.decide(session, one, NOW)
+        assert json.dumps(session.to_json()) == before
+    engine.note_block(session, call({}))
+    after = session.to_json()
+    changed = {key for key, value in after.items() if json.loads(before)[key] != value}
+    assert changed == {"blocks", "window"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"a": {1, 2}},
+        {"a": object()},
+        {"a": float("nan")},
+        {"a": 10**400},
+        {"a": "\ud800"},
+    ],
+)
+def test_a_call_without_meaning_is_blocked_and_counted(arguments: dict[str, Any]) -> None:
+    session = opened(
+        {
+            "t": {},
+            "session": {
+                "aggregates": [
+                    {
+                        "name": "d",
+                        "metric": "count_distinct",
+                        "tool": "t",
+                        "path": "$.a",
+                        "lte": 5,
+                        "reason": "r",
+                    }
+                ],
+                "session_limits": {"loop_detection": {"window": 5, "threshold": 3}},
+            },
+        }
+    )
+    assert code(session, call(arguments)) == "call_malformed"
+    engine.note_block(session, call(arguments))
+    assert session.blocks == 1
+
+
+def test_deep_arguments_are_blocked() -> None:
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = [deep]
+    session = opened(
+        {
+            "t": {
+                "execution_constraints": {
+                    "arguments": [{"path": "$.a", "equals": 1}, {"path": "$.b", "exists": True}]
+                }
+            },
+            "session": {"session_limits": {"loop_detection": {"window": 2, "threshold": 2}}},
+        }
+    )
+    assert code(session, call({"a": deep})) == "call_malformed"
+    engine.note_block(session, call({"a": deep}))
+    while isinstance(deep, list):  # taken apart by hand: Python's own deletion of it recurses
+        deep = deep.pop()
+
+
+def test_narrow_reports_the_tools_that_are_left() -> None:
+    spec = {
+        "t": {}, "u": {"forbids_after": ["v"]}, "v": {}, "w": {"gate": "block"},
+        "session": {"session_limits": {"max_tool_calls": 1, "max_tool_calls_mode": "narrow", "max_calls_per_tool": {"t": 1}}},
+    }  # fmt: skip
+    session = opened(spec)
+    assert engine.allowed_tools(session) == ("t", "u", "v")
+    engine.commit(session, call(tool="u"), Outcome("succeeded"))
+    decision = engine.decide(session, call(), NOW)
+    assert decision.allowed_tools == () and decision.to_json()["allowed_tools"] == []
+    session.rules.max_calls = None
+    assert engine.allowed_tools(session) == ("t", "u")
+
+
+def test_a_checkpoint_answer_counts_for_its_call_and_its_time() -> None:
+    session = opened(
+        {
+            "t": {
+                "checkpoint": {
+                    "when": "always",
+                    "timeout_seconds": 60,
+                    "context": [
+                        {"path": "$.a", "label": "A"},
+                        {"path": "$.l[*]", "label": "L"},
+                        {"path": "$.none", "label": "N"},
+                        {"path": "$..wide", "label": "W"},
+                    ],
+                }
+            }
+        }
+    )
+    one = call({"a": 1, "l": [1, 2], "many": [{}] * 20_000}, call_id="TR-1", asked=NOW)
+    decision = engine.decide(session, one, NOW)
+    assert decision.to_json()["checkpoints"][0]["context"] == [
+        {"label": "A", "value": 1}, {"label": "L", "value": [1, 2]}, {"label": "N", "value": None}, {"label": "W", "value": "(too many values)"},
+    ]  # fmt: skip
+
+    def answered(after: int, *, of: Call = one, approve: bool = True, now: int = 50) -> str | None:
+        answer = Answer(call_sha256(of), approve, NOW + timedelta(seconds=after), "operator")
+        return engine.decide(session, replace(one, answer=answer), NOW + timedelta(seconds=now)).code
+
+    assert answered(40) is None
+    assert answered(40, approve=False) == "checkpoint_denied"
+    assert answered(40, of=replace(one, call_id="TR-2")) == "checkpoint_required"
+    assert answered(40, of=replace(one, arguments={"a": 2})) == "checkpoint_required"
+    assert answered(60, now=60) is None
+    assert answered(61, now=61) == "checkpoint_timed_out"
+    assert answered(40, now=101) == "checkpoint_timed_out"
+    assert answered(40, now=30) == "checkpoint_timed_out"
+    assert answered(-5, now=10) == "checkpoint_timed_out"
+
+
+def test_silence_is_consent_only_where_the_settings_say_so() -> None:
+    spec = {"t": {"checkpoint": {"when": "always", "timeout_seconds": 60, "on_timeout": "allow"}}}
+    session = opened(spec, permit_timeout_allow=True)
+    assert code(session, call(asked=NOW)) == "checkpoint_required"
+    assert engine.decide(session, call(asked=NOW), NOW + timedelta(seconds=61)).verdict == "allow"
+
+
+def test_a_session_survives_its_own_rendering() -> None:
+    spec = {
+        "t": {"binds": [{"name": "b", "path": "$.n"}], "adds_labels": ["l"], "forbids_after": ["u"], "transitions": {"valid_in_phases": ["p"], "advances_to": "q"}},
+        "u": {"preconditions": [{"requires_prior_tool": "t"}]},
+        "session": {
+            "phases": [{"name": "p", "initial": True}, {"name": "q", "terminal": True}], "transitions": {"p": ["q"]},
+            "session_limits": {"loop_detection": {"window": 4, "threshold": 3}},
+            "aggregates": [{"name": name, "metric": name, "tool": "t", "path": "$.n", "lte": 99, "reason": "r"} for name in ("sum", "max", "min", "count", "count_distinct")],
+            "envelopes": [{"name": "e", "stages": [{"tool": "t", "path": "$.n", "role": "ceiling"}, {"tool": "u", "path": "$.n", "role": "constrained"}], "constraint": "lte_ceiling", "reason": "r"}],
+        },
+    }  # fmt: skip
+    session = opened(spec)
+    engine.commit(
+        session, call({"n": 2.5}, labels=("m",)), Outcome("succeeded", retry_after=3, cost=0.5), now=NOW
+    )
+    kept = json.loads(json.dumps(session.to_json()))
+    again = Session.from_json(session.rules, kept)
+    assert again.to_json() == session.to_json() and again.window.maxlen == 3
+    assert again.tally == session.tally and again.tally.aggregates["count_distinct"] == {"2.5"}
+    plain = opened({"t": {}})
+    assert Session.from_json(plain.rules, plain.to_json()).window.maxlen == 0
+
+
+def test_calls_and_answers_survive_their_own_rendering() -> None:
+    one = request("t", principal={"name": "a"}, labels=("l",), workflow_session="w", cost=1.5, asked=NOW)
+    assert call_from_json(json.loads(json.dumps(call_to_json(one)))) == one
+    bare = call()
+    assert call_from_json(json.loads(json.dumps(call_to_json(bare)))) == bare
+    answer = Answer("0" * 64, True, NOW, "operator")
+    assert answer_from_json(json.loads(json.dumps(answer_to_json(answer)))) == answer
+
+
+def test_only_an_allowed_call_is_claimed_and_once() -> None:
+    session = opened({"t": {}})
+    engine.reserve(session, call(call_id="TR-1"))
+    with pytest.raises(ValueError, match="claimed already"):
+        engine.reserve(session, call(call_id="TR-1"))
+    with pytest.raises(ValueError, match="no_contract"):
+        engine.reserve(session, call(tool="nobody", call_id="TR-2"))
+    engine.release(session, "TR-1")
+    engine.release(session, "TR-1")
+    assert not session.pending
+
+
+def test_commit_requirement_none_moves_at_launch_and_only_once() -> None:
+    session = opened(
+        {
+            "t": {
+                "commit_requirement": "none",
+                "binds": [{"name": "b", "path": "$.a"}, {"name": "o", "source": "output", "path": "$.o"}],
+            }
+        }
+    )
+    engine.reserve(session, call({"a": 1}, call_id="TR-1"))
+    assert session.tally.steps == 1 and session.binds == {"b": 1}
+    effect = engine.commit(session, call({"a": 1}, call_id="TR-1"), Outcome("succeeded", output={"o": 2}))
+    assert (effect.status, session.tally.steps, session.binds) == ("committed", 1, {"b": 1, "o": 2})
+    engine.reserve(session, call({"a": 3}, call_id="TR-2"))
+    effect = engine.commit(session, call({"a": 3}, call_id="TR-2"), Outcome("failed"))
+    assert (effect.moved, session.tally.steps, session.binds["b"]) == (True, 2, 3)
+
+
+def test_two_contracts_with_different_commit_requirements() -> None:
+    session = opened(
+        {
+            "threegate.monty": {"commit_requirement": "none", "forbids_after": ["u"]},
+            "t": {"forbids_after": ["v"]},
+            "u": {},
+            "v": {},
+        }
+    )
+    engine.commit(session, request("t"), Outcome("failed"))
+    assert (session.tally.steps, session.forbidden) == (1, {"u": "threegate.monty"})
+
+
+def test_retries_are_for_reads_that_never_started() -> None:
+    read = compiled({"t": {"retries": {"max_attempts": 2, "retry_on": ["unavailable"]}}}).contracts["t"]
+    assert engine.may_retry(read, "unavailable", 1)
+    assert not engine.may_retry(read, "unavailable", 2)
+    assert not engine.may_retry(read, "failed", 1)
+    write = compiled({"t": {"side_effect": "write"}}).contracts["t"]
+    assert not engine.may_retry(write, "unavailable", 0)
+
+
+def test_lower_bounds_are_checked_when_the_session_ends() -> None:
+    rules = [
+        {"name": "calls", "metric": "count", "tool": "t", "gte": 2, "reason": "r"},
+        {"name": "least", "metric": "min", "tool": "t", "path": "$.n", "gte": 5, "reason": "r"},
+        {"name": "kinds", "metric": "count_distinct", "tool": "t", "path": "$.n", "gte": 2, "reason": "r"},
+        {"name": "upper", "metric": "count", "tool": "t", "lte": 9, "reason": "r"},
+    ]
+    spec = {"t": {}, "session": {"aggregates": rules}}
+    assert [item.path for item in engine.close(opened(spec))] == ["calls", "least", "kinds"]
+    session = opened(spec)
+    for number in (5, 6):
+        engine.commit(session, call({"n": number}), Outcome("succeeded"))
+    assert engine.close(session) == () and session.killed == "session_closed"
+    session.killed = "circuit_open"
+    engine.close(session)
+    assert session.killed == "circuit_open"
+
+
+def test_totals_hold_for_the_requester_and_the_workspace_too() -> None:
+    spec = {
+        "t": {},
+        "session": {
+            "session_limits": {"max_calls_per_tool": {"t": 2}},
+            "aggregates": [
+                {"name": "s", "metric": "sum", "tool": "t", "path": "$.n", "lte": 10, "reason": "r"}
+            ],
+        },
+    }
+    book = Book(compiled(spec))
+    for name, requester in (("a", "ann"), ("b", "ann"), ("c", "bob")):
+        book.open(name, requester=requester)
+    book.commit(call({"n": 4}, session_id="a"), Outcome("succeeded"))
+    book.reserve(call({"n": 5}, session_id="b", call_id="TR-1"))
+    for name, scopes in (("a", "(session) (requester)"), ("b", ""), ("c", "")):
+        decision = book.decide(call({"n": 1}, session_id=name), NOW)
+        assert decision.code == "session_limit_exceeded", (name, scopes)
+        assert "(workspace)" in decision.reasons[-1].message
+    book.release("b", "TR-1")
+    assert book.decide(call({"n": 7}, session_id="c"), NOW).code == "aggregate_exceeded"
+    assert book.decide(call({"n": 6}, session_id="c"), NOW).verdict == "allow"
+    book.close("a")
+    assert book.decide(call({"n": 10}, session_id="c"), NOW).verdict == "allow"
+    again = Book.from_json(book.compiled, json.loads(json.dumps(book.to_json())))
+    assert again.to_json() == book.to_json()
+    book.note_block(call(session_id="nobody"))
+    assert book.decide(call(session_id="nobody"), NOW).code == "unknown_session"
+    with pytest.raises(Refused):
+        book.open("a")
+
+
+def test_merging_tallies() -> None:
+    metrics = ("sum", "max", "min", "count", "count_distinct")
+    rules = compiled(
+        {
+            "t": {},
+            "session": {
+                "aggregates": [
+                    {"name": name, "metric": name, "tool": "t", "path": "$.n", "lte": 99, "reason": "r"}
+                    for name in metrics
+                ]
+            },
+        }
+    ).rules
+    one = Tally(
+        1,
+        Decimal(1),
+        {"t": 1},
+        {"sum": Decimal(1), "max": Decimal(1), "min": Decimal(1), "count": 1, "count_distinct": {"1"}},
+    )
+    two = Tally(
+        2,
+        Decimal(2),
+        {"t": 2},
+        {"sum": Decimal(2), "max": Decimal(2), "min": Decimal(2), "count": 2, "count_distinct": {"2"}},
+    )
+    total = merge(rules.aggregates, [one, two])
+    assert (total.steps, total.cost, total.calls) == (3, 3, {"t": 3})
+    assert total.aggregates == {"sum": 3, "max": 2, "min": 1, "count": 3, "count_distinct": {"1", "2"}}
+    assert one.aggregates["count_distinct"] == {"1"}
+
+
+def test_a_claim_with_a_workflow_survives_rendering_and_releases() -> None:
+    spec = {
+        "t": {"side_effect": "write", "gate": "allow"},
+        "session": {"resources": {"r": {"type": "r", "extract_from": {"path": "$.id"}}}},
+        "workflow": {"shared_resources": [{"alias": "r", "mode": "single_writer"}]},
+    }
+    book = Book(compiled(spec))
+    book.open("a", role="boss")
+    book.reserve(call({"id": 1}, session_id="a", call_id="TR-1"))
+    assert book.workflows["w"].owners == {"r:1": "a"}
+    again = Book.from_json(book.compiled, json.loads(json.dumps(book.to_json())))
+    assert again.to_json() == book.to_json()
+    assert again.sessions["a"].pending["TR-1"].call.call_id == "TR-1"
+    plain = Book(compiled({"t": {}}))
+    with pytest.raises(Refused, match=r"no workflow\.yaml"):
+        plain.open("a", role="boss")
+    plain.open("b")
+    with pytest.raises(Refused):
+        plain.kill("session", "x")
+    with pytest.raises(Refused):
+        plain.kill("workflow", "x")
+    assert plain.kill("session", "b") == ["b"] and plain.kill("subtree", "b") == []
+
+
+def test_the_repr_of_nothing() -> None:
+    assert repr(MISSING) == "(missing)"
