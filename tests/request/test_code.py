@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from threegate import limits
 from threegate.request.code import check_code, check_vars
 from threegate.request.code_modules import MONTY_NAMES
+from threegate.request.command.python_code import NotPython, TooMuch, parse
 from threegate.request.rules import RULES
 from threegate.request.rules.code import TYPES
 from threegate.request.typecheck import RULE, check_types
@@ -120,6 +121,21 @@ _TOKENS = st.sampled_from(
     ["import ", "os", ".", "system", "(", ")", "'", '"', "\n", "    ", "def f():", "yield", "class A", ":", "=", "[", "]", "{", "}", "f'", "x", "1", ",", "async ", "for ", "in ",
      "try:", "except ", "lambda ", "\\", "#", "exec", "__import__", "getattr", "\ud800", "é", "\x00", "/etc", ";"]
 )  # fmt: skip
+
+
+def test_lines_of_the_checker_that_are_no_doubts_are_passed_over() -> None:
+    from threegate.request import typecheck
+
+    assert typecheck._problems("info: x\nmain.py:1:1: error[a-b] the guard\n  --> y\n") == []
+
+
+def test_inline_code_that_python_cannot_parse_is_too_much_or_no_python() -> None:
+    for code in ("-" * 9000 + "1", "(" * 300, "a;" * 9000):
+        with pytest.raises(TooMuch):
+            parse(code)
+    for code in ("x = = 1", "\0", "1" * 5000):
+        with pytest.raises(NotPython):
+            parse(code)
 
 
 @settings(max_examples=400, deadline=None)

@@ -75,22 +75,25 @@ def _ask(code: str, stubs: str, binary: Path, seconds: float) -> str:
     """The checker's lines. Raises TimeoutError, RuntimeError or what Monty raises."""
     import pydantic_monty as monty
 
-    with (
-        monty.Monty(binary_path=binary, min_processes=1, max_processes=1, request_timeout=seconds) as pool,
-        pool.checkout(
-            type_check=True, type_check_stubs=stubs, type_check_format="concise", limits=dict(_LIMITS)
-        ) as session,
-    ):
-        late = threading.Timer(seconds, _end, (session.worker_pid,))
-        late.start()
-        try:
-            session.feed_run(_GUARD + code, print_callback=_discard)
-        except monty.MontyTypingError as error:
-            return str(error.display())
-        except monty.MontyCrashedError:
-            raise TimeoutError from None
-        finally:
-            late.cancel()
+    try:
+        with (
+            monty.Monty(
+                binary_path=binary, min_processes=1, max_processes=1, request_timeout=seconds
+            ) as pool,
+            pool.checkout(
+                type_check=True, type_check_stubs=stubs, type_check_format="concise", limits=dict(_LIMITS)
+            ) as session,
+        ):
+            late = threading.Timer(seconds, _end, (session.worker_pid,))
+            late.start()
+            try:
+                session.feed_run(_GUARD + code, print_callback=_discard)
+            finally:
+                late.cancel()
+    except monty.MontyTypingError as error:
+        return str(error.display())
+    except monty.MontyCrashedError:
+        raise TimeoutError from None
     raise RuntimeError("the guard did not hold")
 
 

@@ -29,6 +29,26 @@ def test_hostile_commands_are_refused_by_their_rule(rule: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\0"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{}",
+        "python a.py{}",
+        "python{}a.py",
+        "python 'a{}b'",
+        'python "a{}b"',
+        "python a\\{}b",
+        "'{}'",
+        "echo 'a{}",
+    ],
+)
+def test_a_line_break_or_nul_is_refused_in_any_place(line: str, end: str) -> None:
+    command = read_command(line.format(end), programs=PROGRAMS)
+    assert command.argv is None
+    assert "TG303" in {problem.rule for problem in command.problems}
+
+
 def test_the_tables_are_large_and_without_repetition() -> None:
     hostile = [line for _, line in hostile_commands.cases()]
     honest = honest_commands.cases()

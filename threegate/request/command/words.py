@@ -19,10 +19,11 @@ MARKS: Final = ";&|<>()"
 _EASY: Final = re.compile(r"[A-Za-z0-9_./:=,@%+^ -]*")
 _EASY_WORD: Final = re.compile(r"[^ ]+")
 _TOKEN: Final = re.compile(
-    r"""(?P<blank>[ \t]+)|(?P<plain>[^ \t\n\r\0'"\\;&|<>()`$*?\[\]{}~\#]+)|'(?P<single>[^']*+)'"""
+    r"""(?P<blank>[ \t]+)|(?P<plain>[^ \t'"\\;&|<>()`$*?\[\]{}~\#]+)|'(?P<single>[^']*+)'"""
     r"""|"(?P<double>(?:[^"\\]++|\\.)*+)"|\\(?P<escape>.)|(?P<other>.)""",
     re.DOTALL,
 )
+_LINE_END: Final = re.compile(r"[\n\r\0]")
 _DOUBLE_ESCAPE: Final = re.compile(r'\\([$`"\\])')
 _VARIABLE: Final = re.compile(r"\$[A-Za-z_0-9@#?!$]")
 _SUBSTITUTION: Final = re.compile(r"`|\$[({]")
@@ -84,6 +85,10 @@ class _Splitter:
         self.parts = None
 
     def run(self) -> None:
+        if (end := _LINE_END.search(self.text)) is not None:
+            # in quotes too: what the reader of the line cannot see must not run
+            self.tell("TG303", end.start(), "a line break or NUL, also in quotes; write one line")
+            self.text = self.text[: end.start()]
         for count, match in enumerate(_TOKEN.finditer(self.text)):
             kind = match.lastgroup
             index = match.start()
@@ -101,7 +106,7 @@ class _Splitter:
                 if _VARIABLE.search(inner.replace("\\$", "")):
                     self._variable(index)
                 self.add(_DOUBLE_ESCAPE.sub(r"\1", inner), index, quoted=True)
-            elif kind == "escape" and match["escape"] not in "\n\r\0":
+            elif kind == "escape":
                 self.add(match["escape"], index, quoted=True)
             elif self.special(match[0], index):
                 break
@@ -113,10 +118,8 @@ class _Splitter:
         if char in "'\"":
             self.tell("TG302", index, "a quote is opened and never closed; close it")
             return True
-        if char[0] == "\\" or char in "\n\r\0":
-            self.tell(
-                "TG303", index, "the command does not end on its line; write one line without continuation"
-            )
+        if char == "\\":
+            self.tell("TG303", index, "the command does not end on its line; write one line")
             return True
         if char in _CHAIN:
             self.tell("TG304", index, f"{char} {_CHAIN[char]}; write a single command")

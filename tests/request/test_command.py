@@ -1,0 +1,200 @@
+"""The command reader: words as a shell splits them, places, warnings, and what an accepted command is."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from threegate import limits
+from threegate.request.command import WARNINGS, Command, read_command
+from threegate.request.command.programs import refusal, spellings
+from threegate.request.rules import RULES
+from threegate.request.rules.command import RULES as OURS
+from threegate.settings import RequestSettings
+
+PROGRAMS = frozenset(RequestSettings().programs)
+
+
+def read(text: str) -> Command:
+    return read_command(text, programs=PROGRAMS)
+
+
+def rules(text: str) -> list[str]:
+    return [problem.rule for problem in read(text).problems]
+
+
+def test_the_seeds_own_example_is_read() -> None:
+    command = read("python -u script.py --in /in/input.csv --out /out/output.json")
+    assert command == Command(
+        ("python", "-u", "script.py", "--in", "/in/input.csv", "--out", "/out/output.json"), ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "argv"),
+    [
+        ("python a", ["python", "a"]),
+        ("  python\t a  ", ["python", "a"]),
+        ("python ''", ["python", ""]),
+        ("python '' \"\"", ["python", "", ""]),
+        ("python a'b'\"c\"d", ["python", "abcd"]),
+        ("python 'a\\b'", ["python", "a\\b"]),
+        ('python "a\\b\\"\\\\"', ["python", 'a\\b"\\']),
+        ('python "\\$1"', ["python", "$1"]),
+        ("python a\\ b\\'", ["python", "a b'"]),
+        ('python "it\'s"', ["python", "it's"]),
+        ("python é 日本", ["python", "é", "日本"]),
+        ("python a\u00a0b", ["python", "a\u00a0b"]),
+        ("python a#b a~b {} a{b}", ["python", "a#b", "a~b", "{}", "a{b}"]),
+        ("python a] a} ] }", ["python", "a]", "a}", "]", "}"]),
+        ("python $ a$ $.", ["python", "$", "a$", "$."]),
+        ("p\\ython a", ["python", "a"]),
+        ("'python' a", ["python", "a"]),
+        ("python [a {a,b", ["python", "[a", "{a,b"]),
+        ("python {a}, {a}..", ["python", "{a},", "{a}.."]),
+    ],
+)
+def test_words_are_split_as_posix_says(text: str, argv: list[str]) -> None:
+    assert read(text).argv == tuple(argv)
+
+
+_PIECES = st.sampled_from(["a", "b", " ", "'", '"', "\\", "-", "=", "/in/a", ".", ",", "\t", "\\$", "é"])
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(_PIECES, max_size=10).map("".join))
+def test_a_real_shell_splits_every_accepted_line_the_same_way(text: str) -> None:
+    command = read("printf " + text)
+    if command.argv is not None and not command.problems:
+        shown = subprocess.run(
+            ["/bin/sh", "-c", "for word in " + text + "; do command printf '%s\\0' \"$word\"; done"],
+            capture_output=True,
+            check=True,
+        )
+        assert shown.stdout.decode().split("\0")[:-1] == list(command.argv[1:])
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "column"),
+    [
+        ("python a;b", "TG304", 9),
+        ("python 'é' ; ls", "TG304", 12),
+        ("python a > b", "TG305", 10),
+        ("python /etc/passwd", "TG317", 8),
+        ("python --a=/etc/passwd", "TG317", 12),
+        ("python x 'a /etc/b'", "TG317", 10),
+        ("env A=b bash", "TG312", 9),
+        ("python *.csv", "TG307", 8),
+        ("python 'a", "TG302", 8),
+        ("grep 'a|b' c", "TG310", 6),
+        ("python -c 'import os; os.system(1)'", "TG312", 11),
+        ("python $(id)", "TG306", 8),
+    ],
+)
+def test_a_problem_stands_where_it_begins(text: str, rule: str, column: int) -> None:
+    assert (rule, column) in [(problem.rule, problem.column) for problem in read(text).problems]
+
+
+def test_each_rule_is_told_once_and_problems_are_in_order() -> None:
+    problems = read("cat /etc/a /etc/b ; cat ; cat > a > b ../c ../d").problems
+    assert [problem.rule for problem in problems] == ["TG317", "TG304", "TG305", "TG319"]
+    assert [problem.column for problem in problems] == sorted(problem.column for problem in problems)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\t", "''", '""', "'' a", "'' $x"])
+def test_no_program_is_an_error(text: str) -> None:
+    assert read(text).argv is None
+    assert "TG301" in rules(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["echo $HOME", 'echo "$HOME"', 'echo "a $1"', "echo a$b", 'perl -e "print $a"', "echo $$"]
+)
+def test_an_unexpanded_variable_is_a_warning(text: str) -> None:
+    assert rules(text) == ["TG331"]
+    assert read(text).argv is not None
+
+
+@pytest.mark.parametrize(
+    "text", ["awk '{print $1}' a", 'echo "\\$HOME"', "echo \\$HOME", "echo 5$ '$x'", "grep 'x$' a"]
+)
+def test_a_quoted_dollar_is_none(text: str) -> None:
+    assert rules(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "unusual"),
+    [
+        ("python a.py", False),
+        ("python3.11 a.py", False),
+        ("/usr/bin/python3 a.py", False),
+        ("/opt/a/bin/python a.py", False),
+        ("/in/python a.py", True),
+        ("frobnicate", True),
+        ("Python a.py", False),
+        ("timeout 5 python a.py", True),
+        ("find /in -exec frobnicate {} +", True),
+        ("xargs cat", True),
+    ],
+)
+def test_a_program_outside_the_settings_is_unusual(text: str, unusual: bool) -> None:
+    command = read(text)
+    assert command.unusual_program is unusual
+    assert command.argv is not None
+    assert ("TG330" in rules(text)) is unusual
+
+
+def test_the_settings_say_what_is_usual() -> None:
+    assert not read_command("frobnicate 1", programs=("frobnicate",)).unusual_program
+    assert read_command("python a.py", programs=()).unusual_program
+    assert read_command("bash", programs=("bash",)).argv is None, "a setting allows no shell"
+
+
+def test_warnings_and_only_they_refuse_nothing() -> None:
+    assert {rule.id for rule in OURS if rule.severity == "warning"} == WARNINGS
+    assert set(RULES) >= {rule.id for rule in OURS}
+
+
+@pytest.mark.parametrize(
+    ("program", "names"),
+    [
+        ("python", ("python",)),
+        ("/usr/bin/Python3.11", ("python3.11", "python")),
+        ("pip-3.11", ("pip-3.11", "pip")),
+        ("bash-static", ("bash-static", "bash")),
+        ("a-1-2-3-4-5-6", ("a-1-2-3-4-5-6", "a-1-2-3-4-5", "a-1-2-3-4", "a-1-2-3", "a-1-2", "a-1", "a")),
+        ("7", ("7",)),
+        ("x" * 300 + "1", ("x" * 300 + "1",)),
+    ],
+)
+def test_a_program_is_known_by_its_name_without_version(program: str, names: tuple[str, ...]) -> None:
+    assert spellings(program) == names
+
+
+def test_programs_that_only_begin_like_refused_ones_are_not_refused() -> None:
+    for program in "shuf shasum sha1sum bashful pipeline dockerize suspend mountain aptly npmlog gemini kindle condor initdb".split():
+        assert refusal(program) is None, program
+
+
+def test_as_many_words_as_are_allowed_and_one_more() -> None:
+    most = limits.COMMAND_WORDS
+    for word in ("a", "'a'"):
+        assert read("echo" + f" {word}" * (most - 1)).argv is not None
+        assert rules("echo" + f" {word}" * most) == ["TG322"]
+    assert "TG322" in rules("echo " + "a'b'" * 10_000)
+
+
+def test_no_message_repeats_a_secret() -> None:
+    key = "AKIA" + "A1" * 8
+    for text in (
+        f"/{key}/x",
+        f"{key};",
+        f"cat /{key}",
+        f"env {key} /x",
+        f"git -c {key}=x log",
+        f"python -m pip.{key}",
+    ):
+        assert key not in str(read(text).problems)
