@@ -135,6 +135,9 @@ class Watch:
             return True
         except OSError:
             return False
+        if self.ended is not None:
+            # What was on its way when the end was decided is taken off the pipe and not kept.
+            return bool(data)
         self.streams.feed(data)
         for name, meter in (("stdout", self.streams.out), ("stderr", self.streams.err)):
             if meter.size > self._bounds.stream_bytes:

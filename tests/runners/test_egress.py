@@ -1,0 +1,373 @@
+"""The allowlist: what squid is told, what its log says, and real servers behind the real chain."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.engine_fixtures import clearance, control, docker, era_job, era_settings, run_job
+from threegate.runners import EraRunner
+from threegate.runners.egress import own_addresses, read_access_log, squid_conf
+from threegate.runners.interface import Destination
+
+
+def test_rules_stand_in_the_order_that_asks_no_resolver_for_what_is_not_listed() -> None:
+    text = squid_conf(["a.example:443", "b.example:80"], ["192.0.2.9"])
+    rules = [line for line in text.splitlines() if line.startswith("http_access")]
+    assert rules == [
+        "http_access deny manager",
+        "http_access deny literal",
+        "http_access deny !names",
+        "http_access deny !port0 !port1",
+        "http_access deny refused",
+        "http_access allow host0 port0",
+        "http_access allow host1 port1",
+        "http_access deny all",
+    ]
+    assert "acl host0 dstdomain -n a.example" in text.splitlines()
+    refused = next(line for line in text.splitlines() if line.startswith("acl refused"))
+    assert "169.254.0.0/16" in refused and refused.endswith("192.0.2.9")
+    assert "http_port 127.0.0.1:3129" in text.splitlines()
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "a.example",
+        "a.example:0",
+        "a.example:70000",
+        "a.example:80\nhttp_access allow all",
+        "a b:80",
+        ".example:80",
+        "*.example:80",
+        "a.example:080",
+        ":80",
+        "[::1]:80",
+        "A.example:80",
+        "a.example:80 #",
+    ],
+)
+def test_a_pair_that_is_none_never_reaches_the_configuration(pair: str) -> None:
+    with pytest.raises(ValueError, match="not a host and a port"):
+        squid_conf([pair], [])
+
+
+def test_the_host_knows_its_own_addresses() -> None:
+    assert "127.0.0.1" in own_addresses()
+
+
+def test_the_log_is_read_in_bounds_and_as_data() -> None:
+    lines = [
+        "TCP_TUNNEL 200 500 CONNECT a.example:443",
+        "TCP_TUNNEL 200 700 CONNECT a.example:443",
+        "TCP_DENIED 403 10 GET http://b.example/secret?q=1",
+        "TCP_MISS 200 20 GET http://user:pw@a.example:8080/x",
+        "TCP_DENIED 403 10 GET http://\x1b[2J.example/",
+        "TCP_DENIED 403 10 GET http://a.example:99999/",
+        "NONE_NONE 400 0 - error:invalid-request",
+        "broken",
+        *[f"TCP_DENIED 403 1 GET http://h{n}.example/" for n in range(500)],
+    ]
+    found = read_access_log("\n".join(lines))
+    assert Destination("a.example", 443, 1200, True) in found
+    assert Destination("b.example", 80, 10, False) in found
+    assert Destination("a.example", 8080, 20, True) in found
+    assert len(found) == 64
+    assert all("\x1b" not in item.host and "pw" not in item.host for item in found)
+
+
+ATTEMPTS = r"""
+import json, socket, ssl, sys, urllib.request, urllib.error
+answers = {}
+def ask(name, url, **words):
+    try:
+        answers[name] = urllib.request.urlopen(urllib.request.Request(url, **words), timeout=20).status
+    except urllib.error.HTTPError as error:
+        answers[name] = error.code
+    except Exception as error:
+        answers[name] = type(error).__name__ + " " + str(error)
+def tunnel(name, target, head="CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n"):
+    try:
+        with socket.create_connection(("127.0.0.1", 3128), 20) as plain:
+            plain.sendall(head.format(target).encode())
+            answers[name] = int(plain.recv(200).split()[1])
+    except Exception as error:
+        answers[name] = type(error).__name__
+def direct(name, family, kind, target):
+    try:
+        with socket.socket(family, kind) as plain:
+            plain.settimeout(3)
+            plain.connect(target)
+            plain.send(b"x")
+            answers[name] = "connected"
+    except OSError as error:
+        answers[name] = "refused"
+A, P = sys.argv[1], sys.argv[2]
+GATEWAY, SERVER = sys.argv[3], sys.argv[4]
+ask("listed", f"http://{A}:{P}/")
+ask("listed by https", f"https://{A}:8443/")
+tunnel("tunnel to the listed", f"{A}:{P}")
+ask("other port", f"http://{A}:8081/")
+ask("other name of the same server", f"http://other.example:{P}/")
+ask("not listed", f"http://nowhere.example:{P}/")
+ask("server's address", f"http://{SERVER}:{P}/")
+ask("host's bridge", f"http://{GATEWAY}:{P}/")
+ask("bridge of the engine", "http://172.17.0.1/")
+ask("metadata", "http://169.254.169.254/latest/meta-data/")
+ask("proxy's loopback", "http://127.0.0.1:3129/")
+ask("localhost", "http://localhost/")
+ask("decimal address", "http://2130706433/")
+ask("hexadecimal address", "http://0x7f000001/")
+ask("IPv6", "http://[::1]/")
+ask("mapped IPv6", f"http://[::ffff:{SERVER}]:{P}/")
+ask("manager", f"http://{A}:{P}/squid-internal-mgr/info")
+ask("listed as a prefix", f"http://{A}.evil.example:{P}/")
+ask("listed as user info", f"http://{A}:{P}@nowhere.example:{P}/")
+ask("host header", f"http://nowhere.example:{P}/", headers={"Host": f"{A}:{P}"})
+ask("ftp", f"ftp://{A}/")
+ask("a name that points to a private address", "http://private.example:8080/")
+tunnel("tunnel elsewhere", f"nowhere.example:{P}")
+tunnel("tunnel to ssh", f"{A}:22")
+tunnel("tunnel to an address", f"{SERVER}:{P}")
+tunnel("garbage", "x", head="\x00\x01 garbage\r\n\r\n")
+direct("direct", socket.AF_INET, socket.SOCK_STREAM, (SERVER, int(P)))
+direct("direct to the bridge", socket.AF_INET, socket.SOCK_STREAM, (GATEWAY, 80))
+direct("dns by udp", socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.11", 53))
+direct("IPv6 direct", socket.AF_INET6, socket.SOCK_STREAM, ("2001:db8::1", 80))
+try:
+    answers["resolver"] = str(socket.getaddrinfo(A, 80))
+except OSError:
+    answers["resolver"] = "refused"
+print(json.dumps(answers))
+"""
+
+TLS_SERVER = """
+import http.server, ssl, subprocess, threading
+http.server.HTTPServer.address_family
+plain = http.server.ThreadingHTTPServer(("", 8080), http.server.SimpleHTTPRequestHandler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("/in/cert.pem", "/in/key.pem")
+tls = http.server.ThreadingHTTPServer(("", 8443), http.server.SimpleHTTPRequestHandler)
+tls.socket = context.wrap_socket(tls.socket, server_side=True)
+threading.Thread(target=tls.serve_forever, daemon=True).start()
+plain.serve_forever()
+"""
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory):
+    """A network with a routable-looking range and real servers on it: one serves two names."""
+    mark = uuid.uuid4().hex[:10]
+    name = f"threegate-test-{mark}"
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=allowed.example",
+            "-addext",
+            "subjectAltName=DNS:allowed.example",
+            "-keyout",
+            folder / "key.pem",
+            "-out",
+            folder / "cert.pem",
+        ],
+        check=True,
+        capture_output=True,
+    )
+    (folder / "key.pem").chmod(0o644)
+    for _ in range(20):
+        base = f"198.51.100.{random.SystemRandom().randrange(16) * 16}"
+        try:
+            docker("network", "create", "--subnet", f"{base}/28", name)
+        except subprocess.CalledProcessError:
+            continue
+        break
+    server = docker(
+        "run",
+        "-d",
+        "--network",
+        name,
+        "--network-alias",
+        "allowed.example",
+        "--network-alias",
+        "other.example",
+        "-v",
+        f"{folder}:/in:ro",
+        era_settings().image,
+        "python3",
+        "-c",
+        TLS_SERVER,
+    ).strip()
+    facts = json.loads(docker("inspect", server))[0]["NetworkSettings"]["Networks"][name]
+    yield name, facts["Gateway"], facts["IPAddress"], server, folder
+    docker("rm", "-f", server)
+    docker("network", "rm", name)
+
+
+engine = [pytest.mark.engine, pytest.mark.root]
+
+
+class TestChain:
+    """One run against real servers; every answer is looked at by itself."""
+
+    pytestmark = engine
+
+    @pytest.fixture(scope="class")
+    def seen(self, net, tmp_path_factory: pytest.TempPathFactory):
+        name, gateway, server, _, folder = net
+        workspace = f"ws-{uuid.uuid4().hex}"
+        runner = EraRunner(era_settings(), egress_network=name)
+        from tests.engine_fixtures import with_inputs
+
+        script = ATTEMPTS.replace(
+            "import json,", "import os; os.environ['SSL_CERT_FILE'] = '/in/ca.pem'\nimport json,", 1
+        )
+        job = era_job(
+            "/usr/bin/python3",
+            "/in/s.py",
+            "allowed.example",
+            "8080",
+            gateway,
+            server,
+            network=("allowed.example:8080", "allowed.example:8443", "private.example:8080"),
+            time_sec=100,
+            memory_mb=128,
+        )
+        target = tmp_path_factory.mktemp("chain")
+        job = with_inputs(
+            job, target, {"s.py": script.encode(), "ca.pem": (folder / "cert.pem").read_bytes()}
+        )
+        outcome = EraRunner.run(runner, clearance(job), job, control(target, workspace_id=workspace))
+        left = docker("ps", "-aq", "--filter", f"label=threegate.workspace={workspace}")
+        text = outcome.stdout.kept.decode()
+        assert text, (outcome.detail, outcome.stderr.kept)
+        return json.loads(text), outcome, left, target
+
+    @pytest.mark.parametrize("name", ["listed", "listed by https", "tunnel to the listed"])
+    def test_listed_pairs_pass(self, name: str, seen) -> None:
+        assert seen[0][name] == 200
+
+    @pytest.mark.parametrize(
+        "name",
+        sorted(
+            set(re.findall(r'^(?:ask|tunnel)\("([^"]+)"', ATTEMPTS, re.M))
+            - {"listed", "listed by https", "tunnel to the listed"}
+        ),
+    )
+    def test_everything_else_is_refused_by_the_proxy(self, name: str, seen) -> None:
+        assert seen[0][name] in (400, 403, 501, 503), seen[0][name]
+        # 503: a listed name that the resolver does not know is looked up, and leads nowhere.
+        assert seen[0][name] != 503 or name == "a name that points to a private address"
+
+    @pytest.mark.parametrize("name", [*re.findall(r'^direct\("([^"]+)"', ATTEMPTS, re.M), "resolver"])
+    def test_there_is_no_other_way(self, name: str, seen) -> None:
+        assert seen[0][name] == "refused"
+
+    def test_what_was_reached_and_refused_stands_in_the_outcome(self, seen) -> None:
+        _, outcome, _, _ = seen
+        reached = {(item.host, item.port) for item in outcome.destinations if item.allowed and item.bytes}
+        assert reached >= {("allowed.example", 8080), ("allowed.example", 8443)}
+        refused = {(item.host, item.port) for item in outcome.destinations if not item.allowed}
+        assert refused >= {("other.example", 8080), ("nowhere.example", 8080), ("169.254.169.254", 80)}
+        assert outcome.effective_limits["network"].startswith(
+            "lo, and through a proxy of its own: allowed.example:8080"
+        )
+
+    def test_nothing_is_left(self, seen) -> None:
+        _, _, left, target = seen
+        assert left == "" and not (target / "run" / "work").exists()
+
+
+class TestPrivate:
+    """A listed name that points to a private address, and a proxy that dies."""
+
+    pytestmark = engine
+
+    def test_a_listed_name_with_a_private_address_is_refused(self, tmp_path: Path) -> None:
+        name = f"threegate-test-{uuid.uuid4().hex[:10]}"
+        block = random.SystemRandom().randrange(1, 255)
+        docker("network", "create", "--subnet", f"10.{block}.77.0/24", name)
+        server = docker(
+            "run",
+            "-d",
+            "--network",
+            name,
+            "--network-alias",
+            "inside.example",
+            era_settings().image,
+            "python3",
+            "-m",
+            "http.server",
+            "8080",
+        ).strip()
+        code = (
+            "import urllib.request, urllib.error\ntry: print(urllib.request.urlopen('http://inside.example:8080/').status)\n"
+            "except urllib.error.HTTPError as error: print(error.code)"
+        )
+        try:
+            job = era_job("/usr/bin/python3", "-c", code, network=("inside.example:8080",), time_sec=60)
+            outcome = run_job(EraRunner(era_settings(), egress_network=name), job, tmp_path)
+        finally:
+            docker("rm", "-f", server)
+            docker("network", "rm", name)
+        assert outcome.stdout.kept == b"403\n", outcome
+        assert outcome.destinations == (
+            Destination("inside.example", 8080, outcome.destinations[0].bytes, False),
+        )
+
+    def test_a_proxy_that_dies_ends_the_way_out_and_nothing_else(self, net, tmp_path: Path) -> None:
+        workspace = f"ws-{uuid.uuid4().hex}"
+        code = (
+            "import time, urllib.request\nprint(urllib.request.urlopen('http://allowed.example:8080/').status, flush=True)\n"
+            "while True:\n  time.sleep(0.2)\n  try: urllib.request.urlopen('http://allowed.example:8080/', timeout=5)\n"
+            "  except OSError: print('gone'); break"
+        )
+        job = era_job("/usr/bin/python3", "-c", code, network=("allowed.example:8080",), time_sec=60)
+
+        def kill_proxy() -> None:
+            until = time.monotonic() + 40
+            while time.monotonic() < until:
+                found = docker(
+                    "ps", "-q", "--filter", f"label=threegate.workspace={workspace}", "--filter", "name=proxy"
+                )
+                if (
+                    found
+                    and len(docker("ps", "-q", "--filter", f"label=threegate.workspace={workspace}").split())
+                    == 3
+                ):
+                    time.sleep(1)
+                    docker("kill", found.strip())
+                    return
+                time.sleep(0.1)
+
+        thread = threading.Thread(target=kill_proxy)
+        thread.start()
+        runner = EraRunner(era_settings(), egress_network=net[0])
+        outcome = runner.run(clearance(job), job, control(tmp_path, workspace_id=workspace))
+        thread.join()
+        assert outcome.status == "succeeded" and outcome.stdout.kept == b"200\ngone\n"
+        assert any("way out ended" in note for note in outcome.notes)
+        assert docker("ps", "-aq", "--filter", f"label=threegate.workspace={workspace}") == ""
+
+    def test_a_network_that_is_not_there(self, tmp_path: Path) -> None:
+        job = era_job("id", network=("allowed.example:8080",))
+        outcome = run_job(EraRunner(era_settings(), egress_network="no-such-network"), job, tmp_path)
+        assert outcome.status == "unavailable" and "way out" in outcome.detail
