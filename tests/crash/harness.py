@@ -469,6 +469,8 @@ def explore(place: Place, scenario: Scenario, mode: str, every: int, offset: int
             if mode != "kill":
                 at = next((item["at"] for item in entries if item["op"] == "stopped"), None)
             if at is None:
+                if code != 0:
+                    failures.append(f"{stop} {variant}: ended with {code} before it was stopped")
                 break
             if mode == "kill" and code != KILLED:
                 failures.append(f"{stop} {at}: the child ended with {code}")

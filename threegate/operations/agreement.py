@@ -68,7 +68,8 @@ class Agreement:
             if place or before:
                 self._settle(place or str(before), event.seq)
             if approved := self._approved.pop(request_id, None):
-                self._check_approved(approved, place or str(before))
+                # what a refusal found may be what it was refused for: then its own event says what lies there
+                self._check_approved(event if kind == "refused" else approved, place or str(before))
             if place:
                 self._check_end(event, request_id)
         elif place and state in STATES:
@@ -139,7 +140,9 @@ class Agreement:
             return
         wanted = event.data.get("request_sha256")
         if isinstance(wanted, str) and hashlib.sha256(data).hexdigest() != wanted:
-            self._bad(path, f"is not the request that event {event.seq} approved: it was changed")
+            self._bad(path, f"is not the request that event {event.seq} names: it was changed")
+        if event.type == "refused":
+            return
         signature = self._read(path.with_name(path.name + ".sig"), limits.SIGNATURE_FILE_BYTES)
         wanted = event.data.get("approval_sha256")
         if (
