@@ -79,6 +79,8 @@ def facts_for_launch(
         recorded_approval=recorded if isinstance(recorded, str) else None,
         recorded_file=_text(approved.data.get("file")) if approved else None,
         was_approved=approved is not None,
+        grants=settings.approval.grants,
+        grant_uses=index.grant_uses,
         mode=settings.approval.signature,
     )
 

@@ -133,6 +133,11 @@ class Workspace:
         return self.tool_exec / "memory"
 
     @property
+    def grants(self) -> Path:
+        """Standing grants, one signed file each; made with the first."""
+        return self.tool_exec / "grants"
+
+    @property
     def control(self) -> Path:
         """What the operator asks of a running daemon."""
         return self.tool_exec / "control"

@@ -14,6 +14,7 @@ from threegate.approval.facts import (
     requester_of,
     statement_inputs,
 )
+from threegate.approval.grant import GRANT_TYPE, Grant, covers, terms
 from threegate.approval.keys import PublicKey, parse_key, parse_key_text
 from threegate.approval.launch import check_launch, launch_checks
 from threegate.approval.operators import NAME, Operator, Operators, load_operators, render_operator
@@ -35,6 +36,7 @@ from threegate.approval.statement import (
 from threegate.approval.wire import MalformedError
 
 __all__ = [
+    "GRANT_TYPE",
     "NAME",
     "NAMESPACE_ACT",
     "NAMESPACE_APPROVAL",
@@ -42,6 +44,7 @@ __all__ = [
     "Act",
     "Check",
     "Countersignature",
+    "Grant",
     "LaunchFacts",
     "MalformedError",
     "Operator",
@@ -58,6 +61,7 @@ __all__ = [
     "check_act",
     "check_countersignature",
     "check_launch",
+    "covers",
     "format_utc",
     "launch_checks",
     "load_operators",
@@ -70,5 +74,6 @@ __all__ = [
     "requester_of",
     "sign_statement",
     "statement_inputs",
+    "terms",
     "verify_signer",
 ]

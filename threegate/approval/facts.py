@@ -35,6 +35,10 @@ REASON_CODES = (
     "self_approval",
     "quorum_missing",
     "clock_went_back",
+    "grants_off",
+    "grant_missing",
+    "grant_used_up",
+    "grant_mismatch",
 )
 """Every reason that this gate may give."""
 
@@ -85,6 +89,10 @@ class LaunchFacts:
     """File name that the trail's `approved` event gave the request; a copy under another name is not it."""
     was_approved: bool = False
     """Whether the trail has an `approved` event for this id."""
+    grants: bool = False
+    """`approval.grants` of the settings."""
+    grant_uses: Callable[[str], int | None] = lambda grant: None
+    """How often a grant was used; None when the trail never knew it or it was revoked (`TrailIndex.grant_uses`)."""
     mode: Literal["required", "optional"] = "required"
     """`approval.signature` of the settings."""
 
@@ -99,11 +107,14 @@ class VerifiedApproval:
     nonce: str
     approval_sha256: str | None
     signers: tuple[Signer, ...]
+    grant: str | None = None
+    """id of the grant that it runs under, None for a signature of its own."""
+    grant_max_uses: int = 0
 
     @property
     def authorization(self) -> Literal["confirmed", "validated"]:
-        """What it is worth to AANA: a signature confirms, a guarded folder only validates."""
-        return "validated" if self.approval_sha256 is None else "confirmed"
+        """What it is worth to AANA: a signature confirms; a guarded folder or a grant only validates."""
+        return "validated" if self.approval_sha256 is None or self.grant is not None else "confirmed"
 
 
 @dataclass(frozen=True, slots=True)

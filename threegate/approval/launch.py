@@ -18,6 +18,16 @@ from threegate.approval.facts import (
     requester_of,
     statement_inputs,
 )
+from threegate.approval.grant import Grant, is_grant
+from threegate.approval.granted import (
+    check_grant_job,
+    check_grant_signature,
+    check_grant_terms,
+    check_grant_time,
+    grant_nonce,
+    read_grant,
+    verified_by_grant,
+)
 from threegate.approval.quorum import Signer, check_quorum
 from threegate.approval.signer import verify_signer
 from threegate.approval.sshsig import NAMESPACE_APPROVAL
@@ -60,10 +70,34 @@ class _State:
         self.facts = facts
         self.approval: SignedApproval | None = None
         self.signers: list[Signer] = []
+        self.read: Grant | None = None
 
     @property
     def unsigned(self) -> bool:
         return self.facts.signature is None and self.facts.mode == "optional"
+
+    @property
+    def granted(self) -> bool:
+        return self.facts.signature is not None and is_grant(self.facts.signature)
+
+    @property
+    def grant(self) -> Grant:
+        if self.read is None:
+            raise _NotReadError
+        return self.read
+
+    @property
+    def approver(self) -> str | None:
+        if self.unsigned:
+            return self.facts.request.approved_by
+        return self.grant.act.acted_by if self.granted else self.statement.approved_by
+
+    @property
+    def nonce(self) -> str:
+        request = self.facts.request
+        if self.unsigned:
+            return request.sha256[:32]
+        return grant_nonce(self.grant, request.request_id) if self.granted else self.statement.nonce
 
     @property
     def signed(self) -> SignedApproval:
@@ -83,10 +117,12 @@ class _State:
                 approved_by=request.approved_by or "",
                 approved_utc=approved,
                 expires_utc=approved + timedelta(seconds=self.facts.ttl_sec),
-                nonce=request.sha256[:32],
+                nonce=self.nonce,
                 approval_sha256=None,
                 signers=(),
             )
+        if self.granted:
+            return verified_by_grant(self.facts, self.grant, self.signers[0])
         statement = self.statement
         return VerifiedApproval(
             approved_by=statement.approved_by,
@@ -107,6 +143,12 @@ def _steps(state: _State) -> Iterator[_Step]:
     if state.unsigned:
         yield "unsigned promotion", _check_unsigned
         yield "time", _check_unsigned_time
+    elif state.granted:
+        yield "grant file", _check_grant_file
+        yield "grant signature", _check_grant_signature
+        yield "grant terms", lambda state: check_grant_terms(state.facts, state.grant)
+        yield "job", lambda state: check_grant_job(state.facts, state.grant)
+        yield "time", lambda state: check_grant_time(state.facts, state.grant)
     else:
         yield "signature file", _check_file
         yield "signature", _check_signature
@@ -119,7 +161,7 @@ def _steps(state: _State) -> Iterator[_Step]:
     yield "used once", _check_unused
     yield "requester", _check_requester
     yield "inputs", _check_inputs
-    if not state.unsigned:
+    if not state.unsigned and not state.granted:
         yield "quorum", _check_quorum
 
 
@@ -166,6 +208,17 @@ def _check_signature(state: _State) -> str:
     )
     state.signers.append(Signer(statement.approved_by, fingerprint))
     return f"by {statement.approved_by}, key {fingerprint}"
+
+
+def _check_grant_file(state: _State) -> str:
+    state.read = read_grant(state.facts.signature or b"")
+    return f"grant {state.read.id}"
+
+
+def _check_grant_signature(state: _State) -> str:
+    signer = check_grant_signature(state.facts, state.grant)
+    state.signers.append(signer)
+    return f"by {signer.name}, key {signer.fingerprint}"
 
 
 def _check_statement(state: _State) -> str:
@@ -237,8 +290,7 @@ def _check_began(facts: LaunchFacts, approved: datetime) -> None:
 
 
 def _check_unused(state: _State) -> str:
-    nonce = state.facts.request.sha256[:32] if state.unsigned else state.statement.nonce
-    if state.facts.id_used or state.facts.nonce_used(nonce):
+    if state.facts.id_used or state.facts.nonce_used(state.nonce):
         raise Refused(
             "replayed", "this request or this approval was used before; make a new one: threegate retry"
         )
@@ -247,7 +299,7 @@ def _check_unused(state: _State) -> str:
 
 def _check_requester(state: _State) -> str:
     facts = state.facts
-    approver = facts.request.approved_by if state.unsigned else state.statement.approved_by
+    approver = state.approver
     requester = requester_of(facts.request, facts.requesters, facts.owner_uid)
     if requester == approver:
         raise Refused("self_approval", "whoever asks cannot approve; another operator must")

@@ -137,6 +137,7 @@ class TrailIndex:
         self._known_nonces: set[str] = set()
         self._names: dict[str, str | None] = {}
         self._announced: set[str] = set()
+        self._grants: dict[str, int] = {}
         self.session_events: list[Event] = []
         """What moves the sessions of the contract gate, in order (`contracts.session` folds them)."""
         self._recent: deque[tuple[int, str]] = deque(maxlen=_RECENT)
@@ -160,6 +161,8 @@ class TrailIndex:
             self.epoch = epoch
         if kind in ("checkpoint", "rotated") and type(size := data.get("size")) is int:
             self.last_checkpoint = size
+        if isinstance(grant := data.get("grant"), str):
+            self._add_grant(kind, grant)
         if isinstance(state := data.get("state"), str) and isinstance(name := data.get("file"), str):
             self._announced.add(f"{state}/{name}")
         nonce = data.get("nonce")
@@ -169,6 +172,18 @@ class TrailIndex:
                 self._nonces.add(nonce)
         if event.request_id is not None:
             self._add_request(event, event.request_id)
+
+    def _add_grant(self, kind: str, grant: str) -> None:
+        if kind == "granted":
+            self._grants.setdefault(grant, 0)
+        elif kind == "grant_revoked":
+            self._grants.pop(grant, None)
+        elif kind == "claimed" and grant in self._grants:
+            self._grants[grant] += 1
+
+    def grant_uses(self, grant: str) -> int | None:
+        """How often a standing grant was used, or None when it was never given here or was revoked."""
+        return self._grants.get(grant)
 
     def _add_request(self, event: Event, request_id: str) -> None:
         history = self._requests.get(request_id)

@@ -21,7 +21,9 @@ from threegate.daemon.drafts import Inbox
 from threegate.daemon.log import Log
 from threegate.daemon.recovery import recover
 from threegate.daemon.watch import Watch
-from threegate.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateError
+from threegate.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateError, Unavailable
+from threegate.operations.dossier import Desk
+from threegate.operations.grant import use_grants
 from threegate.operations.proposal import Proposer
 from threegate.policy import Policy, load_policy
 from threegate.runners.budget import Budget
@@ -133,6 +135,8 @@ class Daemon:
                     told = str(error)
                     self.log.say("settings", what=f"{error}; nothing is started until this is mended")
             did = inbox.scan(policy)
+            if did and policy.settings.approval.grants:
+                self._use_grants(services, policy)
             self._controls(dispatcher)
             if problem is not None and services.begin() is None:
                 problem = self._begin(services)
@@ -145,6 +149,17 @@ class Daemon:
             if not did or dispatcher.running:
                 self.wake.wait(_TURN_SECONDS)
         return problem or told
+
+    def _use_grants(self, services: Services, policy: Policy) -> None:
+        """Promote drafts that a standing grant covers (off by default)."""
+        desk = Desk(self.workspace, services.trail, policy, services.gate)
+        try:
+            promoted = use_grants(desk)
+        except (InvalidInput, Unavailable) as error:
+            self.log.say("grants", what=f"{error}; no grant is used until this is mended")
+            return
+        for item in promoted:
+            self.log.say("granted", file=item.path.name, what=item.approval_sha256)
 
     def _controls(self, dispatcher: Dispatcher) -> None:
         """Cancellations that the operator asked for."""

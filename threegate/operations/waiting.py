@@ -18,6 +18,7 @@ from threegate.approval import (
     Check,
     Countersignature,
     LaunchFacts,
+    MalformedError,
     SignedApproval,
     check_countersignature,
     format_utc,
@@ -151,7 +152,10 @@ def countersign(desk: Desk, prepared: Prepared, name: str, key: Path) -> Counter
     for check in launch_checks(facts_now(desk, prepared)):
         if check.ok is False and check.code != "quorum_missing":
             raise Refused(check.code, check.detail)
-    approval = SignedApproval.parse(prepared.signature)
+    try:
+        approval = SignedApproval.parse(prepared.signature)
+    except MalformedError:
+        raise Refused("signature_missing", f"{prepared.path.name}: runs under a grant; nobody signed it") from None
     if name == approval.statement.approved_by or name in prepared.countersignatures:
         raise Refused("replayed", f"{name} has signed already; another operator must")
     now = _now(desk, approval)
