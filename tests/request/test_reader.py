@@ -142,6 +142,7 @@ def test_a_flood_of_one_kind_hides_no_other_kind() -> None:
 def test_the_id_is_told_of_an_invalid_file_too() -> None:
     assert read(era(network="full")).request_id == "rank-1"
     assert read(b"\xff").request_id is None
+    assert read(era(request_id="AKIA" + "IOSFODNN7" + "QRSTUVW")).request_id is None
 
 
 def test_masked_lines_keep_their_number_and_lose_the_secret() -> None:

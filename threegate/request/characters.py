@@ -18,7 +18,6 @@ _PRINTABLE_BUT_HIDDEN = re.compile(
 """Default_Ignorable_Code_Point outside the categories that are refused whole, and the blank Braille pattern."""
 
 _REFUSED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_LAYOUT = str.maketrans("", "", "\n\t")
 
 _CONTROL_NAMES = {
     "\x00": "NULL",
@@ -40,8 +39,8 @@ def has_hidden(text: str) -> bool:
 
 def hidden_places(text: str) -> Iterator[int]:
     """Indices of the refused characters in `text`, in order."""
-    plain = text.translate(_LAYOUT)
-    if plain.isprintable() and _PRINTABLE_BUT_HIDDEN.search(plain) is None:
+    plain = text.replace("\n", "").replace("\t", "")
+    if plain.isprintable() and (plain.isascii() or _PRINTABLE_BUT_HIDDEN.search(plain) is None):
         return
     for index, char in enumerate(text):
         if char not in "\n\t" and is_hidden(char):

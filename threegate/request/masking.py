@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from threegate.request.characters import has_hidden, visible
+from threegate.request.characters import visible
 from threegate.request.problem import Problem
 from threegate.request.report import Finding
 from threegate.request.rules import RULES
@@ -17,9 +17,9 @@ from threegate.secretscan import Found
 _GRAM = 5
 
 
-def tell(problems: Sequence[Problem], text: str | None, secrets: Sequence[Found]) -> tuple[Finding, ...]:
+def tell(problems: Sequence[Problem], text: str, secrets: Sequence[Found]) -> tuple[Finding, ...]:
     """The problems as findings sorted by place, with severity and help of their rules. `text` is the file's."""
-    grams = _secret_grams(text or "", secrets)
+    grams = _secret_grams(text, secrets)
     told = []
     for problem in problems:
         rule = RULES[problem.rule]
@@ -28,12 +28,8 @@ def tell(problems: Sequence[Problem], text: str | None, secrets: Sequence[Found]
     return tuple(sorted(told, key=lambda item: (item.line, item.column, item.rule)))
 
 
-def mask_lines(text: str | None, secrets: Sequence[Found]) -> tuple[str, ...]:
+def mask_lines(text: str, secrets: Sequence[Found]) -> tuple[str, ...]:
     """The lines of the file with each secret replaced by its kind and each hidden character shown."""
-    if text is None:
-        return ()
-    if not secrets and not has_hidden(text):
-        return tuple(text.split("\n"))
     parts: list[str] = []
     last = 0
     for found in sorted(secrets, key=lambda item: (item.start, -item.end)):

@@ -31,7 +31,7 @@ from threegate.request.model import OutputFile, Request, Stage
 from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, find_front_matter, read_source
 from threegate.request.yaml_nodes import Node, YAMLRefused, read_mapping, scalars
-from threegate.secretscan import Found, find_secrets
+from threegate.secretscan import Found, find_secrets, has_secret
 
 STANDARD_INPUT = "-"
 _NAME = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9-]{1,64}\.md")
@@ -83,7 +83,7 @@ class _Reading:
         self.bounds = Bounds(settings, now, self.findings)
         self.values: dict[str, Any] = {}
         self.secrets: list[Found] = []
-        self.source: Source | None = None
+        self.clean = True
         self.request: Request | None = None
         self.parts: dict[str, Section] = {}
         self.risk: sections.RiskLines | None = None
@@ -96,31 +96,37 @@ class _Reading:
         """Read everything and say what was found."""
         sha256 = sha256_hex(self.data)
         self._check_name()
+        source = Source("", ())
         try:
-            self.source = read_source(self.data)
+            source = read_source(self.data)
         except SourceRefused as error:
             self.findings.take(error.problem)
         else:
-            self._check_text(self.source)
+            self._check_text(source)
             try:
-                self._read(self.source)
+                self._read(source)
             except (SourceRefused, YAMLRefused) as error:
                 self.findings.take(error.problem)
-            for problem in check_content(self._prose(self.source), secrets=self.secrets):
+            for problem in check_content(self._prose(source), secrets=self.secrets):
                 self.findings.take(problem)
             self._make(sha256)
-        text = self.source.text if self.source is not None else None
-        findings = tell(self.findings.problems, text, self.secrets)
+        findings = tell(self.findings.problems, source.text, self.secrets)
         valid = all(finding.severity != "error" for finding in findings)
+        shown = source.lines if self.clean else mask_lines(source.text, self.secrets)
         return Report(
             self.path,
             self.stage,
             sha256,
             findings,
             self.request if valid else None,
-            mask_lines(text, self.secrets),
-            self.values.get("request_id"),
+            shown,
+            self._told_id(),
         )
+
+    def _told_id(self) -> str | None:
+        """The request's id, unless it is itself a secret."""
+        name: str | None = self.values.get("request_id")
+        return None if name is None or (self.secrets and has_secret(name)) else name
 
     def _check_name(self) -> None:
         name = PurePath(self.path).name
@@ -140,7 +146,9 @@ class _Reading:
             self.findings.add(
                 "TG107", line, column, f"the hidden character {describe(text[index])}; take it out"
             )
+            self.clean = False
         self.secrets = find_secrets(text)
+        self.clean = self.clean and not self.secrets
 
     def _prose(self, source: Source) -> str:
         """The text with what has a closer reader (command, code, variables) blanked out and no heading left, every
