@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from tests.request.examples import NAME, era
+from tests.request.examples import NAME, era, monty
 from threegate import cli
 from threegate.cli import context, output, validate
 from threegate.request.schema import report_schema
@@ -214,3 +215,11 @@ def test_rules_and_explain(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["explain", "hidden-character", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["id"] == "TG107"
     assert cli.run(["explain", "TG999"]) == 2
+
+
+def test_nothing_of_a_requests_code_is_told_on_stderr() -> None:
+    path = put(NAME, monty().replace("print(1)", "x = 1if 2 else '\\d'"))
+    done = subprocess.run(
+        [sys.executable, "-m", "threegate", "validate", path], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
@@ -32,6 +33,9 @@ from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, find_front_matter, read_source
 from threegate.request.yaml_nodes import Node, YAMLRefused, read_mapping, scalars
 from threegate.secretscan import Found, find_secrets, has_secret
+
+warnings.filterwarnings("ignore", module="<unknown>")
+"""What Python thinks of a request's code while `ast.parse` reads it is no message for our stderr."""
 
 STANDARD_INPUT = "-"
 _NAME = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9-]{1,64}\.md")
