@@ -196,10 +196,16 @@ class ProposalSettings(_Part):
 
 
 class SecretReference(_Part):
-    """Where the operator keeps a secret: an environment variable of the daemon, or a file."""
+    """Where the operator keeps a secret: an environment variable of the daemon, or a file; and for what it is used.
+
+    `method`, `host` and `path` are the one request that the run's proxy adds it to.
+    """
 
     env: str = Field(default="", pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")
     file: str = ""
+    method: Literal["GET", "POST", "PATCH", "PUT"] = "POST"
+    host: str = Field(default="api.github.com", pattern=r"^[a-z0-9.-]{1,253}$")
+    path: str = Field(default="", pattern=r"^(/[A-Za-z0-9._/-]{1,500})?$")
 
 
 class NotifySettings(_Part):

@@ -113,7 +113,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Workspace
     settings = Settings(
         project=ProjectSettings(root=str(project)),
         proposals=ProposalSettings(search_url="https://search.example.com/?q={query}"),
-        secrets={"github": SecretReference(env="TOKEN")},
+        secrets={"github": SecretReference(env="TOKEN", path="/repos/a/b/issues")},
     )
     return settings, workspace
 
@@ -319,6 +319,12 @@ def test_what_the_project_does_not_have_is_said(
             {"repo": "a/b", "title": "t", "body": "b"},
             Settings(),
             "secrets.github",
+        ),
+        (
+            "github.issue_create_approved",
+            {"repo": "a/b", "title": "t", "body": "b"},
+            Settings(secrets={"github": SecretReference(env="TOKEN", path="/repos/a/other/issues")}),
+            "for another request",
         ),
     ],
 )

@@ -109,7 +109,9 @@ def test_one_spelling_comes_out() -> None:
     assert read_url("https://example.com?q").text == "https://example.com/?q"
 
 
-@pytest.mark.parametrize("text", ["http://[zz]/", "http://[::1/", "http://[1.2.3.4]/", "http://[::1%25eth0]/"])
+@pytest.mark.parametrize(
+    "text", ["http://[zz]/", "http://[::1/", "http://[1.2.3.4]/", "http://[::1%25eth0]/"]
+)
 def test_no_address_is_no_host(text: str) -> None:
     with pytest.raises(URLError):
         read_url(text)

@@ -314,16 +314,20 @@ def _repository(verdict: Verdict, _primary: Mapping[str, bytes], settings: Setti
 
 def _create_issue(verdict: Verdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
     args = _args(verdict)
-    if "github" not in settings.secrets:
+    secret = settings.secrets.get("github")
+    if secret is None:
         raise ProjectError("no token is named; put secrets.github with env or file into threegate.toml")
     url = _public(
         f"{settings.proposals.github_api.rstrip('/')}/repos/{args['repo']}/issues", "proposals.github_api"
     )
+    if (secret.method, secret.host, secret.path) != ("POST", url.host, f"/repos/{args['repo']}/issues"):
+        raise ProjectError(
+            "secrets.github of threegate.toml is for another request; it must name host and path /repos/OWNER/NAME/issues"
+        )
     body: dict[str, Any] = {"title": args["title"], "body": args["body"], "labels": args.get("labels", [])}
-    plain = URL("http", url.host, url.port, url.rest, None)
     step = {
         "method": "POST",
-        "url": f"http://{plain.host}{plain.rest}",
+        "url": f"http://{url.host}{url.rest}",
         "body": body,
         "accept": "application/vnd.github+json",
     }

@@ -131,7 +131,7 @@ def _split_port(authority: str, default: int) -> tuple[str, int]:
 def _read_host(text: str) -> tuple[str, _Address | None]:
     if text.startswith("["):
         try:
-            address = ipaddress.IPv6Address(text[1:-1] if text.endswith("]") else "")
+            address = ipaddress.IPv6Address(text[1:-1] if text.endswith("]") and "%" not in text else "")
         except ValueError:
             raise URLError("url_invalid", "the URL's host is no IPv6 address") from None
         return str(address), address

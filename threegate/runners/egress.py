@@ -13,6 +13,7 @@ from pathlib import Path
 
 from threegate import limits
 from threegate.runners.interface import Destination
+from threegate.runners.secret_header import SecretHeader, squid_lines
 
 PROXY_PORT = 3129
 _NOT_PUBLIC = [
@@ -71,8 +72,8 @@ acl literal dstdom_regex -n ^[0-9a-fx:.%\\[\\]]+$
 """
 
 
-def squid_conf(pairs: Sequence[str], own_addresses: Iterable[str]) -> str:
-    """squid.conf for ``host:port`` pairs. Raises ValueError for a pair that gate 1 would not have let through."""
+def squid_conf(pairs: Sequence[str], own_addresses: Iterable[str], secret: SecretHeader | None = None) -> str:
+    """squid.conf for ``host:port`` pairs, and for the one request that gets a secret. Raises ValueError for a pair that gate 1 would not have let through."""
     targets = [_pair(pair) for pair in pairs]
     refused = [*_NOT_PUBLIC, *own_addresses]
     lines = [_HEAD + f"acl refused dst {' '.join(refused)}"]
@@ -80,6 +81,8 @@ def squid_conf(pairs: Sequence[str], own_addresses: Iterable[str]) -> str:
     for number, (host, port) in enumerate(targets):
         lines += [f"acl host{number} dstdomain -n {host}", f"acl port{number} port {port}"]
     lines += ["http_access deny manager", "http_access deny literal", "http_access deny !names"]
+    if secret is not None:
+        lines += squid_lines(secret)
     # A pair's port is asked before its name is looked up.
     lines.append("http_access deny " + " ".join(f"!port{number}" for number in range(len(targets))))
     lines.append("http_access deny refused")

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import ssl
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from threegate.runners.egress import own_addresses, read_access_log, squid_conf
 from threegate.runners.era_spec import labels
 from threegate.runners.interface import Control, Destination
 from threegate.runners.seccomp import SECCOMP_JSON
+from threegate.runners.secret_header import SecretHeader, forwarder
 
 _RELAY_USER, _PROXY_USER = 65533, 65532
 _READY_SECONDS = 10.0
@@ -37,8 +40,16 @@ class EgressChain:
     """Relay and proxy of one run. `network` is the engine's network that the proxy joins."""
 
     def __init__(
-        self, api: docker.APIClient, job: Job, control: Control, request_id: str, folder: Path, network: str
+        self,
+        api: docker.APIClient,
+        job: Job,
+        control: Control,
+        request_id: str,
+        folder: Path,
+        network: str,
+        secret: SecretHeader | None = None,
     ) -> None:
+        self._secret = secret
         self._api = api
         self._job = job
         self._marks = labels(request_id, control)
@@ -60,11 +71,15 @@ class EgressChain:
         os.chown(shared, _PROXY_USER, _PROXY_USER)
         engine.check_image(self._api, self._job.egress_image)
         try:
-            (conf / "squid.conf").write_text(squid_conf(self._job.network, own_addresses()), encoding="ascii")
+            (conf / "squid.conf").write_text(
+                squid_conf(self._job.network, own_addresses(), self._secret), encoding="ascii"
+            )
             (conf / "squid.conf").chmod(0o444)
             mounts = [_mount("/egress", shared), _mount("/egress-conf", conf, read_only=True)]
             self.proxy_pid = self._run("proxy", _PROXY_USER, self._network, mounts, 128)
             self._block_routes()
+            if self._secret is not None:
+                self._start_forwarder(self._secret, conf)
             mounts = [_mount("/egress", shared, read_only=True)]
             self.relay_pid = self._run("relay", _RELAY_USER, "none", mounts, 32)
             self.relay = self._containers[-1]
@@ -75,6 +90,15 @@ class EgressChain:
             if time.monotonic() >= end or not Path(f"/proc/{self.proxy_pid}").exists():
                 raise Unavailable("the proxy did not come up; look at: threegate sandbox check")
             time.sleep(0.02)
+
+    def _start_forwarder(self, secret: SecretHeader, conf: Path) -> None:
+        """TLS for the one request with a secret, in the proxy's own network namespace."""
+        authorities = ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
+        shutil.copyfile(authorities, conf / "ca.pem")
+        (conf / "ca.pem").chmod(0o444)
+        command = forwarder(secret, "/egress-conf/ca.pem")
+        mounts = [_mount("/egress-conf", conf, read_only=True)]
+        self._run("forwarder", _PROXY_USER, f"container:{self._containers[0]}", mounts, 64, command)
 
     def alive(self) -> bool:
         """Whether relay and proxy still run."""
@@ -109,7 +133,15 @@ class EgressChain:
                 )
         self._containers.clear()
 
-    def _run(self, role: str, user: int, network: str, mounts: list[Mount], memory_mb: int) -> int:
+    def _run(
+        self,
+        role: str,
+        user: int,
+        network: str,
+        mounts: list[Mount],
+        memory_mb: int,
+        command: Sequence[str] = (),
+    ) -> int:
         """Create and start one helper; returns its process id."""
         host: dict[str, Any] = self._api.create_host_config(
             network_mode=network,
@@ -140,7 +172,12 @@ class EgressChain:
         made = self._api.create_container(
             image=self._job.egress_image,
             # Helpers end by themselves too, when nobody is left to end them.
-            command=["timeout", "--signal=KILL", str(self._job.limits.time_sec + 60), f"start-{role}"],
+            command=[
+                "timeout",
+                "--signal=KILL",
+                str(self._job.limits.time_sec + 60),
+                *(command or [f"start-{role}"]),
+            ],
             entrypoint=[],
             environment={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
             user=f"{user}:{user}",

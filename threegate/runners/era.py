@@ -10,6 +10,7 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -29,9 +30,10 @@ from threegate.runners.era_watch import Watch
 from threegate.runners.interface import Control, Destination, Outcome, Status
 from threegate.runners.out_volume import OutVolume, can_mount
 from threegate.runners.probe import era_probe_job
+from threegate.runners.secret_header import secret_for
 from threegate.runners.staging import StagingError, collect, remove_folder, stage_inputs
 from threegate.runners.streams import EMPTY, nothing_ran
-from threegate.settings import EraSettings
+from threegate.settings import EraSettings, SecretReference
 
 _GONE_SECONDS = 8.0
 LOOK_SECONDS = 2.0
@@ -40,8 +42,15 @@ LOOK_SECONDS = 2.0
 class EraRunner:
     """Runs ERA jobs as `settings` (``[runners.era]``) say. `egress_network` is the engine's network of the proxies."""
 
-    def __init__(self, settings: EraSettings, *, egress_network: str = "bridge") -> None:
+    def __init__(
+        self,
+        settings: EraSettings,
+        *,
+        egress_network: str = "bridge",
+        secret_references: Mapping[str, SecretReference] | None = None,
+    ) -> None:
         self._settings = settings
+        self._secrets = secret_references or {}
         self._url = engine.engine_url(settings.engine)
         self._egress_network = egress_network
         self._looked: tuple[float, str | None] = (0.0, None)
@@ -113,7 +122,8 @@ class EraRunner:
             stack.callback(out.close)
             chain = None
             if job.network:
-                chain = EgressChain(api, job, control, request_id, work, self._egress_network)
+                secret = secret_for(job, self._secrets)
+                chain = EgressChain(api, job, control, request_id, work, self._egress_network, secret)
                 stack.callback(chain.remove)
                 chain.start()
             run = _EraRun(api, job, control, out, runtime, chain)
