@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from threegate import limits
-from threegate.request.body import Section, lines_outside_fences
+from threegate.request.body import Section
 from threegate.request.fields import FILE_NAME, check_output_path
 from threegate.request.findings import Findings
 from threegate.request.model import InputFile, OutputFile
@@ -21,10 +21,11 @@ _BACKQUOTED = re.compile(r"`([^`]+)`(?:[ \t]+(.*))?", re.DOTALL)
 _HASH = re.compile(r"\bsha256\b", re.IGNORECASE)
 _HASH_VALUE = re.compile(r"sha256:([0-9a-f]{64})(?![0-9A-Za-z])")
 _LABEL = re.compile(
-    r"[ \t>*+-]*(?:\*\*|__)?(risk level|justification|data sensitivity|network rationale)[ \t]*"
-    r"(?::[ \t]*(?:\*\*|__)?|(?:\*\*|__)[ \t]*:)[ \t]*(.*)",
+    r"[^A-Za-z]{0,40}(risk level|justification|data sensitivity|network rationale)"
+    r"[ \t*_`]{0,8}:[ \t]*(?:\*\*|__)?[ \t]*(.*)",
     re.IGNORECASE,
 )
+"""A label however it is dressed up (bullet, number, quote, bold): two of a kind are an error in any dress."""
 _WORDS = {
     "risk level": ("low", "medium", "high"),
     "data sensitivity": ("public", "internal", "confidential"),
@@ -241,8 +242,9 @@ def merge_outputs(
 def read_risk(section: Section, network: str | None, findings: Findings) -> RiskLines | None:
     """The labelled lines of the risk assessment. A justification or rationale may go on over further lines."""
     marks: list[tuple[str, int, str]] = []
-    for index, text in lines_outside_fences(section.lines):
-        if (match := _LABEL.fullmatch(text)) is not None:
+    fenced = _fenced_lines(section)
+    for index, text in enumerate(section.lines):
+        if section.first_line + index not in fenced and (match := _LABEL.fullmatch(text)) is not None:
             marks.append((match[1].casefold(), index, match[2]))
     answers: dict[str, tuple[int, str]] = {}
     for number, (label, index, first) in enumerate(marks):
@@ -274,6 +276,15 @@ def read_risk(section: Section, network: str | None, findings: Findings) -> Risk
         answers.get("data sensitivity", (0, ""))[1],
         rationale,
     )
+
+
+def _fenced_lines(section: Section) -> set[int]:
+    """The file's lines that stand in fenced blocks, at any depth, as Markdown has it."""
+    lines: set[int] = set()
+    for token in section.tokens:
+        if token.type == "fence" and token.map is not None:
+            lines.update(range(section.offset + token.map[0], section.offset + token.map[1]))
+    return lines
 
 
 def _check_word(
