@@ -8,6 +8,7 @@ until a human has approved.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,8 @@ from threegate.results import Verdict, write_verdict
 from threegate.settings import Settings
 from threegate.workspace import Workspace
 
+_DIGESTS = re.compile(rb"[0-9a-f]{64}")
+
 Say = Callable[[str, str, str], None]
 """Told (event, file, what) for the daemon's log."""
 
@@ -39,9 +42,11 @@ class Proposer:
         self._workspace = workspace
         self._trail = trail
         self._say = say
+        sweep(workspace)
 
     def __call__(self, path: Path, data: bytes, facts: os.stat_result) -> bool:
         """Judge, draft, tell; True when the file need not be looked at again. Raises TrailError, InvalidInput, OSError."""
+        sweep(self._workspace)
         settings = self._workspace.load_settings()
         with self._trail.locked() as held:
             now = held.now
@@ -155,6 +160,34 @@ def input_place(workspace: Workspace, draft_folder: Path, name: str, sha256: str
     if draft_folder == workspace.drafts:
         return draft_inputs_folder(workspace) / sha256
     return draft_folder / "files" / name
+
+
+def sweep(workspace: Workspace) -> int:
+    """Remove what no waiting draft needs any more: proposals whose draft is gone, input files that no draft names.
+
+    What was approved has its own copies in inputs/. Only the daemon calls this: it is the only one that puts such files
+    there, always before their draft. Returns how many files went. Raises OSError.
+    """
+    if not workspace.drafts.is_dir():
+        return 0
+    named: set[str] = set()
+    gone: list[Path] = []
+    for path in sorted(workspace.drafts.iterdir()):
+        if path.name.endswith(".proposal.json"):
+            if not os.path.lexists(path.with_name(path.name.removesuffix(".proposal.json"))):
+                gone.append(path)
+        elif path.name.endswith(".md"):
+            try:
+                data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
+            except OSError:
+                return 0
+            named.update(match.decode() for match in _DIGESTS.findall(data))
+    folder = draft_inputs_folder(workspace)
+    if folder.is_dir():
+        gone += [path for path in sorted(folder.iterdir()) if path.name not in named]
+    for path in gone:
+        durable.unlink(path)
+    return len(gone)
 
 
 def drop(workspace: Workspace, data: bytes, name: str) -> Path:
