@@ -109,11 +109,15 @@ class SessionGate:
         job: Job,
         owner_uid: int | None,
     ) -> Call:
-        """The call that a request is. The session is the named one, or the requester's default."""
+        """The call that a request is. The session is the named one, or the requester's default.
+
+        Who the requester is comes from the draft's owner, never from `requested_by`: whoever is judged could
+        otherwise take a fresh session, with fresh limits, by writing another name.
+        """
         history = held.index.history(request.request_id)
         owner = history.owner_uid if history is not None and history.owner_uid is not None else owner_uid
         mapped = policy.settings.requesters.get(str(owner)) if owner is not None else None
-        requester = mapped or request.requested_by
+        requester = mapped or (f"uid-{owner}" if owner is not None else "unknown")
         attributes: Mapping[str, Any] = policy.settings.principals.get(mapped, {}) if mapped else {}
         session_id = job.session_id
         if session_id is None:
