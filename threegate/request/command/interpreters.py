@@ -259,13 +259,16 @@ def _general(roles: Roles, words: Sequence[str], start: int, end: int) -> None:
             )
             continue
         for place, letter in enumerate(word[1:], start=2):
-            rest = word[place:]
             takes = letter in shape.code or letter in shape.values
             if letter == shape.lookup:
                 lookup = True
             if takes or letter in shape.attached:
-                if letter == "p" and rest.startswith("e") and roles.language == "node":
+                following = word[place : place + 1]
+                if letter == "p" and following == "e" and roles.language == "node":
                     continue
+                if letter in "0l" and letter in shape.attached and following and not following.isdigit():
+                    continue
+                rest = word[place:]
                 at, text = (
                     (index, rest)
                     if rest or not takes
@@ -277,8 +280,6 @@ def _general(roles: Roles, words: Sequence[str], start: int, end: int) -> None:
                 elif letter in shape.modules:
                     roles.modules.append((at, text))
                 no_operand = no_operand or letter in shape.files
-                if letter in "0l" and letter in shape.attached and rest and not rest[0].isdigit():
-                    continue
                 index = at
                 break
         index += 1
