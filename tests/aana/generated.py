@@ -111,6 +111,11 @@ def has_secret(text: str) -> bool:
     return any(secret in text for secret in SECRETS)
 
 
+def has_plain_secret(text: str) -> bool:
+    """Whether one of those that the documented SDK knows (AKIA and sk- keys) is in a text."""
+    return any(secret in text for secret in (SECRETS[1], SECRETS[4]))
+
+
 def is_personal(text: str) -> bool:
     """Whether one of this module's personal data is in a text."""
     return any(item in text for item in PERSONAL)

@@ -291,7 +291,8 @@ def objections(ref: dict[str, Any], now: datetime, stricter: frozenset[str]) -> 
     text = f"{ref['source_id']} {summary}".lower()
     if ref["redaction_status"] == "sensitive":
         found.append(("refuse", "unsafe_redaction_status"))
-    if any(generated.has_secret(part) for part in scanned):
+    known = generated.has_secret if "D7" in stricter else generated.has_plain_secret
+    if any(known(part) for part in scanned):
         found.append(("refuse", "evidence_secret_leak"))
     elif ref["redaction_status"] != "redacted" and any(generated.is_personal(part) for part in scanned):
         found.append(("refuse", "evidence_pii_leak"))

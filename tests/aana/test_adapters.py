@@ -64,6 +64,11 @@ def test_langchain_tools_run_on_accept_only_whichever_way_they_are_called() -> N
     only_sync = aana.guard_langchain_tool(langchain_tool(calls, coroutine=False), SHUT)
     with pytest.raises(aana.ToolCallBlocked):
         asyncio.run(only_sync.ainvoke({"to": "ann"}))
+    original.func, kept = None, original.func
+    only_async = aana.guard_langchain_tool(original, SHUT)
+    with pytest.raises(aana.ToolCallBlocked):
+        asyncio.run(only_async.ainvoke({"to": "ann"}))
+    original.func = kept
     assert len(calls) == 2
     assert original.invoke({"to": "eve"}) == "sent to eve"
 

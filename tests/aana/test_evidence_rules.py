@@ -16,6 +16,9 @@ from threegate import aana
         ({"redaction_status": "sensitive"}, "refuse", "unsafe_redaction_status"),
         ({"summary": "key sk-abcdef1234567890"}, "refuse", "evidence_secret_leak"),
         ({"provenance": "api_key: abcdefgh1"}, "refuse", "evidence_secret_leak"),
+        ({"provenance": "Token\u00a0=\u2003abcdefgh"}, "refuse", "evidence_secret_leak"),
+        ({"summary": "\u0664\u0665\u0666-12-3456"}, "refuse", "evidence_secret_leak"),
+        ({"summary": "(415)\u00a0555.0134", "redaction_status": "public"}, "refuse", "evidence_pii_leak"),
         ({"citation_url": "https://x.org/?card=4111 1111 1111 1111"}, "refuse", "evidence_secret_leak"),
         ({"summary": "ssn 123-45-6789."}, "refuse", "evidence_secret_leak"),
         ({"summary": "mail jane@example.com", "redaction_status": "public"}, "refuse", "evidence_pii_leak"),
@@ -54,6 +57,7 @@ def test_what_a_reference_says_against_the_call(changes: dict[str, Any], route: 
         {"summary": "Authenticated with order 123456789012 digits 12-34", "redaction_status": "public"},
         {"source_id": "sha256." + "0123456789" * 6 + "abcd", "redaction_status": "public"},
         {"contradicts": [], "supports": ["claim-1"]},
+        {"summary": "Authenticated by page_token=abcdefgh"},
         {"kind": "auth_event", "summary": "Missing authorization was no topic; authenticated."},
     ],
 )

@@ -16,21 +16,33 @@ from threegate import secretscan
 
 _LEFT: Final = r"(?:^|[^\pL\pN_])"
 _RIGHT: Final = r"(?:$|[^\pL\pN_])"
+_BLANK: Final = r"[\s\x{0b}\x{1c}-\x{1f}\x{85}\pZ]"
 _KEY: Final = r"(?:^|[^A-Za-z0-9_])(sk-[A-Za-z0-9_-]{12,})"
-_ASSIGNED: Final = r"(?i)(?:api[_-]?key|secret|token|password)\s*[:=]\s*['\"]?([a-z0-9_.\-]{8,})"
+_CLOUD_KEY: Final = _LEFT + r"(AKIA[0-9A-Z]{16})" + _RIGHT
+_ASSIGNED: Final = (
+    r"(?i)"
+    + _LEFT
+    + rf"(?:api[_-]?key|secret|token|password){_BLANK}*[:=]{_BLANK}*['\"]?"
+    + r"([a-z0-9_.\-]{8,})"
+)
 _SOCIAL: Final = _LEFT + r"(\p{Nd}{3}-\p{Nd}{2}-\p{Nd}{4})" + _RIGHT
 _CARD: Final = _LEFT + r"((?:\p{Nd}[ -]*){12,15}\p{Nd}[ -]*)" + _RIGHT
-_EMAIL: Final = r"(?i)([a-z0-9._%+-]+@[a-z0-9.-]+\.[a-z]{2,})"
-_PHONE: Final = _LEFT + r"((?:\+?1[-.\s]?)?\(?\p{Nd}{3}\)?[-.\s]?\p{Nd}{3}[-.\s]?\p{Nd}{4})" + _RIGHT
+_EMAIL: Final = r"(?i)([a-z0-9._%+-]+@[a-z0-9.-]+\.[a-z]{2,})" + _RIGHT
+_PHONE: Final = (
+    _LEFT
+    + rf"((?:\+?1(?:[-.]|{_BLANK})?)?\(?\p{{Nd}}{{3}}\)?(?:[-.]|{_BLANK})?\p{{Nd}}{{3}}(?:[-.]|{_BLANK})?\p{{Nd}}{{4}})"
+    + _RIGHT
+)
 
 
 def _compiled(*patterns: str) -> Any:
     return re2.compile("|".join(f"(?:{pattern})" for pattern in patterns).encode())
 
 
-_REF_SECRET: Final = _compiled(_KEY, _ASSIGNED, _SOCIAL, _CARD)
-"""Secrets that an evidence reference is read for, besides those of `secretscan`."""
-_REF_LEAK: Final = _compiled(_KEY, _ASSIGNED, _SOCIAL, _CARD, _EMAIL, _PHONE)
+_PLAIN: Final = (_KEY, _CLOUD_KEY, _ASSIGNED, _SOCIAL, _CARD)
+"""Secrets that the documented SDK knows in a reference; `secretscan` knows many more (D7)."""
+_REF_SECRET: Final = _compiled(*_PLAIN)
+_REF_LEAK: Final = _compiled(*_PLAIN, _EMAIL, _PHONE)
 _PERSONAL: Final = _compiled(_EMAIL, _PHONE)
 _ROUTER: Final = re2.compile(r"(?:^|[^A-Za-z0-9_])(sk-or-v1-[A-Za-z0-9]{20,})")
 """A router's key of any length, in every text."""
@@ -38,6 +50,7 @@ _BETWEEN: Final = "\n\0\n"
 """Stands between texts that are looked through at once: no value can begin in one and be named in another."""
 _MASKS: Final = (
     (_compiled(_KEY), b"[key]"),
+    (_compiled(_CLOUD_KEY), b"[key]"),
     (_compiled(_ASSIGNED), b"[assigned-secret]"),
     (_compiled(_SOCIAL), b"[number]"),
     (_compiled(_CARD), b"[number]"),
@@ -53,11 +66,11 @@ class Leaks(NamedTuple):
     """Where secrets and personal data stand."""
 
     evidence_secret: bool
-    """In the texts of a reference that the plain rules read."""
+    """One that the documented SDK knows, in the texts of a reference that it reads."""
     evidence_personal: bool
     """Personal data in a reference that is not `redacted`."""
     evidence_hidden: bool
-    """A secret in the rest of a reference: supports, contradicts, freshness (D7)."""
+    """Any other, or one in the rest of a reference: supports, contradicts, freshness (D7)."""
     arguments: bool
     """A secret in values or keys of the arguments (D7)."""
     elsewhere: bool
@@ -77,10 +90,12 @@ def find_leaks(event: dict[str, Any], lines: list[str]) -> Leaks:
     in_evidence = bool(texts) and _search(_REF_LEAK, "\n".join(texts))
     if not places and not in_evidence:
         return NOTHING
-    secret = personal = False
+    secret = personal = hidden_secret = False
     for index, (ref, text) in enumerate(zip(refs, texts, strict=True)):
-        if index in places or (in_evidence and _search(_REF_SECRET, text)):
+        if in_evidence and _search(_REF_SECRET, text):
             secret = True
+        elif index in places:
+            hidden_secret = True
         elif in_evidence and not isinstance(ref, str) and ref.get("redaction_status") != "redacted":
             personal = personal or _search(_PERSONAL, text)
     arguments = len(texts) + len(hidden)
@@ -88,7 +103,7 @@ def find_leaks(event: dict[str, Any], lines: list[str]) -> Leaks:
     return Leaks(
         secret,
         personal,
-        any(len(texts) <= index < arguments for index in places),
+        hidden_secret or any(len(texts) <= index < arguments for index in places),
         any(arguments <= index < others for index in places),
         any(index >= others for index in places),
     )
