@@ -18,6 +18,7 @@ from threegate.audit.verify import verify_trail
 from threegate.errors import InvalidInput, Unavailable
 from threegate.operations.checkpoints import (
     checkpoint_due,
+    checkpoint_when_due,
     prove_consistency,
     prove_line,
     rotate,
@@ -171,3 +172,12 @@ def test_without_the_key_nothing_is_signed_and_nothing_announced(tmp_path: Path)
         with trail.locked() as held, pytest.raises(Unavailable, match=r"workspace\.key"):
             write_checkpoint(held, actor="me")
     assert len(list(trail.events())) == 1
+
+
+def test_a_checkpoint_is_written_when_it_is_due(tmp_path: Path) -> None:
+    workspace, trail = make_workspace(tmp_path / "ws")
+    assert checkpoint_when_due(trail, 5, actor="daemon") is None
+    grow(trail, 6)
+    assert checkpoint_when_due(trail, 5, actor="daemon") == workspace.audit / "checkpoints" / "000000000006"
+    assert checkpoint_when_due(trail, 5, actor="daemon") is None
+    assert verify_trail(workspace).ok

@@ -147,3 +147,15 @@ def test_a_read_only_disk(workspace: Workspace) -> None:
 
 def test_the_environment_of_these_tests_is_their_own() -> None:
     assert "XDG_STATE_HOME" in os.environ and str(Path.home()) not in os.environ["XDG_STATE_HOME"]
+
+
+def test_the_daemon_signs_a_checkpoint_when_one_is_due(workspace: Workspace) -> None:
+    from threegate.operations.settings_file import set_values
+
+    set_values(workspace.settings_file, {"audit.checkpoint_every": 3})
+    assert once(workspace).returncode == 0
+    assert list((workspace.audit / "checkpoints").iterdir())
+    done = subprocess.run(
+        [*THREEGATE, "-w", str(workspace.root), "audit", "verify"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0 and " 1 checkpoints" in done.stdout, done.stdout

@@ -22,6 +22,7 @@ from threegate.daemon.log import Log
 from threegate.daemon.recovery import recover
 from threegate.daemon.watch import Watch
 from threegate.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateError, Unavailable
+from threegate.operations.checkpoints import checkpoint_when_due
 from threegate.operations.dossier import Desk
 from threegate.operations.grant import use_grants
 from threegate.operations.proposal import Proposer
@@ -45,6 +46,7 @@ class Daemon:
     stop: threading.Event = field(default_factory=threading.Event)
     wake: threading.Event = field(default_factory=threading.Event)
     on_ready: Callable[[], None] = lambda: None
+    _told_checkpoint: bool = False
     _loaded: tuple[object, Policy] | None = None
 
     def run(self) -> int:
@@ -142,6 +144,8 @@ class Daemon:
                 problem = self._begin(services)
             if problem is None and told is None:
                 did += dispatcher.schedule(policy)
+            if problem is None and dispatcher.failed is None:
+                self._checkpoint(services, policy)
             if dispatcher.failed is not None and not dispatcher.running:
                 break
             if self.once and not did and not dispatcher.running:
@@ -160,6 +164,18 @@ class Daemon:
             return
         for item in promoted:
             self.log.say("granted", file=item.path.name, what=item.approval_sha256)
+
+    def _checkpoint(self, services: Services, policy: Policy) -> None:
+        """Sign the trail's tree every `audit.checkpoint_every` events; without the key here, say so once."""
+        try:
+            path = checkpoint_when_due(services.trail, policy.settings.audit.checkpoint_every, actor="daemon")
+        except Unavailable as error:
+            if not self._told_checkpoint:
+                self._told_checkpoint = True
+                self.log.say("checkpoint", what=str(error))
+            return
+        if path is not None:
+            self.log.say("checkpoint", what=str(path))
 
     def _controls(self, dispatcher: Dispatcher) -> None:
         """Cancellations that the operator asked for."""

@@ -31,6 +31,12 @@ def checkpoint_due(held: LockedTrail, every: int) -> bool:
     return held.index.head.seq - held.index.last_checkpoint >= every
 
 
+def checkpoint_when_due(trail: Trail, every: int, *, actor: str) -> Path | None:
+    """Sign a checkpoint if one is due; its path, or None. Raises Unavailable (no key here, no space), TrailError, OSError."""
+    with trail.locked() as held:
+        return write_checkpoint(held, actor=actor)[0] if checkpoint_due(held, every) else None
+
+
 def rotate(held: LockedTrail, *, actor: str) -> tuple[Path, Checkpoint]:
     """Close the trail's file with a checkpoint and begin the next one. Raises Unavailable, TrailError, OSError."""
     key = load_key(held.index.workspace_id)
