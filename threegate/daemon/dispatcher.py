@@ -180,6 +180,9 @@ class Dispatcher:
                 moved += 1
                 self._waits.pop(name, None)
                 self.log.say(answer.event, request=entry.prepared.request_id, what=answer.code)
+        if moved:
+            for wait in self._waits.values():
+                wait.looked = -_LOOK_AGAIN_AT_MOST  # what ended may be what they waited for
         return moved
 
     def _wait(
