@@ -420,3 +420,10 @@ def test_a_claim_with_a_workflow_survives_rendering_and_releases() -> None:
 
 def test_the_repr_of_nothing() -> None:
     assert repr(MISSING) == "(missing)"
+
+
+def test_a_killed_workflow_blocks_whoever_is_in_it() -> None:
+    book = Book(compiled({"t": {}, "session": {}, "workflow": {}}))
+    book.open("a", role="boss")
+    book.workflows["w"].killed = True
+    assert book.decide(call(session_id="a"), NOW).code == "workflow_killed"

@@ -197,9 +197,9 @@ class _Policy:
                 (*where, "tools") if rule.tools is not None else (*where, side, "tools"),
             )
             entry = scope.entry(inner.principal, (*where, side, "principal"))
+            entries = [] if entry is None else [entry]
             for name in [ALL] if named is None else named:
-                if entry is not None:
-                    (self._deny if side == "deny" else self._allow)[name].append(entry)
+                (self._deny if side == "deny" else self._allow)[name].extend(entries)
         for index, gate in enumerate(contract.policy.label_gates):
             _known(scope, gate.deny_tools, tools, ("policy", "label_gates", index, "deny_tools"))
             for name in gate.deny_tools:

@@ -219,26 +219,16 @@ def _derived(scope: Scope, contract: ToolContract, schema: Derived | None) -> tu
     ]
     if schema is None or not contract.schema_derived:
         return ()
-    manual = {_same(compile_or_none(item.path)) for item in contract.argument_value_invariants}
-    manual.update(_same(path) for path in excluded)
+    spoken = [
+        scope.path(item.path, ("argument_value_invariants", index, "path"))
+        for index, item in enumerate(contract.argument_value_invariants)
+    ]
+    manual = {path.normal for path in (*spoken, *excluded)}
     return tuple(
         Check("argument_invariant", entry, " (from the tool's schema)")
         for entry in schema.entries
-        if _same(entry.path) not in manual
+        if entry.path.normal not in manual
     )
-
-
-def compile_or_none(text: str) -> Path | None:
-    """A compiled path, or None for a text that is none (told elsewhere)."""
-    try:
-        return compile_path(text)
-    except BadPath:
-        return None
-
-
-def _same(path: Path | None) -> Any:
-    """What is equal for two spellings of one path."""
-    return None if path is None else path.normal
 
 
 def _refs(scope: Scope, contract: ToolContract) -> tuple[RefPlan, ...]:

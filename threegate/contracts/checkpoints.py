@@ -12,7 +12,7 @@ from typing import Any
 
 from threegate import canonical
 from threegate.contracts.calls import Asked
-from threegate.contracts.paths import PathTooWide
+from threegate.contracts.paths import selected
 from threegate.contracts.plan import CheckpointPlan
 from threegate.contracts.state import ALLOW, Call, CheckpointDemand, Decision, Reason
 
@@ -53,9 +53,8 @@ def _triggered(checkpoint: CheckpointPlan, side_effect: str, arguments: Any) -> 
 
 
 def _shown(path: Any, arguments: Any) -> Any:
-    try:
-        values = path.select(arguments)
-    except PathTooWide:
+    values = selected(path, arguments)
+    if values is None:
         return "(too many values)"
     return None if not values else values[0] if len(values) == 1 else values
 

@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from threegate.contracts.calls import Asked, loop_key, plans_of
 from threegate.contracts.model_tool import ToolContract
-from threegate.contracts.paths import MISSING, PathTooWide
+from threegate.contracts.paths import MISSING, selected
 from threegate.contracts.plan import EXACT, Rules, ToolPlan, exact
 from threegate.contracts.state import Call, Decision, Outcome, Pending, Reason, Session, Tally
-from threegate.contracts.totals import add, canonical_text, effective_bounds, measured
+from threegate.contracts.totals import add, canonical_text, captured, effective_bounds, measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +199,7 @@ def _count(
             tally.aggregates[aggregate.name] = add(aggregate, tally.aggregates.get(aggregate.name), found)
     for plan, arguments in asked:
         for stage in plan.envelopes:
-            if stage.captures is not None:
-                session.references[stage.captures] = stage.path.select(arguments)[0]
+            session.references.update(captured(stage, arguments))
 
 
 def _advance(session: Session, asked: Asked) -> None:
@@ -216,8 +215,10 @@ def _advance(session: Session, asked: Asked) -> None:
 def _bind(session: Session, plan: ToolPlan, source: str, root: Any) -> None:
     for bind in plan.binds:
         if bind.source == source:
-            values = bind.path.select(root)
-            if values:
+            values = selected(bind.path, root)
+            if values is None:
+                session.binds.pop(bind.name, None)  # too wide to be a value: whoever refers to it is blocked
+            elif values:
                 session.binds[bind.name] = values[0] if len(values) == 1 else values
 
 
@@ -239,12 +240,8 @@ def _succeed(session: Session, asked: Asked, outcome: Outcome) -> None:
                 continue
             if condition.bind_from == "output" and not observed:
                 continue
-            try:
-                values = condition.resource.select(
-                    arguments if condition.bind_from == "arguments" else outcome.output
-                )
-            except PathTooWide:
-                continue
+            root = arguments if condition.bind_from == "arguments" else outcome.output
+            values = selected(condition.resource, root) or []
             session.fulfilled.setdefault(condition.key, set()).update(
                 canonical_text(value) for value in values
             )

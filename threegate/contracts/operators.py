@@ -13,7 +13,7 @@ from typing import Any
 import re2
 
 from threegate import limits
-from threegate.contracts.paths import MISSING, Path, PathTooWide, compile_path
+from threegate.contracts.paths import MISSING, Path, selected
 
 Test = Callable[[Any], bool | None]
 """True: holds. False: does not. None: the value has a type that the operator cannot judge."""
@@ -220,9 +220,8 @@ class Entry:
         return single
 
     def _failure(self, root: Any) -> tuple[str, Any, Any] | None:
-        try:
-            values = self.path.select(root)
-        except PathTooWide:
+        values = selected(self.path, root)
+        if values is None:
             return "path", f"at most {limits.CONTRACT_JSONPATH_NODES} values", "more"
         if self.absent:
             return ("exists", False, values[0]) if values else None
@@ -237,19 +236,11 @@ class Entry:
 
     def matches(self, root: Any) -> bool:
         """Whether this condition holds something back: it holds for any value, or cannot be judged."""
-        try:
-            values = self.path.select(root)
-        except PathTooWide:
+        values = selected(self.path, root)
+        if values is None:
             return True
         if self.absent:
             return not values
         if not values:
             return not self.present or bool(self.tests)
         return any(all(test(value) is not False for _, _, test in self.tests) for value in values)
-
-
-def compile_entry(
-    path: str, operators: Mapping[str, Any], environment: Mapping[str, str], *, optional: bool = False
-) -> Entry:
-    """Compile one entry. Raises BadPath or BadPattern."""
-    return Entry(compile_path(path), operators, environment, optional=optional)

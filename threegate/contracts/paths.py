@@ -63,6 +63,14 @@ class Path:
             self.select = lambda root: [] if (value := get(root)) is MISSING else [value]
 
 
+def selected(path: Path, root: Any) -> list[Any] | None:
+    """What a path selects; None where it selects more than is evaluated."""
+    try:
+        return path.select(root)
+    except PathTooWide:
+        return None
+
+
 class _Environment(JSONPathEnvironment):
     """The library without `match` and `search`: they run another regex engine."""
 
@@ -81,17 +89,22 @@ def compile_path(text: str) -> Path:
     try:
         query = _ENVIRONMENT.compile(text)
     except (JSONPathError, RecursionError) as error:
-        raise BadPath(
-            f"no JSONPath: {str(error).splitlines()[0] if str(error) else 'nested too deeply'}"
-        ) from None
+        raise BadPath(f"no JSONPath: {str(error).partition(chr(10))[0]}") from None
     if query.singular_query():
         selectors: list[Any] = [segment.selectors[0] for segment in query.segments]
         keys = tuple(item.name if isinstance(item, NameSelector) else item.index for item in selectors)
         return Path(text, keys, query)
-    for segment in query.segments:
-        for selector in segment.selectors:
-            if isinstance(selector, FilterSelector) and not _simple(selector.expression):
-                raise BadPath("a query inside a filter selects one value (no *, .., slices or filters)")
+    try:
+        simple = all(
+            _simple(selector.expression)
+            for segment in query.segments
+            for selector in segment.selectors
+            if isinstance(selector, FilterSelector)
+        )
+    except RecursionError:
+        raise BadPath("no JSONPath: nested too deeply") from None
+    if not simple:
+        raise BadPath("a query inside a filter selects one value (no *, .., slices or filters)")
     return Path(text, None, query)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from threegate.contracts.model_session import SessionContract
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.operators import Entry, is_number
-from threegate.contracts.paths import Path
+from threegate.contracts.paths import Path, selected
 
 EXACT = Context(prec=1200)
 """Enough digits that the sum of doubles is never rounded: totals do not depend on the order of calls."""
@@ -185,10 +185,10 @@ class Rules:
 
 
 def measure(aggregate: AggregatePlan, arguments: Any) -> list[Any] | None:
-    """The values that one call adds to an aggregate, None when they cannot be measured. Raises PathTooWide."""
+    """The values that one call adds to an aggregate, None when they cannot be measured."""
     if aggregate.path is None:
         return [1]
-    values = aggregate.path.select(arguments)
+    values = selected(aggregate.path, arguments)
     if not values:
         return None
     if aggregate.metric in ("sum", "max", "min"):

@@ -90,6 +90,7 @@ class Play:
         _keys(value, CALL_KEYS)
         now = _when(value.get("at", 0))
         call = _read_call(value)
+        outcome = read_outcome(value["outcome"]) if "outcome" in value else None
         refused = self._open(value, call.session_id)
         if refused is not None:
             return Played(refused)
@@ -112,9 +113,9 @@ class Play:
             self.book.reserve(claimed)
             self.claimed[claimed.call_id] = claimed
             return Played(decision)
-        if "outcome" not in value:
+        if outcome is None:
             return Played(decision)
-        return Played(decision, self.book.commit(call, read_outcome(value["outcome"]), now))
+        return Played(decision, self.book.commit(call, outcome, now))
 
     def _finish(self, value: Mapping[str, Any]) -> Played:
         call = self.claimed.pop(str(value["finish"]), None)

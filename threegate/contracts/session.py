@@ -119,8 +119,8 @@ def _fold(book: Book, event: Event, sources: Sources) -> None:
         )
     elif kind == "waiting":
         book.asked.setdefault(event.request_id or "", event.when)
-    elif isinstance(data.get("contract"), dict):
-        _moved(book, event, data["contract"], sources)
+    else:
+        _moved(book, event, data.get("contract"), sources)
 
 
 def _opened(book: Book, data: dict[str, Any]) -> None:
@@ -154,9 +154,9 @@ def _session(book: Book, contract: dict[str, Any]) -> Session | None:
     return book.sessions.get(name)
 
 
-def _moved(book: Book, event: Event, contract: dict[str, Any], sources: Sources) -> None:
+def _moved(book: Book, event: Event, contract: Any, sources: Sources) -> None:
     """A call was claimed, ended or refused."""
-    session = _session(book, contract)
+    session = _session(book, contract) if isinstance(contract, dict) else None
     if session is None:
         return
     request_id = event.request_id or ""

@@ -15,6 +15,7 @@ import orjson
 from threegate import canonical
 from threegate.contracts.calls import Asked, plans_of
 from threegate.contracts.operators import is_number
+from threegate.contracts.paths import selected
 from threegate.contracts.plan import EXACT, AggregatePlan, EnvelopePlan, exact, measure
 from threegate.contracts.state import Call, Pending, Reason, Session, Tally
 
@@ -80,7 +81,7 @@ def measured(asked: Asked) -> list[tuple[AggregatePlan, list[Any]]]:
     for plan, arguments in asked:
         for aggregate in plan.aggregates:
             values = measure(aggregate, arguments)
-            if values is not None:
+            if values:
                 by_name[aggregate.name] = (aggregate, values)
     return list(by_name.values())
 
@@ -169,6 +170,14 @@ def _worst(aggregate: AggregatePlan, current: Any, values: list[Any], waiting: l
     return add(aggregate, current, [*values, *waiting])
 
 
+def captured(stage: EnvelopePlan, arguments: Any) -> dict[str, Any]:
+    """The reference that a call of this stage sets: {} when it sets none, or is not one number."""
+    values = selected(stage.path, arguments) or []
+    if stage.captures is None or len(values) != 1 or not is_number(values[0]):
+        return {}
+    return {stage.captures: values[0]}
+
+
 def envelope_reasons(reasons: list[Reason], session: Session, stage: EnvelopePlan, value: Any) -> None:
     """Append a reason when a constrained value leaves its envelope."""
     for key in stage.needs:
@@ -181,10 +190,9 @@ def envelope_reasons(reasons: list[Reason], session: Session, stage: EnvelopePla
         planned = plans_of(session.rules, item.call)
         for plan, arguments in planned if isinstance(planned, list) and not item.moved else ():
             for other in plan.envelopes:
-                if other.captures in candidates:
-                    candidates[other.captures].extend(
-                        value for value in other.path.select(arguments) if is_number(value)
-                    )
+                for key, reference in captured(other, arguments).items():
+                    if key in candidates:
+                        candidates[key].append(reference)
     number = exact(value)
     for key in stage.needs:
         for reference in candidates[key]:
