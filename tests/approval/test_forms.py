@@ -127,6 +127,11 @@ def test_a_float_in_an_act_has_one_spelling() -> None:
     malformed(Act.parse, good.replace(b'"x":1', b'"x":1.0'), "threegate-kill/1")
 
 
+def test_a_time_is_text(approved: Approved) -> None:
+    text = approved.statement.to_bytes()
+    malformed(Statement.parse, text.replace(b'"2026-11-22T10:05:00Z"', b"1795341900"))
+
+
 @given(MOMENTS)
 def test_a_time_reads_as_it_was_written(moment: datetime) -> None:
     assert parse_utc(format_utc(moment)) == moment

@@ -44,6 +44,7 @@ def test_an_approval_of_these_bytes_passes(approved: Approved) -> None:
         ("workspace_mismatch", {"epoch": 2}),
         ("policy_changed", {"policy_sha256": "cd" * 32}),
         ("statement_mismatch", {"recorded_approval": "0" * 64}),
+        ("statement_mismatch", {"recorded_file": "TR-20261122-100000Z-copy.md"}),
         ("expired", {"now": APPROVED + timedelta(seconds=TTL)}),
         ("expired", {"ttl_sec": TTL - 1}),
         ("not_yet_valid", {"now": APPROVED - timedelta(seconds=61)}),

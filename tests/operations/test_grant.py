@@ -77,22 +77,18 @@ DIFFERENT: list[dict[str, Any]] = [
 
 
 def test_a_draft_that_differs_is_not_covered(ran: Bench) -> None:
-    give(ran)
+    grant = give(ran)
     for number, changes in enumerate(DIFFERENT):
         path = ran.draft(f"differs-{number}", slug=f"differs-{number}", **changes)
         assert use_grants(ran.desk) == [], changes
         assert not list(ran.workspace.approved.glob("*.md"))
         path.unlink()
-    ran.draft("same", slug="same", data=b"8\n")
-    assert len(use_grants(ran.desk)) == 1
-
-
-def test_without_a_named_input_every_byte_counts(ran: Bench) -> None:
+    revoke_grant(ran.desk, grant.id, actor="test")
     give(ran, free_inputs=[])
-    ran.draft("req-2", slug="two", data=b"5\n")
+    path = ran.draft("other-bytes", slug="other-bytes", data=b"8\n")
     assert use_grants(ran.desk) == []
-    (ran.workspace.inbox / next(ran.workspace.inbox.glob("*.md")).name).unlink()
-    ran.draft("req-3", slug="three")
+    path.unlink()
+    ran.draft("same", slug="same")
     assert len(use_grants(ran.desk)) == 1
 
 
@@ -121,21 +117,7 @@ def test_a_revoked_grant_and_one_whose_signer_was_revoked(ran: Bench) -> None:
     assert list_grants(ran.desk)[0].uses is None
 
 
-def test_what_waits_counts_as_promised(ran: Bench) -> None:
-    give(ran, max_uses=1)
-    ran.draft("req-2", slug="two")
-    ran.draft("req-3", slug="three")
-    assert len(use_grants(ran.desk)) == 1
-
-
-def test_a_change_of_the_policy_ends_the_grant(ran: Bench) -> None:
-    give(ran)
-    ran.settings(request__max_memory_mb=2048)
-    ran.draft("req-2", slug="two")
-    assert use_grants(ran.desk) == []
-
-
-def test_only_finished_requests_make_grants(ran: Bench) -> None:
+def test_who_gives_what_waits_and_what_the_policy_ends(ran: Bench) -> None:
     for wrong in ("req-9", ""):
         with pytest.raises(InvalidInput):
             new_grant(ran.desk, wrong or "req-404", free_inputs=[], max_uses=1, seconds=60, name="alice",
@@ -145,6 +127,13 @@ def test_only_finished_requests_make_grants(ran: Bench) -> None:
     assert caught.value.code == "grant_mismatch"
     with pytest.raises(InvalidInput):
         find_grant(ran.desk, "0000")
+    give(ran, max_uses=1)
+    paths = [ran.draft("req-2", slug="two"), ran.draft("req-3", slug="three")]
+    assert len(use_grants(ran.desk)) == 1, "what waits counts as promised"
+    assert [path.exists() for path in paths].count(True) == 1
+    give(ran)
+    ran.settings(request__max_memory_mb=2048)
+    assert use_grants(ran.desk) == [], "another policy"
 
 
 def test_the_commands(ran: Bench, capfd: pytest.CaptureFixture[str]) -> None:

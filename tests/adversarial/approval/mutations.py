@@ -6,6 +6,7 @@ Where the outcome is known exactly, one code stands there. A family of byte flip
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -283,7 +284,11 @@ def operators_bytes(approved: Approved) -> Iterator[Mutation]:
         yield one(f"unrecorded {place}", replace(facts, recorded_operators=recorded), "operators_changed")
         if place % 2 == 0:
             yield one(f"recorded {place}", facts, "operators_changed", "signer_unknown", "signature_invalid")
-    good = data.decode()
+
+
+def operator_lines(approved: Approved) -> Iterator[Mutation]:
+    """Lines that ssh-keygen would take, skip or guess at, and that nobody may approve by."""
+    good = approved.operators.decode()
     name, options, kind, key = good.split()
     lines = {
         "pattern *": f"* {options} {kind} {key}\n",
@@ -371,18 +376,13 @@ def swapped(approved: Approved, other_key: Path) -> Iterator[Mutation]:
 def countersignatures(approved: Approved, other_key: Path) -> Iterator[Mutation]:
     """A second signature that is there and does not count is a refusal, not one signature less."""
     both = approved.operators + material.line("other", other_key).encode()
-    digest = __import__("hashlib").sha256(approved.statement.to_bytes()).hexdigest()
+    digest = hashlib.sha256(approved.statement.to_bytes()).hexdigest()
 
     def facts(data: bytes, name: str = "other", **changes: Any) -> LaunchFacts:
         values: dict[str, Any] = {"operators": both, "quorum": QuorumSettings(low=2), **changes}
         return approved.facts(countersignatures={name: data}, **values)
 
     good = material.countersigned(digest, "other", other_key)
-    for place in range(0, len(good), 2):
-        flipped = bytearray(good)
-        flipped[place] ^= 1
-        yield one(f"countersignature byte {place}", facts(bytes(flipped)), MALFORMED, "signature_invalid",
-                  "signer_unknown", "statement_mismatch", "signer_expired")  # fmt: skip
     yield one("for another approval", facts(material.countersigned("0" * 64, "other", other_key)),
               "statement_mismatch")  # fmt: skip
     yield one("under another name", facts(good, "third"), "statement_mismatch")
@@ -406,6 +406,23 @@ def countersignatures(approved: Approved, other_key: Path) -> Iterator[Mutation]
     yield one("too many", approved.facts(countersignatures=many, operators=both), MALFORMED)
     yield one("one of three", facts(good, quorum=QuorumSettings(low=3)), "quorum_missing")
     yield one("an approval as a countersignature", facts(approved.signature), MALFORMED)
+
+
+def countersignature_bytes(approved: Approved, other_key: Path) -> Iterator[Mutation]:
+    """Every other byte of a countersignature flipped."""
+    both = approved.operators + material.line("other", other_key).encode()
+    digest = hashlib.sha256(approved.statement.to_bytes()).hexdigest()
+
+    def facts(data: bytes, name: str = "other", **changes: Any) -> LaunchFacts:
+        values: dict[str, Any] = {"operators": both, "quorum": QuorumSettings(low=2), **changes}
+        return approved.facts(countersignatures={name: data}, **values)
+
+    good = material.countersigned(digest, "other", other_key)
+    for place in range(0, len(good), 2):
+        flipped = bytearray(good)
+        flipped[place] ^= 1
+        yield one(f"countersignature byte {place}", facts(bytes(flipped)), MALFORMED, "signature_invalid",
+                  "signer_unknown", "statement_mismatch", "signer_expired")  # fmt: skip
 
 
 def unsigned(approved: Approved) -> Iterator[Mutation]:
