@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from threegate import canonical, limits
+from threegate.aana import is_identity_bound
 from threegate.job import Job
 from threegate.request.model import Request
 
@@ -56,6 +57,8 @@ def category(job: Job, *, side_effect_above_read: bool, proposal_needs_approval:
     if job.network or job.effective_risk == "high" or side_effect_above_read or proposal_needs_approval:
         return "write"
     if job.data_sensitivity != "public" or job.inputs:
+        return "private_read"
+    if is_identity_bound(tool_name(job), call_arguments(job)):
         return "private_read"
     return "public_read"
 

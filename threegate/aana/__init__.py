@@ -8,7 +8,7 @@ Never imports `approval` or `contracts`.
 from __future__ import annotations
 
 from threegate.aana.adapters import guard_langchain_tool, guard_mcp_handler, guard_openai_tool
-from threegate.aana.decision import check_tool_call, gate_action, should_execute_tool
+from threegate.aana.decision import check_tool_call, gate_action, is_identity_bound, should_execute_tool
 from threegate.aana.decision_log import DecisionLog, Summary, audit_event, summarise
 from threegate.aana.event import EvidenceMode, tool_evidence_ref, tool_precheck_event, validate_event
 from threegate.aana.guard import Gate, ToolCallBlocked, checked, guard
@@ -31,6 +31,7 @@ __all__ = [
     "guard_langchain_tool",
     "guard_mcp_handler",
     "guard_openai_tool",
+    "is_identity_bound",
     "should_execute_tool",
     "summarise",
     "tool_evidence_ref",

@@ -119,6 +119,23 @@ def _category(event: dict[str, Any], keys: list[str], lines: list[str], verdict:
     return "private_read"
 
 
+def is_identity_bound(tool_name: str, arguments: Any) -> bool:
+    """Whether a read by this name, or with these argument keys at any depth, is bound to a person or account."""
+    name = _read_name(tool_name)
+    if name.identity_bound and not name.exempt:
+        return True
+    stack = [arguments]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            if any(isinstance(key, str) and _is_identity_key(key) for key in item):
+                return True
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+    return False
+
+
 class _Name(NamedTuple):
     """What a tool's name gives away."""
 

@@ -1,0 +1,103 @@
+"""The event that the daemon makes of an approved request: our own references must never count against it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.support import monty_draft
+from threegate import aana
+from threegate.aana import vocabulary as words
+from threegate.call_event import Authorization, aana_event
+from threegate.job import JobInput, build_job, platform_of
+from threegate.request import read_request
+from threegate.request.model import Request
+from threegate.settings import Settings
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+def request(**more: Any) -> Request:
+    text = monty_draft("TR-event", "1 + 1", **more)
+    report = read_request(
+        text.encode(),
+        path="TR-event.md",
+        settings=Settings().request,
+        now=NOW + timedelta(seconds=5),
+        stage="draft",
+    )
+    assert report.request is not None, report.findings
+    return report.request
+
+
+def event_of(
+    asked: Request, authorization: Authorization, *, approved: bool = True, **more: Any
+) -> dict[str, Any]:
+    job = build_job(asked, input_sizes={}, platform=platform_of(Settings(), "0" * 64))
+    if more.pop("with_input", False):
+        from dataclasses import replace
+
+        job = replace(job, inputs=(JobInput("unknown-conflict.csv", "0123456789" * 6 + "abcd", 5, False),))
+    if tool := more.pop("tool", None):
+        from dataclasses import replace
+
+        job = replace(job, tool=tool)
+    return aana_event(
+        asked,
+        job,
+        authorization=authorization,
+        risk_domain="research",
+        approval_sha256="0" * 64 if approved else None,
+        approved_utc=NOW if approved else None,
+        now=NOW,
+        **more,
+    )
+
+
+def route(event: dict[str, Any], later: timedelta = timedelta(0)) -> str:
+    return str(aana.check_tool_call(event, now=NOW + later, evidence_mode="production")["recommended_action"])
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"side_effect_above_read": True}, {"with_input": True}, {"tool": "get_customer_profile"}]
+)
+def test_a_signed_request_is_accepted_whatever_its_category(more: dict[str, Any]) -> None:
+    assert route(event_of(request(), "confirmed", **more)) == "accept"
+
+
+def test_an_identity_bound_tool_makes_a_private_read() -> None:
+    event = event_of(request(), "confirmed", tool="get_customer_profile")
+    assert event["tool_category"] == "private_read"
+    assert aana.is_identity_bound("run", {"rows": [{"customerId": 1}]})
+    assert not aana.is_identity_bound("search_orders", {"rows": [{"n": 1}], 5: 1})
+
+
+def test_an_unsigned_promotion_may_read_and_never_write() -> None:
+    assert route(event_of(request(), "validated")) == "accept"
+    assert route(event_of(request(), "validated", approved=False)) != "refuse"
+    assert route(event_of(request(), "validated", side_effect_above_read=True)) == "ask"
+
+
+def test_a_draft_of_a_write_is_asked_for() -> None:
+    event = event_of(request(), "user_claimed", approved=False, side_effect_above_read=True)
+    assert route(event) == "ask"
+
+
+def test_an_old_approval_is_stale() -> None:
+    assert route(event_of(request(), "confirmed"), timedelta(hours=169)) == "defer"
+
+
+def test_our_summaries_say_nothing_that_the_word_lists_know() -> None:
+    against = (*words.MISSING_WORDS, *words.CONTRADICTION_WORDS, *words.AUTHORIZATION_GONE_WORDS)
+    for authorization, approved in (("confirmed", True), ("validated", True), ("validated", False)):
+        event = event_of(request(), authorization, approved=approved, with_input=True)  # type: ignore[arg-type]
+        for ref in event["evidence_refs"]:
+            summary = ref["summary"].lower()
+            assert not any(word in summary for word in against), summary
+            assert ref["redaction_status"] == "redacted" and ref["trust_tier"] == "verified"
+        report = aana.check_tool_call(event, now=NOW, evidence_mode="production")["evidence_report"]
+        assert report["warning_codes"] == [] and report["checked_ref_count"] == len(event["evidence_refs"])
+        json.dumps(event)
