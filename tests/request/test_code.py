@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.request.examples import era, monty, read
 from threegate import limits
 from threegate.request.code import check_code, check_vars
 from threegate.request.code_modules import MONTY_NAMES
 from threegate.request.command.python_code import NotPython, TooMuch, parse
 from threegate.request.rules import RULES
 from threegate.request.rules.code import TYPES
-from threegate.request.typecheck import RULE, check_types
+from threegate.request.typecheck import RULE, check_types, type_findings
 
 HOSTILE = {
     "TG401": ["x = = 1", "def f(:", "print 'a'", "x = (1", "'open", "if x:\npass", "\tx\n  y", "x = 1\n  y = 2", "return 1 2", "x = \x00", "1" * 5000, "é = §"],
@@ -283,3 +284,19 @@ def test_secrets_and_hidden_characters_of_the_code_are_not_repeated() -> None:
     key = "AKIA" + "A1" * 8
     problems = check_types(f"print({key})\n")
     assert problems and key not in str(problems)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_doubts_about_a_request_stand_at_the_lines_of_its_file(newline: str) -> None:
+    text = monty().replace("print(1)\n", "x = 1\ny: int = 'a'\n")
+    report = read(text.replace("\n", newline))
+    assert report.request is not None, report.findings
+    (finding,) = type_findings(report.request)
+    assert text.split("\n")[finding.line - 1] == "y: int = 'a'"
+    assert (finding.rule, finding.severity, finding.help) == ("TG409", "warning", TYPES.help)
+
+
+def test_a_request_without_code_is_not_asked_about() -> None:
+    report = read(era())
+    assert report.request is not None
+    assert type_findings(report.request) == ()

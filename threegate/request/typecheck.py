@@ -21,10 +21,13 @@ from typing import Final
 
 from threegate import limits
 from threegate.request.characters import visible
+from threegate.request.model import Request
 from threegate.request.problem import Problem
+from threegate.request.report import Finding
+from threegate.request.rules.code import TYPES
 from threegate.secretscan import mask_secrets
 
-RULE: Final = "TG409"
+RULE: Final = TYPES.id
 
 _GUARD: Final = '1 + ""\n'
 _STUBS: Final = "from typing import Any\ndef open(*args: Any, **kwargs: Any) -> Any: ...\n"
@@ -52,6 +55,23 @@ def check_types(
     except Exception as error:  # noqa: BLE001 - warnings only: whatever fails is told as a warning
         return (_could_not(type(error).__name__),)
     return tuple(sorted(_problems(told))[: limits.FINDINGS_PER_RULE])
+
+
+def type_findings(
+    request: Request, *, binary: Path | None = None, seconds: float = 5.0
+) -> tuple[Finding, ...]:
+    """The warnings for a request, at the lines of its file: what a verdict and `approve` add to the report.
+
+    () for a request that is no Monty request. Never raises, never runs the code.
+    """
+    if request.code is None:
+        return ()
+    text = request.data.decode("utf-8", "replace").replace("\r\n", "\n")
+    first = text.count("\n", 0, max(text.find("\n" + request.code, text.find("\n## Code")), 0)) + 2
+    return tuple(
+        Finding(RULE, "warning", problem.line + first - 1, problem.column, problem.message, TYPES.help)
+        for problem in check_types(request.code, request.vars_json, binary=binary, seconds=seconds)
+    )
 
 
 def _could_not(why: str) -> Problem:
