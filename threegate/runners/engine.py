@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,23 @@ def remove_container(api: docker.APIClient, container: str) -> bool:
         api.remove_container(container, v=True, force=True)
     except docker.errors.NotFound:
         return True
+    except docker.errors.APIError as error:
+        # Somebody (an earlier try of ours) is at it already.
+        return "in progress" in reason(error) and _gone(api, container)
     except FAULTS:
         return False
     return True
+
+
+def _gone(api: docker.APIClient, container: str) -> bool:
+    """Wait until a removal that is under way has ended."""
+    end = time.monotonic() + ANSWER_SECONDS
+    while time.monotonic() < end:
+        try:
+            api.inspect_container(container)
+        except docker.errors.NotFound:
+            return True
+        except FAULTS:
+            return False
+        time.sleep(0.05)
+    return False

@@ -21,7 +21,7 @@ from threegate.runners.interface import Control, Status
 from threegate.runners.streams import StreamMeter
 
 BEAT: Final = 0.02
-GRACE_SECONDS: Final = 4.0
+GRACE_SECONDS: Final = 3.0
 _CHUNK = 1 << 18
 _HEADER = struct.Struct(">BxxxL")
 
@@ -103,8 +103,11 @@ class Watch:
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def close(self) -> None:
-        """Forget the process."""
-        os.close(self._pidfd)
+        """Make sure that the process is gone, and forget it; the second time does nothing."""
+        if self._pidfd >= 0:
+            self.kill()
+            os.close(self._pidfd)
+            self._pidfd = -1
 
     def _look(self, now: float, deadline: float) -> None:
         self._measure()

@@ -1,0 +1,282 @@
+"""The engine dies, hangs, errs or loses the image: a named status, no hang, nothing left that runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socketserver
+import subprocess
+import threading
+import time
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.engine_fixtures import clearance, control, era_job
+from threegate.runners import EraRunner, remove_orphans
+from threegate.runners.out_volume import left_mounts
+from threegate.settings import EraSettings
+
+pytestmark = [pytest.mark.engine, pytest.mark.root]
+
+
+class Engine:
+    """A dockerd of the test's own, with a small image made of this machine's programs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"unix://{folder}/s"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+        self.image = self._image()
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        (self.folder / "pid").unlink(missing_ok=True)
+        self.process = subprocess.Popen(
+            [
+                "dockerd",
+                "--config-file",
+                "",
+                "--data-root",
+                f"{self.folder}/data",
+                "--exec-root",
+                f"{self.folder}/exec",
+                "--pidfile",
+                f"{self.folder}/pid",
+                "-H",
+                self.url,
+                "--bridge",
+                "none",
+                "--iptables=false",
+                "-l",
+                "error",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        until = time.monotonic() + 60
+        while subprocess.run(["docker", "-H", self.url, "version"], capture_output=True).returncode != 0:
+            assert time.monotonic() < until, "the second dockerd does not answer"
+            time.sleep(0.2)
+
+    def docker(self, *words: str, data: bytes | None = None) -> str:
+        return (
+            subprocess.run(
+                ["docker", "-H", self.url, *words], check=True, capture_output=True, input=data, timeout=60
+            )
+            .stdout.decode()
+            .strip()
+        )
+
+    def kill(self) -> None:
+        """SIGKILL: the containers' own processes go on."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        """Stop it, end what it started, and remove its data."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        for found in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (found / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(self.folder).encode() in words:
+                os.kill(int(found.name), signal.SIGKILL)
+        for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
+            place = line.split(" ")[4]
+            if place.startswith(str(self.folder)):
+                subprocess.run(["umount", "-l", place], capture_output=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _image(self) -> str:
+        root = self.folder / "root"
+        for program in ("sh", "env", "timeout", "sleep", "cat"):
+            self._copy(Path(shutil.which(program) or "").resolve(), root / "usr/bin" / program)
+            libraries = subprocess.run(
+                ["ldd", shutil.which(program) or ""], capture_output=True, text=True
+            ).stdout
+            for word in libraries.split():
+                if word.startswith("/"):
+                    self._copy(Path(word).resolve(), root / word.lstrip("/"))
+        self._copy(root / "usr/bin/timeout", root / "usr/local/libexec/threegate-keeper")
+        (root / "bin").mkdir(exist_ok=True)
+        self._copy(root / "usr/bin/sh", root / "bin/sh")
+        for name in ("in", "out", "tmp", "etc", "proc", "sys", "dev"):
+            (root / name).mkdir(exist_ok=True)
+        tar = subprocess.run(["tar", "-C", str(root), "-c", "."], check=True, capture_output=True).stdout
+        return self.docker("import", "-", data=tar)
+
+    @staticmethod
+    def _copy(source: Path, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists():
+            shutil.copy(source, target)
+            target.chmod(0o755)
+
+
+@pytest.fixture(scope="module")
+def own():
+    folder = Path(f"/var/tmp/tg-{uuid.uuid4().hex[:8]}")
+    folder.mkdir(mode=0o711)
+    engine = Engine(folder)
+    yield engine
+    engine.close()
+    assert not folder.exists()
+
+
+def sleepers(mark: str) -> list[str]:
+    """Processes of this machine that are the payload itself: past the go byte, and with the mark."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().split(b"\0")[:2] == [b"/usr/bin/sleep", mark.encode()]:
+                found.append(path.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+def run_and(act, engine: Engine, folder: Path, *, time_sec: int = 60):
+    """Run a long sleep, do `act` once it sleeps, and return the outcome, the seconds and the mark."""
+    mark = str(100_000 + uuid.uuid4().int % 900_000)
+    runner = EraRunner(EraSettings(engine=engine.url, image=engine.image))
+    job = replace(era_job("/usr/bin/sleep", mark, time_sec=time_sec, memory_mb=32), image=engine.image)
+    steer = control(folder, workspace_id="ws-faults", boot_nonce="first-boot")
+    outcomes: list[object] = []
+    thread = threading.Thread(target=lambda: outcomes.append(runner.run(clearance(job), job, steer)))
+    thread.start()
+    until = time.monotonic() + 30
+    while not sleepers(mark):
+        assert time.monotonic() < until and thread.is_alive(), outcomes
+        time.sleep(0.05)
+    begin = time.monotonic()
+    act()
+    thread.join(time_sec + 40)
+    assert outcomes, "the runner hangs"
+    return outcomes[0], time.monotonic() - begin, mark
+
+
+def settled(mark: str) -> bool:
+    """Whether the payload is gone (shortly: the kernel may still reap it)."""
+    until = time.monotonic() + 5
+    while sleepers(mark) and time.monotonic() < until:
+        time.sleep(0.05)
+    return not sleepers(mark)
+
+
+def test_the_engine_is_killed_in_the_middle(own: Engine, tmp_path: Path) -> None:
+    outcome, seconds, mark = run_and(own.kill, own, tmp_path)
+    assert outcome.status == "interrupted" and "went away" in outcome.detail
+    assert seconds < 30
+    assert settled(mark), "the payload outlived the engine"
+    assert left_mounts(tmp_path) == [] and not (tmp_path / "run" / "work").exists()
+    own.start()
+    left = own.docker("ps", "-aq", "--filter", "label=threegate.workspace=ws-faults")
+    removed = remove_orphans("ws-faults", "next-boot", url=own.url)
+    assert len(removed) == len(left.split())
+    assert own.docker("ps", "-aq", "--filter", "label=threegate.workspace=ws-faults") == ""
+
+
+def test_the_engine_hangs_and_the_deadline_holds_all_the_same(own: Engine, tmp_path: Path) -> None:
+    assert own.process is not None
+    pid = own.process.pid
+    outcome, seconds, mark = run_and(lambda: os.kill(pid, signal.SIGSTOP), own, tmp_path, time_sec=2)
+    assert settled(mark), "the payload outlived its deadline"
+    os.kill(pid, signal.SIGCONT)
+    assert outcome.status == "timed_out"
+    print(f"ended {seconds - 2:.1f} s after the limit")
+    assert seconds < 2 + 10 + 10
+    assert any("did not remove" in note for note in outcome.notes)
+    assert left_mounts(tmp_path) == []
+    remove_orphans("ws-faults", "next-boot", url=own.url)
+    assert own.docker("ps", "-aq", "--filter", "label=threegate.workspace=ws-faults") == ""
+
+
+def test_the_container_is_removed_by_somebody_else(own: Engine, tmp_path: Path) -> None:
+    def remove() -> None:
+        own.docker("rm", "-f", own.docker("ps", "-q", "--filter", "label=threegate.workspace=ws-faults"))
+
+    outcome, _, mark = run_and(remove, own, tmp_path)
+    assert outcome.status in ("interrupted", "failed") and settled(mark)
+
+
+def test_the_container_is_killed_by_somebody_else(own: Engine, tmp_path: Path) -> None:
+    def kill() -> None:
+        own.docker("kill", own.docker("ps", "-q", "--filter", "label=threegate.workspace=ws-faults"))
+
+    outcome, _, mark = run_and(kill, own, tmp_path)
+    assert (outcome.status, outcome.exit_code) == ("failed", 137) and settled(mark)
+
+
+def test_the_daemon_dies_and_the_keeper_ends_the_run(own: Engine, tmp_path: Path) -> None:
+    """kill -9 of the process that watches: PID 1 ends the container at its own deadline."""
+    mark = str(100_000 + uuid.uuid4().int % 900_000)
+    script = f"""
+import sys
+from pathlib import Path
+from dataclasses import replace
+from tests.engine_fixtures import clearance, control, era_job
+from threegate.runners import EraRunner
+from threegate.settings import EraSettings
+job = replace(era_job("/usr/bin/sleep", "{mark}", time_sec=3, memory_mb=32), image="{own.image}")
+steer = control(Path("{tmp_path}"), workspace_id="ws-faults", boot_nonce="dead-boot")
+EraRunner(EraSettings(engine="{own.url}", image="{own.image}")).run(clearance(job), job, steer)
+"""
+    import sys
+
+    watcher = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2])
+    until = time.monotonic() + 40
+    while not sleepers(mark):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    watcher.kill()
+    watcher.wait()
+    until = time.monotonic() + 30
+    while sleepers(mark) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not sleepers(mark), "nothing ended the run"
+    removed = remove_orphans("ws-faults", "next-boot", url=own.url, runs_folder=tmp_path.parent)
+    assert any("removed container" in line for line in removed)
+
+
+def test_the_image_vanishes(own: Engine, tmp_path: Path) -> None:
+    image = own.docker("import", "--change", "LABEL x=y", "-", data=b"\0" * 10240)
+    own.docker("rmi", image)
+    job = replace(era_job("id"), image=image)
+    runner = EraRunner(EraSettings(engine=own.url, image=image))
+    assert "no image" in str(runner.available())
+    outcome = runner.run(clearance(job), job, control(tmp_path))
+    assert outcome.status == "unavailable" and not (tmp_path / "run" / "work").exists()
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", b"", b"\xff" * 2000])
+def test_an_engine_that_talks_nonsense(answer: bytes, tmp_path: Path) -> None:
+    class Nonsense(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+            self.request.sendall(answer)
+
+    folder = Path(f"/tmp/tg-{uuid.uuid4().hex[:8]}")
+    folder.mkdir()
+    with socketserver.ThreadingUnixStreamServer(str(folder / "s"), Nonsense) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        job = era_job("id")
+        runner = EraRunner(EraSettings(engine=f"unix://{folder}/s", image=job.image))
+        assert "does not answer" in str(runner.available())
+        assert runner.run(clearance(job), job, control(tmp_path)).status == "unavailable"
+        server.shutdown()
+    shutil.rmtree(folder)
