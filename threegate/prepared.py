@@ -41,8 +41,10 @@ class Prepared:
 
     @property
     def request_id(self) -> str:
-        """The id, or the file name without its suffix when there is none."""
-        return self.request.request_id if self.request else self.path.stem
+        """The id; of a file that cannot be read, the one that was approved under its name, else its name's stem."""
+        if self.request is not None:
+            return self.request.request_id
+        return self.history.request_id if self.history is not None else self.path.stem
 
     @property
     def backend(self) -> Backend:
@@ -83,14 +85,14 @@ def prepare(services: Services, policy: Policy, path: Path) -> Prepared:
         raise
     except OSError as error:
         broken = error.strerror or str(error)
+        known = _history(services, path.name, None)
         return Prepared(
-            path, identity, b"", None, None, None, {}, None, policy.digest, "request_unreadable", broken
+            path, identity, b"", None, None, None, {}, known, policy.digest, "request_unreadable", broken
         )
     report = read_request(
         data, path=path.name, settings=policy.settings.request, now=datetime.now(UTC), stage="approved"
     )
-    with services.trail.locked() as held:
-        history = held.index.history(report.request_id) if report.request_id else None
+    history = _history(services, path.name, report.request)
     bare = Prepared(path, identity, data, None, None, beside.pop("", None), beside, history, policy.digest)
     if report.request is None:
         first = next(finding for finding in report.findings if finding.severity == "error")
@@ -111,6 +113,13 @@ def prepare(services: Services, policy: Policy, path: Path) -> Prepared:
             bare, code="input_missing", message=f"the pinned input {missing.args[0][:12]}… is not there"
         )
     return replace(bare, request=report.request, job=job)
+
+
+def _history(services: Services, file_name: str, request: Request | None) -> RequestHistory | None:
+    """What the trail says of a request; of one that cannot be read, by the name that it was approved under."""
+    with services.trail.locked() as held:
+        known = request.request_id if request is not None else held.index.request_of(file_name)
+        return held.index.history(known) if known is not None else None
 
 
 def _pinned_sizes(workspace: Workspace, request: Request) -> dict[str, int]:

@@ -135,7 +135,7 @@ class TrailIndex:
         self._requests: dict[str, RequestHistory] = {}
         self._nonces: set[str] = set()
         self._known_nonces: set[str] = set()
-        self._names: dict[str, str | None] = {}
+        self._names: dict[str, str] = {}
         self._announced: set[str] = set()
         self._grants: dict[str, int] = {}
         self.session_events: list[Event] = []
@@ -216,6 +216,10 @@ class TrailIndex:
     def name_used(self, file_name: str) -> bool:
         """Whether an approved or claimed request had this file name (an abandoned approval frees it)."""
         return file_name in self._names
+
+    def request_of(self, file_name: str) -> str | None:
+        """The request that was approved or claimed under this file name, or None."""
+        return self._names.get(file_name)
 
     def id_used(self, request_id: str) -> bool:
         """Whether this id is taken for ever: approved and not abandoned, claimed, or ended."""
