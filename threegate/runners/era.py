@@ -35,7 +35,8 @@ from threegate.runners.staging import StagingError, collect, remove_folder, stag
 from threegate.runners.streams import EMPTY, nothing_ran
 from threegate.settings import EraSettings, SecretReference
 
-_GONE_SECONDS = 8.0
+_GONE_SECONDS = 4
+_SHORT_SECONDS = 1.5
 LOOK_SECONDS = 2.0
 
 
@@ -132,6 +133,7 @@ class EraRunner:
             run.execute()
             # Dead before its files are read, gone before the answer.
             run.settle()
+            run.remove()
             return run.outcome(control.run_folder / "out")
 
 
@@ -172,6 +174,7 @@ class _EraRun:
             self._container = era_spec.create(self._api, self._job, host, marks, name)
         except engine.FAULTS as error:
             # The engine may have made it and not said so: its name is ours alone.
+            self._api.timeout = _SHORT_SECONDS  # type: ignore[assignment]
             engine.remove_container(self._api, name)
             raise Unavailable(f"the container could not be created ({engine.reason(error)})") from None
 
@@ -221,12 +224,15 @@ class _EraRun:
         """Make sure that nothing runs any more, and ask the engine how it ended."""
         if self._watch is not None:
             self._watch.kill()
+        # The process is dead by our own hand: an engine that hangs now is not waited for longer than this.
+        self._api.timeout = _GONE_SECONDS
         end = time.monotonic() + _GONE_SECONDS
         while True:
             try:
                 state = self._api.inspect_container(self._container)["State"]
             except engine.FAULTS:
                 state = None
+                self._api.timeout = _SHORT_SECONDS  # type: ignore[assignment]
             if state is not None and not state["Running"]:
                 self._state = state
                 return
@@ -238,11 +244,11 @@ class _EraRun:
             time.sleep(0.01 if state is not None else 0.25)
 
     def remove(self) -> None:
-        """Remove the container, and say when the engine could not."""
+        """Remove the container, and say when the engine could not; the second time does nothing."""
+        container, self._container = self._container, ""
         if self._watch is not None:
-            self._watch.kill()
             self._watch.close()
-        if self._container and not engine.remove_container(self._api, self._container):
+        if container and not engine.remove_container(self._api, container):
             self._notes.append("The engine did not remove the container; the next start of the daemon does.")
 
     def outcome(self, target: Path) -> Outcome:
