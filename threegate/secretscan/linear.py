@@ -74,5 +74,7 @@ def spans(pattern: str, data: bytes, *, most: int = 1_000_000) -> Iterator[tuple
         if match is None:
             return
         start, end = match.span(group)
+        if start < 0:  # another branch of the pattern matched, without the group
+            start, end = match.span()
         yield start, end
         position = max(end, position + 1)

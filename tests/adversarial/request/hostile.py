@@ -555,6 +555,13 @@ CONTENT: list[Attack] = [
         "TG502",
     ),
     ("host path in the justification", prose("reads /etc/passwd to see who is there"), "TG503"),
+    ("parent path in prose", prose("see ../x"), "TG503"),
+    ("parent path that starts a line", outputs("- /out/a\n../x"), "TG503"),
+    (
+        "parent path in quotes",
+        outputs("- /out/a", outputs_expected="[{path: a, description: '../x'}]"),
+        "TG503",
+    ),
     ("docker socket in prose", prose("talks to /var/run/docker.sock"), "TG504"),
     ("device in prose", prose("writes to /dev/sda"), "TG504"),
 ]

@@ -36,7 +36,7 @@ _HOST: Final = (
     r"|lib(?:32|64|x32)?|s?bin|Users|Volumes|host(?:fs)?))(?:[^A-Za-z0-9_.*+\\-]|$)"
 )
 _OUTSIDE_BY_PARENT: Final = (
-    r"(?:^|[^A-Za-z0-9_.])(/+(?:in|out|tmp)(?:/[^\s\"'/]*)*?/\.\.)(?:[/\s\"',;)]|$)|[\"']\.\./"
+    r"(?:^|[^A-Za-z0-9_.])(/+(?:in|out|tmp)(?:/[^\s\"'/]*)*?/\.\.)(?:[/\s\"',;)]|$)|(?:^|[\s\"'`(=:])\.\./"
 )
 _NULL: Final = re.compile(r"/+null(?![\w./-])")
 _URL: Final = re.compile(
