@@ -13,7 +13,7 @@ from threegate.cli.context import on_terminal, say, warn, workspace_here
 from threegate.errors import InvalidInput, ThreeGateError, TrailError
 
 if TYPE_CHECKING:
-    from threegate.operations.dossier import Desk
+    from threegate.operations.dossier import Desk, Draft
     from threegate.operations.signing_key import Acting
 
 app = typer.Typer()
@@ -60,6 +60,7 @@ def _one(desk: Desk, acting: Acting, path: Path) -> str:
     from threegate.operations.approve import seal, sign
     from threegate.operations.dossier import InvalidDraft, open_dossier, read_draft
 
+    draft: Draft | None = None
     try:
         draft = read_draft(desk.workspace, path)
         with open_dossier(desk, draft) as dossier:
@@ -82,18 +83,18 @@ def _one(desk: Desk, acting: Acting, path: Path) -> str:
     except ThreeGateError as error:
         warn(str(error))
         answer = _answer(_INVALID, "rsq")
-    if answer == "r":
-        return _reject(desk, path)
+    if answer == "r" and draft is not None:
+        return _reject(desk, draft)
     return "quit" if answer == "q" else "skipped"
 
 
-def _reject(desk: Desk, path: Path) -> str:
+def _reject(desk: Desk, draft: Draft) -> str:
     from threegate.operations.init import account
     from threegate.operations.reject import reject_draft
 
     typer.echo("reason (told to the agent) > ", nl=False)
     reason = sys.stdin.readline().strip()
-    done = reject_draft(desk, path, reason=reason, actor=account())
+    done = reject_draft(desk, draft, reason=reason, actor=account())
     say(f"rejected {done.path}")
     return "rejected"
 

@@ -58,7 +58,7 @@ def _title(text: str, width: int) -> list[str]:
 
 
 def _provenance(dossier: Dossier) -> str:
-    who = f"{dossier.requester}, owner uid {dossier.draft.owner_uid}"
+    who = f"{dossier.requester}, owner uid {dossier.owner_uid}"
     if dossier.named_by_text:
         who += " (the name is only what the file says: no requesters.<uid> in threegate.toml)"
     who += f"; in {dossier.draft.path.parent.name}/"

@@ -78,6 +78,8 @@ class Inbox:
     log: Log
     propose: Callable[[Path, bytes, os.stat_result], bool] | None = None
     """Takes an AP-*.json that was read; False when it shall be looked at again."""
+    on_draft: Callable[[str], None] = lambda file_name: None
+    """Told of each valid draft that was looked at (for notices)."""
     _seen: dict[str, Seen] = field(default_factory=dict)
     _hashes: InputHashes = field(init=False)
     _budget: EventBudget = field(default_factory=EventBudget)
@@ -241,6 +243,8 @@ class Inbox:
         for verdict in verdicts:
             write_verdict(self.workspace, verdict)
             self.log.say("verdict", file=verdict.file, what=verdict.state)
+            if verdict.state == "draft":
+                self.on_draft(verdict.file)
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

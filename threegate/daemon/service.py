@@ -11,7 +11,7 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 
 from threegate import durable
@@ -19,6 +19,7 @@ from threegate.audit import Trail
 from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.log import Log
+from threegate.daemon.notices import Notices
 from threegate.daemon.recovery import recover
 from threegate.daemon.watch import Watch
 from threegate.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateError, Unavailable
@@ -57,11 +58,16 @@ class Daemon:
         policy = self._policy()
         with self.workspace.daemon_lock():
             trail = Trail(self.workspace)
-            services = make_services(self.workspace, trail, policy, boot_nonce=secrets.token_hex(8))
+            notices = Notices(policy.settings.notify, self.log)
+            services = replace(
+                make_services(self.workspace, trail, policy, boot_nonce=secrets.token_hex(8)),
+                on_end=notices.ended,
+            )
             try:
-                return self._work(services, policy)
+                return self._work(services, policy, notices)
             finally:
                 services.close()
+                notices.close()
                 trail.close()
 
     def _policy(self) -> Policy:
@@ -71,7 +77,7 @@ class Daemon:
             self._loaded = (look, load_policy(self.workspace, seccomp_sha256=SECCOMP_SHA256))
         return self._loaded[1]
 
-    def _work(self, services: Services, policy: Policy) -> int:
+    def _work(self, services: Services, policy: Policy, notices: Notices) -> int:
         problem = self._begin(services)
         for line in services.trail.mended:
             self.log.say("mended", what=line)
@@ -88,7 +94,9 @@ class Daemon:
             services.trail,
             lambda event, file, what: self.log.say(event, file=file, what=what),
         )
-        inbox = Inbox(self.workspace, services.trail, self.log, propose=proposer)
+        inbox = Inbox(
+            self.workspace, services.trail, self.log, propose=proposer, on_draft=notices.draft_waits
+        )
         hinted = [
             self.workspace.inbox,
             self.workspace.drafts,

@@ -250,7 +250,7 @@ def _refuse_what_cannot_run(
             signature=signature,
             countersignatures={},
         ),
-        owner_uid=dossier.draft.owner_uid,
+        owner_uid=dossier.owner_uid,
     )
     failed = [check for check in launch_checks(facts) if check.ok is False]
     for check in failed:
@@ -274,7 +274,7 @@ def _event(
         "expires_utc": format_utc(statement.expires_utc),
         "key": fingerprint,
         "nonce": statement.nonce,
-        "owner_uid": dossier.draft.owner_uid,
+        "owner_uid": dossier.owner_uid,
         "draft_sha256": dossier.request.sha256,
         "from": dossier.draft.path.parent.name,
         "proposal_sha256": dossier.proposal_sha256,

@@ -61,6 +61,8 @@ class Dossier:
     job: Job
     inputs: tuple[InputCopy, ...]
     assessment: Assessment
+    owner_uid: int
+    """Who drafted it: the file's owner, or for a draft made from a proposal whom the trail names."""
     requester: str
     named_by_text: bool
     """The requester's name comes from the file, because the settings name nobody for its owner."""
@@ -182,6 +184,9 @@ def _dossier(
         )
         decision = gate.decide(held, desk.policy, request, job, now, owner_uid=draft.owner_uid)
         seen = history.last.time if history else None
+        owner = draft.owner_uid
+        if proposal is not None and history is not None and history.owner_uid is not None:
+            owner = history.owner_uid
         if proposal is not None and history is not None and history.owner_uid is not None:
             draft = replace(draft, owner_uid=history.owner_uid)
     assessment = assess(
@@ -203,8 +208,9 @@ def _dossier(
         job=job,
         inputs=copies,
         assessment=assessment,
-        requester=requester_of(request, settings.requesters, draft.owner_uid),
-        named_by_text=str(draft.owner_uid) not in settings.requesters,
+        owner_uid=owner,
+        requester=requester_of(request, settings.requesters, owner),
+        named_by_text=str(owner) not in settings.requesters,
         proposal_sha256=proposal,
         first_seen=seen,
         now=now,

@@ -181,7 +181,7 @@ def promote_granted(desk: Desk, path: Path, grants: Sequence[Grant]) -> Promoted
     draft = read_draft(desk.workspace, path)
     with open_dossier(desk, draft) as dossier:
         for grant in grants:
-            if grant.owner_uid == draft.owner_uid and covers(grant, dossier.job):
+            if grant.owner_uid == dossier.owner_uid and covers(grant, dossier.job):
                 return _promote(desk, dossier, grant)
     return None
 
@@ -204,7 +204,7 @@ def _promote(desk: Desk, dossier: Dossier, grant: Grant) -> Promoted:
                 signature=data,
                 countersignatures={},
             ),
-            owner_uid=dossier.draft.owner_uid,
+            owner_uid=dossier.owner_uid,
         )
         verified = check_launch(facts)
         _refuse_promised(held.index, grant)
@@ -222,7 +222,7 @@ def _promote(desk: Desk, dossier: Dossier, grant: Grant) -> Promoted:
                 "inputs": {item.name: item.sha256 for item in sealed.request.inputs},
                 "approved_by": verified.approved_by,
                 "grant": grant.id,
-                "owner_uid": dossier.draft.owner_uid,
+                "owner_uid": dossier.owner_uid,
                 "from": dossier.draft.path.parent.name,
                 "risk": sealed.job.effective_risk,
             },

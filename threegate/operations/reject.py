@@ -31,9 +31,9 @@ class Rejected:
     draft_removed: bool
 
 
-def reject_draft(desk: Desk, path: Path, *, reason: str, actor: str) -> Rejected:
-    """Say no to one draft. Raises InvalidInput when it cannot be read, TrailError, Unavailable, OSError."""
-    draft = read_draft(desk.workspace, path)
+def reject_draft(desk: Desk, which: Path | Draft, *, reason: str, actor: str) -> Rejected:
+    """Say no to one draft, by its file or as it was read. Raises InvalidInput, TrailError, Unavailable, OSError."""
+    draft = which if isinstance(which, Draft) else read_draft(desk.workspace, which)
     with desk.trail.locked() as held:
         report = read_request(
             draft.data,

@@ -133,6 +133,7 @@ def open_waiting(desk: Desk, path: Path) -> Iterator[tuple[Prepared, Dossier]]:
                 proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
                 now=now,
             ),
+            owner_uid=owner_uid,
             requester=requester_of(request, settings.requesters, owner_uid),
             named_by_text=str(owner_uid) not in settings.requesters,
             proposal_sha256=job.proposal_sha256,
@@ -155,7 +156,9 @@ def countersign(desk: Desk, prepared: Prepared, name: str, key: Path) -> Counter
     try:
         approval = SignedApproval.parse(prepared.signature)
     except MalformedError:
-        raise Refused("signature_missing", f"{prepared.path.name}: runs under a grant; nobody signed it") from None
+        raise Refused(
+            "signature_missing", f"{prepared.path.name}: runs under a grant; nobody signed it"
+        ) from None
     if name == approval.statement.approved_by or name in prepared.countersignatures:
         raise Refused("replayed", f"{name} has signed already; another operator must")
     now = _now(desk, approval)
