@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -51,14 +52,16 @@ class Proposer:
         with self._trail.locked() as held:
             now = held.now
         result = draft_from_proposal(data, settings=settings, workspace=self._workspace, now=now)
-        state, reason = self._deliver(path, result, facts.st_uid)
+        state, reason, earlier = self._deliver(path, result, facts.st_uid)
+        if reason == "drafted_before":
+            result = replace(result, file_name=earlier)
         verdict = _verdict_file(path.name, result, state == "draft", reason)
         write_verdict(self._workspace, verdict)
         self._say("proposal", path.name, f"{result.verdict.verdict}: {reason or 'drafted'}")
         return True
 
-    def _deliver(self, path: Path, result: DraftResult, owner_uid: int) -> tuple[str, str | None]:
-        """Announce and deliver the draft; what became of the proposal, and why when there is no draft."""
+    def _deliver(self, path: Path, result: DraftResult, owner_uid: int) -> tuple[str, str | None, str | None]:
+        """Announce and deliver the draft; what became of it, why when there is none, and the name of an earlier one."""
         shared: dict[str, Any] = {
             "file": path.name,
             "proposal_sha256": result.proposal_sha256,
@@ -80,13 +83,13 @@ class Proposer:
                     },
                 )
                 held.sync()
-                return ("draft" if result.verdict.allowed else "invalid"), reason
+                return ("draft" if result.verdict.allowed else "invalid"), reason, None
             assert result.request_id is not None
             history = held.index.history(result.request_id)
             if history is not None and (
                 history.approved or history.claimed or history.end or self._lies_there(result.request_id)
             ):
-                return "draft", "drafted_before"
+                return "draft", "drafted_before", history.file
             *files, proposal, draft = result.deliveries(self._workspace)
             self._put_inputs(files)
             lifecycle.deliver(
@@ -97,7 +100,7 @@ class Proposer:
                 actor="daemon",
                 data={**shared, "from": path.name},
             )
-        return "draft", None
+        return "draft", None, None
 
     def _lies_there(self, request_id: str) -> bool:
         """Whether the draft of this proposal waits in tool-exec/drafts/ (a crash may have kept it from getting there)."""

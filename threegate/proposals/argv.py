@@ -34,12 +34,15 @@ _SQL: Final = re.compile(
 )
 _REMOTE: Final = frozenset({"aws", "gsutil", "rclone"})
 """Programs whose own verbs are called like destroyers; what those delete lies elsewhere and is critical."""
-_CRITICAL: Final = (
-    ("kubectl", ("delete",)),
-    ("aws", ("s3 rm", "s3 rb", "s3api delete-object", "s3api delete-bucket")),
-    ("gsutil", ("rm", "rb")),
-    ("rclone", ("delete", "purge", "rmdirs", "rmdir", "deletefile")),
-    ("git", ("clean", "reset --hard", "push --force", "push -f", "branch -d", "filter-branch")),
+_CRITICAL: Final = tuple(
+    (program, re.compile(rf"(?:^|\s)(?:{verbs})(?:\s|$)"))
+    for program, verbs in (
+        ("kubectl", "delete"),
+        ("aws", "s3 rm|s3 rb|s3api delete-object|s3api delete-bucket"),
+        ("gsutil", "rm|rb"),
+        ("rclone", "delete|purge|rmdirs|rmdir|deletefile"),
+        ("git", "clean|reset --hard|push --force|push -f|branch -d|filter-branch"),
+    )
 )
 
 
@@ -80,7 +83,7 @@ def judge_argv(argv: Sequence[str], *, programs: Collection[str]) -> list[ArgvFi
             (
                 "argv_hidden",
                 "an argument has a line break or a character that cannot be seen",
-                any("\n" in word or has_hidden(word) for word in argv),
+                "\n" in whole or has_hidden(" ".join(argv)),
             ),
             ("argv_secret", "an argument is a secret; requests never carry one", has_secret(" ".join(argv))),
         )
@@ -114,8 +117,10 @@ def _told(command: Command) -> list[ArgvFinding]:
 def _destroys(argv: Sequence[str], words: Sequence[str], names: Sequence[str]) -> bool:
     verbs = names[:1] if names[0] in _REMOTE else names
     return (
-        any(name in _DESTROYERS or _MKFS.fullmatch(name) for name in verbs)
-        or any(_RECURSIVE_FORCE.fullmatch(word) or word == "--no-preserve-root" for word in argv)
+        not _DESTROYERS.isdisjoint(verbs)
+        or any(name.startswith("mk") and _MKFS.fullmatch(name) for name in verbs)
+        or "--no-preserve-root" in words
+        or any(word.startswith("-") and _RECURSIVE_FORCE.fullmatch(word) for word in argv)
         or ("find" in names and "-delete" in words)
         or ("dd" in names and any(word.startswith("of=") for word in words))
         or ("chmod" in names and any(_OPEN_MODE.fullmatch(word) for word in words))
@@ -123,10 +128,7 @@ def _destroys(argv: Sequence[str], words: Sequence[str], names: Sequence[str]) -
 
 
 def _deletes_remotely(names: Sequence[str]) -> bool:
-    for program, verbs in _CRITICAL:
-        if program in names:
-            after = names[names.index(program) + 1 :]
-            plain = " ".join(after)
-            if any(re.search(rf"(?:^|\s){re.escape(verb)}(?:\s|$)", plain) for verb in verbs):
-                return True
+    for program, pattern in _CRITICAL:
+        if program in names and pattern.search(" ".join(names[names.index(program) + 1 :])):
+            return True
     return False
