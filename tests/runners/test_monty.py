@@ -195,3 +195,16 @@ def test_values_that_would_be_too_large_are_never_rendered() -> None:
         with pytest.raises(ValueTooLarge):
             render_value(value)
     assert time.process_time() - begin < 20
+
+
+@pytest.mark.root
+def test_less_than_a_core_is_held_by_a_cgroup(monty_runner, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    job = monty_job("n = 0\nwhile True: n += 1", time_sec=2)
+    slow = replace(job, limits=replace(job.limits, cpu="0.2"))
+    outcome = run_job(monty_runner, slow, tmp_path)
+    assert outcome.effective_limits["cpu"] == "0.2 cores (cgroup)"
+    assert outcome.cpu_ms is not None and outcome.cpu_ms < 0.4 * outcome.wall_ms
+    left = list(Path("/sys/fs/cgroup").glob("*/threegate-*"))
+    assert not [path for path in left if f"threegate-{_pid()}-" in path.name]

@@ -1,10 +1,13 @@
 """A process's cgroups as the kernel shows them, version 1 or 2: limits read back, use measured.
 
-Invariant: only reads. A file that is not there is "not readable" and never taken for a limit that holds.
+Invariant: `CgroupFiles` only reads; a file that is not there is "not readable" and never taken for a limit that
+holds. `CpuShare` makes one cgroup for one worker and removes it.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -128,3 +131,38 @@ def _swap_exists() -> bool:
     with suppress(OSError):
         return len(Path("/proc/swaps").read_text(encoding="ascii").splitlines()) > 1
     return True
+
+
+_PERIOD_US = 100_000
+_names = itertools.count(1)
+
+
+class CpuShare:
+    """A cgroup that holds one process to less than a core. Where none can be made, `held` is None."""
+
+    def __init__(self, pid: int, cpus: Decimal) -> None:
+        self.held: Decimal | None = None
+        """Cores, as the kernel tells them back."""
+        name = f"threegate-{os.getpid()}-{next(_names)}"
+        version_1 = (_ROOT / "cpu" / "cpu.cfs_quota_us").exists() or (_ROOT / "cpu" / "tasks").exists()
+        self._folder = _ROOT / "cpu" / name if version_1 else _ROOT / name
+        quota = max(1000, int(cpus * _PERIOD_US))
+        try:
+            self._folder.mkdir()
+            if version_1:
+                (self._folder / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
+                (self._folder / "cpu.cfs_quota_us").write_text(str(quota))
+            else:
+                (self._folder / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
+            (self._folder / "cgroup.procs").write_text(str(pid))
+            self.held = CgroupFiles.of(pid).cpus()
+        except OSError:
+            self.close()
+
+    def close(self) -> None:
+        """Remove the cgroup; a worker that is still in it moves up."""
+        with suppress(OSError):
+            for line in (self._folder / "cgroup.procs").read_text(encoding="ascii").split():
+                (self._folder.parent / "cgroup.procs").write_text(line)
+        with suppress(OSError):
+            self._folder.rmdir()

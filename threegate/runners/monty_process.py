@@ -9,11 +9,13 @@ import os
 import resource
 import signal
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
 
 from threegate import limits
 from threegate.job import JobLimits
+from threegate.runners.cgroup import CpuShare
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -30,6 +32,8 @@ class WorkerProcess:
         self.cpu_ms: int | None = None
         self.peak_bytes: int | None = None
         self._set_rlimits()
+        share = Decimal(bounds.cpu)
+        self._share = CpuShare(pid, share) if share < 1 else None
 
     def __enter__(self) -> WorkerProcess:
         return self
@@ -38,6 +42,8 @@ class WorkerProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         os.close(self._descriptor)
+        if self._share is not None:
+            self._share.close()
 
     def kill(self) -> None:
         """End the worker at once; nothing happens when it is gone."""
@@ -66,6 +72,12 @@ class WorkerProcess:
             "address_space": self._rlimit("Max address space", "bytes"),
             "open_files": self._rlimit("Max open files", ""),
         }
+        if self._share is None:
+            facts["cpu"] = "1 cores (the interpreter has one thread)"
+        elif self._share.held is None:
+            facts["cpu"] = f"not enforced (no cgroup could be made for {self._bounds.cpu} cores)"
+        else:
+            facts["cpu"] = f"{self._share.held.normalize():f} cores (cgroup)"
         if missing:
             facts["not_enforced"] = "; ".join(missing)
         return facts
