@@ -8,7 +8,7 @@ signature starts ssh-keygen, in approval/signature).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from threegate import limits
 from threegate.approval.facts import (
@@ -32,9 +32,9 @@ from threegate.approval.quorum import Signer, check_quorum
 from threegate.approval.signer import verify_signer
 from threegate.approval.sshsig import NAMESPACE_APPROVAL
 from threegate.approval.statement import SignedApproval, Statement
+from threegate.approval.unsigned import approved_utc_of, check_began, check_unsigned, check_unsigned_time
 from threegate.approval.wire import MalformedError
 from threegate.errors import Refused
-from threegate.request.model import Request
 
 
 def check_launch(facts: LaunchFacts) -> VerifiedApproval:
@@ -112,7 +112,7 @@ class _State:
     def verified(self) -> VerifiedApproval:
         if self.unsigned:
             request = self.facts.request
-            approved = _approved_utc(request)
+            approved = approved_utc_of(request)
             return VerifiedApproval(
                 approved_by=request.approved_by or "",
                 approved_utc=approved,
@@ -141,8 +141,8 @@ def _steps(state: _State) -> Iterator[_Step]:
     yield "clock", _check_clock
     yield "operators file", _check_operators
     if state.unsigned:
-        yield "unsigned promotion", _check_unsigned
-        yield "time", _check_unsigned_time
+        yield "unsigned promotion", lambda state: check_unsigned(state.facts)
+        yield "time", lambda state: check_unsigned_time(state.facts)
     elif state.granted:
         yield "grant file", _check_grant_file
         yield "grant signature", _check_grant_signature
@@ -272,7 +272,7 @@ def _check_job(state: _State) -> str:
 def _check_time(state: _State) -> str:
     statement, facts = state.statement, state.facts
     ttl = timedelta(seconds=facts.ttl_sec)
-    _check_began(facts, statement.approved_utc)
+    check_began(facts, statement.approved_utc)
     if not statement.approved_utc < statement.expires_utc <= statement.approved_utc + ttl:
         raise Refused("expired", "the approval names an end that approval.ttl does not allow")
     if facts.now >= statement.expires_utc:
@@ -280,13 +280,6 @@ def _check_time(state: _State) -> str:
             "expired", f"the approval ended at {statement.expires_utc:%Y-%m-%dT%H:%M:%SZ}; retry it"
         )
     return f"until {statement.expires_utc:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _check_began(facts: LaunchFacts, approved: datetime) -> None:
-    if approved < facts.request.created_utc:
-        raise Refused("not_yet_valid", "approved before it was created")
-    if approved > facts.now + timedelta(seconds=limits.APPROVED_AHEAD_SECONDS):
-        raise Refused("not_yet_valid", f"approved_utc lies ahead of now ({facts.now:%Y-%m-%dT%H:%M:%SZ})")
 
 
 def _check_unused(state: _State) -> str:
@@ -331,36 +324,3 @@ def _check_quorum(state: _State) -> str:
     )
     state.signers = signers
     return f"{len(signers)} of {needed} for risk {facts.job.effective_risk}"
-
-
-def _check_unsigned(state: _State) -> str:
-    """`signature = "optional"`: only what is small enough for a guarded folder to stand in for a signature."""
-    facts = state.facts
-    needed: int = getattr(facts.quorum, facts.job.effective_risk)
-    reasons = (
-        (needed > 1, "more than one operator must sign it"),
-        (facts.job.effective_risk != "low", "its effective risk is not low"),
-        (bool(facts.job.network), "it asks for network"),
-        (facts.was_approved, "it was approved with a signature before"),
-        (bool(facts.countersignatures), "countersignatures lie beside it"),
-        (not facts.request.approved_by or facts.request.approved_utc is None, "it names no approver"),
-    )
-    for wrong, reason in reasons:
-        if wrong:
-            raise Refused("signature_missing", f"there is no signature, and it needs one: {reason}")
-    return "no signature; this workspace lets it run unsigned"
-
-
-def _check_unsigned_time(state: _State) -> str:
-    facts = state.facts
-    approved = _approved_utc(facts.request)
-    _check_began(facts, approved)
-    if facts.now >= approved + timedelta(seconds=facts.ttl_sec):
-        raise Refused("expired", "approved longer ago than approval.ttl allows")
-    return "within approval.ttl"
-
-
-def _approved_utc(request: Request) -> datetime:
-    if request.approved_utc is None:
-        raise Refused("signature_missing", "there is no signature, and the request names no time of approval")
-    return request.approved_utc

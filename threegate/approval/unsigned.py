@@ -1,0 +1,54 @@
+"""`approval.signature = "optional"`: what a hand-promoted request without a signature must be (spec 2).
+
+Invariant: a guarded folder stands in for a signature only where little can go wrong; everything else needs one.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from threegate import limits
+from threegate.approval.facts import LaunchFacts
+from threegate.errors import Refused
+from threegate.request.model import Request
+
+
+def check_began(facts: LaunchFacts, approved: datetime) -> None:
+    """created_utc <= approved_utc, and not more than a minute ahead. Raises Refused (not_yet_valid)."""
+    if approved < facts.request.created_utc:
+        raise Refused("not_yet_valid", "approved before it was created")
+    if approved > facts.now + timedelta(seconds=limits.APPROVED_AHEAD_SECONDS):
+        raise Refused("not_yet_valid", f"approved_utc lies ahead of now ({facts.now:%Y-%m-%dT%H:%M:%SZ})")
+
+
+def check_unsigned(facts: LaunchFacts) -> str:
+    """`signature = "optional"`: only what is small enough for a guarded folder to stand in for a signature."""
+    needed: int = getattr(facts.quorum, facts.job.effective_risk)
+    reasons = (
+        (needed > 1, "more than one operator must sign it"),
+        (facts.job.effective_risk != "low", "its effective risk is not low"),
+        (bool(facts.job.network), "it asks for network"),
+        (facts.was_approved, "it was approved with a signature before"),
+        (bool(facts.countersignatures), "countersignatures lie beside it"),
+        (not facts.request.approved_by or facts.request.approved_utc is None, "it names no approver"),
+    )
+    for wrong, reason in reasons:
+        if wrong:
+            raise Refused("signature_missing", f"there is no signature, and it needs one: {reason}")
+    return "no signature; this workspace lets it run unsigned"
+
+
+def check_unsigned_time(facts: LaunchFacts) -> str:
+    """Within approval.ttl of the time that the file names. Raises Refused (not_yet_valid, expired)."""
+    approved = approved_utc_of(facts.request)
+    check_began(facts, approved)
+    if facts.now >= approved + timedelta(seconds=facts.ttl_sec):
+        raise Refused("expired", "approved longer ago than approval.ttl allows")
+    return "within approval.ttl"
+
+
+def approved_utc_of(request: Request) -> datetime:
+    """The time that the file names. Raises Refused (signature_missing)."""
+    if request.approved_utc is None:
+        raise Refused("signature_missing", "there is no signature, and the request names no time of approval")
+    return request.approved_utc
