@@ -201,7 +201,7 @@ def test_a_checkpoint_answer_counts_for_its_call_and_its_time() -> None:
             }
         }
     )
-    one = call({"a": 1, "l": [1, 2], "many": [{}] * 20_000}, call_id="TR-1", asked=NOW)
+    one = call({"a": 1, "l": [1, 2], "many": [{}] * 10_001}, call_id="TR-1", asked=NOW)
     decision = engine.decide(session, one, NOW)
     assert decision.to_json()["checkpoints"][0]["context"] == [
         {"label": "A", "value": 1}, {"label": "L", "value": [1, 2]}, {"label": "N", "value": None}, {"label": "W", "value": "(too many values)"},
@@ -407,6 +407,8 @@ def test_a_claim_with_a_workflow_survives_rendering_and_releases() -> None:
     again = Book.from_json(book.compiled, json.loads(json.dumps(book.to_json())))
     assert again.to_json() == book.to_json()
     assert again.sessions["a"].pending["TR-1"].call.call_id == "TR-1"
+    again.commit(again.sessions["a"].pending["TR-1"].call, Outcome("succeeded"))
+    assert again.workflows["w"].owners == {"r:1": "a"}
     plain = Book(compiled({"t": {}}))
     with pytest.raises(Refused, match=r"no workflow\.yaml"):
         plain.open("a", role="boss")
@@ -427,3 +429,80 @@ def test_a_killed_workflow_blocks_whoever_is_in_it() -> None:
     book.open("a", role="boss")
     book.workflows["w"].killed = True
     assert book.decide(call(session_id="a"), NOW).code == "workflow_killed"
+
+
+def test_children_that_ended_before_are_left_alone() -> None:
+    spec = {
+        "t": {},
+        "session": {},
+        "workflow": {
+            "handoffs": [{"from": "boss", "to": "boss"}],
+            "parent_close_policy": {"default": "terminate"},
+        },
+    }
+    book = Book(compiled(spec))
+    book.open("a", role="boss")
+    for name in "bc":
+        book.open(name, role="boss", parent="a")
+    book.kill("session", "b")
+    assert book.kill("session", "a") == ["a", "c"]
+
+
+def test_what_would_have_been_blocked_can_still_be_counted() -> None:
+    """In shadow mode, and under contracts that changed later, calls are committed that the rules do not like."""
+    spec = {
+        "t": {"binds": [{"name": "b", "path": "$.none"}], "commit_requirement": "none"},
+        "c": {"evidence_class": "unverifiable"},
+        "u": {"preconditions": [{"requires_prior_tool": "c", "resource": {"bind_from": "output", "path": "$.id"}}]},
+        "session": {
+            "aggregates": [
+                {"name": "s", "metric": "sum", "tool": ["t", "c"], "path": "$.n", "lte": 5, "reason": "r"},
+                {"name": "k", "metric": "count", "tool": "c", "lte": 5, "reason": "r"},
+            ],
+            "envelopes": [
+                {"name": "e", "stages": [{"tool": "c", "path": "$.n", "role": "ceiling"}, {"tool": "u", "path": "$.n", "role": "constrained"}], "constraint": "lte_ceiling", "reason": "r"},
+                {"name": "f", "stages": [{"tool": "c", "path": "$.n", "role": "floor"}, {"tool": "u", "path": "$.n", "role": "constrained"}], "constraint": "gte_floor", "reason": "r"},
+            ],
+            "resources": {"r": {"type": "r", "extract_from": {"path": "$.n"}}},
+        },
+        "workflow": {"shared_resources": [{"alias": "r", "mode": "serial_only"}]},
+    }  # fmt: skip
+    session = opened(spec)
+    engine.commit(session, call({"n": "none"}), Outcome("succeeded"))
+    engine.commit(session, call({"n": "none"}, tool="c"), Outcome("succeeded", output={"id": 1}))
+    assert session.tally.steps == 2 and "s" not in session.tally.aggregates
+    assert session.references == {} and session.binds == {} and session.fulfilled == {}
+    engine.reserve(session, call({"n": 4}, call_id="early"))
+    engine.commit(session, call({"n": 3}, tool="c"), Outcome("succeeded"))
+    engine.reserve(session, call({"n": 2}, tool="c", call_id="late"))
+    assert code(session, call({"n": 0}, tool="c")) == "aggregate_exceeded"
+    session.fulfilled["u#0"] = {"3"}
+    assert code(session, call({"n": 3, "id": 3}, tool="u")) == "envelope_violated"
+    book = Book(compiled({**spec, "t": {"side_effect": "write", "gate": "allow"}}))
+    book.open("a", role="boss")
+    book.commit(call({"n": 1}, session_id="a"), Outcome("succeeded"))
+    assert book.workflows["w"].owners == {}
+
+
+def test_what_must_be_missing_may_hold_back() -> None:
+    session = opened(
+        {
+            "t": {
+                "policy": {
+                    "deny": [
+                        {"principal": {"path": "$.badge", "exists": False}},
+                        {"principal": {"path": "$.flag", "exists": True}},
+                    ]
+                }
+            }
+        }
+    )
+    assert code(session, call(principal={"badge": 1})) is None
+    assert code(session, call(principal={})) == "policy_denied"
+    assert code(session, call(principal={"badge": 1, "flag": 0})) == "policy_denied"
+
+
+def test_a_session_file_that_is_no_yaml() -> None:
+    from tests.contracts.material import codes
+
+    assert codes({"t": {}, "session.yaml": "a: ["}) == ["YAML_SYNTAX"]

@@ -177,7 +177,7 @@ class Entry:
     `matches(root)` is for what holds back: any value at the path, a missing or a mistyped one.
     """
 
-    __slots__ = ("absent", "failure", "optional", "path", "present", "tests")
+    __slots__ = ("absent", "failure", "matches", "optional", "path", "present", "tests")
 
     def __init__(
         self,
@@ -202,6 +202,7 @@ class Entry:
                 test = BUILDERS[name](operand)
             self.tests.append((name, operand, test))
         self.failure = self._choose()
+        self.matches = self._choose_matches()
 
     def _choose(self) -> Callable[[Any], tuple[str, Any, Any] | None]:
         """The quickest function for what this entry has."""
@@ -234,7 +235,20 @@ class Entry:
                     return name, None if hidden else operand, None if hidden else value
         return None
 
-    def matches(self, root: Any) -> bool:
+    def _choose_matches(self) -> Callable[[Any], bool]:
+        """The quickest function for a condition that holds something back."""
+        get, tests = self.path.get, self.tests
+        if get is None or len(tests) != 1 or self.absent:
+            return self._matches
+        _, _, test = tests[0]
+
+        def single(root: Any) -> bool:
+            value = get(root)
+            return value is MISSING or test(value) is not False
+
+        return single
+
+    def _matches(self, root: Any) -> bool:
         """Whether this condition holds something back: it holds for any value, or cannot be judged."""
         values = selected(self.path, root)
         if values is None:

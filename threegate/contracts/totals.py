@@ -6,7 +6,7 @@ parallel runs cannot race a limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +30,13 @@ def canonical_text(value: Any) -> str:
     return canonical.canonical_bytes(value).decode()
 
 
-def _around(session: Session, others: Sequence[Total]) -> Iterator[tuple[str, Tally, list[Pending]]]:
-    yield "session", session.tally, list(session.pending.values())
+def _around(session: Session, others: Sequence[Total]) -> list[tuple[str, Tally, Sequence[Pending]]]:
+    """Every tally that a bound holds for, with the calls pending under it."""
+    own = tuple(session.pending.values()) if session.pending else ()
+    found: list[tuple[str, Tally, Sequence[Pending]]] = [("session", session.tally, own)]
     for total in others:
-        yield total.name, total.tally, [*session.pending.values(), *total.pending]
+        found.append((total.name, total.tally, (*own, *total.pending)))
+    return found
 
 
 def limit_reasons(
@@ -42,7 +45,7 @@ def limit_reasons(
     """Append a reason for every session limit that this call would exceed."""
     rules = session.rules
     for scope, tally, pending in _around(session, others):
-        waiting = [item for item in pending if not item.moved]
+        waiting = [item for item in pending if not item.moved] if pending else pending
         steps = tally.steps + len(waiting)
         found: list[tuple[str, int | str, int | str]] = []
         if rules.max_steps is not None and steps >= rules.max_steps:
@@ -59,7 +62,8 @@ def limit_reasons(
         for plan, _ in asked:
             if plan.call_limit is not None:
                 calls = tally.calls.get(plan.name, 0)
-                calls += sum(plan.name in (item.call.tool, item.call.backend) for item in waiting)
+                if waiting:
+                    calls += sum(plan.name in (item.call.tool, item.call.backend) for item in waiting)
                 if calls >= plan.call_limit:
                     found.append((f"max_calls_per_tool.{plan.name}", plan.call_limit, calls))
         for name, limit, used in found:
