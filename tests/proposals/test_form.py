@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from jsonschema import Draft202012Validator, FormatChecker
 
 from tests.proposals.strategies import TIMES, URLS, bent_proposals
+from threegate.proposals import judge_proposal
 from threegate.proposals.form import check_form, pointer, read_json
 from threegate.proposals.formats import is_date_time, is_uri
 from threegate.proposals.schema import published_bytes, published_schema
 from threegate.proposals.tools import TOOLS
+from threegate.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 FORMATS = FormatChecker(formats=["uri", "date-time"])
@@ -154,3 +156,48 @@ def test_the_schema_means_what_the_seed_means() -> None:
         branches[branch["if"]["properties"]["tool"]["const"]] = branch["then"]["properties"]["args"]
     assert branches.pop("subagent.delegate")["additionalProperties"] is False
     assert branches == seed["branches"]
+
+
+@pytest.mark.parametrize(
+    ("value", "places"),
+    [
+        (
+            {"tool": "file.read", "args": {"path": "../x", "zz": 1, "maxBytes": 0}, "task": " "},
+            {"/args/path", "/args/zz", "/args/maxBytes", "/task"},
+        ),
+        ({"tool": "web.fetch", "args": {"maxBytes": "x"}}, {"/args/url", "/args/maxBytes"}),
+        ({"tool": "web.fetch", "args": {"url": "http://10.0.0.1/", "x": 1}}, {"/args/url", "/args/x"}),
+        ({"tool": "shell.execute_approved", "args": {"cwd": "../x"}}, {"/args/argv", "/args/cwd"}),
+        (
+            {"tool": "shell.execute_approved", "args": {"argv": ["rm", 1], "cwd": "/"}},
+            {"/args/argv/1", "/args/cwd"},
+        ),
+        (
+            {"tool": "app.action_proposed", "args": {"app": " "}, "risk": "x"},
+            {"/args/action", "/args/app", "/risk"},
+        ),
+        ({"tool": "app.action_proposed", "args": {"app": "x"}, "risk": "low"}, {"/args/action", "/risk"}),
+        ({"tool": "shell.dry_run", "args": {"zz": 1}}, {"/args/zz"}),
+        ({"tool": "github.repo_read", "args": {"zz": 1}, "task": 1}, {"/args/zz", "/args/repo", "/task"}),
+        ({"tool": "none", "args": {}}, {"/tool"}),
+        ({"tool": "file.read", "args": 1}, {"/args"}),
+        ([], {""}),
+    ],
+)
+def test_what_breaks_a_rule_is_told_together_with_what_breaks_the_schema(
+    value: Any, places: set[str]
+) -> None:
+    verdict = judge_proposal(json.dumps(value).encode(), settings=Settings())
+    assert verdict.verdict == "reject"
+    assert {problem.path for problem in verdict.errors} >= places
+    assert len(verdict.errors) == len({(problem.path, problem.code) for problem in verdict.errors})
+
+
+@settings(max_examples=200, deadline=None)
+@given(bent_proposals())
+def test_any_value_gets_exactly_one_verdict(value: Any) -> None:
+    verdict = judge_proposal(json.dumps(value).encode(), settings=Settings())
+    assert verdict.verdict in ("reject", "block", "approval", "auto")
+    assert bool(verdict.errors) == (not verdict.allowed)
+    if not ORACLE.is_valid(value):
+        assert verdict.verdict == "reject"

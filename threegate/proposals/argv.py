@@ -58,6 +58,8 @@ class ArgvFinding:
 
 def judge_argv(argv: Sequence[str], *, programs: Collection[str]) -> list[ArgvFinding]:
     """Everything that speaks against an argv. `programs` are those of the settings (`request.programs`)."""
+    if not argv:
+        return []
     found = _told(read_command(shlex.join(argv), programs=programs))
     words = [word.lower() for word in argv]
     names = [word.rpartition("/")[2] for word in words]

@@ -106,6 +106,23 @@ def check_form(value: Any) -> tuple[Proposal | None, list[Problem]]:
     )
 
 
+def sound_part(value: Any, problems: list[Problem]) -> Proposal | None:
+    """What of an invalid proposal is sound: its tool and the arguments that no problem names; None without a tool.
+
+    The semantic rules look at it, so that all errors come at once; it never becomes anything.
+    """
+    if type(value) is not dict or type(value.get("tool")) is not str or type(value.get("args")) is not dict:
+        return None
+    tool = TOOLS.get(value["tool"])
+    if tool is None:
+        return None
+    wrong = {problem.path.split("/")[2] for problem in problems if problem.path.startswith("/args/")}
+    args = {key: item for key, item in value["args"].items() if key in tool.fields and key not in wrong}
+    risk, task = value.get("risk"), value.get("task")
+    known = risk if type(risk) is str and risk in RISKS else None
+    return Proposal(tool, args, known, None, None, task if type(task) is str else None, None, None)
+
+
 def _check_args(tool: Tool, args: dict[str, Any], found: list[Problem]) -> Mapping[str, Any]:
     clean = args
     fields = tool.fields

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from threegate.proposals.argv import judge_argv, judge_command
-from threegate.proposals.form import Problem, Proposal, check_form, read_json
+from threegate.proposals.form import Problem, Proposal, check_form, read_json, sound_part
 from threegate.proposals.paths import PathBlocked, ProjectPath, read_path
 from threegate.proposals.tools import RISKS, Lane, ProposalRisk, strictest
 from threegate.proposals.urls import URL, URLError, reach, read_url
@@ -81,8 +81,19 @@ def judge_proposal(data: bytes, *, settings: Settings, links: Links | None = Non
         return Verdict("reject", None, (unreadable,), (), "nothing")
     proposal, problems = check_form(value)
     if proposal is None:
+        part = sound_part(value, problems)
+        if part is not None:
+            told = {problem.path for problem in problems}
+            further = judge_form(part, settings=settings, links=links).errors
+            problems += [item for item in further if item.path not in told and _stands_there(item, part)]
         return Verdict("reject", None, tuple(problems), (), "nothing")
     return judge_form(proposal, settings=settings, links=links)
+
+
+def _stands_there(problem: Problem, part: Proposal) -> bool:
+    """Whether a problem is about something that the proposal says (what is missing was told already)."""
+    steps = problem.path.split("/")
+    return steps[1] != "args" or (len(steps) > 2 and steps[2] in part.args)
 
 
 def judge_form(proposal: Proposal, *, settings: Settings, links: Links | None = None) -> Verdict:
@@ -216,7 +227,7 @@ def _check_execute(at: _Judging) -> None:
     cwd = at.paths.get("cwd")
     if cwd is not None and not _FOLDER.fullmatch(cwd.text):
         at.block("/args/cwd", "cwd", "a request can only start in folders of plain names (A-Z a-z 0-9 . _ -)")
-    for item in judge_argv(at.proposal.args["argv"], programs=at.settings.request.programs):
+    for item in judge_argv(at.proposal.args.get("argv", ()), programs=at.settings.request.programs):
         if item.never:
             at.block("/args/argv", item.code, item.message)
         else:
