@@ -14,7 +14,7 @@ from typing import Any, Literal
 from threegate import aana
 from threegate.approval import LaunchFacts, VerifiedApproval, check_launch
 from threegate.call_event import Authorization, aana_event
-from threegate.contracts import Decision
+from threegate.contracts import PASSING, Decision
 from threegate.errors import Refused
 from threegate.job import Job
 from threegate.policy import Policy
@@ -218,6 +218,8 @@ def _blocked(assessment: Assessment) -> tuple[Verdict, str, str] | None:
         code = contract.reasons[0].code if contract.reasons else "contract_blocked"
         if contract.verdict == "checkpoint":
             return ("wait", code, "a contract asks a person first: threegate checkpoint list")
+        if {item.code for item in contract.reasons} <= PASSING:
+            return ("wait", code, f"the contract gate lets it through later ({code})")
         return ("refuse", code, f"the contract gate blocks this call ({code})")
     if assessment.route == "refuse":
         code = assessment.blockers[0] if assessment.blockers else "aana_refused"

@@ -52,3 +52,6 @@ REASONS: Final[dict[str, str]] = {
     "checkpoint_denied": "A person said no.",
     "checkpoint_timed_out": "Nobody approved the call in time.",
 }
+
+PASSING: Final = frozenset({"rate_limited", "resource_busy"})
+"""Reasons that pass by themselves: the request waits instead of being refused."""

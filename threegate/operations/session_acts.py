@@ -82,9 +82,17 @@ def close_session(desk: Desk, session_id: str, *, actor: str) -> tuple[Reason, .
         _known_session(book, session_id)
         trial = Book.from_json(desk.policy.contracts, book.to_json())
         reasons = trial.close(session_id)
+        ended = [key for key, item in trial.sessions.items() if item.killed and not book.sessions[key].killed]
+        running = sorted(
+            {call_id for key in ended if key != session_id for call_id in book.sessions[key].pending}
+        )
         data = {"scope": "close", "name": session_id, "missed": [item.path for item in reasons]}
         lifecycle.announce(held, "session_killed", actor=actor, data=data)
         book_of(desk, held)
+    for request_id in running:
+        cancel_request(
+            desk, request_id, actor=actor, reason=f"session {session_id} was closed", wait_seconds=0
+        )
     return reasons
 
 
