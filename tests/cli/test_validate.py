@@ -115,6 +115,12 @@ def test_folders_are_searched_without_links_and_hidden_folders(capsys: pytest.Ca
     assert capsys.readouterr().out.count("valid") == 1
 
 
+def test_a_folder_without_requests_is_said_to_be_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("empty").mkdir()
+    assert cli.run(["validate", "empty"]) == 0
+    assert "nothing was checked" in capsys.readouterr().err
+
+
 def test_what_is_no_regular_file_is_refused_and_what_is_missing_fails(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -61,6 +61,8 @@ def validate(
     settings = request_settings()
     unread: list[str] = []
     files = list(_files(paths, unread))
+    if not files and not unread:
+        context.warn(f"{', '.join(paths)}: no TR-*.md here; nothing was checked")
     check = partial(check_file, settings=settings, now=datetime.now(UTC), stage=stage)
     reports = []
     for item in _checked(check, files):

@@ -88,6 +88,7 @@ class _Reading:
         self.values: dict[str, Any] = {}
         self.secrets: list[Found] = []
         self.clean = True
+        self.withheld: set[int] = set()
         self.request: Request | None = None
         self.parts: dict[str, Section] = {}
         self.risk: sections.RiskLines | None = None
@@ -117,6 +118,8 @@ class _Reading:
         findings = tell(self.findings.problems, source.text, self.secrets)
         valid = all(finding.severity != "error" for finding in findings)
         shown = source.lines if self.clean else mask_lines(source.text, self.secrets)
+        if self.withheld:
+            shown = tuple("[secret]" if index in self.withheld else line for index, line in enumerate(shown))
         return Report(
             self.path,
             self.stage,
@@ -130,7 +133,7 @@ class _Reading:
     def _told_id(self) -> str | None:
         """The request's id, unless it is itself a secret."""
         name: str | None = self.values.get("request_id")
-        return None if name is None or (self.secrets and has_secret(name)) else name
+        return None if name is None or has_secret(name) else name
 
     def _check_name(self) -> None:
         name = PurePath(self.path).name
@@ -170,7 +173,7 @@ class _Reading:
         front = "\n".join(source.lines[1:end])
         root = read_mapping(front, first_line=2, max_depth=limits.FRONT_MATTER_DEPTH)
         if "\\" in front:
-            self._check_decoded(root)
+            self._check_decoded(root, end)
         self.values = read_keys(root, self.stage, self.bounds)
         backend = self._backend(root)
         check_together(root, self.values, backend, self.findings)
@@ -179,21 +182,24 @@ class _Reading:
             self.parts = parts
             self._read_parts(root, backend, parts)
 
-    def _check_decoded(self, root: Node) -> None:
+    def _check_decoded(self, root: Node, last: int) -> None:
         """Escapes in quoted scalars can bring back what the raw text was cleared of."""
         for node in scalars(root):
             if node.style != '"':
                 continue
-            self._check_escaped(node.text, node.line, node.column)
+            self._check_escaped(node.text, node.line, node.column, last)
 
-    def _check_escaped(self, text: str, line: int, column: int) -> None:
-        """A text that escapes made: nothing hidden may come back, and no word that the raw text may not have."""
+    def _check_escaped(self, text: str, line: int, column: int, last: int) -> None:
+        """A text that escapes made: nothing hidden may come back, and no word that the raw text may not have. It stands
+        between the lines `line` and `last`, which are withheld where it holds a secret: escaped, it can still be read."""
         for index in hidden_places(text):
             message = f"the text decodes to the hidden character {describe(text[index])}; take it out"
             self.findings.add("TG107", line, column, message)
             return
         for problem in check_content(text.replace("#", " ")):
             self.findings.add(problem.rule, line, column, problem.message)
+            if problem.rule == "TG501":
+                self.withheld.update(range(line - 1, last))
 
     def _backend(self, root: Node) -> str:
         """The backend whose sections are expected; a misspelled one is guessed, and is an error anyway."""
@@ -293,7 +299,7 @@ class _Reading:
             self.findings.take(problem, line=piece.line, column=piece.column)
         if name == "Inputs (JSON)" and not problems and "\\" in piece.text:
             for text in _strings(json.loads(piece.text)):
-                self._check_escaped(text, piece.line, piece.column)
+                self._check_escaped(text, piece.line, piece.column, piece.line + piece.text.count("\n"))
         return piece.text
 
 

@@ -128,7 +128,7 @@ def read_file_list(
     files: list[ListedFile] = []
     what = f"one file a line as '- {prefix}name', or the word none"
     words = [line.strip(" \t") for line in section.lines if line.strip()]
-    if len(words) == 1 and words[0].removeprefix("- ").strip() == "none":
+    if len(words) == 1 and words[0].removeprefix("- ").strip(" .").casefold() == "none":
         return ()
     depth = 0
     expect = "bullet_list_open"

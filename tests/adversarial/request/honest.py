@@ -183,6 +183,7 @@ WHOLE: list[Honest] = [
         ),
     ),
     ("outputs none as a bullet", outputs("- none")),
+    ("outputs none as a sentence", outputs("None.")),
     (
         "risk lines as bullets in bold",
         risk(

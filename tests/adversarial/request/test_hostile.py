@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.adversarial.request.builders import variables
 from tests.adversarial.request.hostile import APPROVAL, DRAFTS, EITHER, KEY, NAMES, TOKEN, Attack
 from tests.request.examples import era, ids, read
 
@@ -41,3 +42,19 @@ def test_no_report_repeats_a_secret(attack: Attack) -> None:
     told = f"{report.findings!r} {report.masked_lines!r} {report.to_json()!r}"
     for secret in (KEY, TOKEN, "hunter2secret", "s3cretpass", "MIIE"):
         assert secret not in told
+
+
+def test_a_secret_behind_escapes_is_withheld_with_its_lines() -> None:
+    escaped = "".join(f"\\u{ord(char):04x}" for char in KEY)
+    for text in (
+        era(purpose=f'"{escaped}"'),
+        era(request_id=f'"{escaped}"'),
+        variables(f'{{"a": "{escaped}"}}'),
+    ):
+        report = read(text)
+        assert "TG501" in ids(report)
+        assert (
+            escaped[:24] not in "".join(report.masked_lines)
+            and len(report.masked_lines) == text.count("\n") + 1
+        )
+        assert report.request_id in (None, "rank-1")
