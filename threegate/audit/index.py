@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from threegate.audit.event import Event
+from threegate.audit.event import Event, event_of_line
 from threegate.audit.tree import Frontier
 
 ENDS: Final = frozenset(("refused", "rejected", "cancelled", "interrupted", "finished"))
@@ -117,6 +117,60 @@ class RequestHistory:
             self.proposal_sha256 = proposal
 
 
+_EVENTS: Final = (
+    "last",
+    "approved",
+    "promoted",
+    "cleared",
+    "claimed",
+    "started",
+    "finished",
+    "cancel_requested",
+    "delivered",
+    "end",
+)
+
+
+class _Settled:
+    """The history of an ended request in little memory: the lines of its events instead of the events."""
+
+    __slots__ = ("countersigned", "facts", "lines")
+
+    def __init__(self, history: RequestHistory) -> None:
+        events: list[Event | None] = [getattr(history, name) for name in _EVENTS]
+        self.lines = tuple(None if event is None else event.line for event in events)
+        self.countersigned = tuple(event.line for event in history.countersigned)
+        self.facts = (
+            history.abandoned,
+            history.state,
+            history.file,
+            history.owner_uid,
+            history.proposal_sha256,
+        )
+
+    def history(self, request_id: str) -> RequestHistory:
+        """The history again, as it was."""
+        known = {line: event_of_line(line) for line in self.lines if line is not None}
+        events = {
+            name: None if line is None else known[line]
+            for name, line in zip(_EVENTS, self.lines, strict=True)
+        }
+        abandoned, state, file, owner_uid, proposal_sha256 = self.facts
+        last = events.pop("last")
+        assert last is not None
+        return RequestHistory(
+            request_id,
+            last,
+            countersigned=[event_of_line(line) for line in self.countersigned],
+            abandoned=abandoned,
+            state=state,
+            file=file,
+            owner_uid=owner_uid,
+            proposal_sha256=proposal_sha256,
+            **events,
+        )
+
+
 class TrailIndex:
     """Everything that a gate, a command or the daemon asks the trail for."""
 
@@ -132,11 +186,12 @@ class TrailIndex:
         self.last_checkpoint = 0
         """Size of the tree at the last `checkpoint` or `rotated` event."""
         self.counts: dict[str, int] = {}
-        self._requests: dict[str, RequestHistory] = {}
+        self._requests: dict[str, RequestHistory | _Settled] = {}
         self._nonces: set[str] = set()
         self._known_nonces: set[str] = set()
         self._names: dict[str, str] = {}
-        self._announced: set[str] = set()
+        self._announced: set[int] = set()
+        """Keyed hashes of ``state/file`` names; Python's own, with this process's random key."""
         self._grants: dict[str, int] = {}
         self.session_events: list[Event] = []
         """What moves the sessions of the contract gate, in order (`contracts.session` folds them)."""
@@ -164,7 +219,7 @@ class TrailIndex:
         if isinstance(grant := data.get("grant"), str):
             self._add_grant(kind, grant)
         if isinstance(state := data.get("state"), str) and isinstance(name := data.get("file"), str):
-            self._announced.add(f"{state}/{name}")
+            self._announced.add(hash((state, name)))
         nonce = data.get("nonce")
         if isinstance(nonce, str):
             self._known_nonces.add(nonce)
@@ -186,24 +241,30 @@ class TrailIndex:
         return self._grants.get(grant)
 
     def _add_request(self, event: Event, request_id: str) -> None:
-        history = self._requests.get(request_id)
-        if history is None:
+        known = self._requests.get(request_id)
+        if known is None:
             history = self._requests[request_id] = RequestHistory(request_id, event)
+        else:
+            history = known.history(request_id) if isinstance(known, _Settled) else known
         if event.type == "approval_abandoned" and history.approved is not None:
             self._names.pop(str(history.approved.data.get("file")), None)
         history.add(event)
+        if history.end is not None:
+            self._requests[request_id] = _Settled(history)
         if event.type in ("approved", "claimed") and isinstance(name := event.data.get("file"), str):
             self._names.setdefault(name, request_id)
 
     def history(self, request_id: str) -> RequestHistory | None:
         """What is known about a request now, or None when the trail never named it. Later events do not change it."""
-        history = self._requests.get(request_id)
-        return None if history is None else history.snapshot()
+        known = self._requests.get(request_id)
+        if known is None:
+            return None
+        return known.history(request_id) if isinstance(known, _Settled) else known.snapshot()
 
     def histories(self) -> Iterator[RequestHistory]:
         """All requests, in the order of their first event."""
-        for history in self._requests.values():
-            yield history.snapshot()
+        for request_id, known in self._requests.items():
+            yield known.history(request_id) if isinstance(known, _Settled) else known.snapshot()
 
     def nonce_used(self, nonce: str) -> bool:
         """Whether a claim or another act used this nonce up (an approval alone does not)."""
@@ -223,14 +284,14 @@ class TrailIndex:
 
     def id_used(self, request_id: str) -> bool:
         """Whether this id is taken for ever: approved and not abandoned, claimed, or ended."""
-        history = self._requests.get(request_id)
-        if history is None:
+        known = self._requests.get(request_id)
+        if known is None:
             return False
-        return bool(history.approved or history.claimed or history.end)
+        return isinstance(known, _Settled) or bool(known.approved or known.claimed)
 
     def announced(self, state: str, file_name: str) -> bool:
         """Whether some event led a file of this name into this state folder."""
-        return f"{state}/{file_name}" in self._announced
+        return hash((state, file_name)) in self._announced
 
     def hash_at(self, seq: int) -> str | None:
         """The hash of a recent event, or None when it is not among the last few thousand."""
