@@ -18,6 +18,7 @@ from threegate.approval import requester_of
 from threegate.audit import LockedTrail, Trail
 from threegate.canonical import sha256_hex
 from threegate.contract_gate import ContractGate
+from threegate.contracts import PASSING
 from threegate.errors import InvalidInput, Refused, Unavailable
 from threegate.job import Job, build_job
 from threegate.judge import Assessment, assess
@@ -251,7 +252,8 @@ def refuse_judged(dossier: Dossier) -> None:
     """Nothing is signed that the gates would refuse anyway (spec 3). Raises Refused with the gate's code."""
     assessment = dossier.assessment
     contract = assessment.contract
-    if not assessment.contract_holds and contract.verdict != "checkpoint":
+    passing = {item.code for item in contract.reasons} <= PASSING
+    if not assessment.contract_holds and contract.verdict != "checkpoint" and not passing:
         code = contract.code or "contract_blocked"
         where = f" at {contract.reasons[0].path}" if contract.reasons and contract.reasons[0].path else ""
         raise Refused(
