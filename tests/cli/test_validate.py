@@ -229,3 +229,12 @@ def test_nothing_of_a_requests_code_is_told_on_stderr() -> None:
         [sys.executable, "-m", "threegate", "validate", path], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_name_that_is_no_text_is_told_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
+    path = os.fsdecode(b"inbox/TR-\xff\x1b.md")
+    put(path.removeprefix("inbox/"), "x")
+    for form in output.FORMATS:
+        assert cli.run(["validate", "--format", form, path]) == (0 if form == "sarif" else 2)
+        text = capsys.readouterr().out
+        assert text.isascii() and "\x1b" not in text and "TG101" in text

@@ -7,6 +7,7 @@ safe for a terminal by the one who prints it.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -143,7 +144,7 @@ def sarif(reports: Sequence[Report]) -> dict[str, Any]:
                         "locations": [
                             {
                                 "physicalLocation": {
-                                    "artifactLocation": {"uri": quote(report.path)},
+                                    "artifactLocation": {"uri": quote(os.fsencode(report.path))},
                                     "region": {"startLine": finding.line, "startColumn": finding.column},
                                 }
                             }
