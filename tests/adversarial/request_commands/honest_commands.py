@@ -293,6 +293,19 @@ python -c 'import sys, subprocess; subprocess.run([sys.executable, "a.py"])'
 python -c 'exec(code)'
 python -c 'exec("not python (")'
 python -c 'f(shell=False)'
+python -c 'import platform as p; print(p.system(), p.release())'
+python -c 'import sys; print(sys.modules["os"].name)'
+python -c 'x = {"system": 1}; print(x["system"])'
+python -c 'vars()["x"] = 1'
+python -c 'x["a"].b["c"] = d'
+python -c 'run = print; run(["ls"])'
+python -c 'a, b = 1, 2; c.d = 3; e = f()'
+python -c 'getattr(x, name)(1); getattr(x)'
+python -c '__import__("json").dumps(1)'
+python -c 'import subprocess; subprocess.run()'
+python -c 'import os; os.execv(*args)'
+awk '/x/ {n[$1]++} END {for (k in n) print n[k], k}' data.csv
+find /in -name '*.csv' -exec wc -l {} +
 python -c ''
 python -c
 python -m

@@ -421,6 +421,25 @@ python -c 'import pty; pty.spawn("sh")'
 python -c 'import asyncio; asyncio.create_subprocess_shell("id")'
 python -c 'exec("import os; os.system(\"id\")")'
 python -c 'eval("__import__(\"os\").system(\"id\")")'
+python -c 'import os; s = os.system; s("id")'
+python -c 'import os; vars(os)["system"]("id")'
+python -c 'import os; os.__dict__["system"]("id")'
+python -c 'import sys; sys.modules["os"].system("id")'
+python -c 'import ctypes; ctypes.CDLL(None).system(b"id")'
+python -c 'import os; list(map(os.system, ["id"]))'
+python -c 'o = __import__("os"); o.system("id")'
+python -c 'import importlib; m = importlib.import_module("subprocess"); m.run(["sh"])'
+python -c 'from importlib import import_module as i; i("os").popen("id")'
+python -c 'import posix; posix.system("id")'
+python -c 'import subprocess; subprocess.run(args=["bash", "-c", "id"])'
+python -c 'import subprocess; subprocess.run(args="bash")'
+python -c 'import subprocess; r = subprocess.run; r(["bash"])'
+python -c 'import subprocess; subprocess.run("bash")'
+python -c 'import asyncio; asyncio.create_subprocess_exec("sh", "-c", "id")'
+python -c 'import os; os.execve("/usr/bin/bash", ["x"], {})'
+python -c 'eval(compile("import os\nos.system(1)", "", "exec"))'
+python -c 'import subprocess as s; s.run(["timeout", "5", "bash"])'
+python -c 'getattr(__import__("os"), "popen")("id")'
 python -Bc 'import os; os.system("id")'
 python -uIc 'import os; os.system("id")'
 python -W ignore -c 'import os; os.system("id")'
@@ -682,6 +701,9 @@ python -c '__import__("pip").main()'
 python -c 'import importlib; importlib.import_module("pip")'
 python -c 'import runpy; runpy.run_module("pip")'
 python -c 'from runpy import run_module; run_module("pip", run_name="__main__")'
+python -c 'import sys; sys.exit(__import__("pip._internal.cli.main", fromlist=["main"]).main())'
+python -c 'from importlib import import_module as m; m("pip")'
+python -c 'import subprocess; subprocess.run(["env", "pip", "install", "a"])'
 python -c 'import ensurepip; ensurepip.bootstrap()'
 python -c 'import venv; venv.create("/tmp/a")'
 python -c 'exec("import pip")'
@@ -973,6 +995,12 @@ env -u
 nice -n
 nice --adjustment
 xargs timeout
+xargs python -c
+xargs -n 1 python3 -m
+xargs -I{} python -c {}
+xargs perl -e
+xargs sed -e
+find /in -exec python -m {} +
 setarch x86_64 --what ls
 busybox --list
 stdbuf --what ls

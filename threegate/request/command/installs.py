@@ -7,8 +7,8 @@ from typing import Final
 
 from threegate.secretscan.linear import PatternSet, one_byte_each, spans
 
-_GAP: Final = r"[ \t]{1,4}"
-_OPTIONS: Final = r"(?:--?[a-z][-=a-z]{0,30}[ \t]{1,4}){0,4}"
+_GAP: Final = r"\s{1,4}"
+_OPTIONS: Final = r"(?:--?[a-z][-=a-z]{0,30}\s{1,4}){0,4}"
 
 _COMMANDS: Final = (
     r"(?i)\b(?:pip|pipx|conda|mamba|micromamba|poetry|pipenv|pdm|gem|bundle|npm|yarn|pnpm|bun|brew|snap|flatpak|cargo|choco|winget|scoop"

@@ -207,6 +207,13 @@ class Judgement:
 
     def _interpreted(self, roles: Roles, end: int, depth: int) -> None:
         """Modules, scripts and inline code of an interpreter."""
+        for index, text in (*roles.code, *roles.modules):
+            if depth and (index >= end or text == "{}"):
+                self.tell(
+                    "TG320",
+                    min(index, end - 1),
+                    "a launcher gives this program its code; write the code itself",
+                )
         for index, module in roles.modules:
             if module.split(".")[0].split("/")[0].lower() in INSTALLER_MODULES or module == "CPAN":
                 self.tell("TG315", index, f"the module {module[:20]} {_KINDS['TG315']}")

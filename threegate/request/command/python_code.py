@@ -32,6 +32,8 @@ _MODULE_CALLS: Final = frozenset(
     {"__import__", "importlib.import_module", "runpy.run_module", "builtins.__import__"}
 )
 _CODE_CALLS: Final = frozenset({"exec", "eval", "compile", "builtins.exec", "builtins.eval"})
+_SHELL_METHODS: Final = frozenset(("system", "popen"))
+"""Methods of whatever object: with an argument nothing else is called so."""
 _DEPTH: Final = 3
 _PARTS: Final = re.compile(
     r"""\b(?:[rbu]|br|rb)?+(?:\"{3}(?:[^"\\]|\\.|"(?!""))*+\"{3}|'{3}(?:[^'\\]|\\.|'(?!''))*+'{3}|"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+')"""
@@ -87,11 +89,22 @@ def acts(nodes: Sequence[ast.AST], depth: int = 0) -> Iterator[Act]:
                 yield from _module(alias.name, node)
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
-                aliases[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
+                name = aliases[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
+                if name in _SHELL_CALLS:
+                    yield Act("shell", node.lineno, node.col_offset + 1, name)
             yield from _module(node.module or "", node)
+        elif (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and (name := _dotted(node.value, aliases)) != ""
+        ):
+            aliases[node.targets[0].id] = name
     for node in nodes:
-        if isinstance(node, ast.Call):
-            yield from _call(node, aliases, depth)
+        if isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+            if (name := _dotted(node, aliases)) in _SHELL_CALLS:
+                yield Act("shell", node.lineno, node.col_offset + 1, name)
+            if isinstance(node, ast.Call):
+                yield from _call(node, aliases, depth)
 
 
 def _module(name: str, node: ast.stmt | ast.expr) -> Iterator[Act]:
@@ -102,34 +115,40 @@ def _module(name: str, node: ast.stmt | ast.expr) -> Iterator[Act]:
 def _call(node: ast.Call, aliases: dict[str, str], depth: int) -> Iterator[Act]:
     """One call."""
     called = _dotted(node.func, aliases)
-    first = node.args[0] if node.args else None
+    first = node.args[0] if node.args else _keyword(node, "args")
+    text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
     place = (node.lineno, node.col_offset + 1)
-    if called in _SHELL_CALLS or any(
-        word.arg == "shell" and not (isinstance(word.value, ast.Constant) and not word.value.value)
-        for word in node.keywords
+    shell = _keyword(node, "shell")
+    method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    if (shell is not None and not (isinstance(shell, ast.Constant) and not shell.value)) or (
+        method in _SHELL_METHODS and node.args
     ):
-        yield Act("shell", *place, called or "shell=True")
+        yield Act("shell", *place, called or method or "shell=True")
     elif called in _START_CALLS:
-        listed = first if isinstance(first, ast.List | ast.Tuple) else None
-        elements = listed.elts if listed is not None else node.args
-        if called.startswith(("os.spawn", "os.exec")):
-            skipped = 1 if called.startswith("os.spawn") else 0
-            rest = node.args[skipped:]
-            tail = rest[1:] if len(rest) > 1 else []
-            in_list = tail[0].elts[1:] if tail and isinstance(tail[0], ast.List | ast.Tuple) else tail[1:]
-            elements = [*rest[:1], *in_list]
-        yield Act("start", *place, called, tuple(_literal(element, aliases) for element in elements))
-    elif called in _MODULE_CALLS and isinstance(first, ast.Constant) and isinstance(first.value, str):
-        yield from _module(first.value, node)
-    elif (
-        called in _CODE_CALLS
-        and depth < _DEPTH
-        and isinstance(first, ast.Constant)
-        and isinstance(first.value, str)
-    ):
+        yield Act(
+            "start", *place, called, tuple(_literal(word, aliases) for word in _words(called, node, first))
+        )
+    elif called in _MODULE_CALLS and text is not None:
+        yield from _module(text, node)
+    elif called in _CODE_CALLS and text is not None and depth < _DEPTH:
         with suppress(NotPython, TooMuch):
-            for act in acts(parse(first.value), depth + 1):
+            for act in acts(parse(text), depth + 1):
                 yield Act(act.deed, *place, act.what, act.words)
+
+
+def _keyword(node: ast.Call, name: str) -> ast.expr | None:
+    return next((word.value for word in node.keywords if word.arg == name), None)
+
+
+def _words(called: str, node: ast.Call, first: ast.expr | None) -> Sequence[ast.expr]:
+    """The words of the program that a call starts: a list, or os.exec's and os.spawn's program and its words."""
+    if not called.startswith(("os.exec", "os.spawn", "os.posix_spawn")):
+        if isinstance(first, ast.List | ast.Tuple):
+            return first.elts
+        return node.args if node.args or first is None else [first]
+    rest = node.args[called.startswith("os.spawn") :]
+    given = rest[1].elts if len(rest) > 1 and isinstance(rest[1], ast.List | ast.Tuple) else rest[1:]
+    return [*rest[:1], *given[1:]]
 
 
 def _literal(node: ast.expr, aliases: dict[str, str]) -> str:
@@ -147,25 +166,42 @@ def _dotted(node: ast.expr, aliases: dict[str, str]) -> str:
             parts.append(node.attr)
             node = node.value
         elif isinstance(node, ast.Name):
-            parts.append(aliases.get(node.id, node.id))
-            return ".".join(reversed(parts))
-        elif isinstance(node, ast.Call) and node.args:
-            name = (
-                node.func.id
-                if isinstance(node.func, ast.Name)
-                else node.func.attr
-                if isinstance(node.func, ast.Attribute)
-                else ""
-            )
-            value = node.args[-1] if name == "getattr" and len(node.args) == 2 else node.args[0]
-            if not (isinstance(value, ast.Constant) and isinstance(value.value, str)):
+            return ".".join([aliases.get(node.id, node.id), *reversed(parts)])
+        elif isinstance(node, ast.Call | ast.Subscript):
+            looked_up = _looked_up(node)
+            if looked_up is None:
                 return ""
-            parts.append(value.value)
-            if name in ("__import__", "import_module"):
+            name, owner = looked_up
+            parts.append(name)
+            if owner is None:
                 return ".".join(reversed(parts))
-            if name != "getattr":
-                return ""
-            node = node.args[0]
+            node = owner
         else:
             return ""
     return ""
+
+
+def _looked_up(node: ast.Call | ast.Subscript) -> tuple[str, ast.expr | None] | None:
+    """``getattr(x, "n")``, ``vars(x)["n"]`` and ``x.__dict__["n"]`` give n of x; ``__import__("n")`` and
+    ``sys.modules["n"]`` give the module n."""
+    if isinstance(node, ast.Subscript):
+        name, base = node.slice, node.value
+        if not (isinstance(name, ast.Constant) and isinstance(name.value, str)):
+            return None
+        if isinstance(base, ast.Attribute) and base.attr in ("__dict__", "modules"):
+            return name.value, base.value if base.attr == "__dict__" else None
+        if isinstance(base, ast.Call) and _last_name(base.func) == "vars" and base.args:
+            return name.value, base.args[0]
+        return None
+    called = _last_name(node.func)
+    given = node.args[1:2] if called == "getattr" else node.args[:1]
+    if called not in ("getattr", "__import__", "import_module") or not given:
+        return None
+    name = given[0]
+    if not (isinstance(name, ast.Constant) and isinstance(name.value, str)):
+        return None
+    return name.value, node.args[0] if called == "getattr" else None
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
