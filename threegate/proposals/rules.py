@@ -54,7 +54,8 @@ class _Judging:
 
     def text(self, name: str) -> str:
         """A text argument, empty when it is missing."""
-        return str(self.proposal.args.get(name, ""))
+        text: str = self.proposal.args.get(name, "")
+        return text
 
     def reject(self, name: str, code: str, message: str) -> None:
         """Not a valid proposal."""

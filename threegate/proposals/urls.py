@@ -7,6 +7,7 @@ says where it lies. Names are judged with the host reader of gate 1 (`threegate.
 
 from __future__ import annotations
 
+import bisect
 import ipaddress
 import re
 from dataclasses import dataclass
@@ -26,18 +27,33 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+\-.]*):")
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20#/:<>?@\[\\\]^|%\x7f]")
 _PORTS: Final = {"http": 80, "https": 443}
 
-_METADATA_NETWORKS: Final = tuple(
-    ipaddress.ip_network(text)
-    for text in (
-        "169.254.169.0/24",
-        "169.254.170.0/24",
-        "100.100.100.200/32",
-        "192.0.0.192/32",
-        "168.63.129.16/32",
-        "fd00:ec2::/32",
-        "fd20:ce::254/128",
-    )
+_NOT_PUBLIC4: Final = (
+    "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 "
+    "192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4"
+).split()
+"""This network, private, shared, loopback, link-local, protocol, documentation, 6to4 relays, benchmarks, multicast, reserved."""
+_METADATA4: Final = (
+    "169.254.169.0/24 169.254.170.0/24 100.100.100.200/32 192.0.0.192/32 168.63.129.16/32".split()
 )
+_METADATA6: Final = (ipaddress.IPv6Network("fd00:ec2::/32"), ipaddress.IPv6Network("fd20:ce::254/128"))
+
+
+def _ranges() -> list[tuple[int, int, Reach]]:
+    """Ranges of IPv4 addresses that are not public, without overlaps, sorted: metadata cuts into what is private."""
+    metadata = sorted((int(net[0]), int(net[-1])) for net in map(ipaddress.IPv4Network, _METADATA4))
+    found: list[tuple[int, int, Reach]] = [(first, last, "metadata") for first, last in metadata]
+    for network in map(ipaddress.IPv4Network, _NOT_PUBLIC4):
+        first, end = int(network[0]), int(network[-1])
+        for low, high in metadata:
+            if first <= low and high <= end:
+                found.append((first, low - 1, "private"))
+                first = high + 1
+        found.append((first, end, "private"))
+    return sorted(item for item in found if item[0] <= item[1])
+
+
+_RANGES4: Final = _ranges()
+_STARTS4: Final = [first for first, _, _ in _RANGES4]
 _METADATA_NAMES: Final = ("metadata", "instance-data", "metadata.goog")
 _GLOBAL_UNICAST: Final = ipaddress.ip_network("2000::/3")
 _NOT_PUBLIC6: Final = tuple(
@@ -181,27 +197,27 @@ def _ipv4_number(part: str) -> int:
 
 
 def _reach_of_address(address: _Address) -> Reach:
-    carried = _carried(address)
-    if any(
-        item.version == network.version and item in network
-        for item in (address, carried)
-        if item is not None
-        for network in _METADATA_NETWORKS
-    ):
-        return "metadata"
     if isinstance(address, ipaddress.IPv4Address):
-        return "address" if address.is_global and not address.is_multicast else "private"
+        return _reach_of_ipv4(int(address))
+    carried = _carried(address)
     if carried is not None:
-        return "address" if carried.is_global and not carried.is_multicast else "private"
+        return _reach_of_ipv4(int(carried))
+    if any(address in network for network in _METADATA6):
+        return "metadata"
     if address not in _GLOBAL_UNICAST or any(address in network for network in _NOT_PUBLIC6):
         return "private"
     return "address"
 
 
-def _carried(address: _Address) -> ipaddress.IPv4Address | None:
+def _reach_of_ipv4(number: int) -> Reach:
+    place = bisect.bisect_right(_STARTS4, number) - 1
+    _, last, kind = _RANGES4[place]
+    return kind if number <= last else "address"
+
+
+def _carried(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     """The IPv4 address inside an IPv6 address, if its network carries one."""
-    if isinstance(address, ipaddress.IPv6Address):
-        for network, shift in _EMBEDDING:
-            if address in network:
-                return ipaddress.IPv4Address((int(address) >> shift) & 0xFFFF_FFFF)
+    for network, shift in _EMBEDDING:
+        if address in network:
+            return ipaddress.IPv4Address((int(address) >> shift) & 0xFFFF_FFFF)
     return None
