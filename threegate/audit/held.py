@@ -1,0 +1,140 @@
+"""The trail while its lock is held: append, sync, and the head that is kept outside.
+
+Invariant: nothing is given out as appended that `sync`, or the end of the block, does not put on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from threegate.audit.event import Event, parse_time
+from threegate.audit.index import TrailIndex
+from threegate.audit.on_disk import TrailOnDisk
+from threegate.errors import TrailError, Unavailable
+from threegate.workspace import OutsideState, Workspace
+
+
+class LockedTrail:
+    """The trail while its lock is held. Not to be kept beyond the block."""
+
+    def __init__(self, trail: TrailOnDisk) -> None:
+        self._trail = trail
+        self._pending: list[bytes] = []
+        self._open = True
+
+    @property
+    def workspace(self) -> Workspace:
+        """Whose trail this is."""
+        return self._trail.workspace
+
+    @property
+    def index(self) -> TrailIndex:
+        """What the trail says, everything appended so far included."""
+        return self._trail._index
+
+    @property
+    def now(self) -> datetime:
+        """max(system clock, time of the last event)."""
+        last = self._trail._chain.time
+        clock = self._trail.clock()
+        return max(clock, parse_time(last)) if last else clock
+
+    @property
+    def clock_behind_seconds(self) -> float:
+        """How far the system clock lies behind the last event; 0 when it does not."""
+        last = self._trail._chain.time
+        if not last:
+            return 0.0
+        return max(0.0, (parse_time(last) - self._trail.clock()).total_seconds())
+
+    def append(
+        self,
+        type: str,
+        *,
+        request_id: str | None = None,
+        actor: str,
+        data: Mapping[str, Any] | None = None,
+    ) -> Event:
+        """Add an event; it is on disk only after `sync`. Raises TrailError, Unavailable (no space; nothing added)."""
+        if not self._open:
+            raise TrailError("the trail's lock was given back; take it again")
+        self._trail._refuse_failed()
+        event = self._trail._next(type, request_id, actor, data)
+        waiting = sum(map(len, self._pending))
+        self._trail._reserve(waiting + len(event.line) + 1)
+        self._trail._append(event)
+        self._pending.append(event.line + b"\n")
+        return event
+
+    def sync(self) -> None:
+        """Put everything appended on disk: one write, one fdatasync. Raises TrailError; then the process must stop."""
+        self._trail._refuse_failed()
+        if self._pending:
+            data = b"".join(self._pending)
+            self._pending.clear()
+            self._trail._write(data)
+
+    def rotate(self, *, actor: str, data: Mapping[str, Any]) -> Event:
+        """Close this file of the trail with a `rotated` event and begin the next one. Raises TrailError, OSError."""
+        event = self.append("rotated", actor=actor, data=data)
+        self.sync()
+        self._trail._finish_rotation()
+        return event
+
+    def keep_head(self) -> None:
+        """Sync, and keep the head outside the workspace (before each launch). Raises TrailError, Unavailable."""
+        self.sync()
+        index = self.index
+        try:
+            OutsideState.of(index.workspace_id).write_head(
+                {
+                    "id": index.workspace_id,
+                    "path": str(self.workspace.root),
+                    "epoch": index.epoch,
+                    "seq": index.head.seq,
+                    "hash": index.head.hash,
+                }
+            )
+        except OSError as error:
+            raise Unavailable(
+                f"the outside head cannot be kept ({error.strerror or error}); nothing new is started"
+            ) from error
+
+    def outside_problem(self) -> str | None:
+        """None when the head kept outside agrees with this trail, else one line that says what does not.
+
+        A difference means a restored backup, a copied or moved workspace or a cut trail; launches stop until a
+        signed `threegate workspace adopt`. Raises Unavailable when the kept head cannot be read.
+        """
+        index = self.index
+        kept = OutsideState.of(index.workspace_id).read_head()
+        if kept is None:
+            return (
+                "no head of this workspace is kept on this side; it was copied here or another user runs it"
+            )
+        if kept.get("id") != index.workspace_id:
+            return "the kept head is of another workspace"
+        if kept.get("path") != str(self.workspace.root):
+            return "the workspace lies elsewhere than before: it was copied or moved"
+        if kept.get("epoch") != index.epoch:
+            return f"the trail is of epoch {index.epoch}, the kept head of epoch {kept.get('epoch')}"
+        seq = kept.get("seq")
+        if type(seq) is not int or seq < 1:
+            return "the kept head names no event"
+        if seq > index.head.seq:
+            return f"the trail ends at {index.head.seq}, but {seq} events were there before: it was cut or restored"
+        found = index.hash_at(seq)
+        if found is None:
+            event = self._trail.event_at(seq)
+            found = event.hash if event else None
+        if found != kept.get("hash"):
+            return f"event {seq} is another one than the kept head names: the trail was replaced"
+        return None
+
+    def close(self) -> None:
+        """Leave nothing unsynced behind; called when the block is left."""
+        self._open = False
+        if self._pending and not self._trail._failed:
+            self.sync()

@@ -1,0 +1,278 @@
+"""The trail's files: read on from where we are, set a torn end aside, reserve, write.
+
+Invariant: nothing enters the index that was not verified as the next line; nothing is written but the bytes of
+events that the index already has. Everything here is called under the exclusive lock, by `Trail`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from threegate import durable, limits
+from threegate.audit.chain import (
+    Chain,
+    ChainError,
+    open_segment,
+    read_lines,
+    segment_path,
+    segment_paths,
+)
+from threegate.audit.event import Event, LineError, format_time, make_event, parse_line
+from threegate.audit.index import TrailIndex
+from threegate.canonical import sha256_hex
+from threegate.errors import TrailError, Unavailable
+from threegate.workspace import Workspace
+
+Clock = Callable[[], datetime]
+
+
+def system_clock() -> datetime:
+    """The machine's idea of now, in UTC."""
+    return datetime.now(UTC)
+
+
+class TrailOnDisk:
+    """What `Trail` does to its files."""
+
+    def __init__(self, workspace: Workspace, *, clock: Clock = system_clock) -> None:
+        self.workspace = workspace
+        self.clock = clock
+        self.mended: list[str] = []
+        """One line for each torn end that was set aside since this object was made."""
+        self._folder = workspace.audit
+        self._path = workspace.trail_file
+        self._index = TrailIndex()
+        self._chain = Chain()
+        self._descriptor: int | None = None
+        self._offset = 0
+        self._reserved = 0
+        self._failed: str | None = None
+
+    def event_at(self, seq: int) -> Event | None:
+        """One event by its number, for who holds the lock; reads from the start. Raises TrailError."""
+        return next((event for event in self._stream(self._parts()) if event.seq == seq), None)
+
+    def _refuse_failed(self) -> None:
+        if self._failed:
+            raise TrailError(f"{self._path}: {self._failed}; stop this process and look at the disk")
+
+    def _fail(self, doing: str, error: OSError) -> TrailError:
+        self._failed = f"{doing} failed earlier ({error.strerror or error})"
+        return TrailError(
+            f"{self._path}: {doing} failed ({error.strerror or error}); this process stops, look at the disk"
+        )
+
+    def _parts(self) -> list[tuple[Path, int, int]]:
+        """All files of the trail, opened: path, descriptor, size now."""
+        parts: list[tuple[Path, int, int]] = []
+        for path in [*segment_paths(self._folder), self._path]:
+            try:
+                descriptor = open_segment(path)
+            except FileNotFoundError:
+                continue
+            parts.append((path, descriptor, os.fstat(descriptor).st_size))
+        return parts
+
+    def _stream(self, parts: list[tuple[Path, int, int]]) -> Iterator[Event]:
+        chain = Chain()
+        try:
+            for path, descriptor, size in parts:
+                for number, raw in enumerate(read_lines(descriptor, 0, size), start=1):
+                    if not raw.whole:
+                        return
+                    try:
+                        yield chain.take(raw.data)
+                    except LineError as error:
+                        raise TrailError(f"{path}:{number}: the line {error}") from None
+        finally:
+            for _, descriptor, _ in parts:
+                os.close(descriptor)
+
+    # ---- reading what is new
+
+    def _catch_up(self) -> None:
+        if self._descriptor is None:
+            self._open_first()
+        self._same_file()
+        self._read_on()
+        if self._chain.type == "rotated":
+            self._finish_rotation()
+            self._read_on()
+        if self._chain.seq == 0:
+            raise TrailError(f"{self._path}: is empty; a trail begins with workspace_created")
+
+    def _open_first(self) -> None:
+        for path in segment_paths(self._folder):
+            descriptor = open_segment(path)
+            try:
+                self._take_lines(descriptor, path, 0, os.fstat(descriptor).st_size, current=False)
+            finally:
+                os.close(descriptor)
+            if segment_path(self._folder, self._chain.seq) != path or self._chain.type != "rotated":
+                raise TrailError(f"{path}: does not end where its name says; restore the segment")
+        self._open_current()
+
+    def _open_current(self) -> None:
+        try:
+            self._descriptor = open_segment(self._path, os.O_RDWR | os.O_APPEND)
+        except FileNotFoundError:
+            if self._chain.type != "rotated":
+                raise TrailError(
+                    f"{self._path}: the trail is missing; restore it, nothing is started without it"
+                ) from None
+            self._new_segment()
+            self._descriptor = open_segment(self._path, os.O_RDWR | os.O_APPEND)
+        self._offset = self._reserved = 0
+
+    def _new_segment(self) -> None:
+        durable.deliver(self._path, b"", 0o600)
+
+    def _same_file(self) -> None:
+        """The name still leads to the file that we read, or to its successor after a rotation."""
+        assert self._descriptor is not None
+        ours = os.fstat(self._descriptor)
+        try:
+            there = os.lstat(self._path)
+        except FileNotFoundError:
+            there = None
+        if there is not None and (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
+            if ours.st_size < self._offset:
+                raise TrailError(f"{self._path}: became shorter; someone cut it, nothing is started")
+            if self._chain.line and self._offset:
+                length = len(self._chain.line) + 1
+                if os.pread(self._descriptor, length, self._offset - length) != self._chain.line + b"\n":
+                    raise TrailError(f"{self._path}: its last line was changed; nothing is started")
+            return
+        self._read_on()
+        closed = segment_path(self._folder, self._chain.seq)
+        try:
+            moved = os.lstat(closed)
+        except FileNotFoundError:
+            moved = None
+        if self._chain.type != "rotated" or moved is None or moved.st_ino != ours.st_ino:
+            raise TrailError(f"{self._path}: another file lies in the trail's place; nothing is started")
+        os.close(self._descriptor)
+        self._descriptor = None
+        self._open_current()
+
+    def _read_on(self) -> None:
+        assert self._descriptor is not None
+        size = os.fstat(self._descriptor).st_size
+        if size > self._offset:
+            self._take_lines(self._descriptor, self._path, self._offset, size, current=True)
+
+    def _take_lines(self, descriptor: int, path: Path, start: int, end: int, *, current: bool) -> None:
+        for raw in read_lines(descriptor, start, end):
+            try:
+                if not raw.whole:
+                    raise LineError("has no end")
+                event = self._chain.take(raw.data)
+            except ChainError as error:
+                raise TrailError(f"{path}: the line after seq {self._chain.seq} {error}") from None
+            except LineError as error:
+                if not current:
+                    raise TrailError(f"{path}: the line after seq {self._chain.seq} {error}") from None
+                self._set_aside(descriptor, raw.start, end, str(error))
+                return
+            self._index.add(event)
+            if current:
+                self._offset = raw.start + len(raw.data) + 1
+
+    def _set_aside(self, descriptor: int, start: int, end: int, problem: str) -> None:
+        """Cut a torn end (power loss, full disk) off, if it is one and nothing lies ahead of what remains."""
+        place = f"{self._path}: the line after seq {self._chain.seq} {problem}"
+        if self._chain.seq == 0 or end - start > 4 * limits.MIB:
+            raise TrailError(f"{place}; nothing is started")
+        tail = os.pread(descriptor, end - start, start)
+        for line in tail.split(b"\n"):
+            try:
+                parse_line(line)
+            except LineError:
+                continue
+            if line != tail:
+                raise TrailError(
+                    f"{place}, and whole lines follow it: this is no torn end; nothing is started"
+                )
+        from threegate.audit.ahead import ahead_of
+
+        if ahead := ahead_of(self.workspace, self._index):
+            raise TrailError(f"{place}, and {ahead[0]} is ahead of what remains; nothing is started")
+        name = f"torn-{self._chain.seq:012d}-{secrets.token_hex(4)}"
+        durable.deliver(self._folder / name, tail, 0o600)
+        durable.truncate_fd(descriptor, start, self._path)
+        event = self._next(
+            "quarantined",
+            None,
+            "threegate",
+            {"reason": "torn_tail", "bytes": len(tail), "sha256": sha256_hex(tail), "kept_as": name},
+        )
+        try:
+            durable.write_fd(descriptor, event.line + b"\n", self._path)
+            durable.sync_fd(descriptor, self._path)
+        except OSError as error:
+            raise self._fail("writing", error) from error
+        self._chain.take(event.line)
+        self._index.add(event)
+        self._offset = start + len(event.line) + 1
+        self.mended.append(f"{place}: {len(tail)} bytes were set aside as {name}")
+
+    # ---- appending (called by LockedTrail only)
+
+    def _next(self, type: str, request_id: str | None, actor: str, data: Mapping[str, Any] | None) -> Event:
+        chain = self._chain
+        return make_event(
+            seq=chain.seq + 1,
+            time=max(format_time(self.clock()), chain.time),
+            type=type,
+            request_id=request_id,
+            actor=actor,
+            data=data,
+            prev=chain.hash,
+        )
+
+    def _append(self, event: Event) -> None:
+        self._chain.follow(event)
+        self._index.add(event)
+
+    def _reserve(self, length: int) -> None:
+        """Space on disk for `length` more bytes before anything is promised. Raises Unavailable."""
+        assert self._descriptor is not None
+        if self._offset + length <= self._reserved:
+            return
+        try:
+            durable.reserve_fd(
+                self._descriptor, self._offset, length + limits.TRAIL_RESERVED_BYTES, self._path
+            )
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise Unavailable(
+                f"{self._path}: {'the disk is full' if full else error.strerror or error}; "
+                "nothing new is started until the trail has space"
+            ) from error
+        self._reserved = self._offset + length + limits.TRAIL_RESERVED_BYTES
+
+    def _write(self, data: bytes) -> None:
+        assert self._descriptor is not None
+        try:
+            durable.write_fd(self._descriptor, data, self._path)
+            durable.sync_fd(self._descriptor, self._path)
+        except OSError as error:
+            raise self._fail("writing", error) from error
+        self._offset += len(data)
+
+    def _finish_rotation(self) -> None:
+        """The last event says `rotated`: give the file its closed name and begin the next one."""
+        assert self._descriptor is not None
+        closed = segment_path(self._folder, self._chain.seq)
+        if self._offset:
+            durable.rename(self._path, closed)
+            durable.sync_folder(self._folder)
+            os.close(self._descriptor)
+            self._descriptor = None
+            self._open_current()
