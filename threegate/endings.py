@@ -14,7 +14,9 @@ from typing import Any
 
 from threegate import lifecycle
 from threegate.audit import LockedTrail, RequestHistory
+from threegate.errors import InvalidInput
 from threegate.judge import Judgement
+from threegate.launch_facts import file_identity
 from threegate.policy import Policy
 from threegate.prepared import Ended, Prepared, Waiting
 from threegate.request.model import Request
@@ -24,6 +26,9 @@ from threegate.workspace import STATES, Workspace
 
 _ENDS = {"cancelled": "cancelled", "interrupted": "interrupted", "unavailable": "interrupted"}
 """Statuses whose event is not `finished`; their requests go to refused/."""
+
+
+CHANGED = Waiting("request_changed", "the file changed while it was judged; it is read again")
 
 
 def finish(
@@ -64,13 +69,15 @@ def refuse(
     code: str,
     message: str,
     judgement: Judgement | None,
-) -> Ended:
-    """A gate said no for good: event, result, refused/."""
+) -> Ended | Waiting:
+    """A gate said no for good: event, result, refused/. Waiting when the file went away or changed meanwhile."""
     with services.trail.locked() as held:
+        if not is_there(prepared):
+            return CHANGED
         return refuse_held(services, held, policy, prepared, code, message, judgement)
 
 
-def refuse_broken(services: Services, policy: Policy, prepared: Prepared) -> Ended:
+def refuse_broken(services: Services, policy: Policy, prepared: Prepared) -> Ended | Waiting:
     """Refuse a file of approved/ that is no runnable request."""
     return refuse(services, policy, prepared, prepared.code, prepared.message, None)
 
@@ -144,9 +151,19 @@ def _refusal_facts(
     )
 
 
+def is_there(prepared: Prepared) -> bool:
+    """Whether the file that was prepared still lies in approved/, the same one."""
+    try:
+        return file_identity(prepared.path) == prepared.identity
+    except FileNotFoundError:
+        return False
+
+
 def tell_waiting(services: Services, prepared: Prepared, answer: Waiting) -> None:
-    """Say in trail and verdict why a request waits."""
+    """Say in trail and verdict why a request waits; nothing when it went away meanwhile (cancelled, replaced)."""
     with services.trail.locked() as held:
+        if not is_there(prepared):
+            return
         lifecycle.announce(
             held,
             "waiting",
@@ -235,7 +252,10 @@ def tell_state(
     workspace: Workspace, file_name: str, state: Any, reason: str | None, judgement: Judgement | None = None
 ) -> None:
     """Bring the verdict file up to date; what validation found stays in it."""
-    old = read_verdict(workspace, file_name)
+    try:
+        old = read_verdict(workspace, file_name)
+    except InvalidInput:
+        old = None  # derived and broken: made anew
     assessment = judgement.assessment.to_json() if judgement and judgement.assessment else None
     if old is None:
         old = Verdict(file=file_name, sha256="", request_id=None, stage="approved", valid=True, state=state)

@@ -12,11 +12,11 @@ from pathlib import Path
 from threegate import durable, lifecycle
 from threegate.approval import LaunchFacts
 from threegate.contracts import Decision
-from threegate.endings import finish, refuse, refuse_held, tell_state
+from threegate.endings import CHANGED, finish, is_there, refuse, refuse_held, tell_state
 from threegate.errors import Refused
 from threegate.job import Job
 from threegate.judge import Clearance, Judgement, judge
-from threegate.launch_facts import facts_for_launch, file_identity
+from threegate.launch_facts import facts_for_launch
 from threegate.policy import Policy
 from threegate.prepared import Ended, Prepared, Waiting
 from threegate.results import ResultFacts, write_record
@@ -108,8 +108,8 @@ def claim(
             return Waiting(*problem, judgement)
         index = held.index
         history = index.history(request.request_id)
-        if file_identity(prepared.path) != prepared.identity:
-            return Waiting("request_changed", "the file changed while it was judged; it is read again")
+        if not is_there(prepared):
+            return CHANGED
         if index.nonce_used(clearance.nonce) or (history is not None and (history.claimed or history.end)):
             return refuse_held(
                 services, held, policy, prepared, "replayed", "this approval was used before", judgement
