@@ -152,6 +152,14 @@ def test_d3_accept_never_goes_with_a_blocker() -> None:
         "If confirmed, send it.",
         "The user would have confirmed it.",
         "Explicitly confirmed by nobody.",
+        "Confirmed? No.",
+        "Was it confirmed?",
+        "Confirmed: withheld",
+        "The user confirmed that they do not want this.",
+        "User explicitly confirmed: do NOT send.",
+        "To be explicitly confirmed.",
+        "It will be confirmed tomorrow.",
+        "The user promised to have it confirmed.",
     ],
 )
 def test_d4_negated_confirmation_supports_nothing(summary: str) -> None:
@@ -203,10 +211,21 @@ def test_d4_negated_validation_supports_nothing(kind: str, summary: str) -> None
         "The release owner confirmed deployment to production.",
         "Confirmed by the user; no further steps are open.",
         "The user confirmed, not the assistant.",
+        "Confirmed with no changes to the draft.",
+        "Logged in to session 7; the user confirmed the send to ann.",
     ],
 )
 def test_d4_plain_confirmation_still_counts(summary: str) -> None:
     assert decided(write(evidence_refs=[{**APPROVAL, "summary": summary}]))["recommended_action"] == "accept"
+
+
+@pytest.mark.parametrize(
+    "summary",
+    ["User will confirm later.", "The user was asked to confirm.", "Confirmation withheld.", "Approval requested.",
+     "Approval retracted.", "Approved?", "User objected.", "Is yet to approve."],
+)  # fmt: skip
+def test_d4_an_approval_that_is_none_supports_nothing(summary: str) -> None:
+    differs(write(evidence_refs=[{**APPROVAL, "summary": summary}]), "ask", "D4")
 
 
 def test_d4_what_a_higher_state_lacks_does_not_deny_the_lower_one() -> None:

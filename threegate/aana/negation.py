@@ -36,22 +36,29 @@ _BEFORE: Final = words.split_words(
     "refuse refuses refused decline declines declined deny denies denied reject rejects rejected revoke revoked "
     "withdrew withdrawn pending await awaits awaiting until unless if whether must should need needs requires "
     "require requiring would could might may unlikely doubtful yet un non false falsely allegedly alleged "
-    "supposedly claims zero"
+    "supposedly claims zero will shall wants intends plans promises promised hopes expects expected"
 )
 """Words that deny, doubt or only demand what comes after them in the same clause."""
 
 _AFTER: Final = words.split_words(
     "not never no none false nothing nobody denied rejected refused declined missing pending revoked withdrawn "
-    "expired failed absent lacking outstanding required needed awaited unavailable impossible invalid incomplete "
-    "cancelled canceled disputed denies void 0"
+    "withheld expired failed absent lacking outstanding required requested needed awaited sought unavailable "
+    "impossible invalid incomplete unanswered ignored retracted rescinded overturned postponed deferred aborted "
+    "abandoned suspended cancelled canceled disputed denies void 0 later soon"
 )
 """Words that deny what came shortly before them in the same clause."""
 
 _REFUSED: Final = words.split_words(
-    "denied deny rejected reject refused declined revoked withdrawn withdrew cancelled canceled expired pending "
-    "awaiting failed unsigned void invalid disputed not no never none false missing cannot"
+    "denied deny rejected reject refused declined revoked withdrawn withdrew withheld cancelled canceled expired "
+    "pending awaiting failed unsigned unanswered ignored retracted rescinded overturned postponed deferred aborted "
+    "abandoned suspended void invalid disputed objected opposed not no never none false missing cannot ?"
 )
 """Words that deny evidence whose kind alone makes the claim, when nothing in its summary affirms."""
+
+_VERBS: Final = words.split_words(
+    "confirm approve authenticate validate verify authorize authorise consent agree sign permit allow"
+)
+"""What is still to be done after "to"."""
 
 _PREFIXES: Final = ("un", "non", "in", "dis", "mis", "il")
 _WINDOW: Final = 5
@@ -59,13 +66,12 @@ _WINDOW: Final = 5
 
 _HINT: Final = re2.compile(
     (
-        r"\b(?:no|non|not|none|nor|never|nobody|nothing|neither|un|if|yet|may|void|zero|0)\b|n['’]?t\b|\b(?:un|non|in|dis|mis|il)[a-z]"
-        r"|false|without|lack|absent|missing|fail|unable|refus|declin|den[iy]|reject|revo[kc]|withdr|pending|await"
-        r"|until|unless|whether|must|should|need|requir|would|could|might|doubt|alleg|suppos|claims|expire"
-        r"|outstanding|impossible|cancel|disput|cannot|can't|to be"
+        r"\?|n't\b|\bto\b|\b(?:un|non|in|dis|mis|il)[a-z]|\b(?:"
+        + "|".join(sorted((_BEFORE | _AFTER | _REFUSED) - {"?"}))
+        + r")\b"
     ).encode()
 )
-"""Finds at least every text that holds one of the words above; anything else is not negated."""
+"""Finds every text that holds one of the words above; anything else is not negated."""
 
 _SPACES: Final = str.maketrans(dict.fromkeys('._:-/()[]{}"=|_#@<>*+&', " ") | {"’": "'", ",": " , "})
 
@@ -89,19 +95,21 @@ def is_negated(source: str, summary: str, kind: str, claimed: int) -> bool:
 
 def _clauses(text: str) -> list[list[str]]:
     """The text's clauses as lists of words, the source first; a comma is a word of its own."""
-    for mark in (". ", "! ", "? ", "\n", " but ", " however "):
+    text = text.replace("?", " ? ;")
+    for mark in (". ", "! ", "\n", " but ", " however "):
         text = text.replace(mark, ";")
     return [clause.translate(_SPACES).split() for clause in text.split(";")]
 
 
 def _read(clause: list[str], stems: tuple[str, ...]) -> tuple[bool, bool]:
-    """(a claim's word is denied, a claim's word stands there undenied)."""
-    before = False
+    """(a claim's word is denied, a claim's word stands there undenied). A question denies, as does "to confirm"."""
+    before = "?" in clause
     said = False
     for index, word in enumerate(clause):
         place = _stem(word, stems)
         if place >= 0:
-            if before or word[:place].endswith(_PREFIXES) or _denied_after(clause, index):
+            infinitive = word in _VERBS and index > 0 and clause[index - 1] == "to"
+            if before or infinitive or word[:place].endswith(_PREFIXES) or _denied_after(clause, index):
                 return True, said
             said = True
         if word in _BEFORE or word.endswith("n't") or (word == "be" and clause[index - 1] == "to"):
@@ -119,9 +127,11 @@ def _stem(word: str, stems: tuple[str, ...]) -> int:
 
 
 def _denied_after(clause: list[str], index: int) -> bool:
+    previous = ""
     for word in clause[index + 1 : index + 1 + _WINDOW]:
         if word == ",":
             return False
-        if word in _AFTER or word.endswith("n't"):
+        if (word in _AFTER and not (word == "no" and previous == "with")) or word.endswith("n't"):
             return True
+        previous = word
     return False
