@@ -248,6 +248,7 @@ KEYS_ATTACKS: list[Attack] = [
         )
     ],
     ("language in Cyrillic looks like bash", era(language="b\u0430sh"), "TG137"),
+    ("language in Cyrillic", era(language="pyth\u043en"), "TG137"),
     ("monty in Ruby", monty(language="ruby"), "TG137"),
     ("network full", era(network="full"), "TG138"),
     ("network in other case", era(network="NONE"), "TG138"),
