@@ -9,6 +9,7 @@ import pytest
 
 from tests.aana.reference import ROUTES
 from threegate import aana
+from threegate.aana.envelope import unrecorded
 
 
 def test_every_line_has_the_same_route_or_a_stricter_one_with_a_deviation(
@@ -125,3 +126,11 @@ def test_a_naive_now_is_utc(conformance: list[dict[str, Any]]) -> None:
     assert aana.check_tool_call(event, now=aware.replace(tzinfo=None)) == aana.check_tool_call(
         event, now=aware
     )
+
+
+def test_an_unrecorded_decision_is_a_refusal() -> None:
+    result = unrecorded()
+    assert result["recommended_action"] == "refuse" and result["hard_blockers"] == ["decision_not_recorded"]
+    assert result["reasons"] == ["decision_not_recorded"]
+    assert result.keys() == aana.check_tool_call({}).keys()
+    assert not aana.should_execute_tool(result)

@@ -154,13 +154,15 @@ def test_raw_messages_get_a_decision_and_no_echo(tmp_path: Path) -> None:
         assert answers[number]["result"].get("isError") is not True
 
 
-def test_a_decision_that_cannot_be_written_down_is_not_given(tmp_path: Path) -> None:
+def test_a_decision_that_cannot_be_written_down_is_a_refusal(tmp_path: Path) -> None:
     from threegate.serve.mcp_server import ToolServer
 
     server = ToolServer(log=aana.DecisionLog(tmp_path / "no" / "d.jsonl"), desk=None)
     answer = server.call("aana_pre_tool_check", EXAMPLES["public_read_accept"]["value"])
-    assert answer.is_error and answer.structured_content is None
-    assert "do not execute" in answer.content[0].text
+    structured = answer.structured_content
+    assert structured is not None and structured["route"] == "refuse"
+    assert structured["hard_blockers"] == ["decision_not_recorded"] and not structured["execution_allowed"]
+    assert not aana.should_execute_tool(structured)
 
 
 def test_a_named_workspace_must_be_one(tmp_path: Path) -> None:

@@ -103,9 +103,18 @@ def render(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def malformed(event: Any, problems: list[dict[str, str]]) -> dict[str, Any]:
+def unrecorded() -> dict[str, Any]:
+    """The envelope where a decision could not be written down: refuse, whatever the decision was."""
+    problem = {"path": "", "message": "the decision could not be written down; do not execute"}
+    return malformed(None, [problem], blocker="decision_not_recorded")
+
+
+def malformed(
+    event: Any, problems: list[dict[str, str]], *, blocker: str = "contract_normalization_failed"
+) -> dict[str, Any]:
     """The envelope for what is no well-formed event: refuse, score 0."""
-    blockers = ["contract_normalization_failed"]
+    blockers = [blocker]
+    event_is_at_fault = blocker == "contract_normalization_failed"
     deviations = {
         code for code in ("D1", "D2", "D12") if any(f"({code})" in item["message"] for item in problems)
     }
@@ -131,7 +140,7 @@ def malformed(event: Any, problems: list[dict[str, str]]) -> dict[str, Any]:
             "hard_blockers": list(blockers),
             "aix_score": 0.0,
             "authorization_state": "none",
-            "recovery": "Mend the event: see validation_errors.",
+            "recovery": "Mend the event: see validation_errors." if event_is_at_fault else _ADVICE[-1],
         },
         "authorization": {
             "declared_state": "none",
@@ -139,7 +148,7 @@ def malformed(event: Any, problems: list[dict[str, str]]) -> dict[str, Any]:
             "effective_state": "none",
         },
         "validation_errors": problems,
-        "reasons": ["event_is_not_well_formed"],
+        "reasons": ["event_is_not_well_formed" if event_is_at_fault else blocker],
         "evidence_report": _no_report(),
     }
 

@@ -19,6 +19,7 @@ from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAn
 
 from threegate import __version__
 from threegate.aana import DecisionLog, EvidenceMode, checked
+from threegate.aana.envelope import unrecorded
 from threegate.errors import ThreeGateError
 from threegate.serve import openapi
 from threegate.serve.requests import RequestDesk
@@ -80,7 +81,7 @@ class ToolServer:
                 event, now=datetime.now(UTC), evidence_mode=self._mode, log=self._log, surface="mcp"
             )
         except OSError:
-            return _failed("the decision could not be written down; do not execute the tool")
+            result = unrecorded()
         return _answered({"route": result["recommended_action"], **result})
 
 
