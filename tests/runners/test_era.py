@@ -49,7 +49,8 @@ def nothing_left(folder: Path, workspace: str = "") -> None:
 def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: Path) -> None:
     code = "import os; print(sorted(os.environ)); print(os.getcwd()); open('/out/o', 'w').write(open('a').read())"
     job = with_inputs(python(code, cpu="0.5", memory_mb=96), tmp_path, {"a": b"in"})
-    outcome = run_job(era_runner, job, tmp_path)
+    workspace = f"ws-{uuid.uuid4().hex}"
+    outcome = run_job(era_runner, job, tmp_path, steer=control(tmp_path, workspace_id=workspace))
     assert (outcome.status, outcome.exit_code) == ("succeeded", 0), outcome
     assert outcome.stdout.kept.decode().splitlines() == [
         str(sorted([*ERA_ENVIRONMENT, "LC_CTYPE"])),
@@ -61,7 +62,7 @@ def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: 
         facts["memory"] == f"{96 << 20} bytes" and facts["cpu"] == "0.5 cores" and facts["processes"] == "128"
     )
     assert facts["capabilities"] == "none" and facts["seccomp"] == "filter" and facts["network"] == "lo"
-    nothing_left(tmp_path, "ws-test")
+    nothing_left(tmp_path, workspace)
 
 
 @pytest.mark.parametrize(

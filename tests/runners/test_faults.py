@@ -38,6 +38,10 @@ class Engine:
         (self.folder / "pid").unlink(missing_ok=True)
         self.process = subprocess.Popen(
             [
+                # In a network namespace of its own: dockerd without a bridge takes the other engine's docker0 away.
+                "unshare",
+                "--net",
+                "--",
                 "dockerd",
                 "--config-file",
                 "",

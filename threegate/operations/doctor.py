@@ -197,12 +197,27 @@ def _era(settings: EraSettings, probes: bool) -> Iterator[Line]:
     if not probes or not settings.image:
         yield Line("era walls", "warning", "not measured", "threegate sandbox build; threegate sandbox check")
         return
-    outcome, walls = prove_era(settings, network=bool(settings.egress_image))
+    try:
+        outcome, walls = prove_era(settings, network=bool(settings.egress_image))
+    except Unavailable as error:
+        # Say what is wrong with the way out, and measure the walls without it.
+        yield Line("era: the way out", "failure", str(error), "threegate sandbox build; restart the engine")
+        outcome, walls = prove_era(settings, network=False)
     for wall in walls:
         yield Line(f"era: {wall.name}", "ok" if wall.held else "failure", wall.seen)
     for name in ("memory", "processes", "cpu", "swap", "network"):
         seen = outcome.effective_limits.get(name, "not readable")
         yield Line(f"era: {name} as the kernel holds it", "failure" if seen == "not enforced" else "ok", seen)
+
+
+def _debian_version(package: str) -> str:
+    """The installed Debian package's whole version, which tells of fixes that the upstream number does not."""
+    dpkg = shutil.which("dpkg-query")
+    if dpkg is None:
+        return ""
+    words = [dpkg, "-W", "-f", "${Version}", package]
+    answer = subprocess.run(words, capture_output=True, text=True, timeout=10)
+    return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
 def _runtime_line(runtime: str, version: dict[str, Any]) -> Line:
@@ -216,12 +231,16 @@ def _runtime_line(runtime: str, version: dict[str, Any]) -> Line:
         "",
     )
     numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", found)
+    packaged = _debian_version("runc")
+    if packaged.startswith(found.split("+")[0]):
+        found = packaged
     if runtime != "runc" or numbers is None:
         return Line("runtime", "ok" if runtime != "runc" else "warning", f"{runtime} {found}".strip())
     open_ones = [
         name
         for name, upstream, debian in _ESCAPES
-        if tuple(map(int, numbers.groups())) < upstream and not (debian and found >= debian)
+        if tuple(map(int, numbers.groups())) < upstream
+        and not (debian and found.startswith("1.1.5+") and found >= debian)
     ]
     if open_ones:
         seen = f"runc {found}: older than the fix of {', '.join(open_ones)} (a distribution may have it all the same)"
