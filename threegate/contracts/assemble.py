@@ -7,13 +7,20 @@ mistake, never a rule that is silently about nothing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from threegate import limits
+from threegate.contracts.assemble_totals import (
+    ALL,
+    build_aggregates,
+    build_envelopes,
+    known_tools,
+    unique_name,
+)
 from threegate.contracts.build import Scope, ToolParts
 from threegate.contracts.document import KeyPath
-from threegate.contracts.model_session import Aggregate, Envelope, SessionContract
+from threegate.contracts.model_session import SessionContract
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.operators import Entry
 from threegate.contracts.patterns import pattern_ok
@@ -21,24 +28,11 @@ from threegate.contracts.phases import check_phases
 from threegate.contracts.plan import (
     AggregatePlan,
     CheckpointPlan,
-    EnvelopePlan,
-    Override,
     PreconditionPlan,
     Rules,
     ToolPlan,
     exact,
 )
-
-ALL = "*"
-
-_NEEDS = {
-    "lte_ceiling": ("ceiling",),
-    "gte_floor": ("floor",),
-    "within_band": ("anchor",),
-    "monotonic_decrease": ("initial",),
-    "monotonic_increase": ("initial",),
-    "bounded": ("ceiling", "floor"),
-}
 
 
 def build_rules(scope: Scope, contract: SessionContract, tools: Mapping[str, ToolParts]) -> Rules:
@@ -46,8 +40,8 @@ def build_rules(scope: Scope, contract: SessionContract, tools: Mapping[str, Too
     check_phases(scope, contract, tools)
     bounds = _limits(scope, contract, tools)
     policy = _Policy(scope, contract, tools)
-    aggregates = _aggregates(scope, contract, tools)
-    envelopes = _envelopes(scope, contract, tools)
+    aggregates = build_aggregates(scope, contract, tools)
+    envelopes = build_envelopes(scope, contract, tools)
     checkpoints = _checkpoints(scope, contract, tools)
     _providers(scope, contract)
     fulfils: dict[str, list[PreconditionPlan]] = defaultdict(list)
@@ -118,13 +112,6 @@ def _risk(contract: SessionContract, tool: ToolContract) -> bool:
     return tool.side_effect == "read" if default is None else default == "allow"
 
 
-def _known(scope: Scope, names: Iterable[str], tools: Mapping[str, ToolParts], where: KeyPath) -> None:
-    """Every name is a tool that a contract describes."""
-    for index, name in enumerate(names):
-        if name not in tools:
-            scope.error("UNKNOWN_TOOL_REFERENCE", (*where, index), f"no contract describes {name!r}")
-
-
 def _limits(scope: Scope, contract: SessionContract, tools: Mapping[str, ToolParts]) -> dict[str, Any]:
     """The session's limits as fields of Rules."""
     bounds = contract.session_limits
@@ -190,7 +177,7 @@ class _Policy:
                 scope.error("TOOLS_TWICE", where, "tools stands beside and inside")
                 continue
             named = rule.tools if rule.tools is not None else inner.tools
-            _known(
+            known_tools(
                 scope,
                 named or (),
                 tools,
@@ -201,7 +188,7 @@ class _Policy:
             for name in [ALL] if named is None else named:
                 (self._deny if side == "deny" else self._allow)[name].extend(entries)
         for index, gate in enumerate(contract.policy.label_gates):
-            _known(scope, gate.deny_tools, tools, ("policy", "label_gates", index, "deny_tools"))
+            known_tools(scope, gate.deny_tools, tools, ("policy", "label_gates", index, "deny_tools"))
             for name in gate.deny_tools:
                 self.gates[name].append((gate.when_label, gate.reason))
 
@@ -216,121 +203,6 @@ class _Policy:
         return tuple(sets) if sets or not self.default_deny else ((),)
 
 
-def _aggregates(
-    scope: Scope, contract: SessionContract, tools: Mapping[str, ToolParts]
-) -> list[AggregatePlan]:
-    plans = []
-    seen: set[str] = set()
-    for index, item in enumerate(contract.aggregates):
-        where: KeyPath = ("aggregates", index)
-        _unique(scope, item.name, seen, where)
-        if item.gte is None and item.lte is None:
-            scope.error("AGGREGATE_WITHOUT_BOUND", where, "neither gte nor lte")
-        if item.path is None and item.metric != "count":
-            scope.error("AGGREGATE_WITHOUT_PATH", where, f"{item.metric} needs the path of a value")
-        names = [item.tool] if isinstance(item.tool, str) else item.tool
-        everywhere = names == [ALL]
-        if not everywhere:
-            _known(scope, names, tools, (*where, "tool"))
-        plans.append(
-            AggregatePlan(
-                name=item.name,
-                metric=item.metric,
-                path=None if item.path is None else scope.path(item.path, (*where, "path")),
-                gte=None if item.gte is None else exact(item.gte),
-                lte=None if item.lte is None else exact(item.lte),
-                reason=item.reason,
-                overrides=_overrides(scope, item, where, tools),
-                tools=None if everywhere else frozenset(names),
-            )
-        )
-    return plans
-
-
-def _overrides(
-    scope: Scope, item: Aggregate, where: KeyPath, tools: Mapping[str, ToolParts]
-) -> tuple[Override, ...]:
-    bound = {bind.name for parts in tools.values() for bind in parts.binds}
-    plans = []
-    for number, override in enumerate(item.when):
-        here = (*where, "when", number)
-        if override.then_gte is None and override.then_lte is None:
-            scope.error("AGGREGATE_WITHOUT_BOUND", here, "neither then_gte nor then_lte")
-        if override.binding not in bound:
-            scope.error("REF_NEVER_BOUND", (*here, "binding"), f"no contract binds {override.binding!r}")
-        entry = scope.entry(override, here, path="$", skip=("binding", "then_gte", "then_lte"))
-        if entry is not None:
-            plans.append(
-                Override(
-                    override.binding,
-                    entry,
-                    None if override.then_gte is None else exact(override.then_gte),
-                    None if override.then_lte is None else exact(override.then_lte),
-                )
-            )
-    return tuple(plans)
-
-
-def _envelopes(
-    scope: Scope, contract: SessionContract, tools: Mapping[str, ToolParts]
-) -> dict[str, list[EnvelopePlan]]:
-    by_tool: dict[str, list[EnvelopePlan]] = defaultdict(list)
-    seen: set[str] = set()
-    for index, item in enumerate(contract.envelopes):
-        where: KeyPath = ("envelopes", index)
-        _unique(scope, item.name, seen, where)
-        _check_envelope(scope, item, where)
-        keys = tuple(
-            f"{item.name}/{'last' if role == 'initial' else role}" for role in _NEEDS[item.constraint]
-        )
-        for number, stage in enumerate(item.stages):
-            here = (*where, "stages", number)
-            if stage.tool not in tools:
-                scope.error(
-                    "UNKNOWN_TOOL_REFERENCE", (*here, "tool"), f"no contract describes {stage.tool!r}"
-                )
-            by_tool[stage.tool].append(
-                EnvelopePlan(
-                    name=item.name,
-                    path=scope.path(stage.path, (*here, "path")),
-                    role=stage.role,
-                    constraint=item.constraint,
-                    band=exact(item.band or 0),
-                    reason=item.reason,
-                    needs=keys,
-                    captures=_captured(item, stage.role),
-                )
-            )
-    return by_tool
-
-
-def _captured(item: Envelope, role: str) -> str | None:
-    """The reference that a stage sets: a monotonic value is measured against the last one."""
-    if role == "constrained":
-        return f"{item.name}/last" if item.constraint.startswith("monotonic") else None
-    return f"{item.name}/{'last' if role == 'initial' else role}"
-
-
-def _check_envelope(scope: Scope, item: Envelope, where: KeyPath) -> None:
-    """Stages, roles and band fit the constraint."""
-    if len(item.stages) < 2:
-        scope.error("ENVELOPE_TOO_SHORT", (*where, "stages"), "at least two stages")
-    if (item.band is None) == (item.constraint == "within_band"):
-        scope.error("BAND_MISSING", where, "within_band has a band, and only it")
-    needed = _NEEDS[item.constraint]
-    roles: list[str] = [stage.role for stage in item.stages]
-    if not set(needed) <= set(roles) or set(roles) != {*needed, "constrained"}:
-        message = f"{item.constraint} takes the roles {', '.join(needed)} and constrained"
-        scope.error("ENVELOPE_ROLE_MISMATCH", (*where, "stages"), message)
-    elif roles.index("constrained") < max(roles.index(role) for role in needed):
-        scope.error(
-            "ENVELOPE_ROLE_MISMATCH", (*where, "stages"), "a constrained stage stands before what bounds it"
-        )
-    givers = {stage.tool for stage in item.stages if stage.role != "constrained"}
-    if givers & {stage.tool for stage in item.stages if stage.role == "constrained"}:
-        scope.error("ENVELOPE_ROLE_MISMATCH", (*where, "stages"), "a tool does not bound itself")
-
-
 def _checkpoints(
     scope: Scope, contract: SessionContract, tools: Mapping[str, ToolParts]
 ) -> dict[str, list[CheckpointPlan]]:
@@ -338,7 +210,7 @@ def _checkpoints(
     seen: set[str] = set()
     for index, item in enumerate(contract.checkpoints):
         where: KeyPath = ("checkpoints", index)
-        _unique(scope, item.name, seen, where)
+        unique_name(scope, item.name, seen, where)
         if item.tool != ALL and item.tool not in tools:
             scope.error("UNKNOWN_TOOL_REFERENCE", (*where, "tool"), f"no contract describes {item.tool!r}")
         by_tool[item.tool].append(scope.checkpoint(item, where, item.name))
@@ -352,9 +224,3 @@ def _providers(scope: Scope, contract: SessionContract) -> None:
                 if not pattern_ok(pattern):
                     where = ("provider_constraints", provider, kind, index)
                     scope.error("BAD_PROVIDER_PATTERN", where, f"{pattern!r} is no pattern")
-
-
-def _unique(scope: Scope, name: str, seen: set[str], where: KeyPath) -> None:
-    if name in seen:
-        scope.error("DUPLICATE_NAME", (*where, "name"), f"{name!r} stands twice")
-    seen.add(name)

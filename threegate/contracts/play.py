@@ -86,8 +86,9 @@ class Play:
             return Played(reasons=(Reason(0, "unknown_session", "", "no such session"),))
         raise InvalidInput("a line is a call (tool, arguments), or close, kill or finish")
 
-    def _call(self, value: Mapping[str, Any]) -> Played:
-        _keys(value, CALL_KEYS)
+    def _call(self, line: Mapping[str, Any]) -> Played:
+        _keys(line, CALL_KEYS)
+        value = {key: item for key, item in line.items() if item is not None or key in ("tool", "arguments")}
         now = _when(value.get("at", 0))
         call = _read_call(value)
         outcome = read_outcome(value["outcome"]) if "outcome" in value else None
@@ -130,13 +131,14 @@ class Play:
     def _open(self, value: Mapping[str, Any], session_id: str) -> Decision | None:
         if session_id in self.book.sessions or not self.compiled.ok or self.compiled.empty:
             return None
+        contract = self.compiled.workflow
+        workflow, role = value.get("workflow_session"), value.get("role")
+        if contract is None and role is None:
+            workflow = None  # a play may name the session that it was recorded in
+        elif contract is not None and workflow is not None and role is None and len(contract.roles) == 1:
+            role = contract.roles[0].name
         try:
-            self.book.open(
-                session_id,
-                workflow=value.get("workflow_session"),
-                role=value.get("role"),
-                parent=value.get("parent"),
-            )
+            self.book.open(session_id, workflow=workflow, role=role, parent=value.get("parent"))
         except Refused as refusal:
             return block(0, refusal.code, str(refusal))
         return None
