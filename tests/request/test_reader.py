@@ -139,6 +139,13 @@ def test_a_flood_of_one_kind_hides_no_other_kind() -> None:
     assert len(report.findings) < 50
 
 
+def test_everything_that_is_missing_is_told_at_once() -> None:
+    text = request({"request_type": "tool_request"}, {**ERA, "Risk Assessment": "\nwords\n"})
+    messages = [finding.message for finding in read(text).findings]
+    assert sum("the key" in message for message in messages) == 10
+    assert sum("the line" in message for message in messages) == 3
+
+
 def test_the_id_is_told_of_an_invalid_file_too() -> None:
     assert read(era(network="full")).request_id == "rank-1"
     assert read(b"\xff").request_id is None

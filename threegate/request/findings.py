@@ -16,18 +16,18 @@ class Findings:
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
-        self._seen: set[tuple[str, int, int]] = set()
+        self._seen: set[Problem] = set()
         self._count: dict[str, int] = {}
 
     def add(self, rule: str, line: int, column: int, message: str) -> None:
-        """Note a problem; one place is told once by each rule."""
-        place = (rule, line, column)
+        """Note a problem; the same words at the same place are told once."""
+        place = Problem(rule, line, column, message)
         count = self._count.get(rule, 0)
         if place in self._seen or count >= limits.FINDINGS_PER_RULE:
             return
         self._seen.add(place)
         self._count[rule] = count + 1
-        self.problems.append(Problem(rule, line, column, message))
+        self.problems.append(place)
 
     def at(self, rule: str, node: Node, message: str) -> None:
         """Note a problem at a value of the front matter."""

@@ -62,7 +62,8 @@ def check_together(root: Node, values: Mapping[str, Any], backend: str, findings
         findings.at("TG138", place("network"), "network must be none for backend monty, which has no network")
     if "network" in values and (values["network"] == "allowlist") != ("network_allowlist" in root.value):
         message = "network_allowlist is there exactly when network is allowlist"
-        findings.at("TG158", place("network_allowlist"), message)
+        there = "network_allowlist" if "network_allowlist" in root.value else "network"
+        findings.at("TG158", place(there), message)
     created, approved = values.get("created_utc"), values.get("approved_utc")
     if created is not None and approved is not None and approved < created:
         findings.at("TG144", place("approved_utc"), "approved_utc lies before created_utc")
