@@ -228,6 +228,7 @@ def test_overlapping_secrets_become_one_span() -> None:
 def test_at_most_so_many_places_are_given() -> None:
     assert list(spans("a", b"aaaa", most=2)) == [(0, 1), (1, 2)]
     assert list(spans("a", b"aa")) == [(0, 1), (1, 2)]
+    assert list(spans("x(a)|b", b"b xa")) == [(0, 1), (3, 4)]
 
 
 def test_a_masked_text_is_clean() -> None:

@@ -26,6 +26,12 @@ _NAME_OF_VARIABLE: Final = re.compile(
 )
 _EXPRESSION: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]+")
+_NAME_OF_A_KIND: Final = re.compile(r"[A-Za-z]+_[A-Za-z_]*PASSWORD|[A-Za-z]+Password|[A-Z_]*PASSWORD_[A-Z_]+")
+"""``FORCE_CHANGE_PASSWORD``, ``challengePassword``: constants that name a kind of thing."""
+_PROSE: Final = re.compile(
+    r"(?i)(?:options?|flags?|arguments?|parameters?|switch|is|are|was|to|and|or|on|for|from|in|with|if|must|may|can|should|will|as|of|when|at|by|not|than|stays?)[.,:;)]?"
+)
+"""What follows the name of an option in a sentence about it."""
 _HASH_WORD: Final = re.compile(
     r"(?i)(?:sha-?[0-9]|md5|bcrypt|argon2|scrypt|pbkdf2|base64|utf-?8|rfc)[A-Za-z0-9_-]*"
 )
@@ -54,8 +60,10 @@ def assigned_value(text: str, start: int, end: int, *, password: bool) -> Value 
             found = _literal(value, password=password, assigned=sign != ":" or option)
             return Value(*after.span(group)) if found else None
     value = after["bare"]
-    if after["next"] or not _bare(
-        value, password=password, option=option, tight=after["sign"] in ("=", None)
+    if (
+        after["next"]
+        or (not sign and _PROSE.fullmatch(value))
+        or not _bare(value, password=password, option=option, tight=after["sign"] in ("=", None))
     ):
         return None
     return Value(*after.span("bare"))
@@ -63,7 +71,7 @@ def assigned_value(text: str, start: int, end: int, *, password: bool) -> Value 
 
 def _literal(value: str, *, password: bool, assigned: bool) -> bool:
     """Whether a quoted value is a secret. Prose after a colon is a description, not a value."""
-    if _PLACEHOLDER.fullmatch(value) or len(value) < 4:
+    if _PLACEHOLDER.fullmatch(value) or len(value) < 4 or _NAME_OF_A_KIND.fullmatch(value):
         return False
     blank = " " in value
     if password:
