@@ -114,6 +114,9 @@ def claim(
             return refuse_held(
                 services, held, policy, prepared, "replayed", "this approval was used before", judgement
             )
+        checked = judgement.approval.operators if judgement.approval else None
+        if checked is not None and checked != index.operators:
+            return Waiting("operators_changed", "the operators changed while it was judged", judgement)
         grant = judgement.approval.grant if judgement.approval else None
         if grant is not None and not _use_left(index.grant_uses(grant), judgement):
             return refuse_held(

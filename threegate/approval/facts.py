@@ -110,6 +110,8 @@ class VerifiedApproval:
     grant: str | None = None
     """id of the grant that it runs under, None for a signature of its own."""
     grant_max_uses: int = 0
+    operators: tuple[str | None, str | None] | None = None
+    """Digests of the operators' files that its signatures were checked against; a claim asks whether they still hold."""
 
     @property
     def authorization(self) -> Literal["confirmed", "validated"]:

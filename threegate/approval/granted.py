@@ -105,4 +105,5 @@ def verified_by_grant(facts: LaunchFacts, grant: Grant, signer: Signer) -> Verif
         signers=(signer,),
         grant=grant.id,
         grant_max_uses=grant.max_uses,
+        operators=facts.operators.digests,
     )

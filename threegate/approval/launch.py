@@ -120,6 +120,7 @@ class _State:
                 nonce=self.nonce,
                 approval_sha256=None,
                 signers=(),
+                operators=self.facts.operators.digests,
             )
         if self.granted:
             return verified_by_grant(self.facts, self.grant, self.signers[0])
@@ -131,6 +132,7 @@ class _State:
             nonce=statement.nonce,
             approval_sha256=self.signed.approval_sha256,
             signers=tuple(self.signers),
+            operators=self.facts.operators.digests,
         )
 
 

@@ -54,6 +54,12 @@ class TrailOnDisk:
         self._reserved = 0
         self._failed: str | None = None
 
+    def __del__(self) -> None:
+        """An object that was forgotten gives its descriptor back: commands open the trail anew each time."""
+        descriptor = getattr(self, "_descriptor", None)
+        if descriptor is not None:
+            os.close(descriptor)
+
     def event_at(self, seq: int) -> Event | None:
         """One event by its number, for who holds the lock; reads from the start. Raises TrailError."""
         return next((event for event in self._stream(self._parts()) if event.seq == seq), None)

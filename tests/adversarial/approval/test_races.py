@@ -13,10 +13,12 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.operations.bench_workspace import Bench, make_bench
+from threegate import pipeline
 from threegate.approval import SignedApproval
 from threegate.audit import Trail
 from threegate.errors import Refused, ThreeGateError
@@ -25,6 +27,7 @@ from threegate.judge import Clearance
 from threegate.operations.approve import promote, seal, sign
 from threegate.operations.cancel import cancel_request
 from threegate.operations.dossier import open_dossier, read_draft
+from threegate.operations.operator import revoke_operator
 from threegate.pipeline import launch
 from threegate.prepared import prepare
 from threegate.runners.interface import Control, Outcome, Stream
@@ -151,6 +154,29 @@ def test_eight_copies_and_two_daemons_launch_once(bench: Bench) -> None:
 @pytest.mark.timeout(7200)
 def test_eight_copies_and_two_daemons_launch_once_a_thousand_times(bench: Bench) -> None:
     rounds(bench, SOAK_ROUNDS)
+
+
+def test_a_key_revoked_between_judgement_and_claim_claims_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator revokes just after the signature was checked: the claim sees it."""
+    runner = CountingRunner()
+    (services,) = daemons(bench, runner, 1)
+    bench.operator("bob")
+    path = bench.approve(bench.draft(), "bob").path
+    policy = bench.desk.policy
+    real = pipeline.claim
+
+    def late(*arguments: Any) -> Any:
+        revoke_operator(bench.workspace, "bob", actor="test")
+        return real(*arguments)
+
+    monkeypatch.setattr(pipeline, "claim", late)
+    control = Control(bench.workspace.run_folder("req-1"), bench.workspace.inputs, "", "")
+    assert launch(services, policy, prepare(services, policy, path), control).code == "operators_changed"
+    monkeypatch.setattr(pipeline, "claim", real)
+    assert launch(services, policy, prepare(services, policy, path), control).code == "signer_revoked"
+    assert not runner.runs
 
 
 def test_eight_approvers_of_one_draft_make_one_approval(bench: Bench) -> None:
