@@ -254,3 +254,12 @@ def test_any_text_gives_an_answer(text: str) -> None:
 def test_64_kib_of_anything_are_searched(piece: str) -> None:
     """Quadratic work would run into the suite's timeout; bench/request_worst.py has the figures."""
     assert len(check_content(piece * (limits.REQUEST_BYTES // len(piece)))) <= 1000
+
+
+@pytest.mark.parametrize("piece", ["a ", "/in/", "pip x ", "install y ", "é", "/etcetera ", "docker ", "no "])
+def test_an_attempt_behind_much_text_is_still_found(piece: str) -> None:
+    """A pattern set that ran out of memory would answer that nothing is there."""
+    text = (
+        piece * (limits.REQUEST_BYTES // len(piece)) + ".\n\nRun pip install x. It reads /etc/y and /dev/z."
+    )
+    assert {"TG502", "TG503", "TG504"} <= _rules(text)

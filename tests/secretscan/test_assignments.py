@@ -179,3 +179,28 @@ def _check(text: str) -> None:
 def test_64_kib_of_anything_are_searched(piece: str) -> None:
     """Quadratic work would run into the suite's timeout; bench/request_worst.py has the figures."""
     _check(piece * (64 * 1024 // len(piece)))
+
+
+@pytest.mark.parametrize("size", [1_000, 64 * 1024, 256 * 1024])
+def test_a_secret_behind_much_text_of_any_kind_is_still_found(size: int) -> None:
+    """A pattern set that ran out of memory would answer that nothing is there."""
+    key = "AKIA" + "A1" * 8
+    for piece in (
+        "a",
+        "/",
+        "ab cd ",
+        "eyJa.b",
+        "0a1b2c3d",
+        "glpat-",
+        "AKIAA",
+        "xoxb-1-",
+        "://a:",
+        "é日",
+        "sk-ant-",
+        "aws key ",
+        "-",
+    ):
+        text = piece * (size // len(piece)) + f" {key} "
+        assert any(
+            item.start <= text.index(key) and item.end >= len(text) - 1 for item in find_secrets(text)
+        ), piece
