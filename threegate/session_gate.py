@@ -26,7 +26,7 @@ from threegate.contracts.paths import MISSING
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.session import SessionStore
 from threegate.contracts.state import block
-from threegate.errors import InvalidInput, Refused
+from threegate.errors import InvalidInput, Refused, Unavailable
 from threegate.job import Job, Platform, build_job
 from threegate.policy import Policy
 from threegate.request import read_request
@@ -91,14 +91,25 @@ class SessionGate:
             return block(0, "contracts_do_not_compile", "run threegate contracts check"), None
         if compiled.empty:
             return NO_CONTRACTS, None
-        book = self.view(held, policy)
+        try:
+            book = self.view(held, policy)
+        except Unavailable as error:
+            return block(0, "session_state_lost", str(error)), None
         call = self._call(held, policy, book, request, job, owner_uid)
         wrong = _place(book, call, job)
         return (wrong, call) if wrong is not None else (book.decide(call, now), call)
 
     def view(self, held: LockedTrail, policy: Policy) -> Book:
-        """All sessions as the trail has them now, under contracts that compile and are not empty."""
-        return self.store.view(held, policy.contracts, _Files(self.workspace, policy, self))
+        """All sessions as the trail has them now, under contracts that compile and are not empty.
+
+        Raises Unavailable when an event of the trail cannot be taken: then nothing is let through.
+        """
+        try:
+            return self.store.view(held, policy.contracts, _Files(self.workspace, policy, self))
+        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
+            raise Unavailable(
+                f"the sessions cannot be read from the trail ({type(error).__name__}); nothing is let through"
+            ) from error
 
     def _call(
         self,
@@ -149,17 +160,15 @@ class SessionGate:
         if job is None:
             return Refused("request_changed", "there is no job to claim")
         decision, call = self._decide(held, policy, request, job, held.now, None)
-        if call is None:
-            return {}
-        shadow = policy.settings.contracts.mode == "shadow"
-        if decision.verdict != "allow" and not shadow:
+        allowed = decision.verdict == "allow"
+        if not allowed and policy.settings.contracts.mode != "shadow":
             return Refused(
                 decision.code or "contract_blocked", "the contract gate does not let it through now"
             )
-        data = _named(self.view(held, policy), call)
-        if decision.verdict != "allow":
-            data["would_block"] = decision.code or ""
-        return {"contract": data}
+        would = {} if allowed else {"would_block": decision.code or ""}
+        if call is None or call.session_id not in self.view(held, policy).sessions:
+            return {"contract": would} if would else {}
+        return {"contract": {**_named(self.view(held, policy), call), **would}}
 
     def commit(
         self, held: LockedTrail, policy: Policy, request: Request, status: str, run_folder: Path
@@ -167,7 +176,10 @@ class SessionGate:
         """Data for the event of the end: what the outcome means under the contract."""
         if policy.contracts.empty or not policy.contracts.ok:
             return {}
-        book = self.view(held, policy)
+        try:
+            book = self.view(held, policy)
+        except Unavailable:
+            return {"contract": {"status": "session_state_lost"}}
         session = _holding(book, request.request_id)
         if session is None:
             return {}
@@ -197,7 +209,10 @@ class SessionGate:
         compiled = policy.contracts
         if request is None or job is None or code not in REASONS or compiled.empty or not compiled.ok:
             return {}
-        book = self.view(held, policy)
+        try:
+            book = self.view(held, policy)
+        except Unavailable:
+            return {}
         call = self._call(held, policy, book, request, job, None)
         if call.session_id not in book.sessions:
             return {}

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.contracts.material import folder
-from tests.support import Place, make_place, monty_draft, request_id
+from tests.support import Done, Place, make_place, monty_draft, request_id
+from threegate import cli
+
+
+class Near(Place):
+    """A workspace whose commands run in this process (the daemon runs in its own)."""
+
+    def run(self, *arguments: str, expect: int | None = None, **more: Any) -> Done:
+        if arguments[0] == "run":
+            return super().run(*arguments, expect=expect, **more)
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            code = cli.run(["--workspace", str(self.root), *arguments])
+        assert expect in (None, code), f"{arguments}: exit {code}\n{out.getvalue()}\n{err.getvalue()}"
+        return Done(code, out.getvalue(), err.getvalue())
+
+
+def near(folder_: Path, **settings: Any) -> Near:
+    made = make_place(folder_, **settings)
+    return Near(made.root, made.key)
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    return make_place(tmp_path)
+    return near(tmp_path)
 
 
 def lay(place: Place, spec: dict) -> None:
@@ -146,13 +168,18 @@ def test_contracts_that_do_not_compile_let_nothing_be_approved(place: Place) -> 
 
 
 def test_shadow_mode_records_and_blocks_nothing(tmp_path: Path) -> None:
-    place = make_place(tmp_path, settings={"contracts.mode": "shadow"})
+    place = near(tmp_path, settings={"contracts.mode": "shadow"})
     lay(place, {"threegate.monty": {"gate": "block"}})
     rid = ask(place, "shadow")
     place.once()
     assert "status: succeeded" in place.result(rid)
-    [event] = place.events("claimed")
-    assert event["data"]["contract"]["would_block"] == "risk_blocked"
+    stranger = ask(place, "stranger", extra="session_id: nobody\n")
+    place.once()
+    assert "status: succeeded" in place.result(stranger)
+    assert [event["data"]["contract"]["would_block"] for event in place.events("claimed")] == [
+        "risk_blocked",
+        "unknown_session",
+    ]
 
 
 def test_sessions_are_the_operators_and_the_named_tool_is_what_the_request_is(place: Place) -> None:
