@@ -289,6 +289,17 @@ def test_no_key_no_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             sign_statement(b"x", dsa, "threegate-approval")
 
 
+def test_on_a_terminal_ssh_keygen_speaks_for_itself(
+    key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.isatty", lambda descriptor: True)
+    assert sign_statement(b"x", key, "threegate-approval").startswith(b"-----BEGIN SSH SIGNATURE-----")
+    (tmp_path / "broken").write_text("nothing")
+    with pytest.raises(InvalidInput, match="said why above"):
+        sign_statement(b"x", tmp_path / "broken", "threegate-approval")
+    assert "broken" in capfd.readouterr().err
+
+
 def test_without_ssh_keygen_nothing_is_known(
     approved: Approved, key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,10 @@ def sign_statement(data: bytes, key: Path, namespace: str) -> bytes:
         done = subprocess.run(
             sign_command(key.absolute(), namespace),
             input=data,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=None
+            if os.isatty(2)
+            else subprocess.PIPE,  # on a terminal: "touch your key", and its errors
             env={**_VERIFY_ENVIRONMENT, **environment},
             timeout=limits.SIGN_SECONDS,
             check=False,
@@ -57,7 +60,8 @@ def sign_statement(data: bytes, key: Path, namespace: str) -> bytes:
             f"{SSH_KEYGEN}: could not sign ({type(error).__name__}); nothing was approved"
         ) from None
     if done.returncode != 0:
-        reason = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"])[-1]
+        said = (done.stderr or b"").decode("utf-8", "replace").strip().splitlines()
+        reason = said[-1] if said else "it said why above, or nothing"
         raise InvalidInput(f"{key}: ssh-keygen did not sign: {reason}")
     try:
         parse_armor(done.stdout)
