@@ -115,3 +115,16 @@ def test_adopt_says_why_and_needs_a_yes(tmp_path: Path, capsys: pytest.CaptureFi
     assert "copied or moved" in said and "adopted: epoch 2" in said
     assert cli.run([*call, "--yes"]) == 2
     assert "nothing to adopt" in capsys.readouterr().err
+
+
+def test_checkpoint_rotate_and_prune(tg, workspace: Workspace, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.txt"
+    assert tg("audit", "checkpoint", "--out", str(kept)).encode() == kept.read_bytes()
+    assert "closed at 6 events" in tg("audit", "rotate")
+    assert json.loads(tg("audit", "checkpoint", "--json"))["size"] == 7
+    assert "4 checkpoints" in tg("audit", "verify", "--checkpoint", str(kept))
+    assert "would remove 1 runs" in tg("prune", "--older-than", "1s", "--dry-run")
+    assert json.loads(tg("prune", "--older-than", "1s", "--json"))["runs"] == ["ran1"]
+    assert not (workspace.runs / "ran1").exists()
+    assert tg("audit", "verify")
+    assert "a duration" in tg("prune", "--older-than", "soon", expect=2)
