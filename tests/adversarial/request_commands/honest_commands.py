@@ -218,6 +218,10 @@ curl -sSf https://example.org/a -o /out/a
 curl -H 'Accept: application/json' https://example.org/api/v1
 curl --data @/in/body.json https://example.org/a
 curl -x http://127.0.0.1:3128 https://example.org
+curl -G -d a=1 -d b=2 https://example.org/a
+sort -o /out/sorted data.csv
+python /in/steps.py
+python -c 'import json; print(len(json.load(open("/in/a.json"))))'
 curl -d a=b https://example.org/etc/passwd-policy
 find /in -name '*.csv'
 find /in -type f -exec cat {} +
