@@ -438,7 +438,13 @@ BODY: list[Attack] = [
     ("two code blocks", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n```\na=1\n```\n\n```\nb=1\n```\n"}), "TG221"),
     ("code in tildes", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n~~~\na=1\n~~~\n"}), "TG221"),
     ("code in an indented fence", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n  ```\n  a=1\n  ```\n"}), "TG221"),
-    ("code fence that is never closed", monty().replace("print(1)\n```\n", "print(1)\n"), "TG213"),
+    (
+        "code fence that is never closed",
+        request(
+            {**KEYS, "backend": "monty"}, {"Code": "\n```python\nprint(1)\n", **{n: MONTY[n] for n in list(MONTY)[2:]}}
+        ),
+        "TG213",
+    ),
     ("code for a shell", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n```sh\nls\n```\n"}), "TG221"),
     ("code and words", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n```\na=1\n```\nand more\n"}), "TG221"),
     ("empty code", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n```\n```\n"}), "TG221"),
