@@ -73,6 +73,14 @@ def test_only_two_lines_change(bench: Bench, ending: str, extra: str) -> None:
     assert others(data) == others(before)
 
 
+def test_what_montys_type_checker_says_is_a_warning(bench: Bench) -> None:
+    path = bench.draft(code="print(nowhere)", data=None)
+    with open_dossier(bench.desk, read_draft(bench.workspace, path)) as dossier:
+        findings = dossier.report.findings
+        assert any(item.severity == "warning" and "nowhere" in item.message for item in findings)
+    bench.approve(path)
+
+
 def test_an_id_and_a_name_are_used_once(bench: Bench) -> None:
     path = bench.draft()
     bytes_before = path.read_bytes()

@@ -28,6 +28,7 @@ from threegate.operations.proposal import check_proposal_draft, input_place
 from threegate.policy import Policy, load_policy
 from threegate.request import Report, read_request
 from threegate.request.model import Request
+from threegate.request.typecheck import type_findings
 from threegate.session_gate import SessionGate
 from threegate.workspace import Workspace
 
@@ -121,6 +122,7 @@ def open_dossier(desk: Desk, draft: Draft) -> Iterator[Dossier]:
         raise InvalidDraft(draft.path, report)
     if request.created_utc > now:
         raise Refused("not_yet_valid", f"{draft.path.name}: created_utc lies ahead of now; wait or mend it")
+    report = replace(report, findings=(*report.findings, *type_findings(request)))
     folder = draft.path.parent
     places = {
         item.name: input_place(desk.workspace, folder, item.name, item.sha256) for item in request.inputs
