@@ -64,6 +64,7 @@ _KEYS = frozenset(("v", "seq", "time", "type", "request_id", "actor", "data", "p
 _TIME = re.compile(
     r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z"
 ).fullmatch
+_loads, _dumps, _SORTED, _sha256 = orjson.loads, orjson.dumps, orjson.OPT_SORT_KEYS, hashlib.sha256
 _HASH_MARK = b',"hash":"'
 _HASH_PART = len(_HASH_MARK) + 64 + 1
 
@@ -207,12 +208,12 @@ def parse_line(line: bytes) -> Event:
     if len(line) > limits.TRAIL_LINE_BYTES:
         raise LineError(f"longer than {limits.TRAIL_LINE_BYTES} bytes")
     try:
-        value = orjson.loads(line)
+        value = _loads(line)
     except orjson.JSONDecodeError:
         raise LineError("is no JSON") from None
-    if type(value) is not dict or value.keys() != _KEYS:
+    if type(value) is not dict or len(value) != len(_KEYS) or value.keys() != _KEYS:
         raise LineError("has not exactly the keys of an event")
-    if orjson.dumps(value, option=orjson.OPT_SORT_KEYS) != line:
+    if _dumps(value, None, _SORTED) != line:
         raise LineError("is not in canonical form")
     if not line.isascii():
         raise LineError("is not in canonical form (it is not ASCII)")
@@ -220,27 +221,26 @@ def parse_line(line: bytes) -> Event:
     at = line.rfind(_HASH_MARK)
     if type(digest) is not str or len(digest) != 64 or at < 0:
         raise LineError("has no hash of 64 hex digits")
-    if hashlib.sha256(line[:at] + line[at + _HASH_PART :]).hexdigest() != digest:
+    if _sha256(line[:at] + line[at + _HASH_PART :]).hexdigest() != digest:
         raise LineError("does not have the hash that it names: it was changed")
-    seq, request_id, data = value["seq"], value["request_id"], value["data"]
+    version, seq, time, kind = value["v"], value["seq"], value["time"], value["type"]
+    request_id, actor, data, prev = value["request_id"], value["actor"], value["data"], value["prev"]
     if (
-        type(value["v"]) is not int
-        or value["v"] != VERSION
-        or type(value["type"]) is not str
-        or type(value["time"]) is not str
-        or not _TIME(value["time"])
+        type(version) is not int
+        or version != VERSION
+        or type(kind) is not str
+        or kind not in TYPES
+        or type(time) is not str
+        or not _TIME(time)
         or type(seq) is not int
-        or type(value["actor"]) is not str
-        or type(value["prev"]) is not str
+        or type(actor) is not str
+        or type(prev) is not str
         or type(data) is not dict
-        or value["type"] not in TYPES
         or not (request_id is None or type(request_id) is str)
     ):
         raise LineError("has a value of a wrong type")
     _check_values(data)
-    return Event(
-        seq, value["time"], value["type"], request_id, value["actor"], data, value["prev"], digest, line
-    )
+    return Event(seq, time, kind, request_id, actor, data, prev, digest, line)
 
 
 def event_of_line(line: bytes) -> Event:

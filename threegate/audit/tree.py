@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 LEAF_PREFIX = b"\x00"
 NODE_PREFIX = b"\x01"
+_sha256 = hashlib.sha256
 EMPTY_ROOT = hashlib.sha256(b"").digest()
 
 
@@ -39,12 +40,13 @@ class Frontier:
 
     def add(self, line: bytes) -> None:
         """Append a leaf."""
-        node = hashlib.sha256(LEAF_PREFIX + line).digest()
+        nodes = self._nodes
+        node = _sha256(LEAF_PREFIX + line).digest()
         size = self.size
         while size & 1:
-            node = hashlib.sha256(NODE_PREFIX + self._nodes.pop() + node).digest()
+            node = _sha256(NODE_PREFIX + nodes.pop() + node).digest()
             size >>= 1
-        self._nodes.append(node)
+        nodes.append(node)
         self.size += 1
 
     def root(self) -> bytes:
