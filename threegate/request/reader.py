@@ -298,8 +298,8 @@ class _Reading:
         for problem in problems:
             self.findings.take(problem, line=piece.line, column=piece.column)
         if name == "Inputs (JSON)" and not problems and "\\" in piece.text:
-            for text in _strings(json.loads(piece.text)):
-                self._check_escaped(text, piece.line, piece.column, piece.line + piece.text.count("\n"))
+            text = "\n\n".join(_strings(json.loads(piece.text)))
+            self._check_escaped(text, piece.line, piece.column, piece.line + piece.text.count("\n"))
         return piece.text
 
 
