@@ -41,7 +41,7 @@ class H(http.server.BaseHTTPRequestHandler):
         else: self.send_response(200)
         self.send_header('Content-Type', 'text/html; charset=utf-8'); self.end_headers(); self.wfile.write(body)
     def log_message(self, *a): pass
-http.server.ThreadingHTTPServer(('', 80), H).serve_forever()
+server = http.server.ThreadingHTTPServer(('', 80), H); print('ready', flush=True); server.serve_forever()
 """
 PROPOSALS: dict[str, dict[str, Any]] = {
     "fetch": {"tool": "web.fetch", "args": {"url": f"http://{HOST}/a"}},
@@ -83,7 +83,10 @@ def server() -> Iterator[str]:
             "run", "-d", "--network", name, "--network-alias", HOST, os.environ["THREEGATE_TEST_IMAGE"],
             "python3", "-c", SERVER,
         )  # fmt: skip
-        time.sleep(1)
+        until = time.monotonic() + 60
+        while "ready" not in docker("logs", container):
+            assert time.monotonic() < until, "the server did not come up"
+            time.sleep(0.05)
         yield name
     finally:
         if container:

@@ -10,7 +10,7 @@ import pytest
 from tests.engine_fixtures import era_job
 from threegate.errors import Unavailable
 from threegate.runners.egress import squid_conf
-from threegate.runners.secret_header import SecretHeader, forwarder, secret_for, squid_lines
+from threegate.runners.secret_header import SecretHeader, forwarder, listening, secret_for, squid_lines
 from threegate.settings import SecretReference
 
 JOB = replace(
@@ -79,3 +79,13 @@ def test_the_proxy_is_told_one_method_host_and_path() -> None:
     assert "abc" not in squid_conf(["api.github.com:443"], [])
     assert "verify=1" in forwarder(secret, "/ca.pem")[2]
     assert "abc" not in " ".join(forwarder(secret, "/ca.pem"))
+
+
+def test_the_forwarder_is_waited_for() -> None:
+    head = "  sl  local_address rem_address   st tx_queue\n"
+    assert not listening(head)
+    assert not listening(head + "   0: 0100007F:0C3A 00000000:0000 01 00000000\n")
+    assert not listening(head + "   0: 0100007F:0C39 00000000:0000 0A 00000000\n")
+    assert listening(
+        head + "   0: 0100007F:0C39 00000000:0000 0A 0\n   1: 0100007F:0C3A 00000000:0000 0A 00000000\n"
+    )

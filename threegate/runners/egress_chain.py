@@ -27,7 +27,7 @@ from threegate.runners.egress import own_addresses, read_access_log, squid_conf
 from threegate.runners.era_spec import labels
 from threegate.runners.interface import Control, Destination
 from threegate.runners.seccomp import SECCOMP_JSON
-from threegate.runners.secret_header import SecretHeader, forwarder
+from threegate.runners.secret_header import SecretHeader, forwarder, listening
 
 _RELAY_USER, _PROXY_USER = 65533, 65532
 _READY_SECONDS = 10.0
@@ -99,6 +99,11 @@ class EgressChain:
         command = forwarder(secret, "/egress-conf/ca.pem")
         mounts = [_mount("/egress-conf", conf, read_only=True)]
         self._run("forwarder", _PROXY_USER, f"container:{self._containers[0]}", mounts, 64, command)
+        end = time.monotonic() + _READY_SECONDS
+        while not listening(Path(f"/proc/{self.proxy_pid}/net/tcp").read_text(encoding="ascii")):
+            if time.monotonic() >= end:
+                raise Unavailable("the forwarder of a secret did not come up")
+            time.sleep(0.02)
 
     def alive(self) -> bool:
         """Whether relay and proxy still run."""

@@ -92,5 +92,11 @@ def forwarder(secret: SecretHeader, ca_file: str) -> list[str]:
     return [
         "socat",
         f"TCP-LISTEN:{FORWARD_PORT},bind=127.0.0.1,fork,reuseaddr,max-children=8",
-        f"OPENSSL:{secret.host}:{secret.port},verify=1,cafile={ca_file},commonname={secret.host},snihost={secret.host}",
+        f"OPENSSL:{secret.host}:{secret.port},verify=1,cafile={ca_file},commonname={secret.host},snihost={secret.host},pf=ip4,"
+        "retry=5,interval=0.2,connect-timeout=10",
     ]
+
+
+def listening(table: str) -> bool:
+    """Whether the forwarder listens, by /proc/net/tcp of its namespace (state 0A is LISTEN)."""
+    return re.search(rf"^\s*\d+: 0100007F:{FORWARD_PORT:04X} \S+ 0A ", table, re.MULTILINE) is not None
