@@ -6,10 +6,11 @@ disk and the file lies in running/; every way out of it ends in one event, one r
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from threegate import durable, lifecycle
+from threegate import durable, lifecycle, limits
 from threegate.approval import LaunchFacts
 from threegate.contracts import Decision
 from threegate.endings import CHANGED, finish, is_there, refuse, refuse_held, tell_state
@@ -56,7 +57,7 @@ def launch(services: Services, policy: Policy, prepared: Prepared, control: Cont
             held, "started", request_id=request.request_id, actor="daemon", data={"backend": job.backend}
         )
     tell_state(services.workspace, claimed.name, "running", None, judgement)
-    outcome = _run(services.runners[job.backend], clearance, job, control)
+    outcome, attempts = _attempts(services, policy, prepared, clearance, control)
     result = ResultFacts(
         request_id=request.request_id,
         status=outcome.status,
@@ -83,7 +84,39 @@ def launch(services: Services, policy: Policy, prepared: Prepared, control: Cont
         "reached": [f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed][:32],
         "blocked": [f"{item.host}:{item.port}" for item in outcome.destinations if not item.allowed][:32],
     }
+    if attempts > 1:
+        data["attempts"] = attempts
     return finish(services, policy, claimed, request, outcome.status, data, record_sha256, control.run_folder)
+
+
+def _attempts(
+    services: Services, policy: Policy, prepared: Prepared, clearance: Clearance, control: Control
+) -> tuple[Outcome, int]:
+    """The outcome, and how many attempts it took.
+
+    One attempt, except where the contracts of a read let one that never started (`unavailable`: no instruction
+    ran) be made again. All of them are made inside the one claim, so nothing ever returns from running/.
+    """
+    request, job = prepared.request, prepared.job
+    assert request is not None and job is not None
+    told: list[str] = []
+    for attempt in range(1, limits.CONTRACT_ATTEMPTS + 1):
+        outcome = _run(services.runners[job.backend], clearance, job, control)
+        if (
+            outcome.status != "unavailable"
+            or attempt == limits.CONTRACT_ATTEMPTS
+            or not services.gate.may_retry(policy, request, outcome.status, attempt)
+        ):
+            break
+        told.append(f"attempt {attempt} never started: {outcome.detail}")
+        if control.cancelled.wait(limits.CONTRACT_ATTEMPT_PAUSE_SECONDS):
+            outcome = replace(
+                outcome, status="cancelled", detail="Cancelled between two attempts; nothing ran."
+            )
+            break
+        if control.interrupted.is_set():
+            break
+    return replace(outcome, notes=(*told, *outcome.notes)), attempt
 
 
 def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Outcome:
@@ -139,7 +172,6 @@ def claim(
             actor="daemon",
             data={**decided, **told, "would_block": bool(assessment and assessment.would_block)},
         )
-        held.keep_head()
         return lifecycle.move(
             held,
             prepared.path,

@@ -58,7 +58,7 @@ class CountingRunner:
     def __init__(self, *_: object, **__: object) -> None:
         pass
 
-    def available(self) -> None:
+    def available(self, job: object = None) -> None:
         return None
 
     def run(self, clearance, job, control) -> Outcome:

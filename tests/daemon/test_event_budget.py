@@ -3,13 +3,13 @@
 import pytest
 
 from threegate import limits
-from threegate.daemon import drafts
-from threegate.daemon.drafts import EventBudget
+from threegate.daemon import event_budget
+from threegate.daemon.event_budget import EventBudget
 
 
 def test_events_are_bounded_and_what_is_left_out_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 600.0
-    monkeypatch.setattr(drafts.time, "monotonic", lambda: now)
+    monkeypatch.setattr(event_budget.time, "monotonic", lambda: now)
     budget = EventBudget()
     allowed = sum(budget.take(1000) for _ in range(limits.TRAIL_EVENTS_PER_OWNER_MINUTE + 50))
     assert allowed == limits.TRAIL_EVENTS_PER_OWNER_MINUTE

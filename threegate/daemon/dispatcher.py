@@ -142,7 +142,9 @@ class Dispatcher:
             ended = refuse_broken(self.services, policy, prepared)
             self.log.say("refused", file=path.name, what=ended.code)
             return 1
-        missing = self.budget.never(prepared.job) or self.services.runners[prepared.backend].available()
+        missing = self.budget.never(prepared.job) or self.services.runners[prepared.backend].available(
+            prepared.job
+        )
         if missing is not None:
             self._wait(prepared, identity, policy, Waiting("no_backend", missing))
             return 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,7 +17,9 @@ from pathlib import Path
 
 from threegate import durable, limits
 from threegate.audit import Trail
+from threegate.daemon.event_budget import EventBudget
 from threegate.daemon.log import Log
+from threegate.daemon.types import TypeWarnings
 from threegate.operations.proposal import input_place
 from threegate.policy import Policy
 from threegate.request import read_request
@@ -42,34 +43,6 @@ class Seen:
 
 
 @dataclass
-class EventBudget:
-    """How many events an owner's files may cause a minute; what is above that is counted and told once."""
-
-    _minute: int = 0
-    _used: dict[int, int] = field(default_factory=dict)
-
-    def take(self, owner: int) -> bool:
-        """Whether one more event of this owner's may be written now."""
-        minute = int(time.monotonic() // 60)
-        if minute != self._minute:
-            self._minute, self._used = minute, {}
-        self._used[owner] = self._used.get(owner, 0) + 1
-        return self._used[owner] <= limits.TRAIL_EVENTS_PER_OWNER_MINUTE
-
-    def suppressed(self) -> dict[int, int]:
-        """By owner, how many events of the minute that has passed were not written; each told once."""
-        if not self._used or int(time.monotonic() // 60) == self._minute:
-            return {}
-        over = {
-            owner: used - limits.TRAIL_EVENTS_PER_OWNER_MINUTE
-            for owner, used in self._used.items()
-            if used > limits.TRAIL_EVENTS_PER_OWNER_MINUTE
-        }
-        self._used = {}
-        return over
-
-
-@dataclass
 class Inbox:
     """Scans `inbox/` and `tool-exec/drafts/`."""
 
@@ -83,9 +56,12 @@ class Inbox:
     _seen: dict[str, Seen] = field(default_factory=dict)
     _hashes: InputHashes = field(init=False)
     _budget: EventBudget = field(default_factory=EventBudget)
+    types: TypeWarnings = field(init=False)
+    """Drafts that wait for the type checker."""
 
     def __post_init__(self) -> None:
         self._hashes = InputHashes(self.workspace.files)
+        self.types = TypeWarnings(self.workspace)
 
     def scan(self, policy: Policy) -> int:
         """Look at everything that is new or changed; returns how many files that were. Raises TrailError."""
@@ -229,20 +205,21 @@ class Inbox:
                             "from": path.parent.name,
                         },
                     )
-                verdicts.append(
-                    _verdict(
-                        path.name,
-                        report.sha256,
-                        report.request_id,
-                        "draft" if valid else "invalid",
-                        None if valid else next(f.rule for f in findings if f.severity == "error"),
-                        findings,
-                    )
+                verdict = _verdict(
+                    path.name,
+                    report.sha256,
+                    report.request_id,
+                    "draft" if valid else "invalid",
+                    None if valid else next(f.rule for f in findings if f.severity == "error"),
+                    findings,
                 )
+                verdicts.append((verdict, report.request))
             held.sync()
-        for verdict in verdicts:
+        for verdict, request in verdicts:
             write_verdict(self.workspace, verdict)
             self.log.say("verdict", file=verdict.file, what=verdict.state)
+            if request is not None:
+                self.types.add(verdict, request)
             if verdict.state == "draft":
                 self.on_draft(verdict.file)
 

@@ -14,15 +14,20 @@ from threegate.audit import RequestHistory
 from threegate.daemon.log import Log
 from threegate.endings import close_from_trail, find_file, interrupt
 from threegate.errors import ThreeGateError
+from threegate.runners.orphans import remove_orphans
 from threegate.services import Services
 from threegate.workspace import STATES, Workspace
 
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
 
 
-def recover(services: Services, log: Log) -> int:
+def recover(services: Services, log: Log, engine_url: str = "") -> int:
     """Bring everything to its end; returns how many requests were mended. Raises TrailError, Unavailable."""
     workspace = services.workspace
+    for line in remove_orphans(
+        services.workspace_id, services.boot_nonce, url=engine_url, runs_folder=workspace.runs
+    ):
+        log.say("orphan", what=line)
     remove_temporary(workspace)
     mended = 0
     with services.trail.locked() as held:

@@ -35,6 +35,7 @@ from threegate.workspace import Workspace
 
 STOP_GRACE_SECONDS = 5.0
 _TURN_SECONDS = 1.0
+_TYPES_SECONDS = 0.2
 
 
 @dataclass
@@ -127,7 +128,7 @@ class Daemon:
             code, line = problem
             self.log.say("stopped", code=code, what=line)
             return line
-        recover(services, self.log)
+        recover(services, self.log, self._policy().settings.runners.era.engine)
         return None
 
     def _turns(
@@ -145,6 +146,7 @@ class Daemon:
                     told = str(error)
                     self.log.say("settings", what=f"{error}; nothing is started until this is mended")
             did = inbox.scan(policy)
+            did += inbox.types.work(_TYPES_SECONDS)
             if did and policy.settings.approval.grants:
                 self._use_grants(services, policy)
             self._controls(dispatcher)

@@ -54,11 +54,26 @@ def init_workspace(root: Path, *, operator: str = "operator", public_key: Path |
     workspace.make_folders()
     workspace_id = f"ws-{secrets.token_hex(16)}"
     values: dict[str, object] = {"workspace.id": workspace_id}
-    image = ""
+    image, egress = _images()
+    if image:
+        values["runners.era.image"] = image
+    if egress:
+        values["runners.era.egress_image"] = egress
     Trail.create(workspace, workspace_id=workspace_id, actor=account())
     add_operator(workspace, operator, line, actor=account())
     durable.deliver(workspace.settings_file, render_settings(values).encode(), 0o644)
     return Made(workspace, workspace_id, operator, public_key, new_key, image)
+
+
+def _images() -> tuple[str, str]:
+    """Digests of this version's images, as far as the default engine has them; empty without an engine."""
+    from threegate.operations.sandbox import known_images
+
+    try:
+        images = known_images("")
+    except Unavailable:
+        return "", ""
+    return images.era, images.egress
 
 
 def account() -> str:

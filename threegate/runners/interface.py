@@ -100,8 +100,8 @@ class Control:
 class Runner(Protocol):
     """Runs a cleared job once."""
 
-    def available(self) -> str | None:
-        """None when a run can start now, else one line that says what is missing (the request waits)."""
+    def available(self, job: Job | None = None) -> str | None:
+        """None when a run (of this job) can start now, else one line that says what is missing (the request waits)."""
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Run the job and collect its outputs. Never raises for what the job does."""

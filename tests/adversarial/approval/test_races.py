@@ -46,7 +46,7 @@ class CountingRunner:
         self.runs: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def available(self) -> str | None:
+    def available(self, job: object = None) -> str | None:
         return None
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:

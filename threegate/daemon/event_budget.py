@@ -1,0 +1,40 @@
+"""How much of the trail the files of one owner may fill.
+
+Invariant: within a minute no owner's files cause more events than the limit; what is left out is counted and
+told once, so that a flood is seen and cannot bury anything.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from threegate import limits
+
+
+@dataclass
+class EventBudget:
+    """How many events an owner's files may cause a minute; what is above that is counted and told once."""
+
+    _minute: int = 0
+    _used: dict[int, int] = field(default_factory=dict)
+
+    def take(self, owner: int) -> bool:
+        """Whether one more event of this owner's may be written now."""
+        minute = int(time.monotonic() // 60)
+        if minute != self._minute:
+            self._minute, self._used = minute, {}
+        self._used[owner] = self._used.get(owner, 0) + 1
+        return self._used[owner] <= limits.TRAIL_EVENTS_PER_OWNER_MINUTE
+
+    def suppressed(self) -> dict[int, int]:
+        """By owner, how many events of the minute that has passed were not written; each told once."""
+        if not self._used or int(time.monotonic() // 60) == self._minute:
+            return {}
+        over = {
+            owner: used - limits.TRAIL_EVENTS_PER_OWNER_MINUTE
+            for owner, used in self._used.items()
+            if used > limits.TRAIL_EVENTS_PER_OWNER_MINUTE
+        }
+        self._used = {}
+        return over
