@@ -30,6 +30,9 @@ class ContractGate(Protocol):
     def time_cap_sec(self, policy: Policy, request: Request) -> int | None:
         """The lowest `timeouts.total_ms` of the contracts that apply, in whole seconds (rounded up)."""
 
+    def may_retry(self, policy: Policy, request: Request, status: str, attempts: int) -> bool:
+        """Whether, after `attempts` of them, the contracts let an attempt that never started be made again."""
+
     def decide(
         self,
         held: LockedTrail,
@@ -76,6 +79,10 @@ class EmptyFolderGate:
     def time_cap_sec(self, policy: Policy, request: Request) -> int | None:
         """No contract, no cap."""
         return None
+
+    def may_retry(self, policy: Policy, request: Request, status: str, attempts: int) -> bool:
+        """No contract, one attempt."""
+        return False
 
     def decide(
         self,

@@ -21,6 +21,7 @@ from threegate.contract_gate import NO_CONTRACTS
 from threegate.contracts import Call, Decision, Outcome, Session
 from threegate.contracts.book import Book
 from threegate.contracts.checkpoints import call_sha256
+from threegate.contracts.engine import may_retry
 from threegate.contracts.movement import seen_key
 from threegate.contracts.paths import MISSING
 from threegate.contracts.reasons import REASONS
@@ -59,6 +60,17 @@ class SessionGate:
         contracts = policy.contracts.contracts
         caps = [contracts[name].timeouts.total_ms for name in _tools(request) if name in contracts]
         return max(1, math.ceil(min(caps) / 1000)) if caps else None
+
+    def may_retry(self, policy: Policy, request: Request, status: str, attempts: int) -> bool:
+        """Whether every contract that applies lets an attempt that never started be made again (in enforce mode)."""
+        contracts = policy.contracts.contracts
+        return (
+            policy.contracts.ok
+            and policy.settings.contracts.mode == "enforce"
+            and all(
+                name in contracts and may_retry(contracts[name], status, attempts) for name in _tools(request)
+            )
+        )
 
     def decide(
         self,

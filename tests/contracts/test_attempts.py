@@ -1,0 +1,168 @@
+"""An attempt that never started: made again inside its one claim, where the contract of a read says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contracts.test_daemon import ask, lay, near, state
+from tests.support import Place
+from threegate.audit import Trail
+from threegate.contract_gate import EmptyFolderGate
+from threegate.job import Job
+from threegate.judge import Clearance
+from threegate.operations.settings_file import set_values
+from threegate.pipeline import launch
+from threegate.policy import load_policy
+from threegate.prepared import Ended, prepare
+from threegate.runners.interface import Control, Outcome, Runner
+from threegate.runners.seccomp import SECCOMP_SHA256
+from threegate.runners.streams import nothing_ran
+from threegate.services import Services, make_services
+from threegate.workspace import Workspace
+
+TWICE = {"retries": {"max_attempts": 3, "retry_on": ["unavailable"]}}
+
+
+@dataclass
+class Absent:
+    """A runner that is not there for its first `times` attempts; then the real one runs the job."""
+
+    real: Runner
+    times: int
+    outcome: Callable[[], Outcome] = lambda: nothing_ran("no worker came up")
+    asked: int = 0
+    on_ask: Callable[[Control], None] = lambda control: None
+
+    def available(self) -> str | None:
+        return None
+
+    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
+        self.asked += 1
+        self.on_ask(control)
+        return self.outcome() if self.asked <= self.times else self.real.run(clearance, job, control)
+
+    def close(self) -> None:
+        self.real.close()
+
+
+@dataclass
+class Stage:
+    """A workspace with the services of a daemon in this process."""
+
+    place: Place
+    services: Services
+
+    def launch(self, rid: str, runner: Absent) -> Ended:
+        services = replace(self.services, runners={"monty": runner})
+        policy = load_policy(services.workspace, seccomp_sha256=SECCOMP_SHA256)
+        prepared = prepare(services, policy, services.workspace.approved / f"{rid}.md")
+        control = Control(
+            run_folder=services.workspace.run_folder(rid),
+            inputs_folder=services.workspace.inputs,
+            workspace_id=services.workspace_id,
+            boot_nonce=services.boot_nonce,
+        )
+        ended = launch(services, policy, prepared, control)
+        assert isinstance(ended, Ended), ended
+        return ended
+
+    def absent(self, times: int, **more: Any) -> Absent:
+        return Absent(self.services.runners["monty"], times, **more)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    place = near(tmp_path)
+    workspace = Workspace(place.root)
+    policy = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256)
+    trail = Trail(workspace)
+    services = make_services(workspace, trail, policy, boot_nonce="0" * 16)
+    yield Stage(place, services)
+    services.close()
+    trail.close()
+
+
+def test_a_read_that_never_started_is_tried_again_inside_its_claim(stage: Stage) -> None:
+    lay(stage.place, {"threegate.monty": TWICE})
+    rid = ask(stage.place, "again")
+    runner = stage.absent(2)
+    assert stage.launch(rid, runner).code == "succeeded"
+    assert runner.asked == 3
+    kinds = [event["type"] for event in stage.place.events() if event.get("request_id") == rid]
+    assert [kinds.count(kind) for kind in ("claimed", "started", "finished")] == [1, 1, 1]
+    [finished] = stage.place.events("finished")
+    assert finished["data"]["attempts"] == 3
+    text = stage.place.result(rid)
+    assert "attempt 1 never started: no worker came up" in text
+    assert "attempt 2 never started" in text and "attempt 3" not in text
+    stage.place.run("session", "list", expect=0)
+    [session] = state(stage.place)["sessions"].values()
+    assert session["state"]["tally"]["steps"] == 1 and session["pending"] == {}
+    stage.place.run("audit", "verify", expect=0)
+
+
+def test_the_attempts_end_where_the_contract_says(stage: Stage) -> None:
+    lay(stage.place, {"threegate.monty": TWICE})
+    rid = ask(stage.place, "never")
+    runner = stage.absent(99)
+    assert stage.launch(rid, runner).code == "unavailable"
+    assert runner.asked == 3
+    [ended] = stage.place.events("interrupted")
+    assert ended["data"]["attempts"] == 3
+    assert not list((stage.place.root / "tool-exec/running").glob("*.md"))
+
+
+@pytest.mark.parametrize(
+    ("contract", "outcome"),
+    [
+        ({}, nothing_ran("not there")),
+        ({"retries": {"max_attempts": 3, "retry_on": ["failed"]}}, nothing_ran("not there")),
+        (
+            {"retries": {"max_attempts": 3, "retry_on": ["failed", "unavailable", "interrupted"]}},
+            replace(nothing_ran("it ran"), status="failed", exit_code=1),
+        ),
+        (
+            {"retries": {"max_attempts": 3, "retry_on": ["failed", "unavailable", "interrupted"]}},
+            replace(nothing_ran("who knows"), status="interrupted"),
+        ),
+    ],
+    ids=["one attempt", "another status", "a run that failed", "a run of which nothing is known"],
+)
+def test_nothing_else_is_made_twice(stage: Stage, contract: dict[str, Any], outcome: Outcome) -> None:
+    lay(stage.place, {"threegate.monty": contract})
+    rid = ask(stage.place, "once")
+    runner = stage.absent(99, outcome=lambda: outcome)
+    assert stage.launch(rid, runner).code == outcome.status
+    assert runner.asked == 1
+    assert all("attempts" not in event["data"] for event in stage.place.events())
+
+
+def test_a_cancellation_and_a_stop_end_the_attempts(stage: Stage) -> None:
+    lay(stage.place, {"threegate.monty": TWICE})
+    rid = ask(stage.place, "cancelled")
+    runner = stage.absent(99, on_ask=lambda control: control.cancelled.set())
+    assert stage.launch(rid, runner).event == "cancelled"
+    assert runner.asked == 1
+    rid = ask(stage.place, "stopped")
+    runner = stage.absent(99, on_ask=lambda control: control.interrupted.set())
+    assert stage.launch(rid, runner).code == "unavailable"
+    assert runner.asked == 1
+
+
+def test_shadow_mode_and_an_empty_folder_make_one_attempt(stage: Stage) -> None:
+    def asked(slug: str, **changed: Any) -> int:
+        rid, runner = ask(stage.place, slug), stage.absent(1)
+        on = Stage(stage.place, replace(stage.services, **changed))
+        assert on.launch(rid, runner).code == "unavailable"
+        return runner.asked
+
+    assert asked("empty") == 1
+    assert asked("emptier", gate=EmptyFolderGate()) == 1
+    lay(stage.place, {"threegate.monty": TWICE})
+    set_values(stage.place.root / "threegate.toml", {"contracts.mode": "shadow"})
+    assert asked("shadow") == 1
