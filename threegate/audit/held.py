@@ -23,6 +23,7 @@ class LockedTrail:
         self._trail = trail
         self._pending: list[bytes] = []
         self._open = True
+        self._stamp: str | None = None
 
     @property
     def workspace(self) -> Workspace:
@@ -49,6 +50,11 @@ class LockedTrail:
             return 0.0
         return max(0.0, (parse_time(last) - self._trail.clock()).total_seconds())
 
+    def next_event(self) -> tuple[int, datetime]:
+        """Number and moment that the next appended event will have: for what the event itself must name."""
+        self._stamp = self._trail._next_time()
+        return self._trail._chain.seq + 1, parse_time(self._stamp)
+
     def append(
         self,
         type: str,
@@ -61,7 +67,8 @@ class LockedTrail:
         if not self._open:
             raise TrailError("the trail's lock was given back; take it again")
         self._trail._refuse_failed()
-        event = self._trail._next(type, request_id, actor, data)
+        event = self._trail._next(type, request_id, actor, data, self._stamp)
+        self._stamp = None
         waiting = sum(map(len, self._pending))
         self._trail._reserve(waiting + len(event.line) + 1)
         self._trail._append(event)

@@ -230,11 +230,21 @@ class TrailOnDisk:
 
     # ---- appending (called by LockedTrail only)
 
-    def _next(self, type: str, request_id: str | None, actor: str, data: Mapping[str, Any] | None) -> Event:
+    def _next_time(self) -> str:
+        return max(format_time(self.clock()), self._chain.time)
+
+    def _next(
+        self,
+        type: str,
+        request_id: str | None,
+        actor: str,
+        data: Mapping[str, Any] | None,
+        time: str | None = None,
+    ) -> Event:
         chain = self._chain
         return make_event(
             seq=chain.seq + 1,
-            time=max(format_time(self.clock()), chain.time),
+            time=time or self._next_time(),
             type=type,
             request_id=request_id,
             actor=actor,

@@ -173,7 +173,8 @@ def _wrong_usage(error: Exception) -> int:
     message = str(getattr(error, "message", "") or error)
     place = getattr(error, "ctx", None)
     if "\n" in message or not message:
-        typer.echo(message or (place.get_help() if place else ""), err=True)
+        if message:  # Typer with rich has printed the help itself
+            typer.echo(message, err=True)
         return EXIT_USAGE
     formatted = error.format_message() if hasattr(error, "format_message") else message
     hint = f" (see: {place.command_path} --help)" if place is not None else ""

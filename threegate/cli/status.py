@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Annotated
 
@@ -34,7 +35,7 @@ def status(
                 emit_json({"workspace": str(workspace.root), "requests": shown})
             else:
                 if watch:
-                    typer.echo("\x1b[H\x1b[2J" if typer.get_text_stream("stdout").isatty() else "", nl=False)
+                    typer.echo("\x1b[H\x1b[2J" if sys.stdout.isatty() else "", nl=False)
                 _print(shown)
         if not watch:
             return

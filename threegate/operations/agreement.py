@@ -173,7 +173,11 @@ class Agreement:
             )
             return
         data = self._read(path, limits.RESULT_BYTES) or b""
-        if expected is not None and data != expected:
+        named = event.data.get("result_sha256")
+        if isinstance(named, str):
+            if hashlib.sha256(data).hexdigest() != named:
+                self._bad(path, f"is not the result of event {event.seq}: it was changed")
+        elif expected is not None and data != expected:
             self._bad(path, f"is not the result of event {event.seq}: it was changed")
         elif expected is None:
             self._check_result_alone(event, request_id, path, data)
