@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from threegate import lifecycle
+from threegate import canonical, durable, lifecycle
 from threegate.audit import LockedTrail, RequestHistory
 from threegate.errors import InvalidInput
 from threegate.judge import Judgement
@@ -20,7 +20,15 @@ from threegate.launch_facts import file_identity
 from threegate.policy import Policy
 from threegate.prepared import Ended, Prepared, Waiting
 from threegate.request.model import Request
-from threegate.results import ResultFacts, Verdict, deliver_result, read_record, read_verdict, write_verdict
+from threegate.results import (
+    ResultFacts,
+    Verdict,
+    deliver_result,
+    read_record,
+    read_verdict,
+    render_result,
+    write_verdict,
+)
 from threegate.services import Services
 from threegate.workspace import STATES, Workspace
 
@@ -47,14 +55,17 @@ def finish(
     with services.trail.locked() as held:
         moved = services.gate.commit(held, policy, request, status, run_folder)
         target = lifecycle.free_name(folder / path.name)
-        event = lifecycle.announce(
+        seq, when = held.next_event()
+        facts = read_record(run_folder, created_utc=when, trail_seq=seq, sha256=record_sha256)
+        told = {**data, **moved, "result_sha256": canonical.sha256_hex(render_result(facts))}
+        lifecycle.announce(
             held,
             event_type,
             request_id=request.request_id,
             actor="daemon",
-            data={**data, **moved, "state": folder.name, "file": target.name},
+            data={**told, "state": folder.name, "file": target.name},
         )
-        facts = read_record(run_folder, created_utc=event.when, trail_seq=event.seq, sha256=record_sha256)
+        _end_with_it(services.workspace, held, moved)
         result = deliver_result(services.workspace, facts)
         lifecycle.relocate(path, target)
     tell_state(services.workspace, target.name, "finished" if event_type == "finished" else "refused", status)
@@ -107,7 +118,8 @@ def refuse_held(
         "policy_sha256": policy.digest,
         "inputs": {item.name: item.sha256 for item in prepared.job.inputs[:64]} if prepared.job else {},
     }
-    data.update(services.gate.blocked(held, policy, prepared.request, prepared.job, code))
+    moved = services.gate.blocked(held, policy, prepared.request, prepared.job, code)
+    data.update(moved)
     target = lifecycle.free_name(services.workspace.refused / prepared.path.name)
     event = lifecycle.announce(
         held,
@@ -116,6 +128,7 @@ def refuse_held(
         actor="daemon",
         data={**data, "state": "refused", "file": target.name},
     )
+    _end_with_it(services.workspace, held, moved)
     result = deliver_result(
         services.workspace, _refusal_facts(event.request_id or "", event.data, event.when, event.seq)
     )
@@ -123,6 +136,22 @@ def refuse_held(
     tell_state(services.workspace, target.name, "refused", str(data["reason"]), judgement)
     services.ended(prepared.request_id, "refused")
     return Ended("refused", str(data["reason"]), result)
+
+
+def _end_with_it(workspace: Workspace, held: LockedTrail, moved: Mapping[str, Any]) -> None:
+    """Ask the daemon to end the requests that run in sessions which ended with their parent just now.
+
+    A crash before this loses nothing: what ran then is interrupted by the next start.
+    """
+    for request_id in moved.get("contract", {}).get("ends", ()):
+        lifecycle.announce(
+            held,
+            "cancel_requested",
+            request_id=request_id,
+            actor="daemon",
+            data={"message": "the parent session was ended by its circuit breaker"},
+        )
+        durable.overwrite(workspace.control / f"cancel-{request_id}", b"")
 
 
 def _is_copy(history: RequestHistory, path: Path) -> bool:

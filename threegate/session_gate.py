@@ -39,6 +39,9 @@ from threegate.workspace import STATES, Workspace
 RESULT_FILE = "result.json"
 """The output that a contract calls the call's output."""
 
+_GIVEN_BACK = frozenset({"cancelled", "interrupted", "unavailable"})
+"""Statuses whose event is not `finished`: the claim is given back, and the breaker does not move."""
+
 _WIDEST = RequestSettings(max_cpu=1024.0, max_memory_mb=10**9, max_time_sec=10**9)
 """The fold reads requests that ran; which maxima held then was judged then."""
 
@@ -211,6 +214,7 @@ class SessionGate:
                 **data,
                 "status": effect.status,
                 "codes": sorted({item.code for item in effect.reasons}),
+                **({} if status in _GIVEN_BACK else _ends(policy, book, trial)),
             }
         }
 
@@ -228,7 +232,12 @@ class SessionGate:
         call = self._call(held, policy, book, request, job, None)
         if call.session_id not in book.sessions:
             return {}
-        return {"contract": _named(book, call)}
+        named = _named(book, call)
+        if call.session_id in book.members:
+            trial = Book.from_json(compiled, book.to_json())
+            trial.note_block(call)
+            named.update(_ends(policy, book, trial))
+        return {"contract": named}
 
     def lost(self, held: LockedTrail, history: RequestHistory) -> Mapping[str, Any]:
         """Data for the event of an interruption: its reservation is given back."""
@@ -291,6 +300,19 @@ def _named(book: Book, call: Call) -> dict[str, Any]:
         "tool": call.tool,
         "loop": seen_key(call).hex(),
     }
+
+
+def _ends(policy: Policy, before: Book, after: Book) -> dict[str, list[str]]:
+    """The running requests of the sessions that an event kills with their parent; whoever writes it ends them."""
+    if policy.settings.contracts.mode == "shadow":
+        return {}
+    found = sorted(
+        request_id
+        for key, session in after.sessions.items()
+        if session.killed == "session_killed" and before.sessions[key].killed is None
+        for request_id in before.sessions[key].pending
+    )
+    return {"ends": found} if found else {}
 
 
 def _holding(book: Book, request_id: str) -> Session | None:

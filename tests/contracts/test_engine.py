@@ -448,6 +448,51 @@ def test_children_that_ended_before_are_left_alone() -> None:
     assert book.kill("session", "a") == ["a", "c"]
 
 
+def test_a_breaker_ends_the_children_too() -> None:
+    spec: dict[str, Any] = {
+        "t": {"argument_value_invariants": [{"path": "$.n", "gte": 0}]},
+        "session": {
+            "session_limits": {"circuit_breaker": {"consecutive_blocks": 2, "consecutive_errors": 2}}
+        },
+        "workflow": {
+            "roles": [{"name": name, "session_contract": "session.yaml"} for name in ("boss", "hand")],
+            "handoffs": [
+                {"from": "boss", "to": "boss", "parent_close_policy": "request_cancel"},
+                {"from": "boss", "to": "hand"},
+                {"from": "hand", "to": "hand"},
+            ],
+            "parent_close_policy": {"default": "terminate"},
+        },
+    }
+
+    def family() -> Book:
+        book = Book(compiled(spec))
+        book.open("a", role="boss")
+        book.open("asked", role="boss", parent="a")
+        book.open("killed", role="hand", parent="a")
+        book.open("below", role="hand", parent="killed")
+        return book
+
+    def ends(book: Book) -> tuple[bool, str | None, str | None]:
+        return book.members["asked"].closing, book.sessions["killed"].killed, book.sessions["below"].killed
+
+    for moves in (
+        lambda book: book.note_block(call({"n": -1}, session_id="a")),
+        lambda book: book.commit(call({"n": 1}, session_id="a"), Outcome("failed"), NOW),
+    ):
+        book = family()
+        moves(book)
+        assert ends(book) == (False, None, None)
+        moves(book)
+        assert book.sessions["a"].killed == "circuit_open"
+        assert ends(book) == (True, "session_killed", "session_killed")
+        assert book.decide(call({"n": 1}, session_id="asked"), NOW).code == "parent_closed"
+        # a breaker opens once: who is opened later is not ended by another block
+        book.members["asked"].closing = False
+        moves(book)
+        assert book.members["asked"].closing is False
+
+
 def test_what_would_have_been_blocked_can_still_be_counted() -> None:
     """In shadow mode, and under contracts that changed later, calls are committed that the rules do not like."""
     spec = {

@@ -13,6 +13,7 @@ from typing import Any
 
 from threegate.contracts import engine, gate, wire
 from threegate.contracts.compiler import SESSION_FILE, Compiled
+from threegate.contracts.movement import note_blocked_key, seen_key
 from threegate.contracts.plan import EXACT, AggregatePlan
 from threegate.contracts.state import Answer, Call, Decision, Outcome, Pending, Reason, Session, Tally
 from threegate.contracts.workflow import Member, Workflow, WorkflowGuard, closed_children
@@ -157,9 +158,20 @@ class Book:
 
     def note_block(self, call: Call) -> None:
         """Count a blocked call."""
-        session = self.sessions.get(call.session_id)
+        self.note_blocked_key(call.session_id, seen_key(call))
+
+    def note_blocked_key(self, session_id: str, key: bytes) -> None:
+        """As `note_block`, for a call of which only the key is known (from the trail)."""
+        session = self.sessions.get(session_id)
         if session is not None:
-            engine.note_block(session, call)
+            was = session.killed
+            note_blocked_key(session, key)
+            self._broken(session, was)
+
+    def _broken(self, session: Session, was: str | None) -> None:
+        """A session whose breaker opened just now has ended: its children go the way of their policy."""
+        if was is None and session.killed == "circuit_open":
+            self._ended(session.session_id)
 
     def _tallies(self, session: Session) -> list[Tally]:
         return [self._tally(scope) for scope in self._scopes(session)] if self.totals else []
@@ -173,7 +185,9 @@ class Book:
     def commit(self, call: Call, outcome: Outcome, now: datetime | None = None) -> engine.Effect:
         """Take the outcome of a call. Raises ValueError, KeyError."""
         session = self.sessions[call.session_id]
+        was = session.killed
         effect = engine.commit(session, call, outcome, others=self._tallies(session), now=now)
+        self._broken(session, was)
         member = self.members.get(call.session_id)
         if member is not None:
             self._own(session, call)

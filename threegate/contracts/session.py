@@ -16,7 +16,6 @@ from threegate.canonical import StrictJSONError, canonical_bytes, loads_strict
 from threegate.contracts.book import Book
 from threegate.contracts.calls import plans_of
 from threegate.contracts.compiler import Compiled
-from threegate.contracts.movement import note_blocked_key
 from threegate.contracts.state import Answer, Call, Decision, Outcome, Session
 from threegate.errors import Refused
 from threegate.workspace import Workspace
@@ -174,7 +173,7 @@ def _moved(book: Book, event: Event, contract: Any, sources: Sources) -> None:
         book.asked.pop(request_id, None)
         book.answers.pop(request_id, None)
     else:
-        note_blocked_key(session, bytes.fromhex(str(contract.get("loop") or "")))
+        book.note_blocked_key(session.session_id, bytes.fromhex(str(contract.get("loop") or "")))
         book.asked.pop(request_id, None)
         book.answers.pop(request_id, None)
 
