@@ -344,6 +344,7 @@ def _outcome(facts: ResultFacts, run_folder: Path, cost_per_second: float) -> Ou
         cost=round(cost_per_second * (facts.runtime_ms or 0) / 1000, 9),
         exit_code=facts.exit_code,
         stderr=stderr,
+        retry_after=facts.retry_after_sec,
         artifacts=tuple(sorted(f"/out/{item.path.removeprefix('/out/')}" for item in facts.artifacts)),
     )
 

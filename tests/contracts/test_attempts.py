@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.contracts.material import NOW, call, opened
 from tests.contracts.test_daemon import ask, lay, near, state
 from tests.support import Place
 from threegate.audit import Trail
 from threegate.contract_gate import EmptyFolderGate
+from threegate.contracts import Outcome as ContractOutcome
+from threegate.contracts import engine
 from threegate.job import Job
 from threegate.judge import Clearance
 from threegate.operations.settings_file import set_values
 from threegate.pipeline import launch
 from threegate.policy import load_policy
-from threegate.prepared import Ended, prepare
+from threegate.prepared import Ended, Waiting, prepare
+from threegate.results import ResultFacts, render_record
 from threegate.runners.interface import Control, Outcome, Runner
 from threegate.runners.seccomp import SECCOMP_SHA256
 from threegate.runners.streams import nothing_ran
@@ -38,7 +45,7 @@ class Absent:
     asked: int = 0
     on_ask: Callable[[Control], None] = lambda control: None
 
-    def available(self) -> str | None:
+    def available(self, job: Job | None = None) -> str | None:
         return None
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
@@ -58,6 +65,11 @@ class Stage:
     services: Services
 
     def launch(self, rid: str, runner: Absent) -> Ended:
+        ended = self.answer(rid, runner)
+        assert isinstance(ended, Ended), ended
+        return ended
+
+    def answer(self, rid: str, runner: Absent) -> Ended | Waiting:
         services = replace(self.services, runners={"monty": runner})
         policy = load_policy(services.workspace, seccomp_sha256=SECCOMP_SHA256)
         prepared = prepare(services, policy, services.workspace.approved / f"{rid}.md")
@@ -67,9 +79,7 @@ class Stage:
             workspace_id=services.workspace_id,
             boot_nonce=services.boot_nonce,
         )
-        ended = launch(services, policy, prepared, control)
-        assert isinstance(ended, Ended), ended
-        return ended
+        return launch(services, policy, prepared, control)
 
     def absent(self, times: int, **more: Any) -> Absent:
         return Absent(self.services.runners["monty"], times, **more)
@@ -166,3 +176,38 @@ def test_shadow_mode_and_an_empty_folder_make_one_attempt(stage: Stage) -> None:
     lay(stage.place, {"threegate.monty": TWICE})
     set_values(stage.place.root / "threegate.toml", {"contracts.mode": "shadow"})
     assert asked("shadow") == 1
+
+
+def test_a_delay_without_end_is_a_year() -> None:
+    endless = {"rate_limits": {"on_429": {"respect_retry_after": True, "max_sleep_seconds": 10**15}}}
+    session = opened({"t": endless})
+    engine.commit(session, call({}), ContractOutcome("failed", retry_after=10.0**14), now=NOW)
+    assert session.delayed["t"].startswith("2027-01-01")
+
+
+def test_a_429_delays_the_tool_and_survives_the_state_file(stage: Stage) -> None:
+    lay(
+        stage.place,
+        {
+            "threegate.monty": {
+                "rate_limits": {"on_429": {"respect_retry_after": True, "max_sleep_seconds": 600}}
+            }
+        },
+    )
+    busy = replace(nothing_ran("too many requests"), status="failed", exit_code=1, retry_after_sec=300)
+    rid = ask(stage.place, "busy")
+    assert stage.launch(rid, stage.absent(1, outcome=lambda: busy)).code == "failed"
+    record = json.loads((stage.place.root / "tool-exec/runs" / rid / "record.json").read_text())
+    assert record["retry_after_sec"] == 300
+    runner = stage.absent(0)
+    waiting = stage.answer(ask(stage.place, "late"), runner)
+    assert isinstance(waiting, Waiting) and waiting.code == "rate_limited" and runner.asked == 0
+    [session] = state(stage.place)["sessions"].values()
+    assert list(session["state"]["delayed"]) == ["threegate.monty"]
+    shutil.rmtree(stage.place.root / "tool-exec/contracts/.state")
+    stage.place.run("session", "list", expect=0)
+    assert list(state(stage.place)["sessions"].values()) == [session]
+    quiet = replace(busy, retry_after_sec=None)
+    assert b"retry_after_sec" not in render_record(
+        ResultFacts("r", "failed", datetime.now(UTC), 1).with_outcome(quiet)
+    )

@@ -70,6 +70,9 @@ def test_the_log_is_read_in_bounds_and_as_data() -> None:
         "TCP_TUNNEL 200 700 CONNECT a.example:443",
         "TCP_DENIED 403 10 GET http://b.example/secret?q=1",
         "TCP_MISS 200 20 GET http://user:pw@a.example:8080/x",
+        "TCP_MISS 200 20 GET http://busy.example/a",
+        "TCP_MISS 429 30 GET http://busy.example/b",
+        "TCP_DENIED 429 1 GET http://c.example/",
         "TCP_DENIED 403 10 GET http://\x1b[2J.example/",
         "TCP_DENIED 403 10 GET http://a.example:99999/",
         "NONE_NONE 400 0 - error:invalid-request",
@@ -80,6 +83,8 @@ def test_the_log_is_read_in_bounds_and_as_data() -> None:
     assert Destination("a.example", 443, 1200, True) in found
     assert Destination("b.example", 80, 10, False) in found
     assert Destination("a.example", 8080, 20, True) in found
+    assert Destination("busy.example", 80, 50, True, busy=True) in found
+    assert [item.host for item in found if item.busy] == ["busy.example"]
     assert len(found) == 64
     assert all("\x1b" not in item.host and "pw" not in item.host for item in found)
 

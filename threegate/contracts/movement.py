@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
+from threegate import limits
 from threegate.contracts.calls import Asked, loop_key, plans_of
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.paths import MISSING, selected
@@ -139,7 +140,7 @@ def _delay(session: Session, asked: Asked, retry_after: float, now: datetime) ->
     """Hold a tool's next call back as its rate_limits say."""
     for plan, _ in asked:
         rule = plan.contract.rate_limits.on_429
-        longest = float(rule.max_sleep_seconds)
+        longest = min(float(rule.max_sleep_seconds), float(limits.RETRY_UNKNOWN_SECONDS))
         seconds = min(max(retry_after, 0.0), longest) if rule.respect_retry_after else longest
         session.delayed[plan.name] = (now.astimezone(UTC) + timedelta(seconds=seconds)).isoformat()
 

@@ -66,6 +66,8 @@ class ResultFacts:
     effective_limits: Mapping[str, str] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    retry_after_sec: int | None = None
+    """A service answered 429 (`Outcome.retry_after_sec`); the record names it only then."""
 
     @property
     def result_id(self) -> str:
@@ -95,6 +97,7 @@ class ResultFacts:
             effective_limits=dict(outcome.effective_limits),
             dropped=outcome.dropped,
             notes=(*self.notes, *outcome.notes),
+            retry_after_sec=outcome.retry_after_sec,
         )
 
 
@@ -134,6 +137,7 @@ def render_record(facts: ResultFacts) -> bytes:
         "effective_limits": dict(facts.effective_limits),
         "dropped": list(facts.dropped),
         "notes": list(facts.notes),
+        **({} if facts.retry_after_sec is None else {"retry_after_sec": facts.retry_after_sec}),
     }
     return canonical.canonical_bytes(value) + b"\n"
 
@@ -209,7 +213,14 @@ def _facts(value: Any, run_folder: Path, created_utc: datetime, trail_seq: int) 
         effective_limits=value["effective_limits"],
         dropped=tuple(value["dropped"]),
         notes=tuple(value["notes"]),
+        retry_after_sec=_seconds(value.get("retry_after_sec")),
     )
+
+
+def _seconds(value: Any) -> int | None:
+    if value is not None and (type(value) is not int or value < 0):
+        raise TypeError("retry_after_sec is no number of seconds")
+    return value
 
 
 def _stream(stream: Stream | None) -> dict[str, Any] | None:

@@ -116,18 +116,24 @@ def own_addresses() -> list[str]:
 def read_access_log(text: str) -> list[Destination]:
     """Destinations from squid's access log, one for each host, port and answer, bytes added up; at most 64."""
     sums: dict[tuple[str, int, bool], int] = {}
+    busy: set[tuple[str, int, bool]] = set()
     for line in text.splitlines():
         fields = line.split(" ", 4)
         if len(fields) != 5:
             continue
-        result, _, size, method, url = fields
+        result, status, size, method, url = fields
         target = _target(method, url)
         if target is None:
             continue
         key = (*target, "DENIED" not in result)
         if key in sums or len(sums) < _DESTINATIONS:
             sums[key] = sums.get(key, 0) + (int(size) if size.isdigit() else 0)
-    return [Destination(host, port, size, allowed) for (host, port, allowed), size in sorted(sums.items())]
+            if status == "429":
+                busy.add(key)
+    return [
+        Destination(host, port, size, allowed, allowed and (host, port, allowed) in busy)
+        for (host, port, allowed), size in sorted(sums.items())
+    ]
 
 
 def _target(method: str, url: str) -> tuple[str, int] | None:

@@ -20,6 +20,7 @@ from typing import Any
 import docker
 import docker.errors
 
+from threegate import limits
 from threegate.errors import Unavailable
 from threegate.job import Job
 from threegate.judge import Clearance
@@ -276,6 +277,8 @@ class _EraRun:
             image=self._job.image,
             runtime=self._runtime,
             notes=tuple(self._notes),
+            # The log has the status and not the Retry-After: the contract's longest delay holds.
+            retry_after_sec=limits.RETRY_UNKNOWN_SECONDS if any(item.busy for item in destinations) else None,
         )
 
     def _reached(self) -> tuple[Destination, ...]:

@@ -55,6 +55,8 @@ class Destination:
     port: int
     bytes: int
     allowed: bool
+    busy: bool = False
+    """It answered 429 to a request that the proxy could read (plain http; inside TLS nobody sees the status)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class Outcome:
     image: str = ""
     runtime: str = ""
     notes: tuple[str, ...] = ()
+    retry_after_sec: int | None = None
+    """A service answered 429, as far as the proxy could see: the seconds to wait (capped by the tool's contract)."""
 
 
 @dataclass(slots=True)
