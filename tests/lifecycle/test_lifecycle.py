@@ -22,7 +22,9 @@ def watched(work) -> list[tuple[str, str]]:
     """What was done to the disk, in order."""
     seen: list[tuple[str, str]] = []
     stop = durable.observe(
-        lambda moment, operation, path: seen.append((operation, Path(path).name)) if moment == "after" else None
+        lambda moment, operation, path: (
+            seen.append((operation, Path(path).name)) if moment == "after" else None
+        )
     )
     try:
         work()
@@ -48,7 +50,9 @@ def test_a_move_syncs_renames_and_syncs_both_folders(made) -> None:
     with trail.locked() as held:
         path = approve(held, "r-1")
         target = workspace.refused / path.name
-        seen = watched(lambda: lifecycle.move(held, path, target, "refused", request_id="r-1", actor="daemon"))
+        seen = watched(
+            lambda: lifecycle.move(held, path, target, "refused", request_id="r-1", actor="daemon")
+        )
     assert seen[1:] == [
         ("sync", "trail.jsonl"),
         ("rename", path.name),
@@ -89,7 +93,10 @@ def test_several_files_get_the_same_number(made) -> None:
     with trail.locked() as held:
         paths = lifecycle.deliver(
             held,
-            [(workspace.approved / "TR-x.md.sig", b"s", 0o600), (workspace.approved / "TR-x.md", b"m", 0o640)],
+            [
+                (workspace.approved / "TR-x.md.sig", b"s", 0o600),
+                (workspace.approved / "TR-x.md", b"m", 0o640),
+            ],
             "approved",
             request_id="r",
             actor="me",
@@ -102,7 +109,13 @@ def test_several_files_get_the_same_number(made) -> None:
 
 @pytest.mark.parametrize(
     ("name", "number", "expected"),
-    [("a.md", 1, "a.md"), ("a.md", 2, "a.2.md"), ("a.md.sig", 3, "a.3.md.sig"), ("a.json", 2, "a.2.json"), ("a", 2, "a.2")],
+    [
+        ("a.md", 1, "a.md"),
+        ("a.md", 2, "a.2.md"),
+        ("a.md.sig", 3, "a.3.md.sig"),
+        ("a.json", 2, "a.2.json"),
+        ("a", 2, "a.2"),
+    ],
 )
 def test_where_the_number_goes(name: str, number: int, expected: str) -> None:
     assert lifecycle.numbered(Path(name), number).name == expected
@@ -113,7 +126,12 @@ def test_a_file_that_is_gone_is_not_announced(made) -> None:
     with trail.locked() as held:
         with pytest.raises(FileNotFoundError):
             lifecycle.move(
-                held, workspace.approved / "x.md", workspace.refused / "x.md", "refused", request_id="r", actor="d"
+                held,
+                workspace.approved / "x.md",
+                workspace.refused / "x.md",
+                "refused",
+                request_id="r",
+                actor="d",
             )
         assert held.index.head.seq == 1
 
