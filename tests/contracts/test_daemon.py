@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -224,4 +225,34 @@ def test_sessions_are_the_operators_and_the_named_tool_is_what_the_request_is(pl
     place.run("session", "open", "plain", expect=0)
     place.run("session", "close", "plain", expect=0)
     place.run("session", "kill", "nobody", expect=2)
+    place.run("audit", "verify", expect=0)
+
+
+def test_prune_leaves_what_an_open_session_is_folded_from(place: Place) -> None:
+    lay(place, {"threegate.monty": {}})
+    place.run("session", "open", "mine", expect=0)
+    default = ask(place, "default")
+    named = ask(place, "named", extra="session_id: mine\n")
+    place.once()
+    runs = place.root / "tool-exec/runs"
+
+    def pruned() -> dict:
+        time.sleep(1.1)  # what goes must have ended before this second
+        return place.run("prune", "--older-than", "1s", "--json", expect=0).json()
+
+    first = pruned()
+    assert (first["runs"], sorted(first["kept"])) == ([], sorted([default, named]))
+    assert "kept 2 runs" in place.run("prune", "--older-than", "1s", expect=0).out
+    place.run("session", "close", "mine", expect=0)
+    second = pruned()
+    assert (second["runs"], second["kept"]) == ([named], [default])
+    assert [path.name for path in runs.iterdir()] == [default]
+    before = state(place)
+    shutil.rmtree(place.root / "tool-exec/contracts/.state")
+    listed = place.run("session", "list", expect=0).out
+    assert "session_state_lost" not in listed and "mine  session_closed" in listed
+    after = state(place)
+    assert after["sessions"]["mine"]["state"]["killed"] == "session_closed"
+    [same] = (key for key in before["sessions"] if key != "mine")
+    assert after["sessions"][same] == before["sessions"][same]
     place.run("audit", "verify", expect=0)

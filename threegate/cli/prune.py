@@ -35,8 +35,16 @@ def prune(
     done = remove(workspace_here(), before=before, actor=account(), dry_run=dry_run)
     if wants_json(json_):
         emit_json(
-            {"dry_run": dry_run, "runs": list(done.runs), "inputs": list(done.inputs), "bytes": done.bytes}
+            {
+                "dry_run": dry_run,
+                "runs": list(done.runs),
+                "inputs": list(done.inputs),
+                "bytes": done.bytes,
+                "kept": list(done.kept),
+            }
         )
         return
     verb = "would remove" if dry_run else "removed"
     say(f"{verb} {len(done.runs)} runs and {len(done.inputs)} inputs, {done.bytes} bytes")
+    if done.kept:
+        say(f"kept {len(done.kept)} runs that open sessions of the contracts are folded from")

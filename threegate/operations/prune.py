@@ -1,7 +1,8 @@
 """Removing what nothing needs any more: runs of requests that ended long ago, and inputs that only they had.
 
 Invariant: the event that names what goes is on disk before anything is removed; nothing that an open request, or one
-that ended later than the given moment, refers to is touched; trail, results and state files are never pruned.
+that ended later than the given moment, refers to is touched; trail, results and state files are never pruned, nor the
+run of a finished request that a session of the contracts is folded from, until the operator has closed that session.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +30,8 @@ class Pruned:
     runs: tuple[str, ...]
     inputs: tuple[str, ...]
     bytes: int
+    kept: tuple[str, ...] = ()
+    """Runs as old that stay: sessions of the contracts are folded from them."""
 
 
 def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool = False) -> Pruned:
@@ -35,7 +39,10 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
     trail = Trail(workspace)
     with trail.locked() as held:
         old = [history for history in held.index.histories() if _ended_before(history, before)]
-        gone = [history.request_id for history in old if workspace.run_folder(history.request_id).is_dir()]
+        there = [history for history in old if workspace.run_folder(history.request_id).is_dir()]
+        given_back = _closed_sessions(held)
+        kept = [history.request_id for history in there if _folded(history, given_back)]
+        gone = [history.request_id for history in there if not _folded(history, given_back)]
         inputs = _unneeded_inputs(workspace, held, {history.request_id for history in old})
         size = sum(_size(workspace.run_folder(name)) for name in gone)
         size += sum((workspace.inputs / name).lstat().st_size for name in inputs)
@@ -47,7 +54,7 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
                 durable.sync_folder(workspace.inputs)
             for name in gone:
                 _remove_run(workspace.run_folder(name))
-    return Pruned(tuple(gone), tuple(inputs), size)
+    return Pruned(tuple(gone), tuple(inputs), size, tuple(kept))
 
 
 def _announce(
@@ -64,6 +71,25 @@ def _announce(
 
 def _ended_before(history: RequestHistory, before: datetime) -> bool:
     return history.end is not None and history.last.when < before and history.end.when < before
+
+
+def _closed_sessions(held: LockedTrail) -> set[str]:
+    """Sessions that gave their totals back and stand in no workflow: nothing depends on their runs any more."""
+    closed: set[str] = set()
+    bound: set[str] = set()
+    for event in held.index.session_events:
+        if event.type == "session_killed" and event.data.get("scope") == "close":
+            closed.add(str(event.data.get("name")))
+        elif event.type == "session_opened" and (event.data.get("workflow") or event.data.get("role")):
+            bound.add(str(event.data.get("session")))
+    return closed - bound
+
+
+def _folded(history: RequestHistory, given_back: set[str]) -> bool:
+    """Whether a session is folded from this run's record (`contracts.session`): without it the session is lost."""
+    end = history.end
+    contract = end.data.get("contract") if end is not None and end.type == "finished" else None
+    return isinstance(contract, Mapping) and str(contract.get("session")) not in given_back
 
 
 def _unneeded_inputs(workspace: Workspace, held: LockedTrail, old: set[str]) -> list[str]:
