@@ -2,7 +2,7 @@
 FROM debian:bookworm-slim
 LABEL threegate.kind=egress
 RUN apt-get update \
- && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends squid socat \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends squid socat python3 \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* \
  && find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 COPY start-proxy start-relay /usr/local/bin/

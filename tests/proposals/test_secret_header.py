@@ -67,7 +67,7 @@ def test_a_file_may_hold_it(tmp_path: Path) -> None:
 
 
 def test_the_proxy_is_told_one_method_host_and_path() -> None:
-    secret = SecretHeader("POST", "api.github.com", 443, "/repos/a/b.c/issues", "abc")
+    secret = SecretHeader("POST", "api.github.com", 443, "/repos/a/b.c/issues", "TOKEN")
     lines = squid_lines(secret)
     assert r"acl secret_path urlpath_regex ^/repos/a/b\.c/issues$" in lines
     whole = squid_conf(["api.github.com:443"], [], secret)
@@ -76,9 +76,15 @@ def test_the_proxy_is_told_one_method_host_and_path() -> None:
         "http_access allow secret_host"
     )
     assert whole.rstrip().endswith("http_access deny all")
-    assert "abc" not in squid_conf(["api.github.com:443"], [])
-    assert "verify=1" in forwarder(secret, "/ca.pem")[2]
-    assert "abc" not in " ".join(forwarder(secret, "/ca.pem"))
+    assert "TOKEN" not in whole
+    assert "TOKEN" not in " ".join(forwarder(secret, "/f.py", "/ca.pem"))
+    assert forwarder(secret, "/f.py", "/ca.pem")[-5:] == [
+        "POST",
+        "api.github.com",
+        "443",
+        "/repos/a/b.c/issues",
+        "/ca.pem",
+    ]
 
 
 def test_the_forwarder_is_waited_for() -> None:

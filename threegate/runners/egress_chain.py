@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import socket
 import ssl
 import subprocess
 import time
@@ -27,9 +28,9 @@ from threegate.runners.egress import own_addresses, read_access_log, squid_conf
 from threegate.runners.era_spec import labels
 from threegate.runners.interface import Control, Destination
 from threegate.runners.seccomp import SECCOMP_JSON
-from threegate.runners.secret_header import SecretHeader, forwarder, listening
+from threegate.runners.secret_header import SecretHeader, forwarder, forwarder_source, listening
 
-_RELAY_USER, _PROXY_USER = 65533, 65532
+_RELAY_USER, _PROXY_USER, _FORWARDER_USER = 65533, 65532, 65531
 _READY_SECONDS = 10.0
 _LOG_BYTES = 4 * limits.MIB
 _BLOCKED_ROUTES = ["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"]
@@ -76,10 +77,13 @@ class EgressChain:
             )
             (conf / "squid.conf").chmod(0o444)
             mounts = [_mount("/egress", shared), _mount("/egress-conf", conf, read_only=True)]
-            self.proxy_pid = self._run("proxy", _PROXY_USER, self._network, mounts, 128)
-            self._block_routes()
+            network = self._network
             if self._secret is not None:
+                # First, and the proxy into its network: squid looks once, at its start, whether a peer listens.
                 self._start_forwarder(self._secret, conf)
+                network = f"container:{self._containers[0]}"
+            self.proxy_pid = self._run("proxy", _PROXY_USER, network, mounts, 128)
+            self._block_routes()
             mounts = [_mount("/egress", shared, read_only=True)]
             self.relay_pid = self._run("relay", _RELAY_USER, "none", mounts, 32)
             self.relay = self._containers[-1]
@@ -92,16 +96,19 @@ class EgressChain:
             time.sleep(0.02)
 
     def _start_forwarder(self, secret: SecretHeader, conf: Path) -> None:
-        """TLS for the one request with a secret, in the proxy's own network namespace."""
+        """The one request with a secret, over TLS, from the network namespace that the proxy then joins."""
         authorities = ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
         shutil.copyfile(authorities, conf / "ca.pem")
         (conf / "ca.pem").chmod(0o444)
-        command = forwarder(secret, "/egress-conf/ca.pem")
+        (conf / "forwarder.py").write_bytes(forwarder_source())
+        (conf / "forwarder.py").chmod(0o444)
+        command = forwarder(secret, "/egress-conf/forwarder.py", "/egress-conf/ca.pem")
         mounts = [_mount("/egress-conf", conf, read_only=True)]
-        self._run("forwarder", _PROXY_USER, f"container:{self._containers[0]}", mounts, 64, command)
+        value = f"{secret.value}\n".encode("ascii")
+        pid = self._run("forwarder", _FORWARDER_USER, self._network, mounts, 96, command, value)
         end = time.monotonic() + _READY_SECONDS
-        while not listening(Path(f"/proc/{self.proxy_pid}/net/tcp").read_text(encoding="ascii")):
-            if time.monotonic() >= end:
+        while not listening(Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii")):
+            if time.monotonic() >= end or not Path(f"/proc/{pid}").exists():
                 raise Unavailable("the forwarder of a secret did not come up")
             time.sleep(0.02)
 
@@ -146,8 +153,9 @@ class EgressChain:
         mounts: list[Mount],
         memory_mb: int,
         command: Sequence[str] = (),
+        given: bytes = b"",
     ) -> int:
-        """Create and start one helper; returns its process id."""
+        """Create and start one helper, with `given` as its standard input; returns its process id."""
         host: dict[str, Any] = self._api.create_host_config(
             network_mode=network,
             read_only=True,
@@ -190,12 +198,26 @@ class EgressChain:
             host_config=host,
             labels=self._marks,
             name=f"{self._name}-{role}",
+            stdin_open=bool(given),
             use_config_proxy=False,
         )
         container = str(made["Id"])
         self._containers.append(container)
-        self._api.start(container)
+        if given:
+            self._start_with(container, given)
+        else:
+            self._api.start(container)
         return int(self._api.inspect_container(container)["State"]["Pid"])
+
+    def _start_with(self, container: str, given: bytes) -> None:
+        """Start a helper and write to its standard input, which ends with it: nothing else carries a secret."""
+        stream = self._api.attach_socket(container, params={"stdin": 1, "stream": 1})
+        raw = getattr(stream, "_sock", stream)
+        with socket.socket(fileno=os.dup(raw.fileno())) as connection:
+            self._api.start(container)
+            connection.sendall(given)
+            connection.shutdown(socket.SHUT_WR)
+        stream.close()
 
     def _block_routes(self) -> None:
         """A second wall below squid: routes of the proxy's own namespace that lead nowhere, for private ranges and

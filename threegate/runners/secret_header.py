@@ -1,7 +1,7 @@
 """A secret that a run's proxy adds to one request: for one method, host and path, and never inside of a sandbox.
 
-Invariant: the value exists in the daemon's memory and in the proxy's own configuration, for as long as the run; no
-request, trail, result or run sees it. Only a job that was made from a proposal for the tool of that name gets one, and
+Invariant: the value exists in the daemon's memory and in the memory of the run's forwarder, which gets it on its standard
+input, for as long as the run; no file, argument, environment, request, trail, result or run sees it. Only a job that was made from a proposal for the tool of that name gets one, and
 only when its one allowed host is the one that the operator's reference names.
 """
 
@@ -17,9 +17,10 @@ from typing import Final
 from threegate import durable
 from threegate.errors import Unavailable
 from threegate.job import Job
+from threegate.runners import secret_forwarder
 from threegate.settings import SecretReference
 
-FORWARD_PORT: Final = 3130
+FORWARD_PORT: Final = secret_forwarder.LISTEN[1]
 TOOLS: Final[Mapping[str, str]] = {"github.issue_create_approved": "github"}
 """Which secret a tool's job gets."""
 _VALUE: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}")
@@ -68,7 +69,11 @@ def _read(name: str, reference: SecretReference) -> str:
 
 
 def squid_lines(secret: SecretHeader) -> list[str]:
-    """squid's rules: this one request goes to the forwarder, with the header; nothing else of the host does so."""
+    """squid's rules: this one request goes to the forwarder, which adds the header; nothing else of the host does so.
+
+    squid asks a peer once, while it starts, whether it listens, and holds one that did not for dead: a request then finds
+    no way (ERR_READ_ERROR). So the forwarder has to listen before squid starts.
+    """
     path = re.sub(r"([^A-Za-z0-9/_-])", r"\\\1", secret.path)
     return [
         f"acl secret_host dstdomain -n {secret.host}",
@@ -81,20 +86,20 @@ def squid_lines(secret: SecretHeader) -> list[str]:
         "cache_peer_access secret deny all",
         "never_direct allow secret_host secret_plain",
         "request_header_access Authorization deny secret_host",
-        f'request_header_add Authorization "Bearer {secret.value}" secret_host secret_method secret_path secret_plain',
         "http_access deny secret_plain secret_host refused",
         "http_access allow secret_host secret_method secret_path secret_plain",
     ]
 
 
-def forwarder(secret: SecretHeader, ca_file: str) -> list[str]:
-    """The forwarder's command: from the proxy's loopback to the host over TLS, with its certificate and name checked."""
-    return [
-        "socat",
-        f"TCP-LISTEN:{FORWARD_PORT},bind=127.0.0.1,fork,reuseaddr,max-children=8",
-        f"OPENSSL:{secret.host}:{secret.port},verify=1,cafile={ca_file},commonname={secret.host},snihost={secret.host},pf=ip4,"
-        "retry=5,interval=0.2,connect-timeout=10",
-    ]
+def forwarder_source() -> bytes:
+    """The forwarder's program, to be mounted beside the proxy's configuration."""
+    return Path(secret_forwarder.__file__).read_bytes()
+
+
+def forwarder(secret: SecretHeader, program: str, ca_file: str) -> list[str]:
+    """The forwarder's command, without the value, which it reads from its standard input."""
+    request = [secret.method, secret.host, str(secret.port), secret.path]
+    return ["python3", "-I", "-S", "-B", program, *request, ca_file]
 
 
 def listening(table: str) -> bool:

@@ -1,0 +1,160 @@
+"""The forwarder of one run: adds a secret to one request, and speaks checked TLS to one host.
+
+It runs inside a helper container (``python3 -I secret_forwarder.py METHOD HOST PORT PATH CA_FILE``), so it needs nothing but
+the standard library. The secret comes as one line on standard input and is kept in this process alone.
+
+Invariant: only METHOD PATH of HOST is answered, once for each connection; no redirect is followed; nothing is sent before
+the host's certificate and name were checked; an answer that holds the secret, or that could hide it, is not passed on.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import socket
+import socketserver
+import ssl
+import sys
+from http.server import BaseHTTPRequestHandler
+
+LISTEN = ("127.0.0.1", 3130)
+CONNECT_SECONDS = 10
+READ_SECONDS = 60
+REQUEST_BYTES = 1 << 20
+ANSWER_BYTES = 8 << 20
+_REQUEST_HEADERS = ("Accept", "Content-Type", "User-Agent", "X-GitHub-Api-Version")
+_ANSWER_HEADERS = ("Content-Type", "Location", "ETag", "Retry-After", "X-GitHub-Request-Id")
+
+
+def public(address: str) -> bool:
+    """Whether an address may be the host's: no private, loopback, link-local, shared or reserved one."""
+    return ipaddress.ip_address(address).is_global and not ipaddress.ip_address(address).is_multicast
+
+
+class CheckedConnection(http.client.HTTPSConnection):
+    """HTTPS over IPv4 to an address that is public: what a name points to may change after the proxy asked."""
+
+    def __init__(self, host: str, port: int, context: ssl.SSLContext) -> None:
+        super().__init__(host, port, timeout=CONNECT_SECONDS, context=context)
+        self._checked = context
+
+    def connect(self) -> None:
+        """Connect and check the certificate. Raises OSError."""
+        found = socket.getaddrinfo(self.host, self.port, socket.AF_INET, socket.SOCK_STREAM)
+        address = str(found[0][4][0])
+        if not public(address):
+            raise OSError("the host's address is not public")
+        plain = socket.create_connection((address, self.port), CONNECT_SECONDS)
+        plain.settimeout(READ_SECONDS)
+        self.sock = self._checked.wrap_socket(plain, server_hostname=self.host)
+
+
+class Forwarder(socketserver.ThreadingTCPServer):
+    """Listens for the proxy, on loopback of their common network namespace. (An HTTPServer would look its own name up.)"""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(
+        self, listen: tuple[str, int], request: tuple[str, str, int, str], context: ssl.SSLContext, value: str
+    ) -> None:
+        self.only_method, self.only_host, self.only_port, self.only_path = request
+        self.context = context
+        self.value = value
+        super().__init__(listen, Forward)
+
+    def forward(self, body: bytes, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes] | None:
+        """The host's answer: status, headers and body; None for one that must not be passed on. Raises OSError and
+        HTTPException."""
+        connection = CheckedConnection(self.only_host, self.only_port, self.context)
+        try:
+            connection.request(
+                self.only_method,
+                self.only_path,
+                body,
+                {
+                    **headers,
+                    "Accept-Encoding": "identity",
+                    "Authorization": f"Bearer {self.value}",
+                    "Connection": "close",
+                },
+            )
+            answer = connection.getresponse()
+            data = answer.read(ANSWER_BYTES + 1)
+        finally:
+            connection.close()
+        passed = {name: text for name in _ANSWER_HEADERS if (text := answer.getheader(name)) is not None}
+        if (
+            len(data) > ANSWER_BYTES
+            or answer.getheader("Content-Encoding", "identity") != "identity"
+            or self.value.encode("ascii") in data
+            or any(self.value in text for text in passed.values())
+        ):
+            return None
+        return answer.status, passed, data
+
+
+class Forward(BaseHTTPRequestHandler):
+    """One request of the proxy."""
+
+    server: Forwarder
+    timeout = READ_SECONDS
+
+    def parse_request(self) -> bool:
+        """As usual, and then refuses whatever is not the one request."""
+        if not super().parse_request():
+            return False
+        # The words as they came: `self.path` would be a path with its first slashes made one.
+        path = self.requestline.split()[1].removeprefix(f"http://{self.server.only_host}")
+        host = self.headers.get("Host", "").removesuffix(":80")
+        wanted = (self.server.only_method, self.server.only_host, self.server.only_path)
+        if (self.command, host, path) != wanted:
+            self.send_error(403, "not the one request that this forwarder is for")
+            return False
+        self._pass_on()
+        return False
+
+    def _pass_on(self) -> None:
+        self.close_connection = True
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit()) or "Transfer-Encoding" in self.headers:
+            self.send_error(411, "a request needs its length")
+            return
+        if len(length) > 9 or int(length) > REQUEST_BYTES:
+            self.send_error(413, "the request is too long")
+            return
+        body = self.rfile.read(int(length))
+        given = {name: text for name in _REQUEST_HEADERS if (text := self.headers.get(name)) is not None}
+        try:
+            answer = self.server.forward(body, given)
+        except (OSError, ValueError, http.client.HTTPException):
+            self.send_error(502, "no checked answer of the host")
+            return
+        if answer is None:
+            self.send_error(502, "the answer of the host is not passed on")
+            return
+        status, headers, data = answer
+        self.send_response_only(status)
+        for name, text in headers.items():
+            self.send_header(name, text)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing: a log is no place for what is forwarded."""
+
+
+def main(arguments: list[str]) -> None:
+    """Read the secret, then serve until the container ends."""
+    method, host, port, path, authorities = arguments
+    value = sys.stdin.readline().strip()
+    if not value:
+        raise SystemExit("no secret came")
+    context = ssl.create_default_context(cafile=authorities)
+    Forwarder(LISTEN, (method, host, int(port), path), context, value).serve_forever()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
