@@ -47,7 +47,7 @@ from threegate.workspace import STATES, Workspace
 
 KILLED = 137
 FAULTS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EINTR)
-CHILD_SECONDS = 30
+CHILD_SECONDS = 120
 
 
 class CountingRunner:

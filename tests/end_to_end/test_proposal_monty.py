@@ -220,7 +220,9 @@ def test_what_is_refused_makes_no_draft_and_says_why(ran: tuple[Place, Path, dic
 
 def signed(place: Place, *command: str, expect: int = 0) -> None:
     """A command that signs as the operator, in this process."""
-    code = cli.execute(["-w", str(place.root), *command, "--as", "operator", "--key", str(place.key), "--yes"])
+    code = cli.execute(
+        ["-w", str(place.root), *command, "--as", "operator", "--key", str(place.key), "--yes"]
+    )
     assert code == expect, command
 
 
