@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -213,8 +214,11 @@ def _queue(folder: Path) -> list[tuple[Path, tuple[int, ...]]]:
     """The waiting requests, oldest first, with what tells a changed file from the same one."""
     found: list[tuple[int, str, Path, tuple[int, ...]]] = []
     signatures: dict[str, list[int]] = {}
+    listed: list[tuple[str, os.stat_result]] = []
     with os.scandir(folder) as entries:
-        listed = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+        for entry in entries:
+            with suppress(FileNotFoundError):  # a thread has claimed it, or somebody cancelled it, in between
+                listed.append((entry.name, entry.stat(follow_symlinks=False)))
     for name, facts in listed:
         head, mark, _ = name.partition(".md.sig")
         if mark:

@@ -111,6 +111,9 @@ class Daemon:
         self.on_ready()
         try:
             problem = self._turns(services, dispatcher, inbox, policy, problem)
+        except OSError as error:
+            dispatcher.failed = Unavailable(f"{error.filename or 'the disk'}: {error.strerror or error}")
+            self.log.say("stopped", what=str(dispatcher.failed))
         except ThreeGateError as error:
             dispatcher.failed = dispatcher.failed or error
             self.log.say("stopped", what=str(error))

@@ -6,6 +6,8 @@ Invariant: this only reads; what it says is what the folders say, since the fold
 from __future__ import annotations
 
 import os
+import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,12 +87,12 @@ def _files(folder: Path) -> list[tuple[Path, datetime]]:
             for entry in entries:
                 if entry.name.startswith(".") or not entry.name.endswith((".md", ".json")):
                     continue
-                if entry.name.endswith((".proposal.json", ".manifest.json")) or not entry.is_file(
-                    follow_symlinks=False
-                ):
+                if entry.name.endswith((".proposal.json", ".manifest.json")):
                     continue
-                moment = datetime.fromtimestamp(entry.stat(follow_symlinks=False).st_mtime, UTC)
-                found.append((folder / entry.name, moment))
+                with suppress(FileNotFoundError):  # it went on its way in between
+                    facts = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(facts.st_mode):
+                        found.append((folder / entry.name, datetime.fromtimestamp(facts.st_mtime, UTC)))
     except FileNotFoundError:
         return []
     return sorted(found, key=lambda item: (item[1], item[0].name))
