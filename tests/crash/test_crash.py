@@ -47,7 +47,7 @@ def explore(folder: Path, scenario: str, mode: str, *more: str) -> dict:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("scenario", "points", "stops"),
-    [("pass", 130, 290), ("recovery", 60, 90), ("approve", 40, 75), ("reject", 40, 80)],
+    [("pass", 130, 290), ("recovery", 36, 60), ("approve", 40, 75), ("reject", 40, 80)],
 )
 def test_killed_at_every_operation(folder: Path, scenario: str, points: int, stops: int) -> None:
     """Before and after each operation; the unsynced writes survive, are lost, or are torn."""
