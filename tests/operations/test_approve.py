@@ -57,7 +57,12 @@ def test_an_approved_request_lies_signed_in_the_queue(bench: Bench) -> None:
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize(
     "extra",
-    ["", "approved_by:\napproved_utc: ''\n", "approved_by: mallory\napproved_utc: 2099-01-01T00:00:00Z\n"],
+    [
+        "",
+        "approved_by:\napproved_utc: ''\n",
+        "approved_by: mallory\napproved_utc: 2099-01-01T00:00:00Z\n",
+        "approved_by: 7\napproved_utc: (the operator fills this in)\n",
+    ],
 )
 def test_only_two_lines_change(bench: Bench, ending: str, extra: str) -> None:
     path = bench.draft(extra=extra)

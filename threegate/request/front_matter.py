@@ -17,6 +17,7 @@ from threegate.request.model import Stage
 from threegate.request.yaml_nodes import Node
 
 APPROVAL_KEYS = ("approved_by", "approved_utc")
+_RULES = {"approved_by": "TG143", "approved_utc": "TG144"}
 
 
 def read_keys(root: Node, stage: Stage, bounds: Bounds) -> dict[str, Any]:
@@ -29,6 +30,12 @@ def read_keys(root: Node, stage: Stage, bounds: Bounds) -> dict[str, Any]:
             findings.at("TG120", key_node, f"unknown key{_nearest(name)}; see schemas/tool-request.schema.md")
             continue
         if name in APPROVAL_KEYS and not _is_filled(root, name):
+            continue
+        if name in APPROVAL_KEYS and stage == "draft":
+            # Read for nothing but its place: threegate approve puts its own line where this one stands.
+            if isinstance(node.value, list | dict) or node.lines > 1:
+                findings.at(_RULES[name], node, f"{name} must stand on one line; leave it out of a draft")
+            findings.at("TG145", key_node, f"{name} means nothing in a draft; leave it out")
             continue
         try:
             values[name] = key.read(node, bounds)
@@ -43,10 +50,6 @@ def read_keys(root: Node, stage: Stage, bounds: Bounds) -> dict[str, Any]:
             message = f"an approved request names {' and '.join(missing)}; promote it with: threegate approve"
             place = next((root.value[name][0] for name in missing if name in root.value), None)
             findings.add("TG142", place.line if place else 1, 1, message)
-    else:
-        for name in APPROVAL_KEYS:
-            if name in values:
-                findings.at("TG145", root.value[name][0], f"{name} means nothing in a draft; leave it out")
     return values
 
 

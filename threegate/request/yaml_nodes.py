@@ -55,6 +55,8 @@ class Node:
     column: int
     style: str = ""
     """How a scalar is written: empty for plain, else the quote or the block indicator."""
+    lines: int = 1
+    """How many lines a scalar takes; a block scalar always more than one."""
 
 
 def plain_value(node: Node) -> Any:
@@ -213,6 +215,7 @@ class _Builder:
         mark = event.start_mark
         style = event.style or ""
         node = Node(text, text, self._first_line + mark.line, mark.column + 1, style)
+        node.lines = event.end_mark.line - mark.line + 1
         if not style and text:
             if text in _WORDS:
                 node.value = _WORDS[text]

@@ -264,6 +264,10 @@ KEYS_ATTACKS: list[Attack] = [
     ("evidence is a string", front("evidence: trust me"), "TG122"),
     ("evidence of strings", front("evidence: [trust me]"), "TG163"),
     ("domain that is none", front("risk_domain: root"), "TG164"),
+    ("draft: approved by a block", front("approved_by: |\n  ada"), "TG143"),
+    ("draft: approved by two lines", front('approved_by: "ada\n  bob"'), "TG143"),
+    ("draft: approved by a list", front("approved_by: [ada]"), "TG143"),
+    ("draft: approved at two lines", front("approved_utc: 2026-11-22T05:10:00Z\n  twice"), "TG144"),
 ]
 
 APPROVAL: list[Attack] = [
