@@ -81,14 +81,14 @@ def approve(
 
 def show(dossier: Dossier, desk: Desk, operator: str, *, full: bool, to_stderr: bool = False) -> None:
     """Print the review screen."""
-    from threegate.cli.screen import render_dossier
+    from threegate.operations.screen import render_dossier
 
     put(render_dossier(dossier, desk.policy.settings, operator=operator, full=full), to_stderr=to_stderr)
 
 
 def put(lines: list[str], *, to_stderr: bool = False) -> None:
     """Print lines of a screen, in colours on a terminal that wants them."""
-    from threegate.cli.terminal import painted
+    from threegate.operations.shown_text import painted
 
     stream = sys.stderr if to_stderr else sys.stdout
     colours = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

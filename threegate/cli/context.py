@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import json
 import sys
-import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from threegate.operations.shown_text import safe as safe
+
 if TYPE_CHECKING:
     from threegate.workspace import Workspace
-
-_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-"""Letters and symbols that show nothing."""
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -44,26 +42,6 @@ def workspace_here() -> Workspace:
 def wants_json(flag: bool = False) -> bool:
     """Whether JSON was asked for, here or before the command's name."""
     return flag or ROOT.json
-
-
-def safe(text: str, *, keep_newlines: bool = True) -> str:
-    """`text` with everything that a terminal would obey or hide made visible as \\x.., \\u...."""
-    return "".join(
-        char if (char == "\n" and keep_newlines) or _plain(char) else _escaped(char) for char in text
-    )
-
-
-def _plain(char: str) -> bool:
-    if " " <= char <= "~":
-        return True
-    return unicodedata.category(char)[0] in "LNPS" and char not in _BLANK
-
-
-def _escaped(char: str) -> str:
-    number = ord(char)
-    if number < 0x100:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def emit_json(value: Any) -> None:

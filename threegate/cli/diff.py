@@ -27,8 +27,8 @@ def diff(
     json_: JsonFlag = False,
 ) -> None:
     """Compare what two requests mean: every field, inputs by digest and, for text, by content."""
-    from threegate.cli.terminal import Title, field, quoted
     from threegate.operations.compare import compare
+    from threegate.operations.shown_text import Title, field, quoted
 
     found = compare(workspace_here(), first, second)
     if wants_json(json_):

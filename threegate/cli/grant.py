@@ -35,10 +35,10 @@ def new(
     json_: JsonFlag = False,
 ) -> None:
     """Let the same job run again without a signature of its own: a few times, for a while."""
-    from threegate.cli.terminal import field
     from threegate.operations.approve import known_operators
     from threegate.operations.dossier import open_desk
     from threegate.operations.grant import Standing, new_grant
+    from threegate.operations.shown_text import field
     from threegate.operations.signing_key import acting_operator
     from threegate.settings import parse_duration
 
@@ -95,9 +95,9 @@ def show(
     json_: JsonFlag = False,
 ) -> None:
     """Everything that a grant is bound to."""
-    from threegate.cli.terminal import field, quoted
     from threegate.operations.dossier import open_desk
     from threegate.operations.grant import find_grant
+    from threegate.operations.shown_text import field, quoted
 
     standing = find_grant(open_desk(workspace_here()), which)
     value = _json(standing)

@@ -59,6 +59,7 @@ def _one(desk: Desk, acting: Acting, path: Path) -> str:
     """Show one draft and do what is answered: approved, rejected, skipped or quit."""
     from threegate.operations.approve import seal, sign
     from threegate.operations.dossier import InvalidDraft, open_dossier, read_draft
+    from threegate.operations.screen import render_invalid
 
     draft: Draft | None = None
     try:
@@ -78,7 +79,7 @@ def _one(desk: Desk, acting: Acting, path: Path) -> str:
     except TrailError:
         raise
     except InvalidDraft as error:
-        _show_findings(error)
+        put(render_invalid(error))
         answer = _answer(_INVALID, "rsq")
     except ThreeGateError as error:
         warn(str(error))
@@ -97,17 +98,6 @@ def _reject(desk: Desk, draft: Draft) -> str:
     done = reject_draft(desk, draft, reason=reason, actor=account())
     say(f"rejected {done.path}")
     return "rejected"
-
-
-def _show_findings(error: ThreeGateError) -> None:
-    from threegate.cli.terminal import Title, quoted
-
-    report = getattr(error, "report", None)
-    findings = report.findings if report is not None else ()
-    lines: list[str] = [Title(f"== NOT VALID: {len(findings)} findings")]
-    for finding in findings:
-        lines += quoted(f"{finding.rule} line {finding.line}, column {finding.column}: {finding.message}")
-    put(lines or [str(error)])
 
 
 def _answer(question: str, allowed: str) -> str:

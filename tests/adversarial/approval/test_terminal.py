@@ -23,10 +23,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operations.bench_workspace import Bench, make_bench
-from threegate.cli.screen import JOB_FIELDS, render_dossier
-from threegate.cli.terminal import GUTTER, CodeLine, Title, cells, field, numbered, painted, quoted, shown
 from threegate.job import Job
 from threegate.operations.dossier import open_dossier, read_draft
+from threegate.operations.review_sections import JOB_FIELDS
+from threegate.operations.screen import render_dossier
+from threegate.operations.shown_text import (
+    GUTTER,
+    CodeLine,
+    Title,
+    cells,
+    field,
+    numbered,
+    painted,
+    quoted,
+    shown,
+)
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 ATTACKS = [
@@ -180,6 +191,27 @@ def test_every_word_of_a_request_is_behind_the_gutter(bench: Bench) -> None:
         "== WHAT THE JUDGEMENT WOULD SAY NOW",
         "== WHAT YOU WOULD SIGN",
     ]
+
+
+def test_the_full_screen_leaves_out_nothing(bench: Bench) -> None:
+    """Also of the fields that the short screen cuts at a dozen lines."""
+    path = bench.draft()
+    lines = [f"word {number}" for number in range(200)]
+    text = "\n".join(lines)
+    desk = bench.desk
+    with open_dossier(desk, read_draft(bench.workspace, path)) as dossier:
+        changed = replace(
+            dossier,
+            request=replace(
+                dossier.request, purpose=text, justification=text, risk_domain=text, constraints=(text,)
+            ),
+            job=replace(dossier.job, code=text, vars_json=text, labels=tuple(lines)),
+        )
+        short = render_dossier(changed, desk.policy.settings, operator="alice")
+        full = render_dossier(changed, desk.policy.settings, operator="alice", full=True)
+    assert sum("more lines of 200: --full shows all" in line for line in short) == 7
+    assert not [line for line in full if "--full" in line]
+    assert sum(line.endswith("| word 199") for line in full) == 7
 
 
 def under_a_terminal(command: list[str], answers: list[bytes], env: dict[str, str]) -> tuple[bytes, int]:

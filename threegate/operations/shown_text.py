@@ -1,4 +1,4 @@
-"""Untrusted text on a terminal: escaped, wrapped, counted, and never where our own words stand.
+"""Untrusted text where a person reads it: escaped, wrapped, counted, and never where our own words stand.
 
 Invariant: every line that carries foreign text begins with our gutter, holds only printable characters, and is
 at most `width` cells wide; what is left out is counted in a line of ours.
@@ -9,13 +9,13 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
-from threegate.cli.context import safe
-
 WIDTH = 80
 GUTTER = "| "
 _MORE = "--full shows all"
 _ESCAPE_TOO = frozenset(("R", "AL", "AN"))
 """Bidirectional classes that make some terminals turn a whole line around, our gutter included."""
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and symbols that show nothing."""
 
 
 class CodeLine(str):
@@ -35,6 +35,19 @@ class Title(str):
     """A heading of ours."""
 
 
+def safe(text: str, *, keep_newlines: bool = True) -> str:
+    """`text` with everything that a terminal would obey or hide made visible as \\x.., \\u...."""
+    return "".join(
+        char if (char == "\n" and keep_newlines) or _plain(char) else _escape(char) for char in text
+    )
+
+
+def _plain(char: str) -> bool:
+    if " " <= char <= "~":
+        return True
+    return unicodedata.category(char)[0] in "LNPS" and char not in _BLANK
+
+
 def shown(text: str) -> str:
     """`safe`, and besides: what turns lines around or joins with its neighbour is written as an escape."""
     return "".join(char if _stands_alone(char) else _escape(char) for char in safe(text, keep_newlines=False))
@@ -49,6 +62,8 @@ def _stands_alone(char: str) -> bool:
 
 def _escape(char: str) -> str:
     number = ord(char)
+    if number < 0x100:
+        return f"\\x{number:02x}"
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
