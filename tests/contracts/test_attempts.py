@@ -16,7 +16,6 @@ from tests.contracts.material import NOW, call, opened
 from tests.contracts.test_daemon import ask, lay, near, state
 from tests.support import Place
 from threegate.audit import Trail
-from threegate.contract_gate import EmptyFolderGate
 from threegate.contracts import Outcome as ContractOutcome
 from threegate.contracts import engine
 from threegate.job import Job
@@ -165,14 +164,12 @@ def test_a_cancellation_and_a_stop_end_the_attempts(stage: Stage) -> None:
 
 
 def test_shadow_mode_and_an_empty_folder_make_one_attempt(stage: Stage) -> None:
-    def asked(slug: str, **changed: Any) -> int:
+    def asked(slug: str) -> int:
         rid, runner = ask(stage.place, slug), stage.absent(1)
-        on = Stage(stage.place, replace(stage.services, **changed))
-        assert on.launch(rid, runner).code == "unavailable"
+        assert stage.launch(rid, runner).code == "unavailable"
         return runner.asked
 
     assert asked("empty") == 1
-    assert asked("emptier", gate=EmptyFolderGate()) == 1
     lay(stage.place, {"threegate.monty": TWICE})
     set_values(stage.place.root / "threegate.toml", {"contracts.mode": "shadow"})
     assert asked("shadow") == 1

@@ -29,7 +29,8 @@ def apply(
     from threegate.operations.apply import apply_change, plan_change
     from threegate.operations.approve import known_operators
     from threegate.operations.dossier import open_desk
-    from threegate.operations.proposal_finished import sign_act
+    from threegate.operations.proposal_finished import APPLY
+    from threegate.operations.signed_acts import sign_act
     from threegate.operations.signing_key import acting_operator
 
     desk = open_desk(workspace_here())
@@ -39,7 +40,7 @@ def apply(
     for line in change.shown.splitlines():
         (warn if quiet else say)(line)
     ask(f"Sign as {acting.name} and change {change.project.root}?", yes)
-    backup = apply_change(desk, change, sign_act(desk, acting, change.about))
+    backup = apply_change(desk, change, sign_act(desk, acting, APPLY, change.about))
     if quiet:
         emit_json({"request_id": request_id, "applied": dict(change.about), "backup": str(backup)})
     else:

@@ -63,7 +63,7 @@ def _answer(request_id: str, name: str, key: Path | None, yes: bool, *, approve:
     from threegate.operations.approve import known_operators
     from threegate.operations.checkpoint_answers import ANSWER, answer, answer_about, open_checkpoint
     from threegate.operations.dossier import open_desk
-    from threegate.operations.session_acts import sign_act
+    from threegate.operations.signed_acts import sign_act
     from threegate.operations.signing_key import acting_operator
 
     desk = open_desk(workspace_here())

@@ -32,8 +32,9 @@ def kill_and_tell(scope: str, which: str, *, name: str, key: Path | None, yes: b
     """Do it and say what ended."""
     from threegate.operations.dossier import open_desk
     from threegate.operations.init import account
-    from threegate.operations.session_acts import KILL, SCOPES, kill_about, sign_act
+    from threegate.operations.session_acts import KILL, SCOPES, kill_about
     from threegate.operations.session_acts import kill as kill_sessions
+    from threegate.operations.signed_acts import sign_act
 
     if scope not in SCOPES:
         raise typer.BadParameter(f"name one of {', '.join(SCOPES)}")

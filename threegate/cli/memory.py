@@ -29,16 +29,18 @@ def approve(
     from threegate.operations.approve import known_operators
     from threegate.operations.dossier import open_desk
     from threegate.operations.memory import proposed_note, store_note
-    from threegate.operations.proposal_finished import sign_act
+    from threegate.operations.proposal_finished import APPLY
+    from threegate.operations.signed_acts import sign_act
     from threegate.operations.signing_key import acting_operator
 
     desk = open_desk(workspace_here())
     quiet = wants_json(json_)
     acting = acting_operator(known_operators(desk), name=name, key=key)
     proposed = proposed_note(desk, request_id)
-    (warn if quiet else say)(str(proposed.note["content"]))
+    for line in str(proposed.note["content"]).split("\n"):
+        (warn if quiet else say)(f"note      {line}")
     ask(f"Sign as {acting.name} and store this note?", yes)
-    store_note(desk, proposed, sign_act(desk, acting, proposed.about))
+    store_note(desk, proposed, sign_act(desk, acting, APPLY, proposed.about))
     if quiet:
         emit_json({"request_id": request_id, "note": dict(proposed.note)})
     else:

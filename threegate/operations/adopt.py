@@ -14,7 +14,7 @@ from threegate.audit import LockedTrail
 from threegate.audit.keys import load_key, make_key
 from threegate.errors import Refused, Unavailable
 from threegate.operations.dossier import Desk
-from threegate.operations.session_acts import checked_act, sign_act
+from threegate.operations.signed_acts import checked_act, sign_act
 from threegate.operations.signing_key import Acting
 from threegate.operations.verify import verify_workspace
 from threegate.workspace import OutsideState

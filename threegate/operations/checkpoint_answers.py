@@ -16,7 +16,7 @@ from threegate.contracts import Decision
 from threegate.errors import InvalidInput, Refused
 from threegate.operations.dossier import Desk
 from threegate.operations.reject import quiet_services
-from threegate.operations.session_acts import checked_act
+from threegate.operations.signed_acts import checked_act
 from threegate.prepared import Prepared, prepare
 from threegate.session_gate import SessionGate
 

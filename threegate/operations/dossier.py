@@ -16,7 +16,6 @@ from pathlib import Path
 from threegate import durable, limits
 from threegate.approval import requester_of
 from threegate.audit import LockedTrail, Trail
-from threegate.canonical import sha256_hex
 from threegate.contract_gate import ContractGate
 from threegate.contracts import PASSING
 from threegate.errors import InvalidInput, Refused, Unavailable
@@ -185,13 +184,11 @@ def _dossier(
             time_cap_sec=gate.time_cap_sec(desk.policy, request),
             proposal_sha256=proposal,
         )
+        if proposal is not None and history is not None and history.owner_uid is not None:
+            # The daemon wrote the draft: who asks is whom the trail names.
+            draft = replace(draft, owner_uid=history.owner_uid)
         decision = gate.decide(held, desk.policy, request, job, now, owner_uid=draft.owner_uid)
         seen = history.last.time if history else None
-        owner = draft.owner_uid
-        if proposal is not None and history is not None and history.owner_uid is not None:
-            owner = history.owner_uid
-        if proposal is not None and history is not None and history.owner_uid is not None:
-            draft = replace(draft, owner_uid=history.owner_uid)
     assessment = assess(
         request,
         job,
@@ -211,39 +208,13 @@ def _dossier(
         job=job,
         inputs=copies,
         assessment=assessment,
-        owner_uid=owner,
-        requester=requester_of(request, settings.requesters, owner),
-        named_by_text=str(owner) not in settings.requesters,
+        owner_uid=draft.owner_uid,
+        requester=requester_of(request, settings.requesters, draft.owner_uid),
+        named_by_text=str(draft.owner_uid) not in settings.requesters,
         proposal_sha256=proposal,
         first_seen=seen,
         now=now,
     )
-
-
-def _check_proposal(
-    desk: Desk, draft: Draft, copies: tuple[InputCopy, ...], proposal_sha256: str | None
-) -> None:
-    """A draft made from a proposal must be what that proposal makes today; one of CORE's must not pose as such."""
-    if not _lies_in(draft.path, desk.workspace.drafts):
-        if proposal_sha256 is not None:
-            raise Refused(
-                "proposal_changed", "its request_id is that of a draft made from a proposal; use another"
-            )
-        return
-    from threegate.proposals.draft import derive_again, proposal_file
-
-    try:
-        proposal = durable.read_regular(proposal_file(draft.path), max_bytes=limits.PROPOSAL_BYTES)
-    except OSError as error:
-        raise Refused(
-            "proposal_changed", f"{draft.path.name}: its proposal cannot be read ({error})"
-        ) from None
-    if sha256_hex(proposal) != proposal_sha256:
-        raise Refused(
-            "proposal_changed", f"{draft.path.name}: the proposal beside it is not the one in the trail"
-        )
-    inputs = {copy.name: copy.path.read_bytes() for copy in copies}
-    derive_again(draft.data, proposal, inputs, settings=desk.policy.settings)
 
 
 def _lies_in(path: Path, folder: Path) -> bool:

@@ -7,20 +7,16 @@ names; the tool, the path and the hashes come from `args.json`, which the approv
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from threegate import canonical, durable, lifecycle, limits
-from threegate.approval import NAMESPACE_ACT, Act, check_act, render_signed, sign_statement
 from threegate.audit import LockedTrail, RequestHistory
 from threegate.errors import InvalidInput, Refused
-from threegate.launch_facts import read_operators
-from threegate.operations.dossier import Desk, refuse_bad_clock
-from threegate.operations.signing_key import Acting
+from threegate.operations.dossier import Desk
+from threegate.operations.signed_acts import checked_act
 
 APPLY = "threegate-apply/1"
 
@@ -119,24 +115,6 @@ def refuse_done(held: LockedTrail, desk: Desk, request_id: str) -> None:
     del held
 
 
-def sign_act(desk: Desk, acting: Acting, about: Mapping[str, Any]) -> bytes:
-    """Sign that this is to be done. ssh-keygen may ask on the terminal. Raises InvalidInput, Unavailable, Refused."""
-    with desk.trail.locked() as held:
-        refuse_bad_clock(held)
-        epoch, now = held.index.epoch, held.now
-    act = Act(
-        type=APPLY,
-        workspace_id=desk.policy.settings.workspace.id,
-        epoch=epoch,
-        acted_by=acting.name,
-        acted_utc=max(datetime.now(UTC), now).replace(microsecond=0),
-        nonce=secrets.token_hex(16),
-        about=about,
-    )
-    data = act.to_bytes()
-    return render_signed(data, sign_statement(data, acting.key, NAMESPACE_ACT))
-
-
 def announce_act(
     desk: Desk,
     held: LockedTrail,
@@ -146,30 +124,7 @@ def announce_act(
     data: Mapping[str, Any],
 ) -> None:
     """Check the signed act under the trail's lock and put `applied` on disk. Raises Refused, TrailError."""
-    refuse_bad_clock(held)
     refuse_done(held, desk, request_id)
-    act, signer = check_act(
-        signed,
-        APPLY,
-        operators=read_operators(desk.workspace),
-        recorded_operators=held.index.operators,
-        workspace_id=desk.policy.settings.workspace.id,
-        epoch=held.index.epoch,
-        nonce_used=held.index.nonce_known,
-        now=held.now,
-        max_age_sec=limits.APPLY_SECONDS,
-    )
-    if dict(act.about) != dict(about):
-        raise Refused("statement_mismatch", "the signature is about something else")
-    lifecycle.announce(
-        held,
-        "applied",
-        request_id=request_id,
-        actor=f"operator:{act.acted_by}",
-        data={
-            **data,
-            "nonce": act.nonce,
-            "key": signer.fingerprint,
-            "act_sha256": canonical.sha256_hex(act.to_bytes()),
-        },
-    )
+    act = checked_act(desk, held, signed, APPLY, about)
+    actor = act.pop("actor")
+    lifecycle.announce(held, "applied", request_id=request_id, actor=actor, data={**data, **act})

@@ -18,7 +18,7 @@ from threegate.errors import InvalidInput, Refused, Unavailable
 from threegate.job import Job, build_job
 from threegate.judge import Clearance, replay_clearance
 from threegate.operations.dossier import Desk
-from threegate.operations.session_acts import checked_act, sign_act
+from threegate.operations.signed_acts import checked_act, sign_act
 from threegate.operations.signing_key import Acting
 from threegate.request import read_request
 from threegate.request.model import Request
