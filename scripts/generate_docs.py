@@ -1,4 +1,4 @@
-"""Writes what is made from the code: docs/rules.md and the schemas of gate 1. ``--check`` only compares.
+"""Writes what is made from the code: docs/rules.md and the schemas of gate 1 and of verdicts. ``--check`` only compares.
 
 Usage: python scripts/generate_docs.py [--check]; exit 1 when a file is not current.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from threegate.request.rules.page import rules_page
 from threegate.request.schema import report_schema, request_schema
+from threegate.results.verdict_schema import verdict_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -21,6 +22,7 @@ def made() -> dict[str, str]:
         "docs/rules.md": rules_page(),
         "schemas/tool-request.schema.json": _json(request_schema()),
         "schemas/report.schema.json": _json(report_schema()),
+        "schemas/verdict.schema.json": _json(verdict_schema()),
     }
 
 

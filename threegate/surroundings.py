@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from threegate import limits
 from threegate.audit import TrailIndex
 from threegate.request.model import InputFile, Request
-from threegate.request.report import Finding
+from threegate.request.report import Finding, Fix
 
 SURROUNDING_RULES = {
     "TG901": "Take a new request_id (threegate draft makes one): an id and a file name are used once, for ever.",
@@ -100,3 +100,30 @@ def surrounding_findings(
 
 def _finding(rule: str, message: str) -> Finding:
     return Finding(rule, "error", 1, 1, message, SURROUNDING_RULES[rule])
+
+
+def surrounding_fixes(
+    request: Request,
+    findings: Iterable[Finding],
+    index: TrailIndex,
+    hashes: InputHashes,
+    *,
+    place: Callable[[InputFile], str] = lambda item: item.name,
+) -> tuple[Fix, ...]:
+    """What answers such findings mechanically: a fresh id, the digest of the bytes that lie there."""
+    rules = {finding.rule for finding in findings}
+    lines = request.data.decode("utf-8").replace("\r\n", "\n").split("\n")
+    fixes: list[Fix] = []
+    fresh = f"{request.request_id[:100]}-{request.sha256[:8]}"
+    if "TG901" in rules and index.id_used(request.request_id) and not index.id_used(fresh):
+        number = next(at for at, line in enumerate(lines, start=1) if line.startswith("request_id:"))
+        fixes.append(Fix("TG901", "replace", number, f"request_id: {fresh}"))
+    if "TG903" in rules:
+        there = {item.sha256: hashes.sha256(place(item)) for item in request.inputs}
+        for number, line in enumerate(lines, start=1):
+            new = line
+            for declared, found in there.items():
+                new = new.replace(declared, found) if found else new
+            if new != line:
+                fixes.append(Fix("TG903", "replace", number, new))
+    return tuple(fixes)

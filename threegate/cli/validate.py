@@ -63,7 +63,8 @@ def validate(
     files = list(_files(paths, unread))
     if not files and not unread:
         context.warn(f"{', '.join(paths)}: no TR-*.md here; nothing was checked")
-    check = partial(check_file, settings=settings, now=datetime.now(UTC), stage=stage)
+    now = datetime.now(UTC)
+    check = partial(check_file, settings=settings, now=now, stage=stage, fixes=form == "json")
     reports = []
     for item in _checked(check, files):
         if isinstance(item, Report):
@@ -91,11 +92,13 @@ def request_settings() -> GateSettings:
     return DefaultSettings()
 
 
-def check_file(path: str, *, settings: GateSettings, now: datetime, stage: str) -> Report | str:
+def check_file(
+    path: str, *, settings: GateSettings, now: datetime, stage: str, fixes: bool = False
+) -> Report | str:
     """Read one file and check it. A file that cannot be had gives the line that says so."""
     if path == "-":
         data = sys.stdin.buffer.read(limits.REQUEST_BYTES + 1)
-        return read_request(data, path=path, settings=settings, now=now, stage=_stage(stage, path))
+        return _read(data, path, settings, now, _stage(stage, path), fixes)
     decided = _stage(stage, path)
     try:
         data = durable.read_regular(Path(path), max_bytes=limits.REQUEST_BYTES)
@@ -104,7 +107,16 @@ def check_file(path: str, *, settings: GateSettings, now: datetime, stage: str) 
     except OSError as error:
         reason = error.strerror or str(error).removeprefix(f"{Path(path).name}: ")
         return refuse_unread(path, reason, decided)
-    return read_request(data, path=path, settings=settings, now=now, stage=decided)
+    return _read(data, path, settings, now, decided, fixes)
+
+
+def _read(data: bytes, path: str, settings: GateSettings, now: datetime, stage: Stage, fixes: bool) -> Report:
+    report = read_request(data, path=path, settings=settings, now=now, stage=stage)
+    if not fixes:
+        return report
+    from threegate.request.fixes import propose_fixes
+
+    return replace(report, fixes=propose_fixes(data, report, settings=settings, now=now))
 
 
 def _stage(stage: str, path: str) -> Stage:

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -23,11 +23,12 @@ from threegate.daemon.types import TypeWarnings
 from threegate.operations.proposal import input_place
 from threegate.policy import Policy
 from threegate.request import read_request
+from threegate.request.fixes import propose_fixes
 from threegate.request.model import InputFile
-from threegate.request.report import Finding, Report
+from threegate.request.report import Finding, Fix, Report
 from threegate.results import Verdict, write_verdict
 from threegate.results.verdict import State
-from threegate.surroundings import InputHashes, surrounding_findings
+from threegate.surroundings import InputHashes, surrounding_findings, surrounding_fixes
 from threegate.workspace import Workspace
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -147,9 +148,9 @@ class Inbox:
             if done:
                 self._seen[key] = Seen(_identity(facts))
             return None
-        return read_request(
-            data, path=name, settings=policy.settings.request, now=datetime.now(UTC), stage="draft"
-        )
+        now, settings = datetime.now(UTC), policy.settings.request
+        report = read_request(data, path=name, settings=settings, now=now, stage="draft")
+        return replace(report, fixes=propose_fixes(data, report, settings=settings, now=now))
 
     def _quarantine(self, name: str, facts: os.stat_result, problem: str) -> None:
         """Something that is no readable request: one line, one event, nothing else."""
@@ -184,11 +185,12 @@ class Inbox:
         verdicts = []
         with self.trail.locked() as held:
             for path, report, facts in reports:
-                findings = list(report.findings)
+                findings, fixes = list(report.findings), report.fixes
                 if report.request is not None:
-                    findings += surrounding_findings(
-                        report.request, held.index, self._hashes, place=partial(self._place, path.parent)
-                    )
+                    place = partial(self._place, path.parent)
+                    around = surrounding_findings(report.request, held.index, self._hashes, place=place)
+                    findings += around
+                    fixes += surrounding_fixes(report.request, around, held.index, self._hashes, place=place)
                 valid = all(finding.severity != "error" for finding in findings)
                 rules = sorted({finding.rule for finding in findings})
                 if self._budget.take(facts.st_uid):
@@ -212,6 +214,7 @@ class Inbox:
                     "draft" if valid else "invalid",
                     None if valid else next(f.rule for f in findings if f.severity == "error"),
                     findings,
+                    fixes,
                 )
                 verdicts.append((verdict, report.request))
             held.sync()
@@ -266,6 +269,7 @@ def _verdict(
     state: State,
     reason: str | None,
     findings: list[Finding],
+    fixes: tuple[Fix, ...] = (),
 ) -> Verdict:
     return Verdict(
         file=name,
@@ -276,4 +280,5 @@ def _verdict(
         state=state,
         reason=reason,
         findings=tuple(finding.to_json() for finding in findings),
+        fixes=tuple(fix.to_json() for fix in fixes),
     )

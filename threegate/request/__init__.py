@@ -9,13 +9,14 @@ from threegate.request.keys import DefaultSettings, GateSettings
 from threegate.request.model import Request, Stage
 from threegate.request.problem import Problem
 from threegate.request.reader import read_request, refuse_unread, stage_of
-from threegate.request.report import Finding, Report
+from threegate.request.report import Finding, Fix, Report
 from threegate.request.rules import RULES, Rule
 
 __all__ = [
     "RULES",
     "DefaultSettings",
     "Finding",
+    "Fix",
     "GateSettings",
     "Problem",
     "Report",

@@ -82,10 +82,12 @@ def _is_filled(root: Node, name: str) -> bool:
     return name in root.value and root.value[name][1].value not in ("", None)
 
 
-def _nearest(name: str) -> str:
-    """A known key that differs only in case, dashes or blanks."""
+def nearest_key(name: str) -> str | None:
+    """The known key that differs from `name` only in case, dashes or blanks."""
     plain = re.sub(r"[^a-z0-9]", "", name.casefold())
-    for known in KEYS:
-        if known.replace("_", "") == plain:
-            return f"; did you mean {known}?"
-    return ""
+    return next((known for known in KEYS if known.replace("_", "") == plain), None)
+
+
+def _nearest(name: str) -> str:
+    known = nearest_key(name)
+    return f"; did you mean {known}?" if known else ""

@@ -1,4 +1,4 @@
-"""What gate 1 says about a file: findings sorted by place, and the request when there is no error."""
+"""What gate 1 says about a file: findings sorted by place, fixes for some of them, and the request when there is no error."""
 
 from __future__ import annotations
 
@@ -27,6 +27,28 @@ class Finding:
         return asdict(self)
 
 
+Op = Literal["replace", "insert", "delete", "rename"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One change of whole lines that answers a finding of `rule`; any program can apply it.
+
+    replace: line `line` becomes `text`; insert: `text` comes before line `line` (one more than the last line: at the
+    end); delete: line `line` goes, `text` is empty; rename: the file's name becomes `text`, `line` is 1. `line`
+    counts from 1 in the file as it was, split at LF or CRLF; `text` may hold several lines.
+    """
+
+    rule: str
+    op: Op
+    line: int
+    text: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The fix as a JSON object, as in `threegate.report/1` and in verdicts."""
+        return asdict(self)
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """The outcome of reading one file. `request` is there exactly when no finding is an error."""
@@ -40,6 +62,8 @@ class Report:
     """The source with secrets masked and invisible characters shown, for carets and previews."""
     request_id: str | None = None
     """The id as far as it could be read, also from an invalid file."""
+    fixes: tuple[Fix, ...] = ()
+    """What `threegate.request.fixes` offers for the findings; empty until it was asked."""
 
     @property
     def valid(self) -> bool:
@@ -53,4 +77,5 @@ class Report:
             "stage": self.stage,
             "valid": self.valid,
             "findings": [finding.to_json() for finding in self.findings],
+            "fixes": [fix.to_json() for fix in self.fixes],
         }

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from threegate.request.keys import KEYS
 from threegate.request.model import Stage
-from threegate.request.report import REPORT_SCHEMA, Finding, Severity
+from threegate.request.report import REPORT_SCHEMA, Finding, Op, Severity
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -34,19 +34,12 @@ def request_schema() -> dict[str, Any]:
 
 def report_schema() -> dict[str, Any]:
     """The output of ``threegate validate --format json``."""
-    finding = {
-        "rule": {"type": "string", "pattern": "^TG[1-5][0-9]{2}$"},
-        "severity": {"enum": list(get_args(Severity))},
-        "line": {"type": "integer", "minimum": 1},
-        "column": {"type": "integer", "minimum": 1},
-        "message": {"type": "string"},
-        "help": {"type": "string"},
-    }
     file = {
         "path": {"type": "string"},
         "stage": {"enum": list(get_args(Stage))},
         "valid": {"type": "boolean"},
-        "findings": {"type": "array", "items": _object({name: finding[name] for name in Finding.__slots__})},
+        "findings": {"type": "array", "items": finding_schema()},
+        "fixes": {"type": "array", "items": fix_schema()},
     }
     return {
         "$schema": DIALECT,
@@ -54,6 +47,31 @@ def report_schema() -> dict[str, Any]:
         "title": "ThreeGate report",
         **_object({"schema": {"const": REPORT_SCHEMA}, "files": {"type": "array", "items": _object(file)}}),
     }
+
+
+def finding_schema(rules: str = "^TG[1-5][0-9]{2}$") -> dict[str, Any]:
+    """One finding."""
+    properties = {
+        "rule": {"type": "string", "pattern": rules},
+        "severity": {"enum": list(get_args(Severity))},
+        "line": {"type": "integer", "minimum": 1},
+        "column": {"type": "integer", "minimum": 1},
+        "message": {"type": "string"},
+        "help": {"type": "string"},
+    }
+    return _object({name: properties[name] for name in Finding.__slots__})
+
+
+def fix_schema(rules: str = "^TG[1-5][0-9]{2}$") -> dict[str, Any]:
+    """One fix: whole lines, see `threegate.request.report.Fix`."""
+    return _object(
+        {
+            "rule": {"type": "string", "pattern": rules},
+            "op": {"enum": list(get_args(Op))},
+            "line": {"type": "integer", "minimum": 1},
+            "text": {"type": "string"},
+        }
+    )
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:

@@ -53,7 +53,8 @@ class Verdict:
     """`Finding.to_json()` of each finding; never a secret."""
     judgement: Mapping[str, Any] | None = None
     """`{route, blockers, contract}` or None when it was not judged yet."""
-    fixes: tuple[Any, ...] = ()
+    fixes: tuple[Mapping[str, Any], ...] = ()
+    """`Fix.to_json()` of what answers findings mechanically; applies to the bytes of `sha256`."""
     updated_utc: datetime | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -70,7 +71,7 @@ class Verdict:
             "reason": self.reason,
             "findings": [dict(item) for item in self.findings],
             "judgement": None if self.judgement is None else dict(self.judgement),
-            "fixes": list(self.fixes),
+            "fixes": [dict(item) for item in self.fixes],
             "updated_utc": f"{moment:%Y-%m-%dT%H:%M:%SZ}",
         }
 

@@ -16,6 +16,7 @@ from threegate import durable, limits
 from threegate.errors import InvalidInput
 from threegate.operations.results import list_results
 from threegate.request import read_request
+from threegate.request.fixes import propose_fixes
 from threegate.results import Verdict, read_verdict
 from threegate.workspace import Workspace
 
@@ -38,22 +39,19 @@ class RequestDesk:
         data = content.encode("utf-8", "surrogatepass")
         if len(data) > limits.REQUEST_BYTES:
             raise InvalidInput(f"content is larger than {limits.REQUEST_BYTES} bytes; make it smaller")
-        report = read_request(
-            data,
-            path=name,
-            settings=self._workspace.load_settings().request,
-            now=datetime.now(UTC),
-            stage="draft",
-        )
+        settings, now = self._workspace.load_settings().request, datetime.now(UTC)
+        report = read_request(data, path=name, settings=settings, now=now, stage="draft")
         answer = {
             "submitted": False,
             "file_name": name,
             "request_id": report.request_id,
             "sha256": report.sha256,
             "findings": [finding.to_json() for finding in report.findings],
+            "fixes": [],
         }
         if not report.valid:
-            return answer
+            fixes = propose_fixes(data, report, settings=settings, now=now)
+            return {**answer, "fixes": [fix.to_json() for fix in fixes]}
         try:
             durable.deliver(self._workspace.inbox / name, data, 0o644)
         except FileExistsError:

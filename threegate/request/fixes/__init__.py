@@ -1,0 +1,100 @@
+"""Fixes: for the findings that have a mechanical answer, the lines to change.
+
+Invariant: every fix that is offered was applied and read again, and the finding that it answers is gone; a fix
+never brings back a secret, and a file that holds one gets none. Fixes are an offer to whoever drafts: gate 1 reads
+the mended file from its first byte, and nothing is applied by ThreeGate itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import PurePath
+
+from threegate.request.fixes import body, front_matter
+from threegate.request.fixes.edit import Draft, apply_fixes, split_lines
+from threegate.request.keys import GateSettings
+from threegate.request.reader import read_request
+from threegate.request.report import Finding, Fix, Report
+
+__all__ = ["MENDED_RULES", "apply_fixes", "propose_fixes"]
+
+_MAKERS = {**front_matter.MAKERS, **body.MAKERS}
+MENDED_RULES = frozenset(_MAKERS)
+"""The rules whose findings may have a fix."""
+_LEAK = "TG501"
+_STOPPING = frozenset({"TG105", "TG106", "TG108", "TG110", "TG112", "TG113", "TG114"})
+"""At these the reader stops, so that mending one may show the next of its kind, elsewhere."""
+
+
+def propose_fixes(data: bytes, report: Report, *, settings: GateSettings, now: datetime) -> tuple[Fix, ...]:
+    """The fixes for `report`, which is what the reader said of exactly these bytes. Never raises.
+
+    Costs a second reading of the file, and nothing where no finding has a maker.
+    """
+    rules = {finding.rule for finding in report.findings}
+    if not rules & MENDED_RULES or _LEAK in rules:
+        return ()
+    try:
+        return _proposed(data.decode("utf-8"), report, settings, now)
+    except Exception:  # noqa: BLE001 - what cannot be mended stays refused; an offer that fails is none
+        return ()
+
+
+def _proposed(text: str, report: Report, settings: GateSettings, now: datetime) -> tuple[Fix, ...]:
+    draft = Draft(split_lines(text), PurePath(report.path).name, settings, now)
+    taken: set[tuple[str, int]] = set()
+    fixes: list[Fix] = []
+    mended: list[Finding] = []
+    for finding in report.findings:
+        made = tuple(_MAKERS[finding.rule](draft, finding)) if finding.rule in _MAKERS else ()
+        new = [fix for fix in made if fix not in fixes]
+        places = {(_kind(fix), fix.line) for fix in new if fix.op != "insert"}
+        if made and not places & taken:
+            taken |= places
+            fixes += new
+            mended.append(finding)
+    solved = _solved(text, report, fixes, mended, settings, now)
+    return tuple(sorted((fix for fix in fixes if fix.rule in solved), key=lambda fix: fix.line))
+
+
+def _kind(fix: Fix) -> str:
+    return "name" if fix.op == "rename" else "line"
+
+
+def _solved(
+    text: str,
+    report: Report,
+    fixes: Sequence[Fix],
+    mended: Sequence[Finding],
+    settings: GateSettings,
+    now: datetime,
+) -> frozenset[str]:
+    """The rules whose mended findings are gone when the file with all fixes is read. None when a secret came up."""
+    name = next((fix.text for fix in fixes if fix.op == "rename"), report.path)
+    data = apply_fixes(text, fixes).encode("utf-8")
+    again = read_request(data, path=name, settings=settings, now=now, stage=report.stage)
+    before = Counter(finding.rule for finding in report.findings)
+    after = Counter(finding.rule for finding in again.findings)
+    if after[_LEAK]:
+        return frozenset()
+    left = {(finding.rule, finding.line) for finding in again.findings}
+    solved = set()
+    for rule, count in Counter(finding.rule for finding in mended).items():
+        if rule in _STOPPING:
+            places = [(rule, _moved(finding.line, fixes)) for finding in mended if finding.rule == rule]
+            good = left.isdisjoint(places)
+        else:
+            good = after[rule] <= before[rule] - count
+        solved.update([rule] if good else [])
+    return frozenset(solved)
+
+
+def _moved(line: int, fixes: Sequence[Fix]) -> int:
+    """Where a line stands when the fixes above it were applied."""
+    return line + sum(
+        fix.text.count("\n") + (fix.op == "insert") - (fix.op == "delete")
+        for fix in fixes
+        if fix.line < line and fix.op != "rename"
+    )
