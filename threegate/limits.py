@@ -68,6 +68,8 @@ TRAIL_STRING_CHARS: Final = 200
 TRAIL_LINE_BYTES: Final = 64 * KIB
 TRAIL_LIST_ITEMS: Final = 256
 TRAIL_RESERVED_BYTES: Final = 1 * MIB
+TRAIL_SECOND_PROCESS_BYTES: Final = 16 * MIB
+"""A file of the trail of at least this size is hashed in a second process while the first one reads it."""
 TRAIL_EVENTS_PER_OWNER_MINUTE: Final = 600
 RESULT_BYTES: Final = 8 * MIB
 RESULT_LINE_CHARS: Final = 2_000

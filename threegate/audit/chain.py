@@ -8,19 +8,36 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
+
+import orjson
 
 from threegate import limits
-from threegate.audit.event import Event, LineError, parse_line
+from threegate.audit.event import (
+    KEYS,
+    TIME,
+    TYPES,
+    VERSION,
+    Event,
+    LineError,
+    check_values,
+    parse_line,
+)
 from threegate.errors import TrailError
 
 WORKSPACE_ID = re.compile(r"ws-[0-9a-f]{32}")
 SEGMENT = re.compile(r"trail-([0-9]{12})\.jsonl")
 CURRENT: Final = "trail.jsonl"
 _CHUNK = 1 << 20
+MARKING: Final = frozenset(("workspace_created", "workspace_adopted", "checkpoint", "rotated"))
+"""Types that say something about the trail itself; who verifies looks at each of them."""
+_PLAIN_TYPES = TYPES - MARKING
+_PLAIN_VALUES = frozenset((str, int, bool, type(None)))
+_CANONICAL = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
+_fields = itemgetter("v", "seq", "time", "type", "request_id", "actor", "data", "prev", "hash")
 
 
 class ChainError(LineError):
@@ -58,13 +75,57 @@ class Chain:
         self.follow(event)
         return event
 
+    def take_plain(
+        self, lines: Sequence[bytes], start: int, end: int, on_event: Callable[[Event], None] | None
+    ) -> int:
+        """Take ``lines[start:end]`` as long as each is the next event and of a plain type; returns where it stopped.
+
+        The caller has checked that the lines are ASCII, no longer than a line may be, and have the hashes that they
+        name. The same checks as `take`, without its words: what is wrong with the line where it stops, `take` says.
+        """
+        seq, prev, time, kind = self.seq, self.hash, self.time, self.type
+        loads, dumps, fields, canonical, make = orjson.loads, orjson.dumps, _fields, _CANONICAL, tuple.__new__
+        number = start
+        for number in range(start, end):
+            line = lines[number]
+            try:
+                value: Any = loads(line)
+                version, seq_, time_, kind_, request_id, actor, data, prev_, hash_ = fields(value)
+                if (
+                    seq_ != seq + 1
+                    or prev_ != prev
+                    or time_ < time
+                    or kind_ not in _PLAIN_TYPES
+                    or version != VERSION
+                    or type(version) is not int
+                    or type(seq_) is not int
+                    or type(actor) is not str
+                    or type(data) is not dict
+                    or not (request_id is None or type(request_id) is str)
+                    or len(value) != len(KEYS)
+                    or not TIME(time_)
+                    or dumps(value, None, canonical) != line
+                ):
+                    break
+                if not _PLAIN_VALUES.issuperset(map(type, data.values())):
+                    check_values(data)
+            except (ValueError, TypeError, KeyError):
+                break
+            seq, prev, time, kind = seq_, hash_, time_, kind_
+            if on_event is not None:
+                on_event(make(Event, (seq_, time_, kind_, request_id, actor, data, prev_, hash_, line)))
+        else:
+            number = end
+        if number > start:
+            self.seq, self.hash, self.time, self.type, self.line = seq, prev, time, kind, lines[number - 1]
+        return number
+
     def follow(self, event: Event) -> None:
         """Stand after `event` without a check: it is our own, or it is where verification goes on after a problem."""
         self.seq, self.time, self.type, _, _, _, _, self.hash, self.line = event
 
 
-@dataclass(frozen=True, slots=True)
-class RawLine:
+class RawLine(NamedTuple):
     """One line of a file: its bytes without the newline, where it starts, and whether a newline ends it."""
 
     data: bytes
@@ -95,6 +156,30 @@ def read_lines(descriptor: int, start: int, end: int) -> Iterator[RawLine]:
             return
     if rest:
         yield RawLine(rest, at, False)
+
+
+def read_blocks(descriptor: int, end: int) -> Iterator[bytes]:
+    """An open file up to byte `end` in blocks of whole lines, newlines included; only the last may lack its newline.
+
+    It ends behind the first piece that is longer than any event. Raises OSError.
+    """
+    rest = b""
+    position = 0
+    while position < end:
+        chunk = os.pread(descriptor, min(_CHUNK, end - position), position)
+        if not chunk:
+            break
+        position += len(chunk)
+        cut = chunk.rfind(b"\n") + 1
+        if cut:
+            yield rest + chunk[:cut]
+            rest = chunk[cut:]
+        else:
+            rest += chunk
+        if len(rest) > limits.TRAIL_LINE_BYTES:
+            break
+    if rest:
+        yield rest
 
 
 def segment_paths(folder: Path) -> list[Path]:

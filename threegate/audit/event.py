@@ -60,13 +60,14 @@ TYPES: Final = frozenset(
 )
 """Every type that an event may have (spec 7)."""
 
-_KEYS = frozenset(("v", "seq", "time", "type", "request_id", "actor", "data", "prev", "hash"))
-_TIME = re.compile(
+KEYS = frozenset(("v", "seq", "time", "type", "request_id", "actor", "data", "prev", "hash"))
+TIME = re.compile(
     r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z"
 ).fullmatch
 _loads, _dumps, _SORTED, _sha256 = orjson.loads, orjson.dumps, orjson.OPT_SORT_KEYS, hashlib.sha256
-_HASH_MARK = b',"hash":"'
-_HASH_PART = len(_HASH_MARK) + 64 + 1
+HASH_MARK: Final = b',"hash":"'
+"""Stands last in a line at its own hash: within a string the quotes would be escaped, and behind it no object comes."""
+HASH_PART: Final = len(HASH_MARK) + 64 + 1
 
 
 class LineError(ValueError):
@@ -195,7 +196,7 @@ def make_event(
         bare = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
     digest = hashlib.sha256(bare).hexdigest()
     at = bare.rindex(b',"prev":"')
-    line = b"".join((bare[:at], _HASH_MARK, digest.encode(), b'"', bare[at:]))
+    line = b"".join((bare[:at], HASH_MARK, digest.encode(), b'"', bare[at:]))
     return Event(seq, time, type, body["request_id"], body["actor"], clean, prev, digest, line)
 
 
@@ -211,17 +212,17 @@ def parse_line(line: bytes) -> Event:
         value = _loads(line)
     except orjson.JSONDecodeError:
         raise LineError("is no JSON") from None
-    if type(value) is not dict or len(value) != len(_KEYS) or value.keys() != _KEYS:
+    if type(value) is not dict or len(value) != len(KEYS) or value.keys() != KEYS:
         raise LineError("has not exactly the keys of an event")
     if _dumps(value, None, _SORTED) != line:
         raise LineError("is not in canonical form")
     if not line.isascii():
         raise LineError("is not in canonical form (it is not ASCII)")
     digest = value["hash"]
-    at = line.rfind(_HASH_MARK)
+    at = line.rfind(HASH_MARK)
     if type(digest) is not str or len(digest) != 64 or at < 0:
         raise LineError("has no hash of 64 hex digits")
-    if _sha256(line[:at] + line[at + _HASH_PART :]).hexdigest() != digest:
+    if _sha256(line[:at] + line[at + HASH_PART :]).hexdigest() != digest:
         raise LineError("does not have the hash that it names: it was changed")
     version, seq, time, kind = value["v"], value["seq"], value["time"], value["type"]
     request_id, actor, data, prev = value["request_id"], value["actor"], value["data"], value["prev"]
@@ -231,7 +232,7 @@ def parse_line(line: bytes) -> Event:
         or type(kind) is not str
         or kind not in TYPES
         or type(time) is not str
-        or not _TIME(time)
+        or not TIME(time)
         or type(seq) is not int
         or type(actor) is not str
         or type(prev) is not str
@@ -239,7 +240,7 @@ def parse_line(line: bytes) -> Event:
         or not (request_id is None or type(request_id) is str)
     ):
         raise LineError("has a value of a wrong type")
-    _check_values(data)
+    check_values(data)
     return Event(seq, time, kind, request_id, actor, data, prev, digest, line)
 
 
@@ -259,7 +260,7 @@ def event_of_line(line: bytes) -> Event:
     )
 
 
-def _check_values(data: dict[str, Any]) -> None:
+def check_values(data: dict[str, Any]) -> None:
     """Only whole numbers, strings, booleans and null: with floats orjson and RFC 8785 would differ."""
     for item in data.values():
         kind = type(item)
@@ -269,8 +270,8 @@ def _check_values(data: dict[str, Any]) -> None:
             if not -INTEGER_MAX <= item <= INTEGER_MAX:
                 raise LineError("has a number beyond 2**53")
         elif kind is dict:
-            _check_values(item)
+            check_values(item)
         elif kind is list:
-            _check_values(dict(enumerate(item)))  # type: ignore[arg-type]
+            check_values(dict(enumerate(item)))  # type: ignore[arg-type]
         else:
             raise LineError("has a number that is not whole")

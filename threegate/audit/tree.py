@@ -49,6 +49,24 @@ class Frontier:
         nodes.append(node)
         self.size += 1
 
+    def extend(self, leaves: list[bytes]) -> None:
+        """Append many leaves by their leaf hashes, level by level."""
+        nodes, row, level = self._nodes, leaves, self.size
+        self.size += len(leaves)
+        single: list[bytes] = []
+        while row:
+            if level & 1:
+                row = [nodes.pop(), *row]
+            level >>= 1
+            if len(row) & 1:
+                single.append(row[-1])
+            pairs = iter(row)
+            row = [
+                _sha256(NODE_PREFIX + left + right).digest()
+                for left, right in zip(pairs, pairs, strict=False)
+            ]
+        nodes.extend(reversed(single))
+
     def root(self) -> bytes:
         """MTH of all leaves so far."""
         if not self._nodes:

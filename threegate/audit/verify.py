@@ -13,12 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from threegate import durable
-from threegate.audit.chain import Chain, ChainError, open_segment, read_lines, segment_path, segment_paths
+from threegate.audit.chain import Chain, ChainError, open_segment, read_blocks, segment_path, segment_paths
 from threegate.audit.checkpoint import NOTE_BYTES, Checkpoint
 from threegate.audit.event import Event, LineError, parse_line
+from threegate.audit.hashing import Hashed, hashed_blocks
 from threegate.audit.keys import VerifierKey
 from threegate.audit.tree import Frontier
+from threegate.canonical import INTEGER_MAX
 from threegate.errors import InvalidInput, TrailError, Unavailable
+from threegate.limits import TRAIL_LINE_BYTES
 from threegate.workspace import OutsideState, Workspace
 
 PROBLEMS_KEPT = 100
@@ -151,33 +154,61 @@ class _Run:
             return
         self.result.segments += 1
         try:
-            take, add, chain = self.chain.take, self.frontier.add, self.chain
-            number = 0
-            for raw in read_lines(descriptor, 0, self._settled_size(descriptor)):
-                number += 1
-                try:
-                    if not raw.whole:
-                        raise LineError("has no end: it was cut off, or is being written")
-                    event = take(raw.data)
-                except LineError as error:
-                    self._bad(path, number, raw.data, error)
-                    continue
-                if chain.seq == 1:
-                    self._begin(path, event)
-                if event.type in ("checkpoint", "rotated"):
-                    self._check_announced(path, number, event)
-                elif event.type == "workspace_adopted":
-                    self._adopted(path, number, event)
-                add(raw.data)
-                if self._notes and self._notes[-1][0] <= self.frontier.size:
-                    self._check_notes()
-                if event.seq == self._kept_seq and event.hash != self._kept_hash:
-                    self.result.add(path, number, "is another event than the head kept outside names")
-                if self._on_event is not None:
-                    self._on_event(event)
+            size, number = self._settled_size(descriptor), 0
+            for block, hashed in hashed_blocks(read_blocks(descriptor, size), size):
+                number = self._read_block(path, number, block, hashed)
             self.result.lines += number
         finally:
             os.close(descriptor)
+
+    def _read_block(self, path: Path, number: int, block: bytes, hashed: Hashed) -> int:
+        """Check the lines of one block, of which the first has the number after `number`; returns the last one's."""
+        lines = block.split(b"\n")
+        rest = lines.pop()
+        good = hashed.good if block.isascii() and max(map(len, lines), default=0) <= TRAIL_LINE_BYTES else 0
+        at = 0
+        while at < len(lines):
+            until = min(good, at + self._plain_lines())
+            if at < until and self.chain.seq:
+                began, at = at, self.chain.take_plain(lines, at, until, self._on_event)
+                leaves = hashed.leaves
+                self.frontier.extend([leaves[place : place + 32] for place in range(began * 32, at * 32, 32)])
+            if at < len(lines):
+                self._read_line(path, number + at + 1, lines[at])
+                at += 1
+        number += len(lines)
+        if rest:
+            number += 1
+            self._bad(path, number, rest, LineError("has no end: it was cut off, or is being written"))
+        return number
+
+    def _plain_lines(self) -> int:
+        """How many lines may be taken before one at which a checkpoint or the kept head has to be looked at."""
+        before = self._notes[-1][0] - self.frontier.size - 1 if self._notes else INTEGER_MAX
+        if self._kept_seq > self.chain.seq:
+            before = min(before, self._kept_seq - self.chain.seq - 1)
+        return max(0, before)
+
+    def _read_line(self, path: Path, number: int, line: bytes) -> None:
+        """Check one line with everything that may have to be said of it."""
+        try:
+            event = self.chain.take(line)
+        except LineError as error:
+            self._bad(path, number, line, error)
+            return
+        if event.seq == 1:
+            self._begin(path, event)
+        if event.type in ("checkpoint", "rotated"):
+            self._check_announced(path, number, event)
+        elif event.type == "workspace_adopted":
+            self._adopted(path, number, event)
+        self.frontier.add(line)
+        if self._notes and self._notes[-1][0] <= self.frontier.size:
+            self._check_notes()
+        if event.seq == self._kept_seq and event.hash != self._kept_hash:
+            self.result.add(path, number, "is another event than the head kept outside names")
+        if self._on_event is not None:
+            self._on_event(event)
 
     def _settled_size(self, descriptor: int) -> int:
         """The file's size while nobody appends; without the lock (a copy to be read only) as it is."""

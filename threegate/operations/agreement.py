@@ -28,6 +28,8 @@ _END_STATUS = {
     "cancelled": "cancelled",
     "interrupted": "interrupted",
 }
+_ACTING = ENDS | {"pruned", "quarantined", "approval_abandoned"}
+"""Types that change what must lie in the folders even where they name no place."""
 
 
 @dataclass(slots=True)
@@ -50,7 +52,9 @@ class Agreement:
 
     def see(self, event: Event) -> None:
         """Take the next event."""
-        kind, data, request_id = event.type, event.data, event.request_id
+        _, _, kind, request_id, _, data, _, _, _ = event
+        if kind not in _ACTING and "state" not in data:
+            return
         state, name = data.get("state"), data.get("file")
         place = f"{state}/{name}" if isinstance(state, str) and isinstance(name, str) else None
         if kind == "pruned":
