@@ -10,40 +10,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from threegate import canonical, durable, limits
-from threegate.audit import Event, LockedTrail, RequestHistory
-from threegate.call_event import backend_tool, call_arguments, tool_name
+from threegate.audit import LockedTrail, RequestHistory
 from threegate.contract_gate import NO_CONTRACTS
-from threegate.contracts import Call, Decision, Outcome, Session
+from threegate.contracts import Call, Decision, Session
 from threegate.contracts.book import Book
 from threegate.contracts.checkpoints import call_sha256
 from threegate.contracts.engine import may_retry
 from threegate.contracts.movement import seen_key
-from threegate.contracts.paths import MISSING
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.session import SessionStore
 from threegate.contracts.state import block
 from threegate.errors import InvalidInput, Refused, Unavailable
-from threegate.job import Job, Platform, build_job
+from threegate.job import Job
 from threegate.policy import Policy
-from threegate.request import read_request
 from threegate.request.model import Request
-from threegate.results import ResultFacts, read_record
-from threegate.settings import RequestSettings
-from threegate.workspace import STATES, Workspace
-
-RESULT_FILE = "result.json"
-"""The output that a contract calls the call's output."""
+from threegate.results import read_record
+from threegate.session_record import PastCalls, call_of, outcome_of
+from threegate.workspace import Workspace
 
 _GIVEN_BACK = frozenset({"cancelled", "interrupted", "unavailable"})
 """Statuses whose event is not `finished`: the claim is given back, and the breaker does not move."""
-
-_WIDEST = RequestSettings(max_cpu=1024.0, max_memory_mb=10**9, max_time_sec=10**9)
-"""The fold reads requests that ran; which maxima held then was judged then."""
 
 
 class SessionGate:
@@ -120,7 +110,9 @@ class SessionGate:
         Raises Unavailable when an event of the trail cannot be taken: then nothing is let through.
         """
         try:
-            return self.store.view(held, policy.contracts, _Files(self.workspace, policy, self))
+            return self.store.view(
+                held, policy.contracts, PastCalls(self.workspace, policy, self.time_cap_sec)
+            )
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
             raise Unavailable(
                 f"the sessions cannot be read from the trail ({type(error).__name__}); nothing is let through"
@@ -204,7 +196,7 @@ class SessionGate:
             facts = read_record(run_folder, created_utc=held.now, trail_seq=0, sha256=None)
         except InvalidInput:
             return {"contract": {**data, "status": "session_state_lost"}}
-        outcome = _outcome(facts, run_folder, policy.settings.contracts.cost_per_second)
+        outcome = outcome_of(facts, run_folder, policy.settings.contracts.cost_per_second)
         if outcome is None:
             return {"contract": {**data, "status": "session_state_lost"}}
         trial = Book.from_json(policy.contracts, book.to_json())
@@ -260,22 +252,6 @@ def _tools(request: Request) -> tuple[str, ...]:
     return (backend,) if request.tool in (None, backend) else (backend, str(request.tool))
 
 
-def call_of(policy: Policy, request: Request, job: Job, session_id: str) -> Call:
-    """The call of a request, without who asks and what was answered."""
-    return Call(
-        tool=tool_name(job),
-        arguments=call_arguments(job),
-        session_id=session_id,
-        workflow_session=job.workflow,
-        labels=job.labels,
-        call_id=request.request_id,
-        backend=backend_tool(job),
-        code_sha256=None if job.code is None else canonical.sha256_hex(job.code.encode()),
-        image=job.image,
-        cost=policy.settings.contracts.cost_per_second * job.limits.time_sec,
-    )
-
-
 def _place(book: Book, call: Call, job: Job) -> Decision | None:
     """The block for a request that names a session, role or workflow that is not its own."""
     session = book.sessions.get(call.session_id)
@@ -318,88 +294,3 @@ def _ends(policy: Policy, before: Book, after: Book) -> dict[str, list[str]]:
 def _holding(book: Book, request_id: str) -> Session | None:
     """The session that claimed a request."""
     return next((item for item in book.sessions.values() if request_id in item.pending), None)
-
-
-def _outcome(facts: ResultFacts, run_folder: Path, cost_per_second: float) -> Outcome | None:
-    """The outcome of a recorded run; None when the result that it names is gone or was changed."""
-    output: Any = MISSING
-    for artifact in facts.artifacts:
-        if artifact.path.removeprefix("/out/") == RESULT_FILE:
-            try:
-                data = durable.read_regular(
-                    run_folder / "out" / RESULT_FILE, max_bytes=limits.CONTRACT_VALUE_BYTES
-                )
-            except OSError:
-                return None
-            if canonical.sha256_hex(data) != artifact.sha256:
-                return None
-            try:
-                output = canonical.loads_strict(data, max_bytes=limits.CONTRACT_VALUE_BYTES)
-            except canonical.StrictJSONError:
-                output = MISSING
-    stderr = facts.stderr.kept.decode("utf-8", "replace") if facts.stderr is not None else ""
-    return Outcome(
-        status=facts.status,
-        output=output,
-        cost=round(cost_per_second * (facts.runtime_ms or 0) / 1000, 9),
-        exit_code=facts.exit_code,
-        stderr=stderr,
-        retry_after=facts.retry_after_sec,
-        artifacts=tuple(sorted(f"/out/{item.path.removeprefix('/out/')}" for item in facts.artifacts)),
-    )
-
-
-class _Files:
-    """The finished requests and records that events name by digest."""
-
-    def __init__(self, workspace: Workspace, policy: Policy, gate: SessionGate) -> None:
-        self.workspace = workspace
-        self.policy = policy
-        self.gate = gate
-
-    def call(self, event: Event) -> Call | None:
-        """The call of a claimed request, read again from its file."""
-        contract = event.data["contract"]
-        request = self._request(event)
-        if request is None:
-            return None
-        job = build_job(
-            request,
-            input_sizes={item.sha256: 0 for item in request.inputs},
-            platform=Platform(image=self.policy.platform.image),
-            time_cap_sec=self.gate.time_cap_sec(self.policy, request),
-        )
-        return call_of(self.policy, request, job, str(contract["session"]))
-
-    def _request(self, event: Event) -> Request | None:
-        """The request file of an event, wherever it lies now, if it has the digest that the event names."""
-        wanted = event.data.get("request_sha256")
-        names = {str(event.data.get("file")), f"{event.request_id}.md"}
-        for state in STATES:
-            folder = self.workspace.state_folder(state)
-            for name in sorted(names | {path.name for path in folder.glob(f"{event.request_id}.*md")}):
-                try:
-                    data = durable.read_regular(folder / name, max_bytes=limits.REQUEST_BYTES)
-                except OSError:
-                    continue
-                if canonical.sha256_hex(data) == wanted:
-                    moment = event.when + timedelta(days=1)
-                    return read_request(
-                        data, path=name, settings=_WIDEST, now=moment, stage="approved"
-                    ).request
-        return None
-
-    def outcome(self, event: Event) -> Outcome | None:
-        """The outcome of a finished request, read again from its record."""
-        folder = self.workspace.run_folder(str(event.request_id))
-        digest = event.data.get("record_sha256")
-        try:
-            facts = read_record(
-                folder,
-                created_utc=event.when,
-                trail_seq=event.seq,
-                sha256=digest if isinstance(digest, str) else "",
-            )
-        except InvalidInput:
-            return None
-        return _outcome(facts, folder, self.policy.settings.contracts.cost_per_second)
