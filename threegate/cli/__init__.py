@@ -59,6 +59,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "workspace": ("workspace_commands", "Adopt a moved or restored workspace."),
     "prune": ("prune", "Remove what nothing needs any more."),
     "serve": ("serve", "HTTP and MCP servers (extras)."),
+    "agent": ("agent", "The agent's side: what to tell an agent."),
     "doctor": ("doctor", "What is enforced on this machine, measured."),
 }
 
