@@ -19,8 +19,9 @@ from threegate import canonical, limits
 from threegate.errors import Refused
 from threegate.proposals.form import Problem, Proposal
 from threegate.proposals.gather import Sources, gather, primary_names
-from threegate.proposals.lanes import Plan, given_bytes, make_plan
+from threegate.proposals.lanes import make_plan
 from threegate.proposals.paths import PathBlocked
+from threegate.proposals.plan import Plan, given_bytes
 from threegate.proposals.project import Project, ProjectError
 from threegate.proposals.rules import Links, judge_proposal
 from threegate.proposals.verdict import Verdict

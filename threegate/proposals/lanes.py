@@ -7,49 +7,23 @@ machine, at any time. Text of a proposal goes into pinned files only, never into
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
-from urllib.parse import quote, urlencode
+from typing import Final
 
 from threegate import canonical, limits
 from threegate.proposals import era_code, monty_code
 from threegate.proposals.paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
-from threegate.proposals.project import ProjectError
-from threegate.proposals.urls import URL, URLError, reach, read_url
+from threegate.proposals.plan import Plan
 from threegate.proposals.verdict import Verdict
-from threegate.request.model import Backend, Sensitivity
+from threegate.proposals.web_lanes import WEB_LANES
+from threegate.request.model import Sensitivity
 from threegate.settings import Settings
 
 READ_BYTES: Final = 65_536
-WEB_BYTES: Final = 262_144
 GIT_BYTES: Final = 262_144
 SHELL_SECONDS: Final = 30
-MONTY_SECONDS: Final = 20
-WEB_SECONDS: Final = 60
 _NOTES: Final = 10
 _HITS: Final = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One draft in parts. `derived` are input files that follow from the verdict and the primary files."""
-
-    backend: Backend
-    code: str = ""
-    argv: tuple[str, ...] = ()
-    given: Mapping[str, Any] = field(default_factory=dict)
-    """What the program reads from args.json."""
-    derived: Mapping[str, bytes] = field(default_factory=dict)
-    outputs: tuple[tuple[str, str], ...] = ()
-    workdir: str = ""
-    network: URL | None = None
-    rationale: str = ""
-    time_sec: int = MONTY_SECONDS
-    memory_mb: int = 128
-    sensitivity: Sensitivity = "internal"
-    notes: tuple[str, ...] = ()
 
 
 def make_plan(verdict: Verdict, primary: Mapping[str, bytes], settings: Settings) -> Plan:
@@ -60,11 +34,6 @@ def make_plan(verdict: Verdict, primary: Mapping[str, bytes], settings: Settings
     return _LANES[verdict.proposal.tool.name](verdict, primary, settings)
 
 
-def _args(verdict: Verdict) -> Mapping[str, Any]:
-    assert verdict.proposal is not None
-    return verdict.proposal.args
-
-
 def _sensitivity(verdict: Verdict) -> Sensitivity:
     return "confidential" if any(path.protected for path in verdict.paths.values()) else "internal"
 
@@ -73,7 +42,7 @@ def _read(verdict: Verdict, primary: Mapping[str, bytes], _settings: Settings) -
     missing = "current" not in primary
     given = {
         "path": verdict.paths["path"].text,
-        "maxBytes": _args(verdict).get("maxBytes", READ_BYTES),
+        "maxBytes": verdict.args.get("maxBytes", READ_BYTES),
         "missing": missing,
     }
     outputs = () if missing else (("/out/content", "the file's bytes"),)
@@ -96,7 +65,7 @@ def _change(verdict: Verdict, primary: Mapping[str, bytes], _settings: Settings)
     """file.diff and file.write_safe: the same facts, and the content only where it may be applied."""
     assert verdict.proposal is not None
     path = verdict.paths["path"].text
-    before, after = primary.get("current"), str(_args(verdict)["content"]).encode()
+    before, after = primary.get("current"), str(verdict.args["content"]).encode()
     derived = {"diff.patch": unified_diff(before, after, path)}
     given = {
         "path": path,
@@ -157,13 +126,13 @@ def _cleanup(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Setting
 
 
 def _search_notes(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
-    args = _args(verdict)
+    args = verdict.args
     given = {"query": args["query"], "limit": args.get("limit", _NOTES), "scope": args.get("scope")}
     return Plan("monty", code=monty_code.SEARCH, given=given, outputs=(("/out/notes.json", "notes found"),))
 
 
 def _note(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
-    args = _args(verdict)
+    args = verdict.args
     note = {
         "type": args.get("type"),
         "content": args["content"],
@@ -180,7 +149,7 @@ def _note(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) 
 
 
 def _issue(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
-    args = _args(verdict)
+    args = verdict.args
     lines = [f"# {' '.join(args['title'].split())}", "", f"Repository: {args['repo']}"]
     if args.get("labels"):
         lines.append("Labels: " + ", ".join(args["labels"]))
@@ -256,7 +225,7 @@ def _git(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -
 
 
 def _shell(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
-    args = _args(verdict)
+    args = verdict.args
     cwd = verdict.paths["cwd"]
     kept = args.get("maxBufferBytes")
     notes = ["runs over a snapshot of the project, without protected files and links"]
@@ -273,117 +242,6 @@ def _shell(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings)
     )
 
 
-def _page(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
-    assert verdict.proposal is not None and verdict.url is not None
-    args = verdict.proposal.args
-    reading = verdict.proposal.tool.name == "browser.extract"
-    step = {"method": "GET", "url": verdict.url.text}
-    given: dict[str, Any] = {
-        "text": verdict.proposal.tool.name != "web.fetch",
-        "selector": args.get("selector") if reading else None,
-        "maxBytes": args.get("maxBytes", WEB_BYTES),
-    }
-    return _web(verdict.url, [step], given, "reads one page of this host")
-
-
-def _search(verdict: Verdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
-    args = _args(verdict)
-    template = settings.proposals.search_url
-    if "{query}" not in template:
-        raise ProjectError("no search page is set; put proposals.search_url with {query} into threegate.toml")
-    url = _public(template.replace("{query}", quote(args["query"], safe="")), "proposals.search_url")
-    given: dict[str, Any] = {"text": True, "selector": None, "maxBytes": WEB_BYTES}
-    return _web(
-        url, [{"method": "GET", "url": url.text}], given, "asks the search page that the operator named"
-    )
-
-
-def _repository(verdict: Verdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
-    args = _args(verdict)
-    base = f"{settings.proposals.github_api.rstrip('/')}/repos/{args['repo']}"
-    url = _public(base, "proposals.github_api")
-    places = [url.text]
-    if args.get("includeIssues"):
-        places.append(f"{url.text}/issues?{urlencode({'per_page': _HITS})}")
-    if args.get("includeReleases"):
-        places.append(f"{url.text}/releases?{urlencode({'per_page': _HITS})}")
-    steps = [{"method": "GET", "url": place, "accept": "application/vnd.github+json"} for place in places]
-    given: dict[str, Any] = {"text": False, "selector": None, "maxBytes": WEB_BYTES}
-    return _web(url, steps, given, "reads one public repository's facts")
-
-
-def _create_issue(verdict: Verdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
-    args = _args(verdict)
-    secret = settings.secrets.get("github")
-    if secret is None:
-        raise ProjectError("no token is named; put secrets.github with env or file into threegate.toml")
-    url = _public(
-        f"{settings.proposals.github_api.rstrip('/')}/repos/{args['repo']}/issues", "proposals.github_api"
-    )
-    if (secret.method, secret.host, secret.path) != ("POST", url.host, f"/repos/{args['repo']}/issues"):
-        raise ProjectError(
-            "secrets.github of threegate.toml is for another request; it must name host and path /repos/OWNER/NAME/issues"
-        )
-    body: dict[str, Any] = {"title": args["title"], "body": args["body"], "labels": args.get("labels", [])}
-    step = {
-        "method": "POST",
-        "url": f"http://{url.host}{url.rest}",
-        "body": body,
-        "accept": "application/vnd.github+json",
-    }
-    given: dict[str, Any] = {"text": False, "selector": None, "maxBytes": WEB_BYTES}
-    return _web(url, [step], given, "creates one issue; the token is added by the proxy, outside of the run")
-
-
-def _public(text: str, setting: str) -> URL:
-    """A URL that the settings name, which must be public. Raises ProjectError."""
-    try:
-        url = read_url(text)
-    except URLError as error:
-        raise ProjectError(f"{setting} of threegate.toml: {error}") from None
-    if reach(url) != "public":
-        raise ProjectError(f"{setting} of threegate.toml names no public host; mend it")
-    return url
-
-
-def _web(url: URL, steps: list[dict[str, Any]], given: dict[str, Any], rationale: str) -> Plan:
-    outputs = [("/out/response.body", "what the server sent"), ("/out/response.json", "status and type")]
-    if given["text"]:
-        outputs.append(("/out/text.txt", "the readable text"))
-    return Plan(
-        "ERA",
-        argv=("python3", "/in/lane.py"),
-        given={**given, "steps": steps, "timeout": WEB_SECONDS // 2},
-        derived={"lane.py": era_code.WEB.encode()},
-        outputs=tuple(outputs),
-        network=url,
-        rationale=rationale,
-        time_sec=WEB_SECONDS,
-        memory_mb=256,
-        sensitivity="public",
-    )
-
-
-def given_bytes(verdict: Verdict, plan: Plan, proposal_sha256: str) -> bytes:
-    """args.json: the proposal's own words and what the program is given. Sorted, so that it is derived again alike."""
-    proposal = verdict.proposal
-    assert proposal is not None
-    value = {
-        "proposal": {
-            "sha256": proposal_sha256,
-            "tool": proposal.tool.name,
-            "args": dict(proposal.args),
-            "id": proposal.id,
-            "risk": proposal.risk,
-            "reason": proposal.reason,
-            "task": proposal.task,
-            "source": proposal.source,
-        },
-        "given": dict(plan.given),
-    }
-    return json.dumps(value, ensure_ascii=True, sort_keys=True, indent=1).encode() + b"\n"
-
-
 _LANES: Final[Mapping[str, Callable[[Verdict, Mapping[str, bytes], Settings], Plan]]] = {
     "file.read": _read,
     "file.list": _list,
@@ -397,10 +255,5 @@ _LANES: Final[Mapping[str, Callable[[Verdict, Mapping[str, bytes], Settings], Pl
     "git.diff": _git,
     "git.log": _git,
     "shell.execute_approved": _shell,
-    "web.fetch": _page,
-    "browser.open": _page,
-    "browser.extract": _page,
-    "web.search": _search,
-    "github.repo_read": _repository,
-    "github.issue_create_approved": _create_issue,
+    **WEB_LANES,
 }

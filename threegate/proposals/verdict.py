@@ -34,6 +34,12 @@ class Verdict:
         """Whether it may become a draft."""
         return self.verdict in ("auto", "approval")
 
+    @property
+    def args(self) -> Mapping[str, Any]:
+        """The arguments of a proposal whose form is valid."""
+        assert self.proposal is not None
+        return self.proposal.args
+
     def to_json(self) -> dict[str, Any]:
         """`{verdict, risk, errors, reasons, becomes}`, and the tool where one is known."""
         return {
