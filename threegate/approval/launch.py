@@ -18,28 +18,26 @@ from threegate.approval.facts import (
     requester_of,
     statement_inputs,
 )
-from threegate.approval.grant import Grant, is_grant
 from threegate.approval.granted import (
     check_grant_job,
     check_grant_signature,
     check_grant_terms,
     check_grant_time,
-    grant_nonce,
     read_grant,
-    verified_by_grant,
 )
+from threegate.approval.launch_state import LaunchState, NotReadError
 from threegate.approval.quorum import Signer, check_quorum
 from threegate.approval.signer import verify_signer
 from threegate.approval.sshsig import NAMESPACE_APPROVAL
-from threegate.approval.statement import SignedApproval, Statement
-from threegate.approval.unsigned import approved_utc_of, check_began, check_unsigned, check_unsigned_time
+from threegate.approval.statement import SignedApproval
+from threegate.approval.unsigned import check_began, check_unsigned, check_unsigned_time
 from threegate.approval.wire import MalformedError
 from threegate.errors import Refused
 
 
 def check_launch(facts: LaunchFacts) -> VerifiedApproval:
     """Every check, in order, up to the first failure. Raises Refused with its reason code, Unavailable."""
-    state = _State(facts)
+    state = LaunchState(facts)
     for _, check in _steps(state):
         check(state)
     return state.verified()
@@ -47,99 +45,22 @@ def check_launch(facts: LaunchFacts) -> VerifiedApproval:
 
 def launch_checks(facts: LaunchFacts) -> list[Check]:
     """Every check with its outcome, for `threegate approval verify`. Raises Unavailable."""
-    state = _State(facts)
+    state = LaunchState(facts)
     outcomes = []
     for name, check in _steps(state):
         try:
             outcomes.append(Check(name, True, "", check(state)))
         except Refused as refusal:
             outcomes.append(Check(name, False, refusal.code, str(refusal)))
-        except _NotReadError:
+        except NotReadError:
             outcomes.append(Check(name, None, "", "not checked: there is no readable signature"))
     return outcomes
 
 
-class _NotReadError(Exception):
-    """A check needs the statement, and there is none that could be read."""
+_Step = tuple[str, Callable[[LaunchState], str]]
 
 
-class _State:
-    """The facts, and what the checks found out so far."""
-
-    def __init__(self, facts: LaunchFacts) -> None:
-        self.facts = facts
-        self.approval: SignedApproval | None = None
-        self.signers: list[Signer] = []
-        self.read: Grant | None = None
-
-    @property
-    def unsigned(self) -> bool:
-        return self.facts.signature is None and self.facts.mode == "optional"
-
-    @property
-    def granted(self) -> bool:
-        return self.facts.signature is not None and is_grant(self.facts.signature)
-
-    @property
-    def grant(self) -> Grant:
-        if self.read is None:
-            raise _NotReadError
-        return self.read
-
-    @property
-    def approver(self) -> str | None:
-        if self.unsigned:
-            return self.facts.request.approved_by
-        return self.grant.act.acted_by if self.granted else self.statement.approved_by
-
-    @property
-    def nonce(self) -> str:
-        request = self.facts.request
-        if self.unsigned:
-            return request.sha256[:32]
-        return grant_nonce(self.grant, request.request_id) if self.granted else self.statement.nonce
-
-    @property
-    def signed(self) -> SignedApproval:
-        if self.approval is None:
-            raise _NotReadError
-        return self.approval
-
-    @property
-    def statement(self) -> Statement:
-        return self.signed.statement
-
-    def verified(self) -> VerifiedApproval:
-        if self.unsigned:
-            request = self.facts.request
-            approved = approved_utc_of(request)
-            return VerifiedApproval(
-                approved_by=request.approved_by or "",
-                approved_utc=approved,
-                expires_utc=approved + timedelta(seconds=self.facts.ttl_sec),
-                nonce=self.nonce,
-                approval_sha256=None,
-                signers=(),
-                operators=self.facts.operators.digests,
-            )
-        if self.granted:
-            return verified_by_grant(self.facts, self.grant, self.signers[0])
-        statement = self.statement
-        return VerifiedApproval(
-            approved_by=statement.approved_by,
-            approved_utc=statement.approved_utc,
-            expires_utc=statement.expires_utc,
-            nonce=statement.nonce,
-            approval_sha256=self.signed.approval_sha256,
-            signers=tuple(self.signers),
-            operators=self.facts.operators.digests,
-        )
-
-
-_Step = tuple[str, Callable[[_State], str]]
-
-
-def _steps(state: _State) -> Iterator[_Step]:
+def _steps(state: LaunchState) -> Iterator[_Step]:
     yield "clock", _check_clock
     yield "operators file", _check_operators
     if state.unsigned:
@@ -167,14 +88,14 @@ def _steps(state: _State) -> Iterator[_Step]:
         yield "quorum", _check_quorum
 
 
-def _check_clock(state: _State) -> str:
+def _check_clock(state: LaunchState) -> str:
     behind = state.facts.clock_behind_sec
     if behind > limits.CLOCK_BEHIND_SECONDS:
         raise Refused("clock_went_back", f"the clock is {behind:.0f} s behind the trail; set it right")
     return "not behind the trail"
 
 
-def _check_operators(state: _State) -> str:
+def _check_operators(state: LaunchState) -> str:
     operators = state.facts.operators
     if operators.problem is not None:
         raise Refused("operators_changed", f"{operators.problem}; mend it with: threegate operator")
@@ -186,7 +107,7 @@ def _check_operators(state: _State) -> str:
     return f"{len(operators.entries)} keys, as the trail recorded them"
 
 
-def _check_file(state: _State) -> str:
+def _check_file(state: LaunchState) -> str:
     if state.facts.signature is None:
         raise Refused("signature_missing", "there is no signature beside the request; approve it")
     try:
@@ -198,7 +119,7 @@ def _check_file(state: _State) -> str:
     return f"one statement and one signature, approval {state.approval.approval_sha256}"
 
 
-def _check_signature(state: _State) -> str:
+def _check_signature(state: LaunchState) -> str:
     statement, facts = state.statement, state.facts
     fingerprint = verify_signer(
         state.signed.signed.statement,
@@ -212,18 +133,18 @@ def _check_signature(state: _State) -> str:
     return f"by {statement.approved_by}, key {fingerprint}"
 
 
-def _check_grant_file(state: _State) -> str:
+def _check_grant_file(state: LaunchState) -> str:
     state.read = read_grant(state.facts.signature or b"")
     return f"grant {state.read.id}"
 
 
-def _check_grant_signature(state: _State) -> str:
+def _check_grant_signature(state: LaunchState) -> str:
     signer = check_grant_signature(state.facts, state.grant)
     state.signers.append(signer)
     return f"by {signer.name}, key {signer.fingerprint}"
 
 
-def _check_statement(state: _State) -> str:
+def _check_statement(state: LaunchState) -> str:
     statement, facts = state.statement, state.facts
     request = facts.request
     for name, signed, found in (
@@ -241,7 +162,7 @@ def _check_statement(state: _State) -> str:
     return "names this request"
 
 
-def _check_workspace(state: _State) -> str:
+def _check_workspace(state: LaunchState) -> str:
     statement, facts = state.statement, state.facts
     if (statement.workspace_id, statement.epoch) != (facts.workspace_id, facts.epoch):
         raise Refused(
@@ -250,13 +171,13 @@ def _check_workspace(state: _State) -> str:
     return f"{facts.workspace_id}, epoch {facts.epoch}"
 
 
-def _check_request(state: _State) -> str:
+def _check_request(state: LaunchState) -> str:
     if state.statement.request_sha256 != state.facts.request.sha256:
         raise Refused("request_changed", "the request's bytes are not those that were signed")
     return f"sha256 {state.facts.request.sha256}"
 
 
-def _check_policy(state: _State) -> str:
+def _check_policy(state: LaunchState) -> str:
     if state.statement.policy_sha256 != state.facts.policy_sha256:
         raise Refused(
             "policy_changed", "settings, contracts, images or versions changed since; approve it anew"
@@ -264,14 +185,14 @@ def _check_policy(state: _State) -> str:
     return f"sha256 {state.facts.policy_sha256}"
 
 
-def _check_job(state: _State) -> str:
+def _check_job(state: LaunchState) -> str:
     found = state.facts.job.digest
     if state.statement.job_sha256 != found:
         raise Refused("job_changed", "the request means something else today than when it was signed")
     return f"sha256 {found}"
 
 
-def _check_time(state: _State) -> str:
+def _check_time(state: LaunchState) -> str:
     statement, facts = state.statement, state.facts
     ttl = timedelta(seconds=facts.ttl_sec)
     check_began(facts, statement.approved_utc)
@@ -284,7 +205,7 @@ def _check_time(state: _State) -> str:
     return f"until {statement.expires_utc:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _check_unused(state: _State) -> str:
+def _check_unused(state: LaunchState) -> str:
     if state.facts.id_used or state.facts.nonce_used(state.nonce):
         raise Refused(
             "replayed", "this request or this approval was used before; make a new one: threegate retry"
@@ -292,7 +213,7 @@ def _check_unused(state: _State) -> str:
     return "never used before"
 
 
-def _check_requester(state: _State) -> str:
+def _check_requester(state: LaunchState) -> str:
     facts = state.facts
     approver = state.approver
     requester = requester_of(facts.request, facts.requesters, facts.owner_uid)
@@ -301,7 +222,7 @@ def _check_requester(state: _State) -> str:
     return "another than the approver"
 
 
-def _check_inputs(state: _State) -> str:
+def _check_inputs(state: LaunchState) -> str:
     for item in state.facts.job.inputs:
         found = state.facts.pinned.get(item.sha256)
         if found is None:
@@ -311,7 +232,7 @@ def _check_inputs(state: _State) -> str:
     return f"{len(state.facts.job.inputs)} pinned"
 
 
-def _check_quorum(state: _State) -> str:
+def _check_quorum(state: LaunchState) -> str:
     facts, statement = state.facts, state.statement
     needed: int = getattr(facts.quorum, facts.job.effective_risk)
     signers = check_quorum(
