@@ -3,10 +3,10 @@
     python bench/spine.py [--runs N]
 
 1. drop to verdict: a draft appears in the inbox of a running daemon, its verdict file appears.
-2. approve to result, Monty: beside a bare pydantic_monty pool that starts a fresh worker for the same code (ours minus
-   bare; aim: at most 40 ms more).
-3. approve to result, ERA: beside `docker run` of the same argv (ratio; aim: at most 1.25). Needs an engine
-   (eval "$(scripts/engine up)").
+2. approve to result, Monty: beside a worker that is started for the same code through the same wrapper (ours minus
+   bare; aim: at most 40 ms more). A worker that a bare pool starts, with the user's own rights, stands below it.
+3. approve to result, ERA: beside `docker run` of the same argv (ratio; aim: at most 1.25), and with a container
+   prepared ahead (aim: at most 0.6). Needs an engine (eval "$(scripts/engine up)").
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import pydantic_monty
+
 from tests.support import Place, era_draft, make_place, monty_draft
+from threegate.runners.monty_worker import Worker, find_isolation, worker_binary
 
 CODE = "total = 0\nfor i in range(1000):\n    total += i\ntotal"
 
@@ -110,9 +113,20 @@ def measure_monty(folder: Path, runs: int) -> None:
         wait_result(place, rid)
         return from_approval(place, rid)
 
-    def bare(_number: int) -> float:
-        import pydantic_monty
+    binary = worker_binary()
+    isolation = find_isolation(binary)
 
+    def wrapped(_number: int) -> float:
+        started = time.perf_counter()
+        worker = Worker(isolation, binary)
+        try:
+            with worker.pool.checkout() as session:
+                session.feed_run(CODE)
+        finally:
+            worker.close()
+        return time.perf_counter() - started
+
+    def bare(_number: int) -> float:
         started = time.perf_counter()
         with pydantic_monty.Monty(min_processes=1) as pool, pool.checkout() as session:
             session.feed_run(CODE)
@@ -120,7 +134,7 @@ def measure_monty(folder: Path, runs: int) -> None:
 
     try:
         time.sleep(1)
-        found = in_turn(runs, verdict, ours, bare)
+        found = in_turn(runs, verdict, ours, wrapped, bare)
     finally:
         daemon.terminate()
         daemon.communicate()
@@ -129,21 +143,33 @@ def measure_monty(folder: Path, runs: int) -> None:
     print("approve to result, Monty")
     mine, theirs = (
         show("threegate (approved → finished)", found[1]),
-        show("bare pool, a fresh worker each", found[2]),
+        show("a fresh worker, same wrapper", found[2]),
     )
+    show("a fresh worker without the wrapper", found[3])
     print(f"  ours minus bare: {mine - theirs:.1f} ms (aim: at most 40)")
 
 
 def measure_era(folder: Path, runs: int, engine: str, image: str) -> None:
-    """Approve to result for ERA."""
-    place = make_place(folder, settings={"runners.era.engine": engine, "runners.era.image": image})
-    daemon = place.daemon()
+    """Approve to result for ERA, by two daemons: one makes a container for each run, one has one ready."""
+    settings = {"runners.era.engine": engine, "runners.era.image": image}
+    (folder / "made").mkdir()
+    (folder / "ahead").mkdir()
+    place = make_place(folder / "made", settings=settings)
+    ahead = make_place(folder / "ahead", settings={**settings, "runners.era.warm": 1})
+    daemons = [place.daemon(), ahead.daemon()]
 
-    def ours(number: int) -> float:
+    def run(where: Place, number: int) -> float:
         rid = f"TR-era-{number}"
-        place.approve(place.drop(era_draft(rid, "echo hello")))
-        wait_result(place, rid)
-        return from_approval(place, rid)
+        where.approve(where.drop(era_draft(rid, "echo hello")))
+        wait_result(where, rid)
+        return from_approval(where, rid)
+
+    def prepared(number: int) -> float:
+        seconds = run(ahead, number)
+        if number >= 0 and "prepared ahead" not in ahead.result(f"TR-era-{number}"):
+            sys.exit("bench: no container was prepared")
+        wait_prepared(ahead)
+        return seconds
 
     def bare(_number: int) -> float:
         started = time.perf_counter()
@@ -156,16 +182,30 @@ def measure_era(folder: Path, runs: int, engine: str, image: str) -> None:
 
     try:
         time.sleep(1)
-        found = in_turn(runs, ours, bare)
+        prepared(-1)
+        found = in_turn(runs, lambda number: run(place, number), prepared, bare)
     finally:
-        daemon.terminate()
-        daemon.communicate()
+        for daemon in daemons:
+            daemon.terminate()
+            daemon.communicate()
     print("approve to result, ERA")
-    mine, theirs = (
+    mine, taken, theirs = (
         show("threegate (approved → finished)", found[0]),
-        show("docker run of the same argv", found[1]),
+        show("the same, prepared ahead", found[1]),
+        show("docker run of the same argv", found[2]),
     )
     print(f"  ratio: {mine / theirs:.2f} (aim: at most 1.25)")
+    print(f"  ratio, prepared ahead: {taken / theirs:.2f} (aim: at most 0.6)")
+
+
+def wait_prepared(place: Place) -> None:
+    """Wait until a container is ready: its folder is there, and a moment for its start."""
+    until = time.monotonic() + 60
+    while not list((place.root / "tool-exec" / "runs").glob(".prepared-*/out")):
+        if time.monotonic() > until:
+            sys.exit("bench: no container was prepared")
+        time.sleep(0.01)
+    time.sleep(1.5)
 
 
 if __name__ == "__main__":

@@ -98,7 +98,9 @@ def make_services(workspace: Workspace, trail: Trail, policy: Policy, *, boot_no
         )
     runners: dict[Backend, Runner] = {
         "monty": MontyRunner(workers=settings.runners.monty.workers),
-        "ERA": EraRunner(settings.runners.era, secret_references=settings.secrets),
+        "ERA": EraRunner(
+            settings.runners.era, secret_references=settings.secrets, prepared_in=workspace.runs
+        ),
     }
     return Services(
         workspace,

@@ -152,7 +152,9 @@ class EraSettings(_Part):
         description="OCI runtime; empty: the engine's default (runc, runsc, kata, krun)",
     )
     parallel: int = Field(default=1, ge=1, le=64, description="containers that run at once")
-    warm: int = Field(default=0, ge=0, le=16, description="containers prepared ahead, each used once")
+    warm: int = Field(
+        default=0, ge=0, le=16, description="containers prepared ahead, each used once; 0: none"
+    )
 
 
 class RunnersSettings(_Part):

@@ -76,9 +76,13 @@ class Budget:
 
     @classmethod
     def of(cls, settings: RunnersSettings) -> Budget:
-        """The budget that the settings name; 0 stands for three quarters of the memory, and for all cores."""
+        """The budget that the settings name; 0 stands for three quarters of the memory, and for all cores.
+
+        What waits prepared (`runners.era.warm`) has its part of the memory before any run.
+        """
+        memory = settings.memory_budget_mb or machine_memory_mb() * 3 // 4
         return cls(
-            settings.memory_budget_mb or machine_memory_mb() * 3 // 4,
+            max(memory - settings.era.warm * ERA_OVERHEAD_MB, 0),
             settings.cpu_budget or (os.cpu_count() or 1),
             monty=settings.monty.workers,
             era=settings.era.parallel,

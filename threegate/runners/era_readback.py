@@ -6,6 +6,7 @@ difference to what the job asks for and the run is refused (`limits_not_enforced
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -15,10 +16,11 @@ from typing import Any
 from threegate import limits
 from threegate.job import Job
 from threegate.runners.cgroup import CgroupFiles
-from threegate.runners.era_spec import RUN_USER
+from threegate.runners.era_spec import RUN_USER, container_words
 from threegate.runners.out_volume import OutVolume
 
 _PAGE = 4096
+_EXEC_SECONDS = 3.0
 _NAMESPACES = ("net", "pid", "ipc", "mnt", "uts")
 
 
@@ -36,12 +38,28 @@ class Walls:
             self.differences.append(f"{name} is {found}, not {wanted}")
 
 
+def is_keeper(pid: int, words: list[str], seconds: float) -> bool:
+    """Whether PID 1 becomes exactly these words within `seconds`, as the kernel tells them.
+
+    Raises OSError when it is gone. The engine may answer before the program was executed.
+    """
+    wanted = [word.encode() for word in words]
+    end = time.monotonic() + seconds
+    while Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1] != wanted:
+        if time.monotonic() >= end:
+            return False
+        time.sleep(0.001)
+    return True
+
+
 def read_back(
-    job: Job, state: dict[str, Any], out: OutVolume, *, relay_pid: int | None, runtime: str
-) -> Walls:
-    """The walls of the container that `inspect` describes in `state`. Raises OSError when its process is gone."""
+    walls: Walls, job: Job, state: dict[str, Any], out: OutVolume, *, relay_pid: int | None, runtime: str
+) -> None:
+    """Note the walls of the container that `inspect` describes in `state`; in/ lies beside `out`.
+
+    Raises OSError when its process is gone.
+    """
     pid = int(state["State"]["Pid"])
-    walls = Walls()
     _cgroups(walls, job, CgroupFiles.of(pid))
     _out(walls, job, out)
     _asked(walls, job, state, runtime)
@@ -51,10 +69,11 @@ def read_back(
     if runtime == "runsc":
         walls.effective["kernel"] = "gVisor: processes, files and system calls are its own"
     else:
+        _words(walls, job, pid, runtime)
         _process(walls, job, pid)
         _mounts(walls, pid)
+        _folders(walls, pid, out.path.parent)
         _interfaces(walls, pid)
-    return walls
 
 
 def _cgroups(walls: Walls, job: Job, files: CgroupFiles) -> None:
@@ -81,7 +100,8 @@ def _out(walls: Walls, job: Job, out: OutVolume) -> None:
 def _asked(walls: Walls, job: Job, state: dict[str, Any], runtime: str) -> None:
     """What only the engine knows."""
     host = state["HostConfig"]
-    walls.expect("keeper", f"{state['Config']['Cmd'][2]} s", f"{job.limits.time_sec + 1} s")
+    if runtime == "runsc":
+        walls.expect("keeper", f"{state['Config']['Cmd'][2]} s", f"{job.limits.time_sec + 1} s")
     walls.effective["wall"] = f"{job.limits.time_sec} s (our watch), {job.limits.time_sec + 1} s (PID 1)"
     walls.expect("runtime", host["Runtime"], runtime)
     walls.expect("image", state["Image"], job.image)
@@ -102,6 +122,23 @@ def _namespaces(walls: Walls, pid: int, relay_pid: int | None, kinds: tuple[str,
         if kind == "net" and relay_pid and own != Path(f"/proc/{relay_pid}/ns/net").readlink():
             walls.differences.append("the network namespace is not the relay's")
     walls.effective["namespaces"] = "own: " + " ".join(kinds)
+
+
+def _words(walls: Walls, job: Job, pid: int, runtime: str) -> None:
+    """PID 1 is the keeper with the job's time, and waits to become the job's environment, workdir and argv."""
+    words = container_words(job, runtime)
+    if is_keeper(pid, words, _EXEC_SECONDS):
+        walls.effective["keeper"] = f"{words[2]} s"
+    else:
+        walls.differences.append("PID 1 is not the deadline keeper with the command of the request")
+
+
+def _folders(walls: Walls, pid: int, folder: Path) -> None:
+    """What the run sees as /in and /out is this run's folder and this run's volume."""
+    for name in ("in", "out"):
+        seen, ours = Path(f"/proc/{pid}/root/{name}").stat(), (folder / name).stat()
+        if (seen.st_dev, seen.st_ino) != (ours.st_dev, ours.st_ino):
+            walls.differences.append(f"/{name} is not the folder of this run")
 
 
 def _process(walls: Walls, job: Job, pid: int) -> None:

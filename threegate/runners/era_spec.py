@@ -13,7 +13,7 @@ import docker
 from docker.types import LogConfig, Mount, Ulimit
 
 from threegate import limits
-from threegate.job import Job
+from threegate.job import Job, JobLimits
 from threegate.runners.engine import BOOT_LABEL, LABEL, REQUEST_LABEL
 from threegate.runners.interface import Control
 from threegate.runners.seccomp import SECCOMP_JSON
@@ -23,6 +23,21 @@ KEEPER = "/usr/local/libexec/threegate-keeper"
 """`timeout` under a name that nobody may read, so that the run can neither trace it nor write to its memory."""
 _GO = 'IFS= read -r go && [ "$go" = go ] || exit 125; exec "$@" </dev/null'
 _SHM_BYTES = 16 * limits.MIB
+_WAIT = """
+import os, signal
+def take(count):
+    data = b""
+    while len(data) < count:
+        part = os.read(0, count - len(data))
+        if not part:
+            os._exit(125)
+        data += part
+    return data
+words = take(int(take(8))).split(b"\\0")
+for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+    signal.signal(number, signal.SIG_DFL)
+os.execve(words[0], words, {})
+"""
 
 
 def container_words(job: Job, runtime: str) -> list[str]:
@@ -44,9 +59,26 @@ def container_words(job: Job, runtime: str) -> list[str]:
     ]
 
 
-def tmp_bytes(job: Job) -> int:
+def waiting_words() -> list[str]:
+    """The words of PID 1 of a container that is prepared ahead: it waits for `told` words and becomes them by exec.
+
+    It reads no byte more than those, so that the go byte is left for what it became. At the end of its input (the
+    daemon is gone) it ends.
+    """
+    return ["/usr/bin/python3", "-I", "-S", "-c", _WAIT]
+
+
+def told(words: list[str]) -> bytes:
+    """The words of `container_words` as a waiting PID 1 takes them. Raises ValueError where none can hold them."""
+    data = "\0".join(words).encode()
+    if data.count(b"\0") != len(words) - 1 or len(data) > 99_999_999:
+        raise ValueError("a word has a NUL in it, or they are too long")
+    return b"%08d" % len(data) + data
+
+
+def tmp_bytes(bounds: JobLimits) -> int:
     """The size of /tmp: half of the memory, which it counts against, between 4 and 512 MiB."""
-    return min(max(job.limits.memory_mb // 2, 4), 512) * limits.MIB
+    return min(max(bounds.memory_mb // 2, 4), 512) * limits.MIB
 
 
 def labels(request_id: str, control: Control) -> dict[str, str]:
@@ -55,10 +87,9 @@ def labels(request_id: str, control: Control) -> dict[str, str]:
 
 
 def host_config(
-    api: docker.APIClient, job: Job, folder: Path, *, network: str, runtime: str
+    api: docker.APIClient, bounds: JobLimits, folder: Path, *, network: str, runtime: str
 ) -> dict[str, Any]:
     """The walls. `folder` holds in/ and out/; `network` is ``none`` or ``container:<relay>``."""
-    bounds = job.limits
     memory = bounds.memory_mb * limits.MIB
     config: dict[str, Any] = api.create_host_config(
         network_mode=network,
@@ -80,7 +111,7 @@ def host_config(
             Ulimit(name="memlock", soft=0, hard=0),
             Ulimit(name="msgqueue", soft=0, hard=0),
         ],
-        tmpfs={"/tmp": f"rw,noexec,nosuid,nodev,size={tmp_bytes(job)},nr_inodes=8192,mode=1777"},
+        tmpfs={"/tmp": f"rw,noexec,nosuid,nodev,size={tmp_bytes(bounds)},nr_inodes=8192,mode=1777"},
         mounts=[
             Mount("/in", str(folder / "in"), type="bind", read_only=True, propagation="rprivate"),
             Mount("/out", str(folder / "out"), type="bind", propagation="rprivate"),
@@ -94,11 +125,18 @@ def host_config(
     return config
 
 
-def create(api: docker.APIClient, job: Job, host: dict[str, Any], marks: dict[str, str], name: str) -> str:
-    """Create the container and return its id. Raises docker errors."""
+def create(
+    api: docker.APIClient,
+    image: str,
+    words: list[str],
+    host: dict[str, Any],
+    marks: dict[str, str],
+    name: str,
+) -> str:
+    """Create a container that will run `words` and return its id. Raises docker errors."""
     made = api.create_container(
-        image=job.image,
-        command=container_words(job, str(host["Runtime"])),
+        image=image,
+        command=words,
         entrypoint=[],
         environment={},
         user=f"{RUN_USER}:{RUN_USER}",

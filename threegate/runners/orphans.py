@@ -10,6 +10,7 @@ from pathlib import Path
 
 from threegate.errors import Unavailable
 from threegate.runners import engine
+from threegate.runners.era_prepared import FOLDER
 from threegate.runners.out_volume import left_mounts, unmount
 from threegate.runners.staging import remove_folder
 
@@ -22,13 +23,7 @@ def remove_orphans(
     Returns one line for each thing. With an engine that does not answer only the mounts are seen to (its
     containers end at their own deadline). Raises Unavailable when the engine answers but cannot remove one.
     """
-    removed = []
-    for place in left_mounts(runs_folder) if runs_folder is not None else []:
-        unmount(place)
-        removed.append(f"unmounted {place}")
-    for work in runs_folder.glob("*/work") if runs_folder is not None else []:
-        remove_folder(work)
-        removed.append(f"removed {work}")
+    removed = [] if runs_folder is None else _remove_folders(runs_folder)
     try:
         api = engine.connect(engine.engine_url(url))
     except Unavailable:
@@ -50,4 +45,15 @@ def remove_orphans(
         raise Unavailable(f"the engine did not list what is left ({engine.reason(error)})") from None
     finally:
         api.close()
+    return removed
+
+
+def _remove_folders(runs_folder: Path) -> list[str]:
+    removed = []
+    for place in left_mounts(runs_folder):
+        unmount(place)
+        removed.append(f"unmounted {place}")
+    for work in sorted([*runs_folder.glob("*/work"), *runs_folder.glob(f"{FOLDER}*")]):
+        remove_folder(work)
+        removed.append(f"removed {work}")
     return removed

@@ -46,7 +46,16 @@ class Collected:
 def stage_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None:
     """Copy the pinned inputs into the fresh folder `target`, read-only. Raises StagingError, OSError."""
     target.mkdir(mode=0o700)
+    fill_inputs(inputs, pinned, target)
+
+
+def fill_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None:
+    """`stage_inputs` into an empty folder that is there already. Raises StagingError, OSError."""
     with _open_folder(target) as folder:
+        if os.listdir(folder):
+            raise StagingError(
+                f"{target}: is not empty; nothing is staged into what others could have filled"
+            )
         for item in inputs:
             name = PurePosixPath(item.name)
             if item.unpack:

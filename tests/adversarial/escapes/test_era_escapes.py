@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import subprocess
+import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,10 @@ import pytest
 
 from tests.adversarial.escapes.era_attempts import ATTEMPTS, DRIVER, GVISOR_DIFFERS
 from tests.engine_fixtures import clearance, control, docker, era_job, era_settings, with_inputs
-from threegate.job import ERA_ENVIRONMENT
+from threegate.job import ERA_ENVIRONMENT, Job
 from threegate.runners import EraRunner
-from threegate.runners.interface import Outcome
+from threegate.runners.era_prepared import Kind, PreparedContainers
+from threegate.runners.interface import Control, Outcome
 
 pytestmark = [pytest.mark.engine, pytest.mark.root]
 SECRET = "canary-5d21be77"
@@ -35,8 +37,8 @@ class Tried:
     containers: str
 
 
-def attempt_all(folder: Path, runtime: str) -> Tried:
-    """Run every attempt in one container and look at the host around it."""
+def attempt_all(folder: Path, runtime: str, *, ahead: bool = False) -> Tried:
+    """Run every attempt in one container (prepared ahead, or made for it) and look at the host around it."""
     host = folder / "host"
     host.mkdir(parents=True)
     canary = host / "canary"
@@ -79,7 +81,12 @@ def attempt_all(folder: Path, runtime: str) -> Tried:
         )
         job = with_inputs(job, folder, {"driver": script.encode(), "input": b"approved"})
         steer = control(folder, workspace_id=workspace)
-        outcome = EraRunner(era_settings(runtime=runtime)).run(clearance(job), job, steer)
+        settings = era_settings(runtime=runtime).model_copy(update={"warm": int(ahead)})
+        runner = EraRunner(settings, prepared_in=host if ahead else None)
+        if runner._prepared is not None:
+            prepare(runner._prepared, job, steer)
+        outcome = runner.run(clearance(job), job, steer)
+        runner.close()
         lives = sleeper.poll() is None
         sleeper.kill()
     after = canary.stat()
@@ -91,6 +98,17 @@ def attempt_all(folder: Path, runtime: str) -> Tried:
     answers = json.loads(text) if text else {}
     left = docker("ps", "-aq", "--filter", f"label=threegate.workspace={workspace}")
     return Tried(outcome, answers, folder, same and os.listdir(host) == ["canary"], lives, left)
+
+
+def prepare(pool: PreparedContainers, job: Job, steer: Control) -> None:
+    """Have a container wait for this job."""
+    kind = Kind.of(job, "runc")
+    assert kind is not None
+    pool.learn(kind, steer)
+    until = time.monotonic() + 30
+    while not pool.has(job):
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +135,20 @@ def test_runc(name: str, tried: Tried) -> None:
 def test_gvisor(name: str, tried_gvisor: Tried) -> None:
     assert tried_gvisor.answers, (tried_gvisor.outcome.detail, tried_gvisor.outcome.stderr.kept)
     assert re.fullmatch(ATTEMPTS[name][1], tried_gvisor.answers[name])
+
+
+def test_prepared_ahead(tmp_path: Path) -> None:
+    """Every attempt again in a container that waited for its command: each meets the same wall."""
+    tried = attempt_all(tmp_path, "", ahead=True)
+    assert tried.outcome.effective_limits["container"] == "prepared ahead, used once"
+    passed = {
+        name: tried.answers[name]
+        for name in ATTEMPTS
+        if not re.fullmatch(ATTEMPTS[name][1], tried.answers[name])
+    }
+    assert passed == {} and len(tried.answers) == len(ATTEMPTS)
+    test_the_host_is_as_it_was(tried)
+    test_what_came_out_is_plain(tried)
 
 
 def test_the_host_is_as_it_was(tried: Tried) -> None:
