@@ -14,7 +14,6 @@ from threegate.request.fixes.edit import Draft
 from threegate.request.report import Finding, Fix
 
 _NAMES = tuple(dict.fromkeys(name for names in SECTIONS.values() for name in names))
-_HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]*(.*?)[ \t#:*]*")
 _LIST_ITEM = re.compile(r"(?:[-*+][ ]+|[0-9]+[.)][ ]+)?`?([^` ]+)`?([ ].*)?")
 _LISTED = re.compile(r"'- /in/(" + FILE_NAME.pattern + r")'")
 _RISK_VALUE = re.compile(
@@ -24,8 +23,7 @@ _RISK_VALUE = re.compile(
 
 def heading(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """A known section's heading in its one form."""
-    match = _HEADING.fullmatch(draft.line(finding.line))
-    plain = match[1].strip("*_ ").casefold() if match else ""
+    plain = draft.line(finding.line).strip(" \t#:*_").casefold()
     for name in _NAMES:
         if name.casefold() == plain:
             yield Fix(finding.rule, "replace", finding.line, f"## {name}")
@@ -122,12 +120,9 @@ def input_listed(draft: Draft, finding: Finding) -> Iterator[Fix]:
 
 def one_hash(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """The front matter's hash counts; the list need not repeat it."""
-    yield Fix(
-        finding.rule,
-        "replace",
-        finding.line,
-        re.sub(r"[ \t]*sha256\b.*$", "", draft.line(finding.line), flags=re.IGNORECASE),
-    )
+    before, *hashes = re.split(r"\bsha256\b", draft.line(finding.line), flags=re.IGNORECASE)
+    if hashes:
+        yield Fix(finding.rule, "replace", finding.line, before.rstrip(" \t"))
 
 
 def risk_value(draft: Draft, finding: Finding) -> Iterator[Fix]:

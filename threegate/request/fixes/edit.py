@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from threegate.request.keys import GateSettings
 from threegate.request.report import Fix
+
+LINE_CHARS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +32,9 @@ class Draft:
         return next((number for number, line in enumerate(self.lines[1:], start=2) if line == "---"), 0)
 
     def line(self, number: int) -> str:
-        """A line by its number from 1; empty where there is none."""
-        return self.lines[number - 1] if 1 <= number <= len(self.lines) else ""
+        """A line by its number from 1; empty where there is none, or where it is too long to be a slip of the pen."""
+        line = self.lines[number - 1] if 1 <= number <= len(self.lines) else ""
+        return line if len(line) <= LINE_CHARS else ""
 
 
 def split_lines(text: str) -> tuple[str, ...]:

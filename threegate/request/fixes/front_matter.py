@@ -20,7 +20,7 @@ from threegate.request.hosts import HostError, read_target
 from threegate.request.keys import KEYS, RISK_DOMAINS
 from threegate.request.report import Finding, Fix
 
-_KEY_LINE = re.compile(r"([A-Za-z][A-Za-z0-9_ -]*?)[ \t]*:(?:[ \t]+(.*))?")
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_ -]*")
 _NAME_TIME = re.compile(r"TR-([0-9]{8})-([0-9]{6})Z-(.*)\.md")
 _HASH = re.compile(r"(.*\bsha256:[ ]*)[\"']?([0-9A-Fa-f]{64})[\"']?([ },].*)?")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
@@ -83,11 +83,10 @@ def repeated(draft: Draft, finding: Finding) -> Iterator[Fix]:
 
 def known_key(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """The key's right spelling, where only case, dashes or blanks differ."""
-    match = _KEY_LINE.fullmatch(draft.line(finding.line))
-    known = nearest_key(match[1]) if match else None
-    if match and known and not any(line.startswith(f"{known}:") for line in draft.lines[1 : draft.end]):
-        rest = draft.line(finding.line)[match.end(1) :].lstrip(" \t")
-        yield Fix(finding.rule, "replace", finding.line, f"{known}{rest}")
+    key, mark, rest = _split_key(draft.line(finding.line))
+    known = nearest_key(key) if mark else None
+    if known and not any(line.startswith(f"{known}:") for line in draft.lines[1 : draft.end]):
+        yield Fix(finding.rule, "replace", finding.line, f"{known}:{rest}")
 
 
 def missing_key(draft: Draft, finding: Finding) -> Iterator[Fix]:
@@ -149,8 +148,16 @@ def host(draft: Draft, finding: Finding) -> Iterator[Fix]:
 
 
 def _key_and_value(draft: Draft, number: int) -> tuple[str, str]:
-    match = _KEY_LINE.fullmatch(draft.line(number)) if number < draft.end else None
-    return (match[1], (match[2] or "").strip()) if match else ("", "")
+    key, mark, rest = _split_key(draft.line(number)) if number < draft.end else ("", "", "")
+    return (key, rest.strip()) if mark else ("", "")
+
+
+def _split_key(line: str) -> tuple[str, str, str]:
+    """Key, colon and what follows; three empty texts where no key begins the line."""
+    key, mark, rest = line.partition(":")
+    key = key.rstrip(" \t")
+    good = mark and _KEY.fullmatch(key) and (not rest or rest[0] in " \t")
+    return (key, mark, rest) if good else ("", "", "")
 
 
 def _moment(draft: Draft) -> datetime:

@@ -1,0 +1,41 @@
+"""Drafts made to cost the offer of fixes dear: it takes about what reading takes, however long a line is."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.request.examples import NAME, NOW, SETTINGS, era
+from threegate.request import read_request
+from threegate.request.fixes import propose_fixes
+
+N = 48_000
+LIST = "## Input Files\n\nnone"
+SECONDS = 10
+"""Far above what it takes (below 0.3 s); the quadratic ways that were here first took more than a minute."""
+
+BOMBS = {
+    "a heading of marks": era() + "\n## " + "#" * N + "x\n",
+    "a heading of colons": era().replace("## Command", "## " + "#:" * (N // 2) + "x"),
+    "a key of blanks": era().replace("network:", "network" + " " * N + "x"),
+    "a key of words": era().replace("network:", "a " * (N // 2) + "x"),
+    "a risk of stars": era().replace("Risk level:", "Risk level" + ":*" * (N // 2) + "low"),
+    "a list of blanks": era().replace(LIST, LIST[:-4] + "- /in/data.csv" + " " * N + "x"),
+    "a hash behind blanks": era().replace(
+        LIST, LIST[:-4] + "- /in/data.csv" + " " * N + "sha256: " + "b" * 64
+    ),
+    "many hashes": era().replace(LIST, LIST[:-4] + "- /in/data.csv" + " sha256:" * (N // 8)),
+    "many marks": era() + "\n".join("## " + "#" * 190 + "x" for _ in range(N // 200)),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_long_line_costs_no_more_than_its_length(name: str) -> None:
+    data = BOMBS[name].encode()
+    assert N // 2 < len(data) < 65_536, "the attack must be in the draft"
+    report = read_request(data, path=NAME, settings=SETTINGS, now=NOW, stage="draft")
+    assert any(finding.severity == "error" for finding in report.findings)
+    begin = time.perf_counter()
+    propose_fixes(data, report, settings=SETTINGS, now=NOW)
+    assert time.perf_counter() - begin < SECONDS
