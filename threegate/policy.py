@@ -12,7 +12,7 @@ import importlib.metadata
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from threegate import __version__, canonical, durable, limits
@@ -31,6 +31,8 @@ class Policy:
     contracts: Compiled
     platform: Platform
     digest: str
+    contract_digests: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of each file that the contracts were compiled from, by its path below contracts/."""
 
 
 def load_policy(
@@ -72,11 +74,12 @@ def make_policy(
         name: None if (value := environment.get(name)) is None else _keyed_hash(key, name, value)
         for name in sorted(compiled.variables)
     }
+    digests = {name: canonical.sha256_hex(data) for name, data in sorted(contract_files.items())}
     digest = canonical.digest(
         {
             "type": "threegate-policy/1",
             "settings": settings.deciding(),
-            "contracts": {name: canonical.sha256_hex(data) for name, data in sorted(contract_files.items())},
+            "contracts": digests,
             "environment": named,
             "image": platform.image,
             "egress_image": platform.egress_image,
@@ -86,7 +89,7 @@ def make_policy(
             "monty": importlib.metadata.version("pydantic-monty"),
         }
     )
-    return Policy(settings, compiled, platform, digest)
+    return Policy(settings, compiled, platform, digest, digests)
 
 
 def _keyed_hash(key: bytes, name: str, value: str) -> str:

@@ -60,6 +60,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prune": ("prune", "Remove what nothing needs any more."),
     "serve": ("serve", "HTTP and MCP servers (extras)."),
     "agent": ("agent", "The agent's side: what to tell an agent."),
+    "service": ("service", "The daemon as a systemd service."),
     "doctor": ("doctor", "What is enforced on this machine, measured."),
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -58,6 +59,8 @@ class Dispatcher:
     wake: threading.Event
     threads: int
     """How many requests run at once, all backends together."""
+    beat: Callable[[], None] = lambda: None
+    """Called for each request that was looked at: a long queue comes forward, it does not hang."""
     failed: ThreeGateError | None = None
     """What stops all launches (a trail that cannot be written, a full disk), once it happened."""
     _running: dict[str, _Running] = field(default_factory=dict)
@@ -82,6 +85,10 @@ class Dispatcher:
         """File name to reason code of everything that waits."""
         return {name: wait.code for name, wait in self._waits.items()}
 
+    def collect(self) -> int:
+        """Take back what ended, start nothing. Returns how many that were."""
+        return self._collect()
+
     def schedule(self, policy: Policy) -> int:
         """Collect what ended and start what can start. Returns how many of both. Raises TrailError."""
         done = self._collect()
@@ -97,6 +104,7 @@ class Dispatcher:
                 break
             if path.name in self._running or self._still_waits(path.name, identity, policy):
                 continue
+            self.beat()
             try:
                 done += self._start(path, identity, policy, turn)
             except ThreeGateError as error:

@@ -54,6 +54,8 @@ class Inbox:
     """Takes an AP-*.json that was read; False when it shall be looked at again."""
     on_draft: Callable[[str], None] = lambda file_name: None
     """Told of each valid draft that was looked at (for notices)."""
+    beat: Callable[[], None] = lambda: None
+    """Called for each file that was looked at: a long scan comes forward, it does not hang."""
     _seen: dict[str, Seen] = field(default_factory=dict)
     _hashes: InputHashes = field(init=False)
     _budget: EventBudget = field(default_factory=EventBudget)
@@ -83,6 +85,7 @@ class Inbox:
                 if not self._is_new(key, facts):
                     continue
                 looked += 1
+                self.beat()
                 report = self._look(folder, entry.name, facts, policy)
                 if report is not None:
                     reports.append((folder / entry.name, report, facts))

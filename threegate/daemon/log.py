@@ -1,31 +1,99 @@
-"""What the daemon says while it works: one line a fact, on stderr, with ids and without payload."""
+"""What the daemon says while it works: one line a fact, on stderr, with ids and without payload.
+
+Invariant: a line names what happened, to which file or request, and by which reason; never a word of a request, an
+input or a result. Names and reasons may hold text from outside, so what looks like a secret is masked in them.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from enum import StrEnum
+
+from threegate.secretscan import mask_secrets
+
+_TEXT_CHARS = 300
+_READ_CHARS = 4096
+_ERROR, _WARNING, _NOTICE, _INFORMATION = 3, 4, 5, 6
+_PRIORITIES = {
+    "stopped": _ERROR,
+    "settings": _WARNING,
+    "mended": _WARNING,
+    "watching": _WARNING,
+    "notice": _WARNING,
+    "grants": _WARNING,
+    "alone": _WARNING,
+    "metrics": _WARNING,
+    "unreadable": _NOTICE,
+    "waiting": _NOTICE,
+    "recovered": _NOTICE,
+    "orphan": _NOTICE,
+    "interrupting": _NOTICE,
+    "reloaded": _NOTICE,
+}
+"""syslog(3) priorities of events; all others are information."""
+
+
+class Form(StrEnum):
+    """How lines are written."""
+
+    auto = "auto"
+    """JSON when stderr is the journal, else text."""
+    text = "text"
+    json = "json"
+    none = "none"
 
 
 class Log:
     """Writes lines for a person, or JSON lines for a journal."""
 
-    def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        as_json: bool = False,
+        quiet: bool = False,
+        journal: bool = False,
+    ) -> None:
+        """`journal`: give each line its priority before it, as sd-daemon(3) says."""
         self._as_json = as_json
         self._quiet = quiet
+        self._journal = journal
+        self._about: dict[str, str] = {}
         self._lock = threading.Lock()
 
+    @classmethod
+    def of(cls, form: Form, environment: Mapping[str, str]) -> Log:
+        """The log that was asked for, or the one that fits where stderr leads to."""
+        journal = _is_journal(environment.get("JOURNAL_STREAM", ""))
+        as_json = form is Form.json or (form is Form.auto and journal)
+        return cls(as_json=as_json, quiet=form is Form.none, journal=journal)
+
+    def about(self, **ids: str) -> None:
+        """Ids that every JSON line names from now on: workspace and boot."""
+        self._about = ids
+
     def say(self, event: str, **facts: str | int | None) -> None:
-        """One line. Values are escaped; nothing of a request's content is ever given here."""
+        """One line. Values are escaped and masked; nothing of a request's content is ever given here."""
         if self._quiet:
             return
+        priority = _PRIORITIES.get(event, _INFORMATION)
+        given = {name: _masked(value) for name, value in facts.items() if value is not None}
         if self._as_json:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
-            line = json.dumps({"time": now, "event": event, **facts}, ensure_ascii=True)
+            if "request" in given:
+                given["request_id"] = given.pop("request")
+            line = json.dumps(
+                {"time": now, "priority": priority, "event": event, **given, **self._about}, ensure_ascii=True
+            )
         else:
-            shown = " ".join(f"{name}={_plain(value)}" for name, value in facts.items() if value is not None)
+            shown = " ".join(f"{name}={_plain(value)}" for name, value in given.items())
             line = f"{event:<12} {shown}"
+        if self._journal:
+            line = f"<{priority}>{line}"
         with self._lock:
             try:
                 sys.stderr.write(line + "\n")
@@ -34,6 +102,21 @@ class Log:
                 self._quiet = True
 
 
-def _plain(value: str | int | None) -> str:
-    text = str(value)[:300]
+def _is_journal(stream: str) -> bool:
+    """Whether stderr is the journal's stream, by device and inode as systemd tells them."""
+    try:
+        facts = os.fstat(2)
+    except OSError:
+        return False
+    return stream == f"{facts.st_dev}:{facts.st_ino}"
+
+
+def _masked(value: str | int) -> str | int:
+    if isinstance(value, int):
+        return value
+    return mask_secrets(value[:_READ_CHARS])[:_TEXT_CHARS]
+
+
+def _plain(value: str | int) -> str:
+    text = str(value)
     return text if text.isascii() and text.isprintable() else ascii(text)

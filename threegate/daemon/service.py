@@ -6,36 +6,36 @@ outside head agrees; when the trail cannot be written it starts nothing more and
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from types import FrameType
+from dataclasses import dataclass, field
 
 from threegate import durable
 from threegate.audit import Trail
-from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.drafts import Inbox
+from threegate.daemon.in_force import PolicyInForce
 from threegate.daemon.log import Log
-from threegate.daemon.notices import Notices
 from threegate.daemon.recovery import recover
+from threegate.daemon.signals import signals_to
+from threegate.daemon.station import Station
+from threegate.daemon.supervisor import Supervisor
 from threegate.daemon.watch import Watch
 from threegate.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateError, Unavailable
 from threegate.operations.checkpoints import checkpoint_when_due
 from threegate.operations.dossier import Desk
 from threegate.operations.grant import use_grants
 from threegate.operations.proposal import Proposer
-from threegate.policy import Policy, load_policy
-from threegate.runners.budget import Budget
-from threegate.runners.seccomp import SECCOMP_SHA256
-from threegate.services import Services, make_services
+from threegate.policy import Policy
+from threegate.services import Services
 from threegate.workspace import Workspace
 
 STOP_GRACE_SECONDS = 5.0
-_TURN_SECONDS = 1.0
 _TYPES_SECONDS = 0.2
+_NAMES_SHOWN = 8
 
 
 @dataclass
@@ -47,56 +47,62 @@ class Daemon:
     once: bool = False
     stop: threading.Event = field(default_factory=threading.Event)
     wake: threading.Event = field(default_factory=threading.Event)
+    reload: threading.Event = field(default_factory=threading.Event)
+    """Set to have settings and contracts read again whether or not their files were touched."""
+    supervisor: Supervisor = field(default_factory=Supervisor)
     on_ready: Callable[[], None] = lambda: None
     _told_checkpoint: bool = False
-    _loaded: tuple[object, Policy] | None = None
+    _told_settings: str | None = None
+    _boot_nonce: str = field(default_factory=lambda: secrets.token_hex(8))
+    _trail: Trail = field(init=False)
+    _in_force: PolicyInForce = field(init=False)
+    _station: Station = field(init=False)
 
     def run(self) -> int:
         """Work until stopped (or, with `once`, until nothing is left to do). Returns the exit code.
 
         Raises Unavailable when another daemon works here, InvalidInput for bad settings, TrailError.
         """
-        policy = self._policy()
+        self._trail = Trail(self.workspace)
+        self._in_force = PolicyInForce(self.workspace, self._trail)
+        self.log.about(workspace=self._in_force.policy.settings.workspace.id, boot=self._boot_nonce)
         with self.workspace.daemon_lock():
-            trail = Trail(self.workspace)
-            notices = Notices(policy.settings.notify, self.log)
-            services = replace(
-                make_services(self.workspace, trail, policy, boot_nonce=secrets.token_hex(8)),
-                on_end=notices.ended,
-            )
             try:
-                return self._work(services, policy, notices)
+                self._station = self._new_station(self._in_force.policy)
+                try:
+                    return self._work()
+                finally:
+                    self._station.close()
             finally:
-                services.close()
-                notices.close()
-                trail.close()
+                self._trail.close()
 
-    def _policy(self) -> Policy:
-        """Today's policy; loaded again only when a file that it is made of was touched."""
-        look = _policy_files(self.workspace)
-        if self._loaded is None or self._loaded[0] != look:
-            self._loaded = (look, load_policy(self.workspace, seccomp_sha256=SECCOMP_SHA256))
-        return self._loaded[1]
-
-    def _work(self, services: Services, policy: Policy, notices: Notices) -> int:
-        problem = self._begin(services)
-        for line in services.trail.mended:
-            self.log.say("mended", what=line)
-        runners = policy.settings.runners
-        dispatcher = Dispatcher(
-            services,
-            Budget.of(runners),
+    def _new_station(self, policy: Policy) -> Station:
+        return Station.make(
+            self.workspace,
+            self._trail,
+            policy,
             self.log,
-            self.wake,
-            runners.monty.workers + runners.era.parallel,
+            boot_nonce=self._boot_nonce,
+            wake=self.wake,
+            beat=self.supervisor.turned,
         )
+
+    def _work(self) -> int:
+        problem = self._begin()
+        for line in self._trail.mended:
+            self.log.say("mended", what=line)
         proposer = Proposer(
             self.workspace,
-            services.trail,
+            self._trail,
             lambda event, file, what: self.log.say(event, file=file, what=what),
         )
         inbox = Inbox(
-            self.workspace, services.trail, self.log, propose=proposer, on_draft=notices.draft_waits
+            self.workspace,
+            self._trail,
+            self.log,
+            propose=proposer,
+            on_draft=lambda file_name: self._station.notices.draft_waits(file_name),
+            beat=self.supervisor.turned,
         )
         hinted = [
             self.workspace.inbox,
@@ -107,65 +113,109 @@ class Daemon:
         watch = Watch([] if self.once else hinted, self.wake)
         if watch.problem:
             self.log.say("watching", what=watch.problem)
-        self.log.say("ready", workspace=str(self.workspace.root))
+        self.log.say("ready", path=str(self.workspace.root))
+        self.supervisor.ready()
         self.on_ready()
         try:
-            problem = self._turns(services, dispatcher, inbox, policy, problem)
+            problem = self._turns(inbox, problem)
         except OSError as error:
-            dispatcher.failed = Unavailable(f"{error.filename or 'the disk'}: {error.strerror or error}")
-            self.log.say("stopped", what=str(dispatcher.failed))
+            failed = Unavailable(f"{error.filename or 'the disk'}: {error.strerror or error}")
+            self._station.dispatcher.failed = failed
+            self.log.say("stopped", what=str(failed))
         except ThreeGateError as error:
-            dispatcher.failed = dispatcher.failed or error
+            self._station.dispatcher.failed = self._station.dispatcher.failed or error
             self.log.say("stopped", what=str(error))
         finally:
+            self.supervisor.stopping()
             watch.close()
-            dispatcher.stop(3600.0 if self.once and not self.stop.is_set() else STOP_GRACE_SECONDS)
+            grace = 3600.0 if self.once and not self.stop.is_set() else STOP_GRACE_SECONDS
+            self._station.dispatcher.stop(grace)
         self.log.say("ended")
+        dispatcher = self._station.dispatcher
         stopped = problem is not None or dispatcher.failed is not None or dispatcher.held_up is not None
         return EXIT_FAILED if stopped else EXIT_OK
 
-    def _begin(self, services: Services) -> str | None:
+    def _begin(self) -> str | None:
         """Recover, unless nothing may be launched here; then why."""
+        services = self._station.services
         problem = services.begin()
         if problem is not None:
             code, line = problem
             self.log.say("stopped", code=code, what=line)
             return line
-        recover(services, self.log, self._policy().settings.runners.era.engine)
+        recover(services, self.log, self._in_force.policy.settings.runners.era.engine)
         return None
 
-    def _turns(
-        self, services: Services, dispatcher: Dispatcher, inbox: Inbox, policy: Policy, problem: str | None
-    ) -> str | None:
+    def _turns(self, inbox: Inbox, problem: str | None) -> str | None:
         """Turn after turn; returns why launches had to stop, or None."""
-        told: str | None = None
         while not self.stop.is_set():
             self.wake.clear()
-            try:
-                policy = self._policy()
-                told = None
-            except InvalidInput as error:
-                if str(error) != told:
-                    told = str(error)
-                    self.log.say("settings", what=f"{error}; nothing is started until this is mended")
+            self.supervisor.turned()
+            self._look_at_settings()
+            policy, unsettled = self._in_force.policy, self._in_force.problem
+            changing = self._in_force.is_changing
             did = inbox.scan(policy)
             did += inbox.types.work(_TYPES_SECONDS)
-            if did and policy.settings.approval.grants:
+            services, dispatcher = self._station.services, self._station.dispatcher
+            if did and unsettled is None and not changing and policy.settings.approval.grants:
                 self._use_grants(services, policy)
-            self._controls(dispatcher)
+            self._controls()
             if problem is not None and services.begin() is None:
-                problem = self._begin(services)
-            if problem is None and told is None:
-                did += dispatcher.schedule(policy)
+                problem = self._begin()
+            starts = problem is None and unsettled is None and not changing and self._station.fits(policy)
+            did += dispatcher.schedule(policy) if starts else dispatcher.collect()
             if problem is None and dispatcher.failed is None:
                 self._checkpoint(services, policy)
+            self._tell_status(problem or unsettled)
             if dispatcher.failed is not None and not dispatcher.running:
                 break
-            if self.once and not did and not dispatcher.running:
+            if self.once and not did and not dispatcher.running and not changing:
                 break
             if not did or dispatcher.running:
-                self.wake.wait(_TURN_SECONDS)
-        return problem or told
+                self.wake.wait(self.supervisor.turn_seconds)
+        return problem or self._in_force.problem
+
+    def _look_at_settings(self) -> None:
+        """Take up changed settings and contracts, all or nothing; the runners follow when nothing runs."""
+        told_to = self.reload.is_set()
+        if told_to:
+            self.reload.clear()
+            self.supervisor.reloading()
+        try:
+            changed = self._in_force.look(told_to=told_to)
+        finally:
+            if told_to:
+                self.supervisor.ready()
+        problem = self._in_force.problem
+        if problem is not None and (told_to or problem != self._told_settings):
+            self.log.say("settings", what=f"{problem}; nothing is started until this is mended")
+        self._told_settings = problem
+        if changed:
+            names = ", ".join(changed[:_NAMES_SHOWN])
+            more = f" and {len(changed) - _NAMES_SHOWN} more" if len(changed) > _NAMES_SHOWN else ""
+            self.log.say("reloaded", what=f"{names}{more}")
+        elif told_to and problem is None:
+            self.log.say("reloaded", what="nothing has changed")
+        dispatcher = self._station.dispatcher
+        fits = self._station.fits(self._in_force.policy)
+        if not fits and not dispatcher.running and dispatcher.failed is None:
+            self._replace_station()
+
+    def _replace_station(self) -> None:
+        old = self._station
+        self._station = self._new_station(self._in_force.policy)
+        old.dispatcher.stop(0.0)
+        old.close()
+
+    def _tell_status(self, problem: str | None) -> None:
+        """One line for the service manager: numbers, or the reason why nothing is started."""
+        dispatcher = self._station.dispatcher
+        failed = None if dispatcher.failed is None else str(dispatcher.failed)
+        if (why := failed or problem or dispatcher.held_up) is not None:
+            self.supervisor.status(f"nothing is started: {why}")
+            return
+        waits = len(dispatcher.waiting_reasons())
+        self.supervisor.status(f"{dispatcher.running} running, {waits} waiting")
 
     def _use_grants(self, services: Services, policy: Policy) -> None:
         """Promote drafts that a standing grant covers (off by default)."""
@@ -190,41 +240,30 @@ class Daemon:
         if path is not None:
             self.log.say("checkpoint", what=str(path))
 
-    def _controls(self, dispatcher: Dispatcher) -> None:
+    def _controls(self) -> None:
         """Cancellations that the operator asked for."""
         for path in sorted(self.workspace.control.glob("cancel-*")):
             request_id = path.name.removeprefix("cancel-")
-            if dispatcher.cancel(request_id):
+            if self._station.dispatcher.cancel(request_id):
                 self.log.say("cancelling", request=request_id)
             with suppress(FileNotFoundError):
                 durable.unlink(path)
 
 
-def _policy_files(workspace: Workspace) -> list[tuple[str, int, int, int]]:
-    """Names, inodes and times of what a policy is made of: a change of any of them shows here."""
-    found = []
-    paths = [workspace.settings_file, workspace.contracts, *sorted(workspace.contracts.rglob("*"))]
-    for path in paths:
-        if ".state" in path.parts:
-            continue
-        try:
-            facts = path.lstat()
-        except FileNotFoundError:
-            continue
-        changed = 0 if path == workspace.contracts else facts.st_ctime_ns
-        found.append((str(path), facts.st_ino, facts.st_size if changed else 0, changed))
-    return found
-
-
 def run_daemon(workspace: Workspace, *, once: bool, log: Log) -> int:
-    """Run a daemon in this process with SIGTERM and SIGINT as the graceful stop. Returns the exit code."""
-    daemon = Daemon(workspace, log, once=once)
+    """Run a daemon in this process. SIGTERM and SIGINT stop it gracefully, SIGHUP has it read its settings again;
+    a SIGHUP of a terminal that was closed is a stop. Returns the exit code.
+    """
+    daemon = Daemon(workspace, log, once=once, supervisor=Supervisor.of(os.environ))
+    from_terminal = os.isatty(0)
 
-    def stop(number: int, _frame: FrameType | None) -> None:
-        log.say("stopping", signal=signal.Signals(number).name)
-        daemon.stop.set()
+    def react(number: signal.Signals) -> None:
+        if number == signal.SIGHUP and not (from_terminal and not os.isatty(0)):
+            daemon.reload.set()
+        else:
+            log.say("stopping", signal=number.name)
+            daemon.stop.set()
         daemon.wake.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    return daemon.run()
+    with signals_to(react, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)):
+        return daemon.run()

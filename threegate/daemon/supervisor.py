@@ -1,0 +1,92 @@
+"""What a service manager hears from the daemon: sd_notify(3) over a datagram socket.
+
+Invariant: a watchdog ping is sent only by `turned`, which the daemon's own loop calls, so that a loop that hangs stops
+the pings; nothing depends on an answer, and without NOTIFY_SOCKET everything here does nothing.
+
+A dozen lines of our own: of the packages for this, sdnotify is from 2017, systemd-watchdog from 2021 and cysystemd
+needs a compiler.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, MutableMapping
+from contextlib import suppress
+
+_VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+_STATUS_CHARS = 200
+_PINGS_PER_INTERVAL = 4
+
+
+class Supervisor:
+    """The service manager that started this process, if one did."""
+
+    def __init__(
+        self,
+        address: str = "",
+        watchdog_seconds: float = 0.0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`address`: a path or, with a leading @, an abstract name. `watchdog_seconds`: 0 means no watchdog."""
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self._watchdog = watchdog_seconds
+        self._clock = clock
+        self._pinged = 0.0
+        self._status = ""
+        self._ready = False
+
+    @classmethod
+    def of(cls, environment: MutableMapping[str, str]) -> Supervisor:
+        """The one that the environment names. Takes the variables away: no process that we start speaks for us."""
+        address, microseconds, pid = (environment.pop(name, "") for name in _VARIABLES)
+        ours = pid in ("", str(os.getpid()))
+        usable = microseconds.isascii() and microseconds.isdigit() and ours
+        return cls(
+            address if address.startswith(("/", "@")) else "",
+            int(microseconds) / 1e6 if usable else 0.0,
+        )
+
+    @property
+    def turn_seconds(self) -> float:
+        """How long a turn may wait for something to happen, so that the pings come in time."""
+        return min(1.0, self._watchdog / _PINGS_PER_INTERVAL) if self._watchdog else 1.0
+
+    def ready(self) -> None:
+        """The daemon has recovered and works (again, after a reload)."""
+        self._ready = True
+        self._send("READY=1")
+
+    def reloading(self) -> None:
+        """Settings and contracts are being read again; `ready` follows."""
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+
+    def stopping(self) -> None:
+        """The daemon has begun to stop."""
+        self._send("STOPPING=1")
+
+    def status(self, text: str) -> None:
+        """One line for `systemctl status`; sent only when it changed. Numbers, codes and paths, never a payload."""
+        if text != self._status:
+            self._status = text
+            shown = text if text.isascii() and text.isprintable() else ascii(text)
+            self._send(f"STATUS={shown[:_STATUS_CHARS]}")
+
+    def turned(self) -> None:
+        """The loop came round, or a long turn came forward: ping, when it is time to."""
+        now = self._clock()
+        if self._watchdog and self._ready and now - self._pinged >= self._watchdog / _PINGS_PER_INTERVAL:
+            self._pinged = now
+            self._send("WATCHDOG=1")
+
+    def _send(self, text: str) -> None:
+        if not self._address:
+            return
+        with (
+            suppress(OSError),  # the manager is away or its queue is full: the work goes on
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel,
+        ):
+            channel.setblocking(False)
+            channel.sendto(text.encode(), self._address)
