@@ -12,6 +12,7 @@ import ctypes
 import errno
 import os
 import secrets
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ Observer = Callable[[str, str, str], None]
 
 _observers: list[Observer] = []
 _RENAME_NOREPLACE = 1
+_RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _FALLOC_FL_KEEP_SIZE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -74,12 +76,17 @@ def reserve_fd(descriptor: int, offset: int, length: int, path: str | Path) -> N
 
 def sync_folder(folder: Path) -> None:
     """Make the names in `folder` durable. Raises OSError."""
-    _tell("before", "sync_folder", folder)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        sync_folder_at(descriptor, folder)
     finally:
         os.close(descriptor)
+
+
+def sync_folder_at(descriptor: int, folder: Path) -> None:
+    """Make the names in an open folder durable. `folder` is only told to observers. Raises OSError."""
+    _tell("before", "sync_folder", folder)
+    os.fsync(descriptor)
     _tell("after", "sync_folder", folder)
 
 
@@ -125,6 +132,49 @@ def make_folder(path: Path, mode: int = 0o700) -> None:
     path.mkdir(mode=mode)
     sync_folder(path.parent)
     _tell("after", "mkdir", path)
+
+
+def make_folder_at(parent: int, name: str, path: Path, mode: int = 0o700) -> None:
+    """Make a folder below an open one; who made it syncs the open one later. `path` is only told. Raises OSError."""
+    _tell("before", "mkdir", path)
+    os.mkdir(name, mode, dir_fd=parent)
+    _tell("after", "mkdir", path)
+
+
+def create_at(parent: int, name: str, path: Path, mode: int = 0o600) -> int:
+    """Create a file below an open folder and return its descriptor; it must not be there. Raises OSError."""
+    _tell("before", "create", path)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, mode, dir_fd=parent)
+    _tell("after", "create", path)
+    return descriptor
+
+
+def rename_at(
+    source_folder: int, source: Path, target_folder: int, target: Path, *, exchange: bool = False
+) -> None:
+    """Rename between open folders without replacing, or exchange two names; the paths' last parts are the names.
+
+    Raises FileExistsError, OSError. Not yet durable.
+    """
+    operation = "exchange" if exchange else "rename"
+    _tell("from", operation, source)
+    _tell("before", operation, target)
+    flags = _RENAME_EXCHANGE if exchange else _RENAME_NOREPLACE
+    result = _libc.renameat2(
+        source_folder, os.fsencode(source.name), target_folder, os.fsencode(target.name), flags
+    )
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(target))
+    _tell("after", operation, target)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder with everything in it: only what an event said goes, under a name that nobody looks at. Raises OSError."""
+    _tell("before", "remove_tree", path)
+    shutil.rmtree(path)
+    _tell("after", "remove_tree", path)
 
 
 def write_new(path: Path, data: bytes, mode: int = 0o600) -> Path:

@@ -50,8 +50,7 @@ def launch(services: Services, policy: Policy, prepared: Prepared, control: Cont
     claimed = claim(services, policy, prepared, judgement)
     if isinstance(claimed, Ended | Waiting):
         return claimed
-    control.run_folder.mkdir(mode=0o700, parents=False, exist_ok=False)
-    durable.sync_folder(control.run_folder.parent)
+    durable.make_folder(control.run_folder, 0o700)
     with services.trail.locked() as held:
         lifecycle.announce(
             held, "started", request_id=request.request_id, actor="daemon", data={"backend": job.backend}

@@ -9,6 +9,7 @@ from datetime import datetime
 from threegate import limits
 from threegate.aana.decision_log import DecisionLog
 from threegate.audit import LockedTrail, Trail
+from threegate.audit.chain import segment_paths
 from threegate.contract_gate import ContractGate
 from threegate.errors import TrailError, Unavailable
 from threegate.judge import Judgement
@@ -92,7 +93,7 @@ def make_services(workspace: Workspace, trail: Trail, policy: Policy, *, boot_no
         raise Unavailable(
             f"{workspace.settings_file}: workspace.id is missing; restore it from the trail's first line"
         )
-    if not workspace.trail_file.exists():
+    if not workspace.trail_file.exists() and not segment_paths(workspace.audit):
         raise TrailError(
             f"{workspace.trail_file}: the trail is missing; restore it, nothing is started without it"
         )

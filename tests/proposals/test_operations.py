@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import Place, make_place
+from threegate import durable
 from threegate.audit import Trail
 from threegate.errors import Refused, Unavailable
 from threegate.operations import apply
@@ -88,7 +91,7 @@ def change(project: Project, before: str | None, after: bytes) -> apply.Change:
 def exchange(project: Project, before: str | None) -> None:
     """The last step of apply, without what comes before it."""
     with apply._backup_folder(project, "r") as kept:
-        apply._exchange(change(project, before, b"new\n"), kept)
+        apply._exchange(change(project, before, b"new\n"), kept, project.root / apply.BACKUP / "r")
 
 
 def test_a_change_at_the_last_moment_is_put_back(tmp_path: Path) -> None:
@@ -110,8 +113,29 @@ def test_a_change_at_the_last_moment_is_put_back(tmp_path: Path) -> None:
     assert not list((tmp_path / ".threegate-backup").iterdir())
 
 
+@pytest.mark.parametrize("operation", ["create", "write", "sync", "exchange", "rename"])
+def test_a_disk_that_fails_loses_no_bytes(tmp_path: Path, operation: str) -> None:
+    """Above all not the old ones, which lie under a temporary name between the exchange and the backup."""
+    file = tmp_path / "a.txt"
+    file.write_text("old\n")
+
+    def fail(moment: str, what: str, path: str) -> None:
+        if (moment, what) == ("before", operation):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    forget = durable.observe(fail)
+    try:
+        with pytest.raises((Refused, OSError)):
+            exchange(Project.open(str(tmp_path)), hashlib.sha256(b"old\n").hexdigest())
+    finally:
+        forget()
+    assert file.read_text() == "old\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".threegate-backup", "a.txt"]
+
+
 def test_a_backup_that_is_there_is_never_written_into(tmp_path: Path) -> None:
     (tmp_path / ".threegate-backup" / "r").mkdir(parents=True)
+    (tmp_path / ".threegate-backup" / "r" / "kept").touch()
     with pytest.raises(Unavailable, match="is there already"):
         exchange(Project.open(str(tmp_path)), None)
 

@@ -7,7 +7,6 @@ was there lies in `.threegate-backup/REQUEST_ID/` of the project afterwards.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import secrets
 from collections.abc import Iterator, Mapping
@@ -32,8 +31,6 @@ from threegate.proposals.project import Project, ProjectError, read_at
 
 BACKUP = ".threegate-backup"
 APPLIED = frozenset({"file.write_safe", "project.cleanup_safe"})
-_NOREPLACE, _EXCHANGE = 1, 2
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +154,9 @@ def apply_change(desk: Desk, change: Change, signed: bytes) -> Path:
                 _refuse_moved(change.project, path, digest)
             announce_act(desk, held, signed, change.about, request_id, data)
             if change.write is not None:
-                _exchange(change, kept)
+                _exchange(change, kept, backup)
             for path, _ in change.moves:
-                _move_away(change.project, path, kept)
+                _move_away(change.project, path, kept, backup)
     except ProjectError as error:
         raise Unavailable(f"{request_id}: {error}") from None
     except OSError as error:
@@ -172,91 +169,94 @@ def apply_change(desk: Desk, change: Change, signed: bytes) -> Path:
 @contextmanager
 def _backup_folder(project: Project, request_id: str) -> Iterator[int]:
     """A fresh folder for what is taken away, held open. Raises Unavailable when it is there already."""
+    backup = project.root / BACKUP
     with project.folder(()) as root:
         with suppress(FileExistsError):
-            os.mkdir(BACKUP, 0o700, dir_fd=root)
+            durable.make_folder_at(root, BACKUP, backup)
         with project.folder((BACKUP,)) as top:
             try:
-                os.mkdir(request_id, 0o700, dir_fd=top)
+                with suppress(OSError):  # empty: one that was stopped before it did anything
+                    os.rmdir(request_id, dir_fd=top)
+                durable.make_folder_at(top, request_id, backup / request_id)
             except FileExistsError:
                 raise Unavailable(
                     f"{BACKUP}/{request_id}: is there already; look at it and move it away"
                 ) from None
-            os.fsync(top)
-        os.fsync(root)
+            durable.sync_folder_at(top, backup)
+        durable.sync_folder_at(root, project.root)
     with project.folder((BACKUP, request_id)) as kept:
         try:
             yield kept
         except BaseException:
             with suppress(OSError):  # it stays when something was already moved into it
-                (project.root / BACKUP / request_id).rmdir()
+                (backup / request_id).rmdir()
             raise
 
 
-def _exchange(change: Change, kept: int) -> None:
+def _exchange(change: Change, kept: int, backup: Path) -> None:
     """Put the new bytes in the place of the old ones; the old ones go into the backup. Raises Refused, OSError."""
     assert change.write is not None
     path, content = change.write
     name, before = path.parts[-1], change.about["before"]
+    place = change.project.root.joinpath(*path.parts)
     with change.project.folder(path.parts[:-1]) as parent:
         mode = 0o644
         if before is not None:
             mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode & 0o777
-        temporary = f".threegate-{secrets.token_hex(8)}"
-        descriptor = os.open(
-            temporary,
-            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-            mode,
-            dir_fd=parent,
-        )
+        temporary = place.with_name(f".threegate-{secrets.token_hex(8)}")
+        descriptor = durable.create_at(parent, temporary.name, temporary, mode)
         try:
             os.fchmod(descriptor, mode)
-            durable.write_fd(descriptor, content, path.text)
-            durable.sync_fd(descriptor, path.text)
+            durable.write_fd(descriptor, content, temporary)
+            durable.sync_fd(descriptor, temporary)
+        except OSError:
+            _forget(parent, temporary.name)
+            raise
         finally:
             os.close(descriptor)
         try:
-            _rename(parent, temporary, parent, name, _NOREPLACE if before is None else _EXCHANGE)
-            if before is not None:
-                _keep_old(parent, temporary, name, str(before), kept)
-        except (OSError, Refused) as error:
-            _forget(parent, temporary)
-            if isinstance(error, Refused):
-                raise
+            durable.rename_at(parent, temporary, parent, place, exchange=before is not None)
+        except OSError:
+            _forget(parent, temporary.name)
             raise Refused(
                 "project_changed", f"{path.text}: changed while it was applied; nothing was changed"
             ) from None
-        os.fsync(parent)
-        os.fsync(kept)
+        durable.sync_folder_at(parent, place.parent)
+        if before is not None:
+            _keep_old(parent, temporary, place, str(before), kept, backup / name)
+            durable.sync_folder_at(kept, backup)
+            durable.sync_folder_at(parent, place.parent)
 
 
-def _keep_old(parent: int, temporary: str, name: str, before: str, kept: int) -> None:
-    """After the exchange the temporary name holds the old bytes: they must be those that were shown."""
+def _keep_old(parent: int, temporary: Path, place: Path, before: str, kept: int, backup: Path) -> None:
+    """After the exchange the temporary name holds the old bytes: they must be those that were shown, and are kept.
+
+    Where they are not, or cannot be kept, the exchange is undone, and only then is the temporary name, which holds the
+    new bytes again, taken away. Raises Refused; OSError when it could not be undone: then both are there.
+    """
     try:
         same = (
-            canonical.sha256_hex(read_at(parent, temporary, max_bytes=limits.PROPOSAL_FILE_BYTES)) == before
+            canonical.sha256_hex(read_at(parent, temporary.name, max_bytes=limits.PROPOSAL_FILE_BYTES))
+            == before
         )
-    except OSError:
-        same = False
-    if not same:
-        _rename(parent, temporary, parent, name, _EXCHANGE)
-        raise Refused("project_changed", f"{name}: changed while it was applied; it was put back")
-    _rename(parent, temporary, kept, name, _NOREPLACE)
+        if same:
+            durable.rename_at(parent, temporary, kept, backup)
+            return
+        problem = "changed while it was applied"
+    except OSError as error:
+        problem = f"its old bytes cannot be kept ({error.strerror or error})"
+    durable.rename_at(parent, temporary, parent, place, exchange=True)
+    _forget(parent, temporary.name)
+    raise Refused("project_changed", f"{place.name}: {problem}; it was put back")
 
 
-def _move_away(project: Project, path: ProjectPath, kept: int) -> None:
+def _move_away(project: Project, path: ProjectPath, kept: int, backup: Path) -> None:
     """Move one file or folder into the backup under its path with `+` for slashes (flat, so that nothing collides)."""
     with project.folder(path.parts[:-1]) as parent:
-        _rename(parent, path.parts[-1], kept, "+".join(path.parts), _NOREPLACE)
-        os.fsync(parent)
-        os.fsync(kept)
-
-
-def _rename(source_folder: int, source: str, target_folder: int, target: str, flags: int) -> None:
-    result = _libc.renameat2(source_folder, os.fsencode(source), target_folder, os.fsencode(target), flags)
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), target)
+        place = project.root.joinpath(*path.parts)
+        durable.rename_at(parent, place, kept, backup / "+".join(path.parts))
+        durable.sync_folder_at(kept, backup)
+        durable.sync_folder_at(parent, place.parent)
 
 
 def _forget(parent: int, temporary: str) -> None:

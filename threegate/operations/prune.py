@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +20,7 @@ from threegate.workspace import Workspace
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BATCH = 200
+_DOOMED = ".pruned-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
     """Remove runs of requests that ended before `before`, and inputs that nothing else names. Raises TrailError, OSError."""
     trail = Trail(workspace)
     with trail.locked() as held:
+        if not dry_run:
+            _remove_leftovers(workspace)
         old = [history for history in held.index.histories() if _ended_before(history, before)]
         there = [history for history in old if workspace.run_folder(history.request_id).is_dir()]
         given_back = _closed_sessions(held)
@@ -117,9 +119,15 @@ def _size(folder: Path) -> int:
     return sum((Path(place) / name).lstat().st_size for place, _, files in os.walk(folder) for name in files)
 
 
+def _remove_leftovers(workspace: Workspace) -> None:
+    """What an earlier prune had announced, put out of sight, and was stopped before it was gone."""
+    for folder in sorted(workspace.runs.glob(f"{_DOOMED}*")):
+        durable.remove_tree(folder)
+
+
 def _remove_run(folder: Path) -> None:
     """Take a run's folder away: out of sight first, so that nobody meets half of it."""
-    doomed = folder.with_name(f".pruned-{folder.name}")
+    doomed = folder.with_name(f"{_DOOMED}{folder.name}")
     durable.rename(folder, doomed)
     durable.sync_folder(folder.parent)
-    shutil.rmtree(doomed)
+    durable.remove_tree(doomed)

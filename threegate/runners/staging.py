@@ -74,12 +74,11 @@ def collect(source: Path, target: Path, bounds: JobLimits) -> Collected:
     Links, devices, sockets, FIFOs, set-id files, files with several names and odd names stay behind and are
     told in `dropped`. Raises OSError when the disk or `target` fails.
     """
-    target.mkdir(mode=0o700)
+    durable.make_folder(target, 0o700)
     found = Collected()
     with _open_folder(source) as source_fd, _open_folder(target) as target_fd:
         _Collector(bounds, found, target).walk(source_fd, target_fd, PurePosixPath(), 0)
     durable.sync_folder(target)
-    durable.sync_folder(target.parent)
     found.artifacts.sort(key=lambda item: item.path)
     return found
 
@@ -112,7 +111,7 @@ def _copy_pinned(item: JobInput, pinned: Path, folder: int) -> None:
         target = os.open(item.name, _CREATE, 0o600, dir_fd=folder)
         try:
             cloned = _reflink(source, target)
-            digest, size = _hash(target) if cloned else _copy(source, target, item.size)
+            digest, size = _hash(target) if cloned else _copy(source, target, item.size, item.name)
             if size != item.size or digest != item.sha256:
                 raise StagingError(f"input {item.name}: its pinned bytes changed since the approval")
             os.fchmod(target, 0o444)
@@ -149,16 +148,14 @@ def _hash(descriptor: int) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
-def _copy(source: int, target: int, most: int) -> tuple[str, int]:
-    """Copy at most `most` + 1 bytes, and hash what was written."""
+def _copy(source: int, target: int, most: int, path: str | Path) -> tuple[str, int]:
+    """Copy at most `most` + 1 bytes, and hash what was written. `path` is only told to observers."""
     digest = hashlib.sha256()
     size = 0
     while size <= most and (chunk := os.read(source, min(_CHUNK, most + 1 - size))):
         digest.update(chunk)
         size += len(chunk)
-        view = memoryview(chunk)
-        while view:
-            view = view[os.write(target, view) :]
+        durable.write_fd(target, chunk, path)
     return digest.hexdigest(), size
 
 
@@ -197,7 +194,7 @@ class _Collector:
         if stat.S_ISDIR(facts.st_mode):
             if depth >= _DEPTH:
                 return f"a folder more than {_DEPTH} deep"
-            os.mkdir(path.name, 0o700, dir_fd=target)
+            durable.make_folder_at(target, path.name, self._target / path)
             with (
                 _open_folder(path.name, dir_fd=source) as inner,
                 _open_folder(path.name, dir_fd=target) as copy,
@@ -229,9 +226,9 @@ class _Collector:
         return None
 
     def _copied(self, source: int, target: int, path: PurePosixPath, size: int) -> tuple[str, int]:
-        copy = os.open(path.name, _CREATE, 0o400, dir_fd=target)
+        copy = durable.create_at(target, path.name, self._target / path, 0o400)
         try:
-            written = _copy(source, copy, size)
+            written = _copy(source, copy, size, self._target / path)
             if written[1] > size:
                 raise OSError(f"{path}: grew while it was collected")
             durable.sync_fd(copy, self._target / path)

@@ -1,0 +1,303 @@
+"""What the harness stops: each way through the code that changes a state, and what must have become of it after recovery."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from tests.crash.place import KILLED, CountingRunner, Place, announced, forked, problems_after
+from threegate.audit import Trail
+from threegate.operations.dossier import open_desk
+from threegate.operations.grant import list_grants, new_grant
+from threegate.operations.operator import add_operator
+from threegate.operations.prune import prune
+from threegate.operations.settings_file import set_values
+from threegate.workspace import STATES, OutsideState
+
+
+@dataclass
+class Scenario:
+    """`prepare` makes the template, `work` is what is stopped, `after` recovers and says what is wrong."""
+
+    prepare: Callable[[Place], None]
+    work: Callable[[Place], int]
+    after: Callable[[Place], list[str]]
+
+
+def recovered(place: Place) -> list[str]:
+    code = forked(place.daemon)
+    return [] if code == 0 else [f"the daemon after the stop ended with {code}"]
+
+
+def prepare_pass(place: Place) -> None:
+    assert place.approve("runs") == 0
+    assert place.approve("changed") == 0
+    path = place.workspace.approved / f"{place.ids['changed']}.md"
+    path.write_bytes(path.read_bytes() + b"\n")
+    place.save()
+
+
+def after_pass(place: Place) -> list[str]:
+    was_claimed = announced(place, "claimed", "runs")
+    ran_before = place.runs_of("runs")
+    wrong = recovered(place)
+    ends = {"finished", "refused"} if was_claimed or ran_before else {"finished"}
+    wrong += problems_after(place, {"runs": ends, "changed": {"refused"}, "looked": {"inbox"}})
+    if place.runs_of("changed") or place.runs_of("looked"):
+        wrong.append("something ran that must not")
+    return wrong
+
+
+def prepare_recovery(place: Place) -> None:
+    """A daemon that was killed while the request ran."""
+    prepare_pass(place)
+
+    def stop(self: object, clearance: object, job: object, control: object) -> None:
+        """Killed in the run, and always at the same place: the other request has come to its end before."""
+        until = time.monotonic() + 20
+        refused = place.workspace.refused / f"{place.ids['changed']}.md"
+        while not refused.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        os._exit(KILLED)
+
+    def stopped_in_the_run() -> int:
+        CountingRunner.run = stop
+        return place.daemon()
+
+    place.restore()
+    assert forked(stopped_in_the_run) == KILLED
+    place.save()
+
+
+def after_recovery(place: Place) -> list[str]:
+    wrong = recovered(place)
+    wrong += problems_after(place, {"runs": {"refused"}, "changed": {"refused"}, "looked": {"inbox"}})
+    if place.runs_of("runs"):
+        wrong.append("an interrupted request ran again")
+    return wrong
+
+
+def after_approve(place: Place) -> list[str]:
+    """Whatever became of the approval: it took, or the draft can be approved again; then it runs once."""
+    wrong = recovered(place)
+    workspace, rid = place.workspace, place.ids["runs"]
+    took = any((workspace.state_folder(state) / f"{rid}.md").exists() for state in STATES)
+    if not took and (code := forked(lambda: place.approve("runs"))) != 0:
+        wrong.append(f"the draft cannot be approved again ({code})")
+    wrong += recovered(place)
+    return wrong + problems_after(place, {"runs": {"finished"}, "looked": {"inbox"}})
+
+
+def after_reject(place: Place) -> list[str]:
+    wrong = recovered(place)
+    workspace, rid = place.workspace, place.ids["runs"]
+    if not (workspace.refused / f"{rid}.md").exists() and forked(lambda: place.reject("runs")) != 0:
+        wrong.append("the draft cannot be rejected again")
+    wrong += recovered(place)
+    return wrong + problems_after(place, {"runs": {"refused"}, "looked": {"inbox"}})
+
+
+# ---- cancel, and what else the operator does
+
+
+def prepare_one(place: Place) -> None:
+    """One request waits in approved/."""
+    assert place.approve("runs") == 0
+    place.save()
+
+
+def prepare_done(place: Place) -> None:
+    """One request has run."""
+    assert place.approve("runs") == 0
+    assert forked(place.daemon) == 0
+    place.save()
+
+
+def after_cancel(place: Place) -> list[str]:
+    """What was said to be cancelled never runs; what was not, runs once."""
+    said = announced(place, "cancelled", "runs")
+    wrong = recovered(place)
+    if said and place.runs_of("runs"):
+        wrong.append("a cancelled request ran")
+    return wrong + problems_after(place, {"runs": {"refused" if said else "finished"}, "looked": {"inbox"}})
+
+
+def prune_everything(place: Place) -> int:
+    prune(place.workspace, before=datetime.now(UTC) + timedelta(hours=1), actor="account:test")
+    return 0
+
+
+def after_prune(place: Place) -> list[str]:
+    """Whatever was left of it, the next one takes; the request and its result stay."""
+    wrong = recovered(place)
+    wrong += problems_after(place, {"runs": {"finished"}, "looked": {"inbox"}})
+    if forked(lambda: prune_everything(place)) != 0:
+        wrong.append("it cannot be pruned again")
+    wrong += [
+        f"left: {path}"
+        for folder in (place.workspace.runs, place.workspace.inputs)
+        for path in folder.iterdir()
+    ]
+    return wrong + problems_after(place, {"runs": {"finished"}, "looked": {"inbox"}})
+
+
+def sign_and_rotate(place: Place) -> int:
+    return place.command("audit", "checkpoint") or place.command("audit", "rotate")
+
+
+def after_rotate(place: Place) -> list[str]:
+    wrong = recovered(place)
+    wrong += [f"{command} is not possible any more" for command in ("checkpoint", "rotate")
+              if forked(lambda command=command: place.command("audit", command)) != 0]  # fmt: skip
+    if not announced(place, "finished", "runs") and forked(lambda: place.approve("runs")) != 0:
+        wrong.append("nothing can be approved any more")
+    wrong += recovered(place)
+    return wrong + problems_after(place, {"runs": {"finished"}, "looked": {"inbox"}})
+
+
+def prepare_adopt(place: Place) -> None:
+    """The workspace lay elsewhere when its head was kept outside."""
+    with Trail(place.workspace).locked() as held:
+        outside = OutsideState.of(held.index.workspace_id)
+    head = outside.read_head()
+    outside.head_file.write_text(json.dumps({**(head or {}), "path": "/elsewhere"}))
+    place.save()
+
+
+def after_adopt(place: Place) -> list[str]:
+    """Adopted, or to be adopted again; nothing is launched in between, and afterwards all goes on."""
+    wrong = []
+    code = forked(place.daemon)
+    if code == 3 and forked(lambda: place.signed("workspace", "adopt")) != 0:
+        wrong.append("it cannot be adopted again")
+    elif code not in (0, 3):
+        wrong.append(f"the daemon after the stop ended with {code}")
+    if forked(lambda: place.approve("runs")) != 0:
+        wrong.append("nothing can be approved in the new epoch")
+    wrong += recovered(place)
+    return wrong + problems_after(place, {"runs": {"finished"}, "looked": {"inbox"}})
+
+
+def second_key(place: Place) -> Path:
+    return place.base / "second_key"
+
+
+def prepare_countersign(place: Place) -> None:
+    """Two operators must sign; one has."""
+    public = place.make_key(second_key(place))
+    add_operator(place.workspace, "second", public.read_text().strip(), actor="account:test")
+    set_values(place.workspace.settings_file, {"approval.quorum.low": 2})
+    assert place.approve("runs") == 0
+    place.save()
+
+
+def countersign(place: Place) -> int:
+    path = place.workspace.approved / f"{place.ids['runs']}.md"
+    return place.signed("countersign", str(path), name="second", key=second_key(place))
+
+
+def after_countersign(place: Place) -> list[str]:
+    """With both signatures it ran; else it waits, and can be countersigned again."""
+    wrong = recovered(place)
+    if (place.workspace.approved / f"{place.ids['runs']}.md").exists():
+        if place.runs_of("runs"):
+            wrong.append("it ran with one signature")
+        if forked(lambda: countersign(place)) != 0:
+            wrong.append("it cannot be countersigned again")
+    wrong += recovered(place)
+    return wrong + problems_after(place, {"runs": {"finished"}, "looked": {"inbox"}})
+
+
+def prepare_grant(place: Place) -> None:
+    """A grant of one use, and a draft that it covers."""
+    for name in ("changed", "looked"):
+        (place.workspace.inbox / f"{place.ids.pop(name)}.md").unlink()
+    set_values(place.workspace.settings_file, {"approval.grants": True})
+    assert place.approve("runs") == 0
+    assert forked(place.daemon) == 0
+    new_grant(open_desk(place.workspace), place.ids["runs"], free_inputs=[], max_uses=1, seconds=3600,
+              name="operator", key=place.key)  # fmt: skip
+    place.draft("again")
+    place.save()
+
+
+def after_grant(place: Place) -> list[str]:
+    was_claimed = announced(place, "claimed", "again")
+    wrong = recovered(place)
+    ends = {"finished", "refused"} if was_claimed else {"finished"}
+    wrong += problems_after(place, {"runs": {"finished"}, "again": ends})
+    uses = [standing.uses for standing in list_grants(open_desk(place.workspace))]
+    return wrong if uses == [1] else [*wrong, f"the grant counts {uses} uses"]
+
+
+def project_file(place: Place) -> Path:
+    return place.live / "project" / "a.txt"
+
+
+def prepare_apply(place: Place) -> None:
+    """A proposal to write a file has run; what it would write is not yet in the project."""
+    project_file(place).parent.mkdir()
+    project_file(place).write_bytes(b"old\n")
+    set_values(place.workspace.settings_file, {"project.root": str(project_file(place).parent)})
+    proposal = {"tool": "file.write_safe", "args": {"path": "a.txt", "content": "new\n"}, "risk": "medium"}
+    (place.workspace.inbox / "AP-write.json").write_text(json.dumps(proposal))
+    assert forked(place.daemon) == 0
+    (draft,) = place.workspace.drafts.glob("TR-*.md")
+    place.ids["writes"] = next(
+        line.split(b":", 1)[1].strip().decode()
+        for line in draft.read_bytes().splitlines()
+        if line.startswith(b"request_id:")
+    )
+    assert place.signed("approve", str(draft)) == 0
+    assert forked(place.daemon) == 0
+    place.save()
+
+
+def apply(place: Place) -> int:
+    return place.signed("apply", place.ids["writes"])
+
+
+def after_apply(place: Place) -> list[str]:
+    """The file is the old one or the new one, whole; the old bytes are never lost; only what was announced was done."""
+    wrong = recovered(place)
+    said = announced(place, "applied")
+    now = project_file(place).read_bytes()
+    if now not in (b"old\n", b"new\n") or (now == b"new\n" and not said):
+        wrong.append(f"the file is {now!r}, announced: {said}")
+    if not said and (
+        (code := forked(lambda: apply(place))) != 0 or project_file(place).read_bytes() != b"new\n"
+    ):
+        wrong.append(f"it cannot be applied again ({code})")
+    kept = [path for path in project_file(place).parent.rglob("*") if path.is_file()]
+    if not any(path.read_bytes() == b"old\n" for path in kept):
+        wrong.append("the old bytes are lost")
+    if (
+        any(hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(b"").digest() for path in kept)
+        and not said
+    ):
+        wrong.append("an empty file was left")
+    return wrong + problems_after(place, {"looked": {"inbox"}})
+
+
+SCENARIOS = {
+    "pass": Scenario(prepare_pass, Place.daemon, after_pass),
+    "recovery": Scenario(prepare_recovery, Place.daemon, after_recovery),
+    "approve": Scenario(lambda place: None, lambda place: place.approve("runs"), after_approve),
+    "reject": Scenario(lambda place: None, lambda place: place.reject("runs"), after_reject),
+    "cancel": Scenario(
+        prepare_one, lambda place: place.command("cancel", place.ids["runs"], "--wait", "0"), after_cancel
+    ),
+    "countersign": Scenario(prepare_countersign, countersign, after_countersign),
+    "grant": Scenario(prepare_grant, Place.daemon, after_grant),
+    "apply": Scenario(prepare_apply, apply, after_apply),
+    "prune": Scenario(prepare_done, prune_everything, after_prune),
+    "rotate": Scenario(lambda place: None, sign_and_rotate, after_rotate),
+    "adopt": Scenario(prepare_adopt, lambda place: place.signed("workspace", "adopt"), after_adopt),
+}
