@@ -87,6 +87,16 @@ SERVE_REQUESTS_PER_MINUTE: Final = 600
 SERVE_CLIENTS: Final = 4096
 SERVE_BODY_SECONDS: Final = 10
 
+# ---- the operator's page
+PAGE_LOGIN_SECONDS: Final = 600
+PAGE_SESSION_SECONDS: Final = 12 * 3600
+PAGE_SESSIONS: Final = 16
+PAGE_ROWS: Final = 50
+PAGE_FIRST_ROWS: Final = 10
+PAGE_STREAM_CHARS: Final = 32_000
+PAGE_FIRST_CHARS: Final = 4_000
+PAGE_QUERY_CHARS: Final = 200
+
 # ---- gate 3b: the contract language (spec 4)
 CONTRACT_FILE_BYTES: Final = 256 * KIB
 CONTRACT_FOLDER_BYTES: Final = 32 * MIB

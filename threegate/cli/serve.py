@@ -47,10 +47,13 @@ def http(
         int, typer.Option(min=1, help="Requests a minute for each client address.")
     ] = limits.SERVE_REQUESTS_PER_MINUTE,
     log: _LogOption = "",
+    page: Annotated[
+        bool, typer.Option("--page", help="Show the operator's page too, on loopback only.")
+    ] = False,
 ) -> None:
     """Serve POST /pre-tool-check. The bearer token is read from THREEGATE_TOKEN."""
-    _need("fastapi", "http")
-    _need("uvicorn", "http")
+    for module in ("fastapi", "uvicorn", *(("jinja2",) if page else ())):
+        _need(module, "http")
     token = os.environ.pop(TOKEN_VARIABLE, "") or None
     if token is None and not no_auth:
         raise typer.BadParameter(
@@ -61,19 +64,46 @@ def http(
     from threegate.serve.listening import bind
     from threegate.serve.recording import decision_log
 
-    decisions = decision_log(log, _workspace())
+    shown = workspace_here() if page else None
+    decisions = decision_log(log, shown or _workspace())
     listener = bind(host, port, token=token)
     from threegate.serve.http_app import HttpOptions
     from threegate.serve.http_server import serve
 
-    options = HttpOptions(token=token, log=decisions, evidence_mode=evidence.value, per_minute=rate)
+    options = HttpOptions(
+        token=token, log=decisions, evidence_mode=evidence.value, per_minute=rate, page=shown
+    )
     warn(f"decisions are recorded in {decisions.path}")
 
     def ready(url: str) -> None:
         say(f"listening on {url}")
         sys.stdout.flush()
+        if shown is not None:
+            _tell_page(shown, listener.getsockname()[1])
 
     serve(listener, options, ready=ready)
+
+
+@app.command()
+def link(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port that the server listens at.")] = 8766,
+) -> None:
+    """Print a link that opens the operator's page of `serve http --page`: for one browser, once, for ten minutes."""
+    say(_link(workspace_here(), port))
+
+
+def _link(workspace: Workspace, port: int) -> str:
+    from threegate.operations.page_login import new_code
+
+    return f"http://127.0.0.1:{port}/page/login/{new_code(workspace)}"
+
+
+def _tell_page(workspace: Workspace, port: int) -> None:
+    """How to get in; the link itself only where a person reads it, never into a log."""
+    if sys.stderr.isatty():
+        warn(f"the operator's page, once, within ten minutes: {_link(workspace, port)}")
+    else:
+        warn(f"the operator's page: threegate serve link{'' if port == 8766 else f' --port {port}'}")
 
 
 @app.command()

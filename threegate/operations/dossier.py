@@ -22,7 +22,7 @@ from threegate.errors import InvalidInput, Refused, Unavailable
 from threegate.job import Job, build_job
 from threegate.judge import Assessment, assess
 from threegate.launch_facts import file_identity
-from threegate.operations.pinning import InputCopy, copied_inputs
+from threegate.operations.pinning import InputCopy, copied_inputs, seen_inputs
 from threegate.operations.proposal import check_proposal_draft, input_place
 from threegate.policy import Policy, load_policy
 from threegate.request import Report, read_request
@@ -73,12 +73,12 @@ class Dossier:
     now: datetime
 
 
-def open_desk(workspace: Workspace, gate: ContractGate | None = None) -> Desk:
-    """Read settings, contracts and trail. Raises InvalidInput, TrailError."""
+def open_desk(workspace: Workspace, gate: ContractGate | None = None, trail: Trail | None = None) -> Desk:
+    """Read settings, contracts and trail (what a server has read of it already it hands on). Raises InvalidInput, TrailError."""
     from threegate.runners.seccomp import SECCOMP_SHA256
 
     policy = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256)
-    return Desk(workspace, Trail(workspace), policy, gate or SessionGate(workspace))
+    return Desk(workspace, trail or Trail(workspace), policy, gate or SessionGate(workspace))
 
 
 def read_draft(workspace: Workspace, path: Path) -> Draft:
@@ -108,6 +108,20 @@ def open_dossier(desk: Desk, draft: Draft) -> Iterator[Dossier]:
 
     Raises Refused (with a reason code), InvalidInput for a draft that is not valid, Unavailable, TrailError.
     """
+    report, request = _valid(desk, draft)
+    with copied_inputs(desk.workspace, _places(desk, draft, request), request.inputs) as copies:
+        yield _dossier(desk, draft, report, request, copies)
+
+
+@contextmanager
+def look_at_draft(desk: Desk, draft: Draft) -> Iterator[Dossier]:
+    """The same for a reader who signs nothing: the inputs are hashed where they lie, and nothing is written."""
+    report, request = _valid(desk, draft)
+    with seen_inputs(desk.workspace, _places(desk, draft, request), request.inputs) as seen:
+        yield _dossier(desk, draft, report, request, seen)
+
+
+def _valid(desk: Desk, draft: Draft) -> tuple[Report, Request]:
     now = _now(desk)
     report = read_request(
         draft.data,
@@ -121,13 +135,12 @@ def open_dossier(desk: Desk, draft: Draft) -> Iterator[Dossier]:
         raise InvalidDraft(draft.path, report)
     if request.created_utc > now:
         raise Refused("not_yet_valid", f"{draft.path.name}: created_utc lies ahead of now; wait or mend it")
-    report = replace(report, findings=(*report.findings, *type_findings(request)))
+    return replace(report, findings=(*report.findings, *type_findings(request))), request
+
+
+def _places(desk: Desk, draft: Draft, request: Request) -> dict[str, Path]:
     folder = draft.path.parent
-    places = {
-        item.name: input_place(desk.workspace, folder, item.name, item.sha256) for item in request.inputs
-    }
-    with copied_inputs(desk.workspace, places, request.inputs) as copies:
-        yield _dossier(desk, draft, report, request, copies)
+    return {item.name: input_place(desk.workspace, folder, item.name, item.sha256) for item in request.inputs}
 
 
 class InvalidDraft(InvalidInput):

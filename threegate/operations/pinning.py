@@ -10,6 +10,7 @@ import hashlib
 import os
 import secrets
 import stat
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,6 +63,52 @@ def copied_inputs(
             copy.path.unlink(missing_ok=True)
 
 
+@contextmanager
+def seen_inputs(
+    workspace: Workspace, places: Mapping[str, Path], inputs: Sequence[InputFile]
+) -> Iterator[tuple[InputCopy, ...]]:
+    """The inputs where they lie, hashed and not copied: to be shown, never to be signed.
+
+    Nothing is written. Raises Refused (input_missing, input_changed).
+    """
+    descriptors: list[int] = []
+    seen: list[InputCopy] = []
+    try:
+        for item in inputs:
+            descriptor, shown = _open(places[item.name], item.name)
+            descriptors.append(descriptor)
+            place = places[item.name]
+            ours = place.is_relative_to(workspace.tool_exec)  # nobody else can put another file there
+            path = place if ours else Path(f"/proc/self/fd/{descriptor}")
+            sha256, size = _digest_of(descriptor, path), os.fstat(descriptor).st_size
+            if sha256 != item.sha256:
+                raise Refused(
+                    "input_changed", f"{shown}: has the sha256 {sha256}, the request declares {item.sha256}"
+                )
+            seen.append(InputCopy(item.name, sha256, size, path))
+        yield tuple(seen)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+_DIGESTS: OrderedDict[tuple[int, ...], str] = OrderedDict()
+"""What was hashed for showing, by everything that changes when the bytes do: a page is looked at again and again."""
+_DIGESTS_KEPT = 256
+
+
+def _digest_of(descriptor: int, path: Path) -> str:
+    facts = os.fstat(descriptor)
+    identity = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+    known = _DIGESTS.get(identity)
+    if known is None:
+        with path.open("rb") as stream:
+            known = _DIGESTS[identity] = hashlib.file_digest(stream, "sha256").hexdigest()
+        while len(_DIGESTS) > _DIGESTS_KEPT:
+            _DIGESTS.popitem(last=False)
+    return known
+
+
 def pin(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
     """Give each copy its lasting name, durable. Raises Unavailable when that name holds other bytes, OSError."""
     for copy in copies:
@@ -77,20 +124,27 @@ def pin(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
         durable.sync_folder(workspace.inputs)
 
 
-def _copy(workspace: Workspace, place: Path, item: InputFile) -> InputCopy:
-    shown = f"{place.parent.parent.name}/{place.parent.name}/{item.name}"
+def _open(place: Path, name: str) -> tuple[int, str]:
+    """An input of the inbox, open for reading, and how it is called in messages. Raises Refused (input_missing)."""
+    shown = f"{place.parent.parent.name}/{place.parent.name}/{name}"
     try:
         source = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
         raise Refused(
             "input_missing", f"{shown}: cannot be read ({error.strerror}); put the file there"
         ) from None
+    facts = os.fstat(source)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
+        os.close(source)
+        raise Refused(
+            "input_missing", f"{shown}: is no regular file with one link; put the file itself there"
+        )
+    return source, shown
+
+
+def _copy(workspace: Workspace, place: Path, item: InputFile) -> InputCopy:
+    source, shown = _open(place, item.name)
     try:
-        facts = os.fstat(source)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
-            raise Refused(
-                "input_missing", f"{shown}: is no regular file with one link; put the file itself there"
-            )
         temporary = workspace.inputs / f".tmp-{secrets.token_hex(8)}"
         try:
             sha256, size = _stream(source, temporary, shown)

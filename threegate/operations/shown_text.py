@@ -6,8 +6,10 @@ at most `width` cells wide; what is left out is counted in a line of ours.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 
 WIDTH = 80
 GUTTER = "| "
@@ -16,6 +18,9 @@ _ESCAPE_TOO = frozenset(("R", "AL", "AN"))
 """Bidirectional classes that make some terminals turn a whole line around, our gutter included."""
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 """Letters and symbols that show nothing."""
+
+
+_ODD = re.compile(r"[^ -~]")
 
 
 class CodeLine(str):
@@ -37,9 +42,26 @@ class Title(str):
 
 def safe(text: str, *, keep_newlines: bool = True) -> str:
     """`text` with everything that a terminal would obey or hide made visible as \\x.., \\u...."""
-    return "".join(
-        char if (char == "\n" and keep_newlines) or _plain(char) else _escape(char) for char in text
-    )
+    lines = text.split("\n") if keep_newlines else [text]
+    return "\n".join(_ODD.sub(_safe_char, line) for line in lines)
+
+
+@lru_cache(4096)
+def _safe(char: str) -> str:
+    return char if _plain(char) else _escape(char)
+
+
+@lru_cache(4096)
+def _shown(char: str) -> str:
+    return char if _plain(char) and _stands_alone(char) else _escape(char)
+
+
+def _safe_char(found: re.Match[str]) -> str:
+    return _safe(found[0])
+
+
+def _shown_char(found: re.Match[str]) -> str:
+    return _shown(found[0])
 
 
 def _plain(char: str) -> bool:
@@ -50,7 +72,7 @@ def _plain(char: str) -> bool:
 
 def shown(text: str) -> str:
     """`safe`, and besides: what turns lines around or joins with its neighbour is written as an escape."""
-    return "".join(char if _stands_alone(char) else _escape(char) for char in safe(text, keep_newlines=False))
+    return _ODD.sub(_shown_char, text)
 
 
 def _stands_alone(char: str) -> bool:

@@ -56,31 +56,33 @@ class Line:
 def status_lines(workspace: Workspace, *, ended: int = 20) -> list[Line]:
     """Everything that is open, and the last `ended` requests that have ended, oldest first."""
     lines = [
-        _line(workspace, path, folder, "draft", changed)
+        line_of(workspace, path, folder, "draft", changed)
         for folder, place in (("inbox", workspace.inbox), ("drafts", workspace.drafts))
-        for path, changed in _files(place)
+        for path, changed in files_in(place)
     ]
     lines += [
-        _line(workspace, path, "approved", "approved", changed)
-        for path, changed in _files(workspace.approved)
+        line_of(workspace, path, "approved", "approved", changed)
+        for path, changed in files_in(workspace.approved)
     ]
     lines += [
-        _line(workspace, path, "running", "running", changed) for path, changed in _files(workspace.running)
+        line_of(workspace, path, "running", "running", changed)
+        for path, changed in files_in(workspace.running)
     ]
     closed = [
         (changed, path, state)
         for state, place in (("finished", workspace.finished), ("refused", workspace.refused))
-        for path, changed in _files(place)
+        for path, changed in files_in(place)
     ]
     closed.sort()
     lines += [
-        _line(workspace, path, state, state, changed)
+        line_of(workspace, path, state, state, changed)
         for changed, path, state in closed[max(0, len(closed) - ended) :]
     ]
     return lines
 
 
-def _files(folder: Path) -> list[tuple[Path, datetime]]:
+def files_in(folder: Path) -> list[tuple[Path, datetime]]:
+    """The request files of a folder with the times of their last change, oldest first."""
     found = []
     try:
         with os.scandir(folder) as entries:
@@ -98,7 +100,8 @@ def _files(folder: Path) -> list[tuple[Path, datetime]]:
     return sorted(found, key=lambda item: (item[1], item[0].name))
 
 
-def _line(workspace: Workspace, path: Path, folder: str, state: str, changed: datetime) -> Line:
+def line_of(workspace: Workspace, path: Path, folder: str, state: str, changed: datetime) -> Line:
+    """One file of `folder`; the verdict may say more of its state than the folder does."""
     reason = request_id = None
     try:
         verdict = read_verdict(workspace, path.name)

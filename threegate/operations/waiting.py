@@ -89,19 +89,28 @@ def open_waiting(desk: Desk, path: Path) -> Iterator[tuple[Prepared, Dossier]]:
     Nothing is copied: the pinned inputs are the copies. They are hashed here, and again when they are staged.
     """
     prepared = read_waiting(desk, path)
-    request, job = prepared.request, prepared.job
-    assert request is not None and job is not None
     if prepared.path.parent != desk.workspace.approved:
         raise InvalidInput(
             f"{prepared.path}: does not wait; only a request in approved/ can be countersigned"
         )
+    dossier = waiting_dossier(desk, prepared)
+    for copy in dossier.inputs:
+        if copy.digest_now() != copy.sha256:
+            raise Refused("input_changed", f"the pinned bytes of {copy.name} are not those that were signed")
+    yield prepared, dossier
+
+
+def waiting_dossier(desk: Desk, prepared: Prepared) -> Dossier:
+    """What is known about a waiting request; its pinned inputs go by the digests that name them, not hashed here.
+
+    `prepared` is one that `read_waiting` gave.
+    """
+    request, job = prepared.request, prepared.job
+    assert request is not None and job is not None
     copies = tuple(
         InputCopy(item.name, item.sha256, item.size, desk.workspace.inputs / item.sha256)
         for item in job.inputs
     )
-    for copy in copies:
-        if copy.digest_now() != copy.sha256:
-            raise Refused("input_changed", f"the pinned bytes of {copy.name} are not those that were signed")
     history = prepared.history
     approved = history.approved if history else None
     owner = approved.data.get("owner_uid") if approved else None
@@ -113,33 +122,30 @@ def open_waiting(desk: Desk, path: Path) -> Iterator[tuple[Prepared, Dossier]]:
     report = read_request(
         prepared.data, path=prepared.path.name, settings=settings.request, now=now, stage="approved"
     )
-    yield (
-        prepared,
-        Dossier(
-            draft=Draft(prepared.path, prepared.data, prepared.identity, owner_uid),
-            report=report,
-            request=request,
-            job=job,
-            inputs=copies,
-            assessment=assess(
-                request,
-                job,
-                desk.policy,
-                decision,
-                authorization="confirmed",
-                approval_sha256="0" * 64,
-                approved_utc=request.approved_utc,
-                side_effect_above_read=desk.gate.write_class(desk.policy, request),
-                proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
-                now=now,
-            ),
-            owner_uid=owner_uid,
-            requester=requester_of(request, settings.requesters, owner_uid),
-            named_by_text=str(owner_uid) not in settings.requesters,
-            proposal_sha256=job.proposal_sha256,
-            first_seen=approved.time if approved else None,
+    return Dossier(
+        draft=Draft(prepared.path, prepared.data, prepared.identity, owner_uid),
+        report=report,
+        request=request,
+        job=job,
+        inputs=copies,
+        assessment=assess(
+            request,
+            job,
+            desk.policy,
+            decision,
+            authorization="confirmed",
+            approval_sha256="0" * 64,
+            approved_utc=request.approved_utc,
+            side_effect_above_read=desk.gate.write_class(desk.policy, request),
+            proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
             now=now,
         ),
+        owner_uid=owner_uid,
+        requester=requester_of(request, settings.requesters, owner_uid),
+        named_by_text=str(owner_uid) not in settings.requesters,
+        proposal_sha256=job.proposal_sha256,
+        first_seen=approved.time if approved else None,
+        now=now,
     )
 
 

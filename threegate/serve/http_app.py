@@ -25,6 +25,7 @@ from threegate.serve import openapi
 from threegate.serve.docs_page import CONTENT_SECURITY_POLICY, render_docs
 from threegate.serve.rate_limit import RateLimit
 from threegate.serve.recording import can_record
+from threegate.workspace import Workspace
 
 _OPEN: Final = frozenset({"/health"})
 """Paths that are not counted: a probe must not use up its host's requests."""
@@ -47,6 +48,8 @@ class HttpOptions:
     per_minute: int = limits.SERVE_REQUESTS_PER_MINUTE
     body_seconds: float = limits.SERVE_BODY_SECONDS
     clock: Callable[[], float] = field(default=time.monotonic)
+    page: Workspace | None = None
+    """The workspace whose operator's page is shown below /page, to loopback only."""
 
 
 class _Refusal(Exception):
@@ -70,13 +73,14 @@ def create_app(options: HttpOptions) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
+        redirect_slashes=False,
     )
     rate_limit = RateLimit(options.per_minute, clock=options.clock)
 
     @app.middleware("http")
     async def in_front(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         try:
-            if request.url.path not in _OPEN:
+            if request.url.path not in _OPEN and not (options.page and request.url.path.startswith("/page/")):
                 _count(request, rate_limit)
             response = await call_next(request)
         except _Refusal as refusal:
@@ -137,6 +141,10 @@ def create_app(options: HttpOptions) -> FastAPI:
             render_docs(app.openapi()), headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY}
         )
 
+    if options.page is not None:
+        from threegate.serve.page import create_page
+
+        app.mount("/page", create_page(options.page, count=rate_limit.wait_for, clock=options.clock))
     return app
 
 

@@ -1,0 +1,163 @@
+"""A headless Chromium driven over its debugging pipe: no port that anything else could speak to, no library."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --disable-extensions --hide-scrollbars --mute-audio "
+    "--disable-features=Translate,OptimizationHints,MediaRouter --remote-debugging-pipe"
+).split()
+
+
+class Chromium:
+    """One browser with one page. `events` collects what the browser told on its own."""
+
+    def __init__(self, profile: Path, *flags: str) -> None:
+        """Start it, with more flags if need be, and attach to a fresh page."""
+        ours_out, theirs_in = os.pipe()[::-1]
+        theirs_out, ours_in = os.pipe()[::-1]
+        self._write, self._read = ours_out, ours_in
+        low = (theirs_in, theirs_out)
+
+        def hand_over() -> None:
+            spare = [os.dup2(fd, 100 + number) for number, fd in enumerate(low)]
+            os.dup2(spare[0], 3, inheritable=True)
+            os.dup2(spare[1], 4, inheritable=True)
+
+        self._process = subprocess.Popen(
+            ["chromium", *FLAGS, *flags, f"--user-data-dir={profile}", "about:blank"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            close_fds=False,
+            preexec_fn=hand_over,
+        )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self._buffer = b""
+        self._number = 0
+        self.events: list[dict[str, Any]] = []
+        self.session = ""
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network", "Audits"):
+            self.send(f"{domain}.enable")
+        self.size(1280, 1000)
+
+    def send(self, method: str, **params: Any) -> dict[str, Any]:
+        """One command and its answer."""
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._receive(60)
+            if answer.get("id") == self._number:
+                assert "error" not in answer, (method, answer)
+                return dict(answer["result"])
+
+    def _receive(self, seconds: float) -> dict[str, Any]:
+        until = time.monotonic() + seconds
+        while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._read], [], [], max(0.0, until - time.monotonic()))
+            assert ready, "the browser says nothing"
+            chunk = os.read(self._read, 1 << 20)
+            assert chunk, "the browser is gone"
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\0")
+        message: dict[str, Any] = json.loads(line)
+        if "method" in message:
+            self.events.append(message)
+        return message
+
+    def size(self, width: int, height: int, *, dark: bool = False, media: str = "") -> None:
+        """The viewport, and what the reader prefers."""
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
+
+    def open(self, url: str) -> None:
+        """Go there and wait until it is loaded."""
+        before = len(self.events)
+        self.send("Page.navigate", url=url)
+        until = time.monotonic() + 60
+        while not any(event["method"] == "Page.loadEventFired" for event in self.events[before:]):
+            self._receive(until - time.monotonic())
+
+    def js(self, expression: str) -> Any:
+        """The value of an expression, promises waited for."""
+        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def until(self, expression: str, seconds: float = 30) -> Any:
+        """Wait until an expression is true."""
+        end = time.monotonic() + seconds
+        while not (value := self.js(expression)):
+            assert time.monotonic() < end, f"it did not become true: {expression}"
+            time.sleep(0.05)
+        return value
+
+    def key(self, name: str, code: int, text: str = "") -> None:
+        """Press and release one key."""
+        shared = {"key": name, "code": name, "windowsVirtualKeyCode": code}
+        self.send("Input.dispatchKeyEvent", type="keyDown", text=text, **shared)
+        self.send("Input.dispatchKeyEvent", type="keyUp", **shared)
+
+    def picture(self, path: Path, *, whole: bool = False) -> None:
+        """A screenshot."""
+        answer = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(answer["data"]))
+
+    def tree(self) -> list[dict[str, Any]]:
+        """The accessibility tree's nodes that a screen reader meets."""
+        nodes = self.send("Accessibility.getFullAXTree")["nodes"]
+        return [node for node in nodes if not node.get("ignored")]
+
+    def complaints(self) -> list[str]:
+        """Errors and warnings of the console and of the page's policy, so far."""
+        found = []
+        for event in self.events:
+            method, params = event["method"], event["params"]
+            if method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+                found.append(params["entry"]["text"])
+            elif method == "Runtime.exceptionThrown":
+                found.append(params["exceptionDetails"]["text"])
+            elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
+                found.append(json.dumps(params["args"]))
+            elif method == "Audits.issueAdded" and "ContentSecurityPolicy" in params["issue"]["code"]:
+                found.append(json.dumps(params["issue"]["details"]))
+            elif method == "Page.javascriptDialogOpening":
+                found.append(f"a dialog: {params['message']}")
+        return found
+
+    def asked_for(self) -> set[str]:
+        """Every address that the pages asked for."""
+        return {
+            event["params"]["request"]["url"]
+            for event in self.events
+            if event["method"] == "Network.requestWillBeSent"
+        }
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+        os.close(self._read)
+        os.close(self._write)

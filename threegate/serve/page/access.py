@@ -1,0 +1,125 @@
+"""Who may see the operator's page: a browser on this machine that an operator has logged in, asking for itself.
+
+Invariant: a request is answered only when it came over loopback, to a loopback name, through no proxy, from no other
+site or origin, and its path and cookie belong to one session. The bearer token of the server opens nothing here: agents
+hold it. Cookies do not know ports, so another server on this machine may be sent one: the cookie's path is therefore
+a random one that only the operator's browser has ever seen, and both must fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from threegate import limits
+
+COOKIE: Final = "threegate_page"
+_VIEW: Final = re.compile(r"[0-9a-f]{32}")
+_PROXIED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request says about where it comes from. Header names are small; each has all its values."""
+
+    client: str
+    server: tuple[str, int]
+    """The address and port of ours that the connection was made to."""
+    headers: Mapping[str, Sequence[str]]
+
+
+def refusal(asked: Asked) -> str:
+    """Why this request is not answered at all, in one line, or an empty text."""
+    host, port = asked.server
+    if not (_is_loopback(asked.client) and _is_loopback(host)):
+        return "the page is for this machine only"
+    names = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+    if port == 80:
+        names |= {"127.0.0.1", "localhost", "[::1]"}
+    given = asked.headers.get("host", ())
+    if len(given) != 1 or given[0].lower() not in names:
+        return f"ask for it by its own address, http://127.0.0.1:{port}"
+    if any(name in asked.headers for name in _PROXIED):
+        return "the page is not shown through a proxy"
+    if any(origin != f"http://{given[0].lower()}" for origin in asked.headers.get("origin", ())):
+        return "the page is not shown to other pages"
+    return _fetch_refusal(asked.headers)
+
+
+def _fetch_refusal(headers: Mapping[str, Sequence[str]]) -> str:
+    """What browsers say about who asks (Fetch Metadata). A browser that says nothing is judged by the rest."""
+    site = headers.get("sec-fetch-site", ("none",))
+    if tuple(site) not in (("none",), ("same-origin",)):
+        return "the page opens from a terminal or the address bar, not from another page"
+    destination = tuple(headers.get("sec-fetch-dest", ("document",)))
+    mode = tuple(headers.get("sec-fetch-mode", ("navigate",)))
+    whole = destination == ("document",) and mode == ("navigate",)
+    own_look = destination == ("empty",) and mode in (("cors",), ("same-origin",))
+    if not (whole or (own_look and tuple(site) == ("same-origin",))):
+        return "the page is shown as a page, not inside of another one"
+    if any("prefetch" in value for name in ("purpose", "sec-purpose") for value in headers.get(name, ())):
+        return "the page is not fetched ahead"
+    return ""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+class Sessions:
+    """Who is logged in: for each view (a random part of the path) the digest of its cookie and when it began."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Nobody is. `clock` is in seconds."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
+
+    def begin(self) -> tuple[str, str]:
+        """A new session: its view and its cookie's value. The oldest one ends when there are too many."""
+        view, value = secrets.token_hex(16), secrets.token_urlsafe(32)
+        with self._lock:
+            self._open[view] = (_digest(value), self._clock())
+            while len(self._open) > limits.PAGE_SESSIONS:
+                self._open.popitem(last=False)
+        return view, value
+
+    def holds(self, view: str, cookie_headers: Sequence[str]) -> bool:
+        """Whether one of the cookies is that of the view. Others of the same name are somebody else's and do no harm."""
+        if not _VIEW.fullmatch(view):
+            return False
+        with self._lock:
+            digest, began = self._open.get(view, (b"", 0.0))
+            if digest and self._clock() - began > limits.PAGE_SESSION_SECONDS:
+                del self._open[view]
+                digest = b""
+        given = [_digest(value) for value in cookies(cookie_headers)]
+        return bool(digest) and any(hmac.compare_digest(digest, value) for value in given)
+
+
+def cookies(headers: Sequence[str]) -> list[str]:
+    """Every value of our cookie's name in the Cookie headers."""
+    pairs = [part.strip().partition("=") for header in headers for part in header.split(";")]
+    return [value for name, equals, value in pairs if name == COOKIE and equals]
+
+
+def set_cookie(view: str, value: str) -> str:
+    """The Set-Cookie header of a session: for its own path, this browser run and nobody's scripts."""
+    return f"{COOKIE}={value}; Path=/page/{view}/; HttpOnly; SameSite=Strict"
+
+
+def _digest(value: str) -> bytes:
+    return hashlib.sha256(value.encode("utf-8", "surrogateescape")).digest()

@@ -1,0 +1,142 @@
+"""The page's routes. Every answer passes the guard first, and carries the page's headers, whatever it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from threegate.errors import ThreeGateError
+from threegate.operations.page_login import take_code
+from threegate.serve.page.access import Asked, Sessions, refusal, set_cookie
+from threegate.serve.page.render import HEADERS, render
+from threegate.serve.page.views import Missing, Views
+from threegate.workspace import Workspace
+
+LOGIN: Final = "On the terminal of this machine type: threegate serve link"
+Count = Callable[[str], int]
+"""Takes one request of an address: 0 when it may pass, else the seconds to wait."""
+
+
+def create_page(
+    workspace: Workspace, *, count: Count, clock: Callable[[], float] = time.monotonic
+) -> ASGIApp:
+    """The application to mount at /page. `count` limits whoever is not logged in; nothing is read yet."""
+    sessions = Sessions(clock)
+    views = Views(workspace)
+
+    async def login(request: Request) -> Response:
+        code = request.path_params["code"]
+        if not await run_in_threadpool(take_code, workspace, code):
+            return _message(403, "This link does not work (any more)", f"It works once. {LOGIN}")
+        view, value = sessions.begin()
+        response = RedirectResponse(f"/page/{view}/", status_code=303)
+        response.headers["Set-Cookie"] = set_cookie(view, value)
+        return response
+
+    def shows(view: Callable[[Request], str]) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            if not sessions.holds(request.path_params["view"], request.headers.getlist("cookie")):
+                return _not_logged_in()
+            try:
+                return _page(request, await run_in_threadpool(view, request))
+            except Missing as missing:
+                return _message(404, "There is no such thing here", str(missing))
+            except ThreeGateError as error:
+                return _message(503, "This cannot be shown now", str(error))
+            except OSError as error:
+                return _message(503, "This cannot be shown now", error.strerror or type(error).__name__)
+
+        return answer
+
+    async def wrong(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        return _message(status, "There is no such thing here", "The menu leads to what there is.")
+
+    inner = Starlette(
+        routes=[
+            Route("/login/{code}", login),
+            Route("/{view}/", shows(views.overview)),
+            Route("/{view}/list/{group}", shows(views.group)),
+            Route("/{view}/request/{folder}/{key}", shows(views.request)),
+            Route("/{view}/stream/{folder}/{key}/{name}", shows(views.stream)),
+        ],
+        exception_handlers={HTTPException: wrong},
+    )
+    inner.router.redirect_slashes = False
+    return _Guard(inner, sessions, count)
+
+
+class _Guard:
+    """Refuses before anything is looked at, and adds the page's headers to every answer."""
+
+    def __init__(self, inner: ASGIApp, sessions: Sessions, count: Count) -> None:
+        self._inner, self._sessions, self._count = inner, sessions, count
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        if scope["type"] != "http":
+            return
+        response = self._refuse(scope)
+        await (response or self._inner)(scope, receive, send_with_headers)
+
+    def _refuse(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        client, server = scope.get("client") or ("", 0), scope.get("server") or ("", 0)
+        asked = Asked(client[0], (server[0], server[1]), {name: headers.getlist(name) for name in headers})
+        if why := refusal(asked):
+            return _message(403, "Not shown", why)
+        if scope["method"] not in ("GET", "HEAD"):
+            response = _message(405, "Not done", "The page can only be looked at.")
+            response.headers["Allow"] = "GET, HEAD"
+            return response
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        first = path.removeprefix("/").partition("/")[0]
+        if self._sessions.holds(first, headers.getlist("cookie")):
+            return None
+        if seconds := self._count(client[0]):
+            response = _message(429, "Too many requests", f"Wait {seconds} s.")
+            response.headers["Retry-After"] = str(seconds)
+            return response
+        return None if first == "login" else _not_logged_in()
+
+
+def _page(request: Request, body: str) -> Response:
+    """The page, or 304 when the browser's own look has it already."""
+    response = HTMLResponse(body)
+    tag = f'"{_digest(body)}"'
+    response.headers["ETag"] = tag
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers={"ETag": tag})
+    return response
+
+
+def _digest(body: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(body.encode()).hexdigest()[:32]
+
+
+def _not_logged_in() -> Response:
+    return _message(403, "You are not logged in", LOGIN)
+
+
+def _message(status: int, title: str, text: str) -> HTMLResponse:
+    phrase = HTTPStatus(status).phrase
+    return HTMLResponse(render("message.html", title=title, text=text, phrase=phrase), status_code=status)

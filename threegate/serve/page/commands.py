@@ -1,0 +1,61 @@
+"""The commands that an operator may want to type about a request, exactly as they are typed.
+
+Invariant: a command is one line of printable ASCII, quoted for a POSIX shell; where a name does not allow that there is
+no command at all. The page runs none of them: approving takes the operator's key, on a terminal.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from threegate.operations.look import Look
+from threegate.operations.overview import GROUPS, Entry
+from threegate.workspace import Workspace
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What it does, in words of ours, and the line to type; no line when the names in it cannot be typed safely."""
+
+    does: str
+    line: str | None
+
+
+def commands(workspace: Workspace, entry: Entry, look: Look) -> list[Command]:
+    """What can be done about it now, the usual thing first."""
+    return [Command(does, _line(workspace, words)) for does, words in _wanted(entry, look)]
+
+
+def _wanted(entry: Entry, look: Look) -> Iterator[tuple[str, list[str]]]:
+    path = str(entry.path)
+    request_id = look.line.request_id or ""
+    known = [request_id] if _ID.fullmatch(request_id) else [path]
+    if entry.path.suffix != ".md":
+        yield "tell the proposal's verdict, with reasons", ["proposal", "explain", path]
+    elif entry.folder in GROUPS["drafts"]:
+        if not look.problem:
+            yield "read it once more, sign it with your key and let it run once", ["approve", path]
+        yield "say no, for good; the agent is told why", ["reject", path, "--reason", "why not"]
+        yield "tell every finding of gate 1", ["validate", "--stage", "draft", path]
+    elif entry.folder == "approved":
+        if any(check.code == "quorum_missing" for check in look.checks):
+            yield "add your signature as a further operator", ["countersign", path]
+        yield "check its approval, step by step", ["approval", "verify", path]
+        yield "take it back before it runs", ["cancel", *known]
+    elif entry.folder == "running":
+        yield "end it", ["cancel", *known]
+    else:
+        yield "read its results", ["results", *known]
+        yield "make a fresh draft of it, for a new approval", ["retry", *known]
+    if entry.path.suffix == ".md":
+        yield "tell everything that is known about it", ["show", *known]
+
+
+def _line(workspace: Workspace, words: list[str]) -> str | None:
+    line = shlex.join(["threegate", "-w", str(workspace.root), *words])
+    return line if line.isascii() and line.isprintable() else None

@@ -1,0 +1,102 @@
+"use strict";
+// Looks for changes now and then. A list is renewed in place; the text of a request is never changed under a reader's eyes.
+(() => {
+  const html = window.trustedTypes
+    ? trustedTypes.createPolicy("threegate", { createHTML: (text) => text })
+    : { createHTML: (text) => text };
+  const every = 5000;
+  const status = document.getElementById("fresh");
+  const pause = document.getElementById("pause");
+  let live = document.getElementById("live");
+  const kind = live ? live.dataset.live : "";
+  let tag = "";
+  let paused = false;
+  let said = "";
+
+  const say = (text) => {
+    if (text !== said) status.textContent = said = text;
+  };
+  const usual = "Looks for changes every 5 seconds.";
+  const fine = () => {
+    if (!said.startsWith("Renewed")) say(usual);
+  };
+
+  const anchor = () => {
+    for (const row of live.querySelectorAll("tr[id]")) {
+      const top = row.getBoundingClientRect().top;
+      if (top >= 0) return [row.id, top];
+    }
+    return ["", 0];
+  };
+  const renew = (other) => {
+    const focused = live.contains(document.activeElement) ? document.activeElement.id : "";
+    const [id, top] = anchor();
+    const next = document.adoptNode(other.getElementById("live"));
+    live.replaceWith(next);
+    live = next;
+    for (const count of other.querySelectorAll("nav .count")) {
+      const here = document.getElementById(count.id);
+      if (here) here.textContent = count.textContent;
+    }
+    document.title = other.title;
+    const row = id && document.getElementById(id);
+    if (row) window.scrollBy(0, row.getBoundingClientRect().top - top);
+    const again = focused && document.getElementById(focused);
+    if (again) again.focus({ preventScroll: true });
+  };
+  const notice = () => {
+    const place = document.getElementById("changed");
+    if (!place || !place.hidden) return;
+    const link = document.createElement("a");
+    link.href = location.pathname + location.search;
+    link.textContent = "Show it as it is now";
+    place.append("This changed since you opened it. ", link);
+    place.hidden = false;
+  };
+  const look = async () => {
+    if (paused || document.hidden) return;
+    let answer;
+    try {
+      const headers = tag ? { "If-None-Match": tag } : {};
+      answer = await fetch(location.pathname + location.search, { headers, cache: "no-store", redirect: "error" });
+    } catch {
+      return say("The server does not answer; this is how it was before.");
+    }
+    if (answer.status === 304) return fine();
+    if (answer.status === 404) return kind === "notice" ? notice() : say("It is not there any more.");
+    if (!answer.ok) return say("This is not shown any more; type: threegate serve link");
+    const text = await answer.text();
+    if (kind === "list" && !getSelection().isCollapsed) return;
+    tag = answer.headers.get("ETag") || "";
+    const other = new DOMParser().parseFromString(html.createHTML(text), "text/html");
+    const same = other.getElementById("live") && other.getElementById("live").innerHTML === live.innerHTML;
+    if (same) return fine();
+    if (kind === "list") {
+      renew(other);
+      say(`Renewed at ${new Date().toTimeString().slice(0, 8)}.`);
+    } else notice();
+  };
+
+  if (live) {
+    say(usual);
+    pause.hidden = false;
+    pause.addEventListener("click", () => {
+      paused = !paused;
+      pause.setAttribute("aria-pressed", String(paused));
+      say(paused ? "Paused." : usual);
+    });
+    setInterval(look, every);
+    document.addEventListener("visibilitychange", look);
+  }
+  for (const button of document.querySelectorAll("button.copy")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+        say("Copied.");
+      } catch {
+        say("Not copied: mark the line and copy it yourself.");
+      }
+    });
+  }
+})();

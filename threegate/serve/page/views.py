@@ -1,0 +1,190 @@
+"""What each address of the page shows. Nothing is made of the address but look-ups among what lies there."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final
+
+from starlette.requests import Request
+
+from threegate import limits
+from threegate.audit import Trail
+from threegate.errors import InvalidInput, TrailError
+from threegate.operations.dossier import Desk, open_desk
+from threegate.operations.look import Look, look_at
+from threegate.operations.overview import GROUPS, Entry, entries, find_entry, matching, row
+from threegate.secretscan import mask_secrets
+from threegate.serve.page.commands import commands
+from threegate.serve.page.render import foreign, render
+from threegate.session_gate import SessionGate
+from threegate.workspace import Workspace
+
+TITLES: Final = {
+    "drafts": "Drafts",
+    "approved": "Approved",
+    "running": "Running",
+    "finished": "Finished",
+    "refused": "Refused",
+}
+_STREAMS: Final = ("stdout", "stderr")
+_FIRST_BYTES: Final = 16 * limits.PAGE_FIRST_CHARS
+"""How much of a stream is looked through for its first piece."""
+
+
+class Missing(Exception):
+    """There is nothing at this address; the text says so in one line."""
+
+
+class Views:
+    """The pages of one workspace. Its trail is read on from where it was read before."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        """Keep the workspace; nothing is read yet."""
+        self._workspace = workspace
+        self._lock = threading.Lock()
+        self._trail: Trail | None = None
+        self._gate = SessionGate(workspace)
+
+    def overview(self, request: Request) -> str:
+        """The first rows of every group."""
+        found = {group: entries(self._workspace, group) for group in GROUPS}
+        parts = [
+            {
+                "group": group,
+                "title": TITLES[group],
+                "total": len(found[group]),
+                "rows": self._rows(found[group][: limits.PAGE_FIRST_ROWS]),
+            }
+            for group in GROUPS
+        ]
+        return self._render(request, "overview.html", counts=_counts(found), here="", parts=parts)
+
+    def group(self, request: Request) -> str:
+        """One group, page by page, all of it or what matches some words."""
+        group = request.path_params["group"]
+        if group not in GROUPS:
+            raise Missing("there is no such list")
+        words = request.query_params.get("q", "")[: limits.PAGE_QUERY_CHARS]
+        found = {name: entries(self._workspace, name) for name in GROUPS}
+        matched = matching(found[group], words) if words.strip() else found[group]
+        pages = max(1, -(-len(matched) // limits.PAGE_ROWS))
+        page = min(_number(request.query_params.get("page", "1")), pages)
+        start = (page - 1) * limits.PAGE_ROWS
+        return self._render(
+            request,
+            "group.html",
+            counts=_counts(found),
+            here=group,
+            title=TITLES[group],
+            words=words,
+            total=len(found[group]),
+            matched=len(matched),
+            page=page,
+            pages=pages,
+            start=start,
+            lines=self._rows(matched[start : start + limits.PAGE_ROWS]),
+        )
+
+    def request(self, request: Request) -> str:
+        """One request, whole."""
+        entry = self._entry(request)
+        look = self._look(entry)
+        streams = []
+        if look.facts is not None:
+            for name in _STREAMS:
+                pieces = _pieces(look, name, limits.PAGE_FIRST_CHARS, _FIRST_BYTES)
+                stream = getattr(look.facts, name)
+                if pieces is not None:
+                    more = len(pieces) > 1 or len(stream.kept) > _FIRST_BYTES
+                    streams.append({"name": name, "text": pieces[0], "more": more, "stream": stream})
+        return self._render(
+            request,
+            "request.html",
+            counts=self._counts(),
+            here=_group_of(entry),
+            entry=entry,
+            look=look,
+            commands=commands(self._workspace, entry, look),
+            streams=streams,
+        )
+
+    def stream(self, request: Request) -> str:
+        """stdout or stderr of a run, page by page."""
+        name = request.path_params["name"]
+        entry = self._entry(request)
+        look = self._look(entry)
+        pieces = _pieces(look, name, limits.PAGE_STREAM_CHARS) if name in _STREAMS else None
+        if pieces is None:
+            raise Missing("there is no such output")
+        page = min(_number(request.query_params.get("page", "1")), len(pieces))
+        return self._render(
+            request,
+            "stream.html",
+            counts=self._counts(),
+            here=_group_of(entry),
+            entry=entry,
+            name=name,
+            text=pieces[page - 1],
+            page=page,
+            pages=len(pieces),
+        )
+
+    def _render(self, request: Request, template: str, **values: Any) -> str:
+        base = f"/page/{request.path_params['view']}/"
+        groups = [(group, TITLES[group]) for group in GROUPS]
+        return render(template, base=base, groups=groups, root=str(self._workspace.root), **values)
+
+    def _rows(self, found: list[Entry]) -> list[dict[str, Any]]:
+        return [{"entry": entry, "line": row(self._workspace, entry)} for entry in found]
+
+    def _counts(self) -> dict[str, int]:
+        return _counts({group: entries(self._workspace, group) for group in GROUPS})
+
+    def _entry(self, request: Request) -> Entry:
+        folder, key = request.path_params["folder"], request.path_params["key"]
+        entry = find_entry(self._workspace, folder, key)
+        if entry is None:
+            raise Missing("it lies in this folder no more: look for it in the lists, where it went")
+        return entry
+
+    def _look(self, entry: Entry) -> Look:
+        """Raises Missing when the file went on meanwhile; TrailError and what else keeps it from being shown."""
+        try:
+            return look_at(self._desk(), entry)
+        except InvalidInput:
+            if entry.path.exists():
+                raise
+            raise Missing("it just went on to another folder: look for it in the lists") from None
+        except TrailError:
+            with self._lock:
+                self._trail = None
+            raise
+
+    def _desk(self) -> Desk:
+        with self._lock:
+            if self._trail is None:
+                self._trail = Trail(self._workspace)
+            return open_desk(self._workspace, gate=self._gate, trail=self._trail)
+
+
+def _pieces(look: Look, name: str, size: int, kept: int = limits.STREAM_KEPT_BYTES) -> list[str] | None:
+    """A stream's first `kept` bytes in pieces of `size` characters, safe to show, secrets masked; None when it is empty."""
+    stream = getattr(look.facts, name) if look.facts is not None else None
+    if stream is None or not stream.kept:
+        return None
+    text = mask_secrets(stream.kept[:kept].decode("utf-8", "backslashreplace"))
+    text = mask_secrets(foreign(text.removesuffix("\n")))
+    return [text[start : start + size] for start in range(0, len(text), size)] or [""]
+
+
+def _counts(found: dict[str, list[Entry]]) -> dict[str, int]:
+    return {group: len(items) for group, items in found.items()}
+
+
+def _group_of(entry: Entry) -> str:
+    return next(group for group, folders in GROUPS.items() if entry.folder in folders)
+
+
+def _number(text: str) -> int:
+    """A page's number from an address: anything that is none is the first."""
+    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 7 else 1
