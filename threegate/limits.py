@@ -135,3 +135,8 @@ SNAPSHOT_ENTRIES: Final = 20_000
 DIFF_LINES: Final = 4_000
 MEMORY_BYTES: Final = 16 * MIB
 APPLY_SECONDS: Final = 600
+
+# ---- metrics
+METRICS_LABELS: Final = 200
+"""Values that one label may have; what comes after them is counted as `other`."""
+METRICS_OPEN_REQUESTS: Final = 100_000

@@ -219,6 +219,17 @@ class NotifySettings(_Part):
     requester_hook: str = Field(default="", description="apprise URL told when a request has ended")
 
 
+class MetricsSettings(_Part):
+    """Numbers for Prometheus ([metrics] extra); `serve http` has them at /metrics as well."""
+
+    textfile: str = Field(
+        default="",
+        pattern=r"^(/.*\.prom)?$",
+        description="absolute path of a .prom file for node_exporter's textfile collector; empty: none is written",
+    )
+    interval: Duration = Field(default=15, le=3600, description="how often it is written")
+
+
 class Settings(_Part):
     """All settings of a workspace."""
 
@@ -239,6 +250,7 @@ class Settings(_Part):
     proposals: ProposalSettings = ProposalSettings()
     secrets: dict[str, SecretReference] = Field(default={}, description="operator-side secrets, by name")
     notify: NotifySettings = NotifySettings()
+    metrics: MetricsSettings = MetricsSettings()
 
     @field_validator("requesters")
     @classmethod
@@ -251,7 +263,7 @@ class Settings(_Part):
     def deciding(self) -> dict[str, Any]:
         """The settings that decide what may run, as a JSON value for the policy digest. Cosmetic ones are left out."""
         whole = self.model_dump(mode="json")
-        for name in ("audit", "notify"):
+        for name in ("audit", "notify", "metrics"):
             del whole[name]
         runners = whole["runners"]
         whole["runners"] = {

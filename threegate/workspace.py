@@ -203,6 +203,21 @@ class Workspace:
         finally:
             os.close(descriptor)
 
+    def daemon_lock_held(self) -> bool:
+        """Whether a daemon works here now, as /proc/locks tells it; asking takes no lock that could stand in its way."""
+        path = self.tool_exec / ".daemon.lock"
+        try:
+            inode, holder = str(path.lstat().st_ino), path.read_text("ascii").strip()
+            lines = Path("/proc/locks").read_text("ascii").splitlines()
+        except (OSError, ValueError):
+            return False
+        fields = (line.split() for line in lines)
+        return any(
+            words[1] == "FLOCK" and words[4] == holder and words[5].rpartition(":")[2] == inode
+            for words in fields
+            if len(words) > 5
+        )
+
 
 def find_workspace(start: Path | None = None, explicit: str | None = None) -> Workspace:
     """The workspace of `explicit`, of THREEGATE_WORKSPACE, or the nearest parent with threegate.toml.

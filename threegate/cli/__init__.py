@@ -104,9 +104,9 @@ app = typer.Typer(cls=LazyGroup, no_args_is_help=True, add_completion=True, rich
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from threegate import __version__
+        from threegate.version import described
 
-        typer.echo(f"threegate {__version__}")
+        typer.echo(f"threegate {described()}")
         raise typer.Exit
 
 
@@ -117,7 +117,7 @@ def threegate(
     ),
     json_: bool = typer.Option(False, "--json", help="Print JSON, for every command that prints."),
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version."
+        False, "--version", callback=_version, is_eager=True, help="Print version and commit."
     ),
 ) -> None:
     """Stands between an AI agent and this machine: nothing runs that a human did not sign."""

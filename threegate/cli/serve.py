@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -71,7 +73,12 @@ def http(
     from threegate.serve.http_server import serve
 
     options = HttpOptions(
-        token=token, log=decisions, evidence_mode=evidence.value, per_minute=rate, page=shown
+        token=token,
+        log=decisions,
+        evidence_mode=evidence.value,
+        per_minute=rate,
+        metrics=_metrics(decisions.path),
+        page=shown,
     )
     warn(f"decisions are recorded in {decisions.path}")
 
@@ -122,6 +129,16 @@ def mcp(evidence: _EvidenceOption = Evidence.quickstart, log: _LogOption = "") -
     desk = RequestDesk(workspace) if workspace is not None else None
     tools = ToolServer(log=decisions, desk=desk, evidence_mode=evidence.value)
     anyio.run(serve_stdio, tools.server())
+
+
+def _metrics(decisions: Path) -> Callable[[], bytes] | None:
+    """What /metrics answers with; None without a workspace or without the extra."""
+    workspace = _workspace()
+    if workspace is None or importlib.util.find_spec("prometheus_client") is None:
+        return None
+    from threegate.operations.metrics import SharedGauge
+
+    return SharedGauge(workspace, decisions).text
 
 
 def _need(module: str, extra: str) -> None:

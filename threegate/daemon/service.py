@@ -23,6 +23,7 @@ from threegate.daemon.recovery import recover
 from threegate.daemon.signals import signals_to
 from threegate.daemon.station import Station
 from threegate.daemon.supervisor import Supervisor
+from threegate.daemon.textfile import Textfile
 from threegate.daemon.watch import Watch
 from threegate.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateError, Unavailable
 from threegate.operations.checkpoints import checkpoint_when_due
@@ -57,6 +58,7 @@ class Daemon:
     _trail: Trail = field(init=False)
     _in_force: PolicyInForce = field(init=False)
     _station: Station = field(init=False)
+    _textfile: Textfile = field(init=False)
 
     def run(self) -> int:
         """Work until stopped (or, with `once`, until nothing is left to do). Returns the exit code.
@@ -113,6 +115,7 @@ class Daemon:
         watch = Watch([] if self.once else hinted, self.wake)
         if watch.problem:
             self.log.say("watching", what=watch.problem)
+        self._textfile = Textfile(self.workspace, self.log, lambda: self._in_force.policy.settings.metrics)
         self.log.say("ready", path=str(self.workspace.root))
         self.supervisor.ready()
         self.on_ready()
@@ -128,6 +131,7 @@ class Daemon:
         finally:
             self.supervisor.stopping()
             watch.close()
+            self._textfile.close()
             grace = 3600.0 if self.once and not self.stop.is_set() else STOP_GRACE_SECONDS
             self._station.dispatcher.stop(grace)
         self.log.say("ended")
@@ -152,6 +156,7 @@ class Daemon:
             self.wake.clear()
             self.supervisor.turned()
             self._look_at_settings()
+            self._textfile.turn()
             policy, unsettled = self._in_force.policy, self._in_force.problem
             changing = self._in_force.is_changing
             did = inbox.scan(policy)

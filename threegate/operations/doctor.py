@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from threegate import __version__
 from threegate.audit import Trail
 from threegate.errors import ThreeGateError, Unavailable
 from threegate.operations.sandbox import prove_era, prove_monty
 from threegate.runners import engine
 from threegate.runners.monty import MontyRunner
 from threegate.settings import EraSettings, Settings
+from threegate.version import described
 from threegate.workspace import Workspace
 
 State = Literal["ok", "warning", "failure"]
@@ -48,7 +48,7 @@ class Line:
 
 def examine(workspace: Workspace | None, *, probes: bool = True) -> list[Line]:
     """All lines. Without a workspace those about it are left out; `probes` False leaves out the short runs."""
-    lines: list[Line] = [Line("threegate", "ok", f"{__version__} on Python {sys.version.split()[0]}")]
+    lines: list[Line] = [Line("threegate", "ok", f"{described()} on Python {sys.version.split()[0]}")]
     settings = Settings()
     lines += _guarded("clock", _clock)
     lines += _guarded("ssh-keygen", _ssh_keygen)

@@ -22,6 +22,7 @@ from threegate import durable
 from threegate.errors import InvalidInput, Refused, Unavailable
 from threegate.operations.service_unit import UnitFacts, render_unit
 from threegate.settings import Settings
+from threegate.version import described
 from threegate.workspace import OutsideState, Workspace
 
 UNITS = Path("/etc/systemd/system")
@@ -167,13 +168,14 @@ def _unit_file(name: str) -> Path:
 def _facts(workspace: Workspace, settings: Settings, account: _Account, *, era: bool) -> UnitFacts:
     notify = settings.notify
     return UnitFacts(
-        version=threegate.__version__,
+        version=described(),
         workspace=workspace.root,
         program=(sys.executable, "-P", "-m", "threegate"),
         account=account.name,
         state=account.state,
         era=era,
         network=bool(notify.urls or notify.requester_hook),
+        writable=(Path(settings.metrics.textfile).parent,) if settings.metrics.textfile else (),
     )
 
 

@@ -31,7 +31,6 @@ class UnitFacts:
     """Whether notices are sent: then the daemon itself needs a network."""
     writable: tuple[Path, ...] = ()
     """Further folders, of settings that name a file to be written."""
-    sockets: tuple[Path, ...] = ()
 
 
 def render_unit(facts: UnitFacts) -> str:

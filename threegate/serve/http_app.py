@@ -21,6 +21,7 @@ from starlette.exceptions import HTTPException
 
 from threegate import __version__, limits
 from threegate.aana import DecisionLog, EvidenceMode, check_bytes
+from threegate.errors import ThreeGateError
 from threegate.serve import openapi
 from threegate.serve.docs_page import CONTENT_SECURITY_POLICY, render_docs
 from threegate.serve.rate_limit import RateLimit
@@ -35,6 +36,7 @@ _METHODS: Final = {
     "/ready": "GET",
     "/docs": "GET",
     "/openapi.json": "GET",
+    "/metrics": "GET",
 }
 
 
@@ -50,6 +52,8 @@ class HttpOptions:
     clock: Callable[[], float] = field(default=time.monotonic)
     page: Workspace | None = None
     """The workspace whose operator's page is shown below /page, to loopback only."""
+    metrics: Callable[[], bytes] | None = None
+    """Gives the numbers of the workspace as Prometheus' text; None where there is no workspace, or not the extra."""
 
 
 class _Refusal(Exception):
@@ -135,6 +139,15 @@ def create_app(options: HttpOptions) -> FastAPI:
             raise _Refusal(503, "decision_log_not_writable", "decisions cannot be written down")
         return {"status": "ready"}
 
+    @app.get(
+        "/metrics",
+        description="The workspace's numbers for Prometheus.",
+        responses=_answers(200, 401, 404, 429, 503),
+    )
+    async def metrics(request: Request) -> Response:
+        _authorize(request, options.token)
+        return await _numbers(options.metrics)
+
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
         return HTMLResponse(
@@ -146,6 +159,18 @@ def create_app(options: HttpOptions) -> FastAPI:
 
         app.mount("/page", create_page(options.page, count=rate_limit.wait_for, clock=options.clock))
     return app
+
+
+async def _numbers(metrics: Callable[[], bytes] | None) -> Response:
+    if metrics is None:
+        raise _Refusal(404, "no_metrics", "give a workspace and install threegate[metrics]")
+    try:
+        text = await asyncio.to_thread(metrics)
+    except (OSError, ThreeGateError):
+        raise _Refusal(
+            503, "metrics_not_readable", "the trail or a folder cannot be read by this account"
+        ) from None
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _count(request: Request, rate_limit: RateLimit) -> None:
@@ -204,6 +229,7 @@ _MEANINGS: Final = {
     200: "A decision, or the state that was asked for.",
     400: "The body is no JSON; the envelope says refuse.",
     401: "No token, or another one.",
+    404: "There is nothing like that here.",
     408: "The body came too slowly.",
     413: "The body is larger than 64 KiB.",
     415: "The body is not announced as application/json.",
