@@ -56,7 +56,7 @@ class Services:
             return (
                 "clock_went_back",
                 f"the system clock is {int(held.clock_behind_seconds)} s behind the trail; "
-                "set the clock, nothing is started before",
+                "set the clock (timedatectl), nothing is started before",
             )
         if held.index.workspace_id != self.workspace_id:
             return ("workspace_mismatch", "the trail is of another workspace than threegate.toml names")

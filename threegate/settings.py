@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from threegate import limits
 from threegate.errors import InvalidInput
+from threegate.settings_mistakes import line_of, nearest_setting, toml_mistake
 
 SETTINGS_FILE = "threegate.toml"
 SETTINGS_BYTES = 256 * 1024
@@ -293,25 +295,29 @@ def parse_settings(data: bytes, path: Path | str = SETTINGS_FILE) -> Settings:
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InvalidInput(f"{path}: {error}; mend the TOML") from None
+        raise InvalidInput(f"{path}{toml_mistake(str(error))}") from None
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
         first = error.errors(include_input=False, include_context=False, include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
         what = (
-            "unknown key; remove it or mend its spelling"
+            f"unknown key; remove it or mend its spelling{nearest_setting(key, [name for name, _ in setting_rows()])}"
             if first["type"] == "extra_forbidden"
-            else first["msg"]
+            else first["msg"].removeprefix("Value error, ")
         )
-        raise InvalidInput(f"{path}:{_line_of(text, first['loc'])}: {key}: {what}") from None
+        raise InvalidInput(f"{path}:{line_of(text, first['loc'])}: {key}: {what}") from None
 
 
-def _line_of(text: str, location: tuple[int | str, ...]) -> int:
-    """Line of a key, by its last name (a search, good enough for a message)."""
-    for name in reversed([str(part) for part in location]):
-        pattern = re.compile(rf"^\s*(\[.*\b{re.escape(name)}\b.*\]|[\"']?{re.escape(name)}[\"']?\s*=)")
-        for number, line in enumerate(text.splitlines(), start=1):
-            if pattern.match(line):
-                return number
-    return 1
+def setting_rows() -> list[tuple[str, Any]]:
+    """Every setting by its path, with its field (type, default, description), in the order of the file."""
+    return list(_rows(Settings, ""))
+
+
+def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, entry in model.model_fields.items():
+        inner = entry.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _rows(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", entry

@@ -56,9 +56,7 @@ def sign_statement(data: bytes, key: Path, namespace: str) -> bytes:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unavailable(
-            f"{SSH_KEYGEN}: could not sign ({type(error).__name__}); nothing was approved"
-        ) from None
+        raise Unavailable(f"{SSH_KEYGEN}: could not sign ({_why(error)}); nothing was approved") from None
     if done.returncode != 0:
         said = (done.stderr or b"").decode("utf-8", "replace").strip().splitlines()
         reason = said[-1] if said else "it said why above, or nothing"
@@ -115,15 +113,20 @@ def genuine(
             for process in processes:
                 process.communicate(data, timeout=limits.SSH_KEYGEN_SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise Unavailable(
-                f"{SSH_KEYGEN}: could not verify ({type(error).__name__}); install openssh-client"
-            ) from None
+            raise Unavailable(f"{SSH_KEYGEN}: could not verify ({_why(error)})") from None
         finally:
             for process in processes:
                 if process.poll() is None:
                     process.kill()
                     process.wait()
     return all(process.returncode == 0 for process in processes)
+
+
+def _why(error: OSError | subprocess.TimeoutExpired) -> str:
+    """Why ssh-keygen did nothing, and the mend."""
+    if isinstance(error, FileNotFoundError):
+        return "it is not there; install it: apt-get install openssh-client"
+    return "no answer in time" if isinstance(error, subprocess.TimeoutExpired) else str(error.strerror)
 
 
 @contextmanager

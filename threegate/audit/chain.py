@@ -203,9 +203,22 @@ def open_segment(path: Path, flags: int = os.O_RDONLY) -> int:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise TrailError(f"{path}: cannot be opened ({error.strerror}); nothing is started") from None
+        whose = (
+            f"; it belongs to uid {owner}, you are uid {os.geteuid()}"
+            if (owner := _owner(path)) is not None
+            else ""
+        )
+        raise TrailError(f"{path}: cannot be opened ({error.strerror}{whose}); nothing is started") from None
     status = os.fstat(descriptor)
     if status.st_mode & 0o170000 != 0o100000 or status.st_nlink != 1:
         os.close(descriptor)
         raise TrailError(f"{path}: is no regular file with one link; look who put it there")
     return descriptor
+
+
+def _owner(path: Path) -> int | None:
+    """Whose file it is, for a message; None when even that cannot be seen."""
+    try:
+        return path.lstat().st_uid
+    except OSError:
+        return None

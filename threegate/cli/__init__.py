@@ -6,6 +6,7 @@ stderr and the exit code of its class; Click's own 2 for wrong usage becomes 64.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.util
 import os
@@ -102,6 +103,16 @@ class LazyGroup(TyperGroup):
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, add_completion=True, rich_markup_mode=None)
 
 
+_MENDS = {
+    errno.ENOSPC: "; make room on this disk, for instance with: threegate prune --older-than 30d",
+    errno.EDQUOT: "; make room in your quota, for instance with: threegate prune --older-than 30d",
+    errno.EROFS: "; mount this disk writable",
+    errno.EACCES: "; do it as the user that it belongs to, or give that to the daemon's user (chown, chmod)",
+    errno.EMFILE: "; raise the limit of open files (ulimit -n)",
+}
+"""What the operating system's errors ask of a person."""
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         from threegate.version import described
@@ -148,7 +159,7 @@ def run(arguments: list[str]) -> int:
         return EXIT_FAILED
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        context.warn(f"{name}{error.strerror or error}")
+        context.warn(f"{name}{error.strerror or error}{_MENDS.get(error.errno or 0, '')}")
         return EXIT_FAILED
     except _UsageError as error:
         return _wrong_usage(error)

@@ -6,6 +6,7 @@ Invariant: a model comes out only when every field is known and of its type, and
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -43,7 +44,7 @@ def load_model(document: Document, model: type[M]) -> M | list[Diagnostic]:
             if item["type"] in ("missing", "extra_forbidden"):
                 name = str(item["loc"][-1])
                 path = (*path, name) if path[-1:] != (name,) else path
-            found.setdefault(path, _diagnostic(document, path, item))
+            found.setdefault(path, _diagnostic(document, path, item, model))
         return sorted({*empty, *found.values()})
     return empty or loaded
 
@@ -64,18 +65,26 @@ def _locate(value: Any, location: tuple[int | str, ...]) -> tuple[KeyPath, Any]:
     return tuple(path), value
 
 
-def _diagnostic(document: Document, path: KeyPath, item: Any) -> Diagnostic:
+def _diagnostic(document: Document, path: KeyPath, item: Any, model: type[BaseModel]) -> Diagnostic:
     name = str(path[-1]) if path else ""
     if item["type"] == "extra_forbidden":
         around = [part for part in path[:-1] if isinstance(part, str)][-1:]
         if around and (around[0] in _OPERATOR_LISTS or around[0] == "principal"):
             return document.error("UNKNOWN_OPERATOR", path, f"no operator {name!r} here")
-        return document.error("UNKNOWN_FIELD", path, f"no field {name!r} here")
+        return document.error("UNKNOWN_FIELD", path, f"no field {name!r} here{_nearest(name, model)}")
     if item["type"] == "missing":
         if name == "principal":
             return document.error("POLICY_WITHOUT_PRINCIPAL", path, "says not whom it is about")
         return document.error("MISSING_FIELD", path, f"{name!r} is required")
     return document.error("BAD_TYPE", path, item["msg"][:1].lower() + item["msg"][1:])
+
+
+def _nearest(name: str, model: type[BaseModel]) -> str:
+    """The field of the model, or of what is in it, that was probably meant."""
+    schema = model.model_json_schema(by_alias=True)
+    parts = (schema, *schema.get("$defs", {}).values())
+    names = {field for part in parts for field in part.get("properties", ())}
+    return "".join(f"; did you mean {known!r}?" for known in get_close_matches(name, names, 1, 0.75))
 
 
 def _empty(value: Any, path: KeyPath) -> list[KeyPath]:

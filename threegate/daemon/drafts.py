@@ -59,6 +59,8 @@ class Inbox:
     _seen: dict[str, Seen] = field(default_factory=dict)
     _hashes: InputHashes = field(init=False)
     _budget: EventBudget = field(default_factory=EventBudget)
+    _closed: dict[str, str] = field(default_factory=dict)
+    """Why a folder could not be read at the last scan; empty where it could."""
     types: TypeWarnings = field(init=False)
     """Drafts that wait for the type checker."""
 
@@ -73,7 +75,7 @@ class Inbox:
         present: set[str] = set()
         reports: list[tuple[Path, Report, os.stat_result]] = []
         for folder in (self.workspace.inbox, self.workspace.drafts):
-            for entry in _entries(folder):
+            for entry in self._entries(folder):
                 key = f"{folder.name}/{entry.name}"
                 present.add(key)
                 if len(present) > limits.INBOX_ENTRIES:
@@ -99,6 +101,19 @@ class Inbox:
             del self._seen[key]
         self._hashes.keep_only({name for seen in self._seen.values() for name, _ in seen.inputs})
         return looked
+
+    def _entries(self, folder: Path) -> list[os.DirEntry[str]]:
+        """What lies in a folder. One that cannot be read is said once, until it can be or fails otherwise."""
+        try:
+            found, problem = _entries(folder), ""
+        except OSError as error:
+            found, problem = [], error.strerror or str(error)
+        if problem != self._closed.get(folder.name, ""):
+            mend = "the daemon's user must be able to read it (chown, chmod g+rx)"
+            what = f"{problem}; {mend}" if problem else "can be read again"
+            self.log.say("unreadable" if problem else "readable", file=f"{folder.name}/", what=what)
+        self._closed[folder.name] = problem
+        return found
 
     def forget(self, file_name: str) -> None:
         """Look at a draft again at the next scan."""
@@ -231,16 +246,14 @@ class Inbox:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as found:
-            names = [
-                entry
-                for entry in found
-                if not entry.name.startswith(".")
-                and not entry.name.endswith((".proposal.json", ".manifest.json"))
-            ]
-    except OSError:
-        return []
+    """What may be a request, by name. Raises OSError."""
+    with os.scandir(folder) as found:
+        names = [
+            entry
+            for entry in found
+            if not entry.name.startswith(".")
+            and not entry.name.endswith((".proposal.json", ".manifest.json"))
+        ]
     return sorted(
         (entry for entry in names if not (entry.name == "files" and folder.name in ("inbox", "drafts"))),
         key=lambda entry: entry.name,

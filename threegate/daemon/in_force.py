@@ -91,6 +91,21 @@ class PolicyInForce:
             held.sync()
 
 
+def contracts_problem(policy: Policy) -> str | None:
+    """Why every request is refused, in one line; None where the contracts compile.
+
+    Told is the mistake that is most likely the cause: a name that nothing describes is mostly its consequence.
+    """
+    errors = [item for item in policy.contracts.diagnostics if item.severity == "error"]
+    if not errors:
+        return None
+    wrong = min(errors, key=lambda item: item.code in ("UNKNOWN_TOOL_REFERENCE", "MISSING_FIELD"))
+    return (
+        f"{wrong.file}:{wrong.line}:{wrong.column}: {wrong.message}; every request is refused until this is mended, "
+        "see: threegate contracts check"
+    )
+
+
 def changes(old: Policy, new: Policy) -> Iterator[str]:
     """Names of settings and contract files that differ, never a value of them; `environment` for what else differs."""
     found = False

@@ -22,6 +22,7 @@ _ERROR, _WARNING, _NOTICE, _INFORMATION = 3, 4, 5, 6
 _PRIORITIES = {
     "stopped": _ERROR,
     "settings": _WARNING,
+    "contracts": _WARNING,
     "mended": _WARNING,
     "watching": _WARNING,
     "notice": _WARNING,

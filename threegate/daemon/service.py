@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from threegate import durable
 from threegate.audit import Trail
 from threegate.daemon.drafts import Inbox
-from threegate.daemon.in_force import PolicyInForce
+from threegate.daemon.in_force import PolicyInForce, contracts_problem
 from threegate.daemon.log import Log
 from threegate.daemon.recovery import recover
 from threegate.daemon.signals import signals_to
@@ -93,6 +93,7 @@ class Daemon:
         problem = self._begin()
         for line in self._trail.mended:
             self.log.say("mended", what=line)
+        self._tell_contracts()
         proposer = Proposer(
             self.workspace,
             self._trail,
@@ -199,12 +200,18 @@ class Daemon:
             names = ", ".join(changed[:_NAMES_SHOWN])
             more = f" and {len(changed) - _NAMES_SHOWN} more" if len(changed) > _NAMES_SHOWN else ""
             self.log.say("reloaded", what=f"{names}{more}")
+            self._tell_contracts()
         elif told_to and problem is None:
             self.log.say("reloaded", what="nothing has changed")
         dispatcher = self._station.dispatcher
         fits = self._station.fits(self._in_force.policy)
         if not fits and not dispatcher.running and dispatcher.failed is None:
             self._replace_station()
+
+    def _tell_contracts(self) -> None:
+        wrong = contracts_problem(self._in_force.policy)
+        if wrong is not None:
+            self.log.say("contracts", code="contracts_do_not_compile", what=wrong)
 
     def _replace_station(self) -> None:
         old = self._station

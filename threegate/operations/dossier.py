@@ -31,6 +31,9 @@ from threegate.request.typecheck import type_findings
 from threegate.session_gate import SessionGate
 from threegate.workspace import Workspace
 
+_HELPED = {"contracts_do_not_compile": "check"}
+"""Reasons that another command than `contracts explain` mends."""
+
 
 @dataclass(frozen=True, slots=True)
 class Desk:
@@ -167,7 +170,7 @@ def refuse_bad_clock(held: LockedTrail) -> None:
     if held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS:
         raise Refused(
             "clock_went_back",
-            f"the clock is {held.clock_behind_seconds:.0f} s behind the trail; set it right",
+            f"the clock is {held.clock_behind_seconds:.0f} s behind the trail; set it right (timedatectl), nothing is approved before",
         )
 
 
@@ -244,7 +247,7 @@ def refuse_judged(dossier: Dossier) -> None:
         where = f" at {contract.reasons[0].path}" if contract.reasons and contract.reasons[0].path else ""
         raise Refused(
             code,
-            f"the contract gate blocks this call: {code}{where}; see: threegate contracts explain {code}",
+            f"the contract gate blocks this call: {code}{where}; see: threegate contracts {_HELPED.get(code, f'explain {code}')}",
         )
     if assessment.route != "accept" or assessment.gate_decision != "pass" or assessment.blockers:
         code = assessment.blockers[0] if assessment.blockers else f"aana_{assessment.route}"
