@@ -1,4 +1,4 @@
-"""Writes what is made from the code: docs/rules.md and the schemas of gate 1 and of verdicts. ``--check`` only compares.
+"""Writes what is made from the code: docs/rules.md, settings.md, codes.md, cli.md, the man page, and the schemas of gate 1 and of verdicts. ``--check`` only compares.
 
 Usage: python scripts/generate_docs.py [--check]; exit 1 when a file is not current.
 """
@@ -9,6 +9,12 @@ import json
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from scripts.pages.codes import codes_page
+from scripts.pages.manual import cli_page, man_page
+from scripts.pages.settings import settings_page
+from threegate import __version__
 from threegate.request.rules.page import rules_page
 from threegate.request.schema import report_schema, request_schema
 from threegate.results.verdict_schema import verdict_schema
@@ -20,6 +26,10 @@ def made() -> dict[str, str]:
     """Every generated file by its path in the repository."""
     return {
         "docs/rules.md": rules_page(),
+        "docs/settings.md": settings_page(),
+        "docs/codes.md": codes_page(),
+        "docs/cli.md": cli_page(),
+        "docs/man/threegate.1": man_page(__version__),
         "schemas/tool-request.schema.json": _json(request_schema()),
         "schemas/report.schema.json": _json(report_schema()),
         "schemas/verdict.schema.json": _json(verdict_schema()),

@@ -71,9 +71,9 @@ class RequestSettings(_Part):
 class QuorumSettings(_Part):
     """How many operators must sign, by effective risk."""
 
-    low: int = Field(default=1, ge=1, le=16)
-    medium: int = Field(default=1, ge=1, le=16)
-    high: int = Field(default=1, ge=1, le=16)
+    low: int = Field(default=1, ge=1, le=16, description="operators that must sign a request of low risk")
+    medium: int = Field(default=1, ge=1, le=16, description="the same for medium risk")
+    high: int = Field(default=1, ge=1, le=16, description="the same for high risk")
 
 
 class ApprovalSettings(_Part):
@@ -205,11 +205,17 @@ class SecretReference(_Part):
     `method`, `host` and `path` are the one request that the run's proxy adds it to.
     """
 
-    env: str = Field(default="", pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")
-    file: str = ""
-    method: Literal["GET", "POST", "PATCH", "PUT"] = "POST"
-    host: str = Field(default="api.github.com", pattern=r"^[a-z0-9.-]{1,253}$")
-    path: str = Field(default="", pattern=r"^(/[A-Za-z0-9._/-]{1,500})?$")
+    env: str = Field(
+        default="", pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$", description="the daemon's variable that holds it"
+    )
+    file: str = Field(default="", description="or the file that holds it")
+    method: Literal["GET", "POST", "PATCH", "PUT"] = Field(
+        default="POST", description="method of the one request that it is added to"
+    )
+    host: str = Field(
+        default="api.github.com", pattern=r"^[a-z0-9.-]{1,253}$", description="host of that request"
+    )
+    path: str = Field(default="", pattern=r"^(/[A-Za-z0-9._/-]{1,500})?$", description="path of that request")
 
 
 class NotifySettings(_Part):

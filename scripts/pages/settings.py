@@ -1,0 +1,66 @@
+"""docs/settings.md: every setting of threegate.toml, from the models that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic_core import PydanticUndefined
+
+from threegate.operations.settings_file import toml_value
+from threegate.settings import SecretReference, setting_rows
+
+
+def settings_page() -> str:
+    """The whole page, ending with a newline."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "# Every setting"
+    yield ""
+    yield "Made by `scripts/generate_docs.py`. `threegate.toml` lies in the workspace's folder; `threegate init` writes it with every"
+    yield "setting as a comment. One mistake refuses the whole file. `threegate settings check` says whether it holds,"
+    yield "`threegate settings show --origin` what each value is and whether it comes from the file."
+    yield ""
+    yield "Settings that decide what may run are part of the policy that an operator signs: after a change the approvals that wait"
+    yield "say `policy_changed`. `audit`, `notify` and the budgets are not."
+    tables: dict[str, list[str]] = {}
+    for name, entry in setting_rows():
+        tables.setdefault(name.rpartition(".")[0] or name, []).append(_row(name, entry))
+    for table, rows in tables.items():
+        yield from (
+            "",
+            f"## {table}",
+            "",
+            "| setting | default | values | meaning |",
+            "|---|---|---|---|",
+            *rows,
+        )
+    yield from ("", "## secrets.NAME", "", "| setting | default | values | meaning |", "|---|---|---|---|")
+    for name, entry in SecretReference.model_fields.items():
+        yield _row(f"secrets.NAME.{name}", entry)
+
+
+def _row(name: str, entry: Any) -> str:
+    default = "" if entry.default is PydanticUndefined else toml_value(entry.default)
+    shown = default if len(default) < 60 else f"{default[:57]}…"
+    description = (entry.description or "").replace("|", "\\|")
+    return f"| `{name}` | `{shown}` | {_values(entry)} | {description} |"
+
+
+def _values(entry: Any) -> str:
+    kind = entry.annotation
+    if get_origin(kind) is Literal:
+        return " ".join(f"`{value}`" for value in get_args(kind))
+    bounds = []
+    for item in entry.metadata:
+        for sign, attribute in (("≥", "ge"), ("≤", "le")):
+            value = getattr(item, attribute, None)
+            if value is not None:
+                bounds.append(f"{sign} {value}")
+    if any(type(item).__name__ == "BeforeValidator" for item in entry.metadata):
+        return "90s, 15m, 24h, 7d"
+    words = {"int": "whole number", "float": "number", "bool": "true or false", "str": "text"}
+    name = words.get(getattr(kind, "__name__", ""), "table" if get_origin(kind) is dict else "list of texts")
+    return " ".join([name, *bounds])
