@@ -19,6 +19,8 @@ lint: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(PY) scripts/generate_docs.py
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	@echo "the site lies in site/"
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -106,6 +106,9 @@ OTHERS = {
     "subtree_kill_off": "the parent session does not allow ending its children",
     "nothing_to_adopt": "the workspace lies where it always lay",
     "trail_invalid": "the trail does not verify: `threegate audit verify`",
+    "no_auth": "the server was asked to listen beyond loopback without a token: set THREEGATE_TOKEN",
+    "no_service": "no service of this name is installed: `threegate service install`",
+    "not_ours": "the unit of this name was not written by ThreeGate: it is left alone",
     "replay_has_network": "a run with network cannot be run again for comparison",
 }
 

@@ -89,6 +89,7 @@ class LazyGroup(TyperGroup):
         module = importlib.import_module(f"threegate.cli.{entry[0]}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
+        command.help = command.help or entry[1]
         return command  # type: ignore[return-value]
 
     def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]

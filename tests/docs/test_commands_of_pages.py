@@ -1,0 +1,232 @@
+"""Every command line that a page shows is run here as it is shown, or stands in NOT_RUN with the reason.
+
+Only names that a reader would fill in are filled in (`ID`, `TR-….md`, key files). The commands are run in this process,
+in one workspace that a day of work goes through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support import make_key, monty_draft, request_id
+from threegate import cli
+from threegate.cli import context
+from threegate.operations.agent_examples import proposal_example
+from threegate.operations.settings_file import set_values
+from threegate.serve.openapi import EXAMPLES
+
+ROOT = Path(__file__).resolve().parents[2]
+MADE = {"cli.md", "rules.md", "codes.md", "settings.md"}
+_PROGRAMS = (
+    r"(?:sudo |\.venv/bin/)?(?:threegate|ssh-keygen|make|pipx?|curl|systemctl|apt-get|git|scripts/\w+)"
+)
+
+NOT_RUN = {
+    "make demo": "this test suite was started by its sibling; scripts/try_readme runs it",
+    "make test": "is what runs this",
+    "threegate init ws && cd ws": "tests/docs/test_readme.py types the README's tour as it stands",
+    "threegate draft --backend monty --code /tmp/sum.py --input /tmp/numbers.json \\": "the same",
+    "threegate validate inbox/TR-*-sum.md": "the same",
+    "threegate approve inbox/TR-*-sum.md": "the same",
+    "threegate contracts decide DIR --calls calls.jsonl --format json": "needs a session's calls: tests/contracts/test_cli.py",
+    "threegate session list | show S | open S [--requester R] [--workflow W --role R [--parent P]] | close S | kill S": (
+        "a synopsis: tests/contracts/test_daemon.py runs each"
+    ),
+    "threegate workflow show [W] | kill W": "the same",
+    "threegate kill session|subtree|workflow ID": "the same",
+    "threegate kill session ID": "the same",
+    "threegate checkpoint list | approve ID | deny ID": "the same",
+    "threegate checkpoint approve ID": "the same",
+    "threegate proposal draft FILE|-": "needs a project: tests/proposals/test_cli.py",
+    "threegate workspace adopt --as NAME --key KEY": "needs a moved workspace: tests/faults",
+    "threegate review": "asks on a terminal: tests/adversarial/approval/test_terminal.py",
+    "threegate --install-completion": "writes into the user's shell set-up: tests/docs/test_site.py shows the page of it",
+    "threegate serve http": "serves until it is stopped: tests/serve/test_http.py",
+    "threegate serve http --page": "the same: tests/adversarial/page",
+    "threegate serve link": "needs that server: tests/adversarial/page",
+    "curl -s http://127.0.0.1:8766/pre-tool-check \\": "needs that server: tests/serve/test_http.py",
+    "sudo threegate -w /srv/gate/ws service install": "changes the machine: tests of the service run it on a root of their own",
+    "ssh-keygen -Y sign -n threegate-approval -f ~/.ssh/id_ed25519 statement": "run with a key of ours, under approval.md",
+}
+
+
+def shown() -> Iterator[tuple[str, str]]:
+    """(page, command line) of every shell block, without comments and explanations beside them."""
+    for page in [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+        *sorted((ROOT / "docs").glob("*.md")),
+    ]:
+        if page.name in MADE:
+            continue
+        text = page.read_text()
+        fenced = re.findall(r"^```([a-z]*)\n(.*?)^```", text, re.M | re.S)
+        blocks = [block for language, block in fenced if language in ("", "sh", "bash", "console")]
+        blocks += re.findall(r"(?:^ {4}\S.*\n)+", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+        for line in "".join(blocks).splitlines():
+            if re.match(rf"\s*{_PROGRAMS}\b", line):
+                for part in re.split(r"\s{3,}(?=threegate )", line.strip()):
+                    yield page.name, re.split(r"\s+#|\s{3,}", part)[0].strip()
+
+
+class Day:
+    """A workspace in which each kind of thing is there to be named."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.key = make_key(folder / "key")
+        self.root = folder / "ws"
+        self.number = 0
+        self.run(f"threegate init {self.root} --operator alice --key {self.key}.pub", folder)
+        set_values(self.root / "threegate.toml", {"approval.grants": True})
+        self.first = self.finished()
+
+    def run(self, line: str, folder: Path | None = None) -> str:
+        """One command line, with `<`, `>` and `2>` as a shell has them; ends with 0 or 2 where a check may say no."""
+        words = shlex.split(line)
+        context.ROOT.workspace, context.ROOT.json = "", False
+        out, err, stdin = io.TextIOWrapper(io.BytesIO()), io.StringIO(), sys.stdin
+        target = source = None
+        for sign in (">", "<"):
+            if sign in words:
+                at = words.index(sign)
+                name = words[at + 1]
+                del words[at : at + 2]
+                target, source = (name, source) if sign == ">" else (target, name)
+        with contextlib.chdir(folder or self.root):
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                sys.stdin = io.TextIOWrapper(io.BytesIO(Path(source).read_bytes() if source else b""))
+                try:
+                    code = cli.execute(words[1:])
+                finally:
+                    sys.stdin = stdin
+            out.seek(0)
+            printed = out.read()
+            if target:
+                Path(target).write_text(printed)
+        assert code == 0, f"{line}: exit {code}\n{printed}\n{err.getvalue()}"
+        return printed
+
+    def draft(self) -> str:
+        """A fresh draft; returns its file name."""
+        self.number += 1
+        name = request_id(f"day-{self.number}")
+        data = b"1\n"
+        (self.root / "inbox" / "files" / "data.csv").write_bytes(data)
+        digest = hashlib.sha256(data).hexdigest()
+        text = monty_draft(name, "open('/in/data.csv').read()", inputs={"data.csv": digest})
+        (self.root / "inbox" / f"{name}.md").write_text(text)
+        return f"{name}.md"
+
+    def approved(self) -> str:
+        """A fresh approved request; returns its file name."""
+        name = self.draft()
+        self.run(f"threegate approve inbox/{name} --as alice --key {self.key} --yes")
+        return name
+
+    def finished(self) -> str:
+        """A request that ran; returns its id."""
+        name = self.approved()
+        self.run("threegate run --once")
+        return name.removesuffix(".md")
+
+
+AS = "--as alice --key {key} --yes"
+RUN = {
+    "threegate aana check event.json": "",
+    "threegate aana check - --jsonl < events": "",
+    "threegate aana check event.json --evidence production --now 2026-05-10T00:00:00Z --log decisions.jsonl": "",
+    "threegate aana summary decisions.jsonl": "",
+    "threegate approve inbox/TR-….md": f"threegate approve inbox/{{draft}} {AS}",
+    'threegate approve inbox/TR-….md --as alice --key ~/.ssh/id_ed25519 --yes --reason "weekly numbers"': (
+        f'threegate approve inbox/{{draft}} {AS} --reason "weekly numbers"'
+    ),
+    'threegate reject inbox/TR-….md --reason "too wide"': 'threegate reject inbox/{draft} --reason "too wide"',
+    "threegate cancel ID": "threegate cancel {waiting}",
+    "threegate retry ID": "threegate retry {first}",
+    "threegate diff A [B]": "threegate diff inbox/{draft} inbox/{draft}",
+    "threegate approval verify tool-exec/approved/TR-….md": "threegate approval verify tool-exec/approved/{approved}",
+    "threegate approve inbox/TR-….md --as alice --print-statement > statement.json": (
+        "threegate approve inbox/{apart} --as alice --print-statement > statement.json"
+    ),
+    "ssh-keygen -Y sign -n threegate-approval -f KEY statement.json": (
+        "ssh-keygen -Y sign -n threegate-approval -f {key} statement.json"
+    ),
+    "threegate approve inbox/TR-….md --signature statement.json.sig": (
+        "threegate approve inbox/{apart} --signature statement.json.sig --yes"
+    ),
+    "threegate grant new --from REQUEST_ID --input data.csv --max-uses 5 --expires 7d": (
+        f"threegate grant new --from {{first}} --input data.csv --max-uses 5 --expires 7d {AS}"
+    ),
+    "threegate grant list": "",
+    "threegate grant show ID": "threegate grant show {grant}",
+    "threegate grant revoke ID": "threegate grant revoke {grant}",
+    "threegate contracts new my_tool > tool-exec/contracts/my_tool.yaml": "threegate contracts new my_tool > my_tool.yaml",
+    "threegate contracts check": "",
+    "threegate contracts test": "",
+    "threegate contracts graph --out graph.svg": "",
+    "threegate agent prompt > prompt.md": "",
+    "threegate proposal validate FILE|-": "threegate proposal validate proposal.json",
+    "threegate proposal explain FILE|-": "threegate proposal explain proposal.json",
+    "threegate status": "",
+    "threegate show ID": "threegate show {first}",
+    "threegate results": "",
+    "threegate results ID": "threegate results {first}",
+    "threegate checkpoint list": "",
+    "threegate audit show": "",
+    "threegate audit verify": "",
+    "threegate audit checkpoint --out point": "",
+    "threegate prune --older-than 90d": "",
+    "threegate run --once": "",
+}
+"""What is typed for a line, in this order; empty: the line as it stands."""
+
+
+def test_every_command_line_is_run_or_accounted_for() -> None:
+    lines = {line: page for page, line in shown()}
+    assert len(lines) > 50
+    unknown = {line: page for line, page in lines.items() if line not in RUN and line not in NOT_RUN}
+    assert not unknown, "run it in RUN, or say in NOT_RUN why not"
+    gone = (RUN.keys() | NOT_RUN.keys()) - lines.keys()
+    assert not gone, "no page shows this any more"
+
+
+def test_the_day(tmp_path: Path) -> None:
+    day = Day(tmp_path)
+    event = next(one["value"] for name, one in EXAMPLES.items() if name.endswith("accept"))
+    (day.root / "event.json").write_text(json.dumps(event))
+    (day.root / "events").write_text(json.dumps(event) + "\n")
+    (day.root / "proposal.json").write_text(proposal_example().text)
+    names: dict[str, str] = {"first": day.first, "key": str(day.key)}
+    for line, typed in RUN.items():
+        if line == "threegate contracts check":
+            examples = ROOT / "docs" / "examples" / "contracts" / "threegate"
+            shutil.copytree(examples, day.root / "tool-exec" / "contracts", dirs_exist_ok=True)
+        for name in re.findall(r"\{(\w+)\}", typed):
+            if name == "draft" or name not in names:
+                names[name] = made(day, name)
+        words = (typed or line).format(**names)
+        if words.startswith("ssh-keygen"):
+            subprocess.run(shlex.split(words), cwd=day.root, check=True, capture_output=True)
+        else:
+            day.run(words)
+
+
+def made(day: Day, name: str) -> str:
+    """Something to name in a command."""
+    if name == "waiting":
+        return day.approved().removesuffix(".md")
+    if name == "approved":
+        return day.approved()
+    if name == "grant":
+        return day.run("threegate grant list").split()[0]
+    return day.draft()
