@@ -34,6 +34,9 @@ _PROGRAMS = (
 NOT_RUN = {
     "make demo": "this test suite was started by its sibling; scripts/try_readme runs it",
     "make test": "is what runs this",
+    "make lint": "is the first half of it",
+    "make soak": "takes hours",
+    "make docs": "tests/docs/test_site.py builds the site and compares the pages",
     "threegate init ws && cd ws": "tests/docs/test_readme.py types the README's tour as it stands",
     "threegate draft --backend monty --code /tmp/sum.py --input /tmp/numbers.json \\": "the same",
     "threegate validate inbox/TR-*-sum.md": "the same",
