@@ -75,7 +75,7 @@ def facts_for_launch(
         countersignatures=countersignatures,
         quorum=settings.approval.quorum,
         requesters=settings.requesters,
-        owner_uid=_draft_owner(history),
+        owner_uid=draft_owner(history),
         recorded_approval=recorded if isinstance(recorded, str) else None,
         recorded_file=_text(approved.data.get("file")) if approved else None,
         was_approved=approved is not None,
@@ -89,7 +89,7 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _draft_owner(history: RequestHistory | None) -> int | None:
+def draft_owner(history: RequestHistory | None) -> int | None:
     """Owner of the draft that was approved; a later draft that claims the same id must not change who asked."""
     if history is None:
         return None
@@ -122,4 +122,4 @@ def id_used(workspace: Workspace, history: RequestHistory | None, request_id: st
     )
 
 
-__all__ = ["facts_for_launch", "file_identity", "id_used", "pinned_inputs", "read_operators"]
+__all__ = ["draft_owner", "facts_for_launch", "file_identity", "id_used", "pinned_inputs", "read_operators"]

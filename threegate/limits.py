@@ -140,3 +140,27 @@ APPLY_SECONDS: Final = 600
 METRICS_LABELS: Final = 200
 """Values that one label may have; what comes after them is counted as `other`."""
 METRICS_OPEN_REQUESTS: Final = 100_000
+
+# ---- the cluster (docs/cluster.md). Fencing is shorter than the loss that anybody reports:
+# FENCE + FENCE_KILL < the broker's detection (never before 15 s after a cut, with a heartbeat of 10 s) < SILENCE.
+CLUSTER_HEARTBEAT_SECONDS: Final = 10
+CLUSTER_BEAT_SECONDS: Final = 2.0
+CLUSTER_FENCE_SECONDS: Final = 7.0
+CLUSTER_FENCE_KILL_SECONDS: Final = 3.0
+CLUSTER_SILENCE_SECONDS: Final = 30.0
+CLUSTER_GRACE_SECONDS: Final = 4.0
+"""How long a signed result may still come after a report that its worker was lost."""
+CLUSTER_START_SECONDS: Final = 120
+CLUSTER_SLOWEST_BYTES_PER_SECOND: Final = 2 * MIB
+CLUSTER_TOKEN_SECONDS: Final = 15.0
+CLUSTER_END_SECONDS: Final = 60
+"""What a run may take beyond its own time limit, on its worker, before it is given up as lost."""
+CLUSTER_CHUNK_BYTES: Final = 8 * MIB
+CLUSTER_INLINE_BYTES: Final = 128 * KIB
+CLUSTER_SEALED_BYTES: Final = 8 * MIB
+CLUSTER_ENVELOPE_BYTES: Final = 2 * MIB
+CLUSTER_CLOCK_SECONDS: Final = 60
+CLUSTER_STORE_BYTES: Final = 4096 * MIB
+CLUSTER_OUTBOX_SECONDS: Final = 24 * 3600
+CLUSTER_SLOTS: Final = 256
+"""Requests that one daemon has on its workers at once: each has a thread."""

@@ -6,9 +6,11 @@ disk and the file lies in running/; every way out of it ends in one event, one r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from threegate import durable, lifecycle, limits
 from threegate.approval import LaunchFacts
@@ -17,11 +19,11 @@ from threegate.endings import CHANGED, finish, is_there, refuse, refuse_held, te
 from threegate.errors import Refused
 from threegate.job import Job
 from threegate.judge import Clearance, Judgement, judge
-from threegate.launch_facts import facts_for_launch
+from threegate.launch_facts import draft_owner, facts_for_launch
 from threegate.policy import Policy
 from threegate.prepared import Ended, Prepared, Waiting
 from threegate.results import ResultFacts, write_record
-from threegate.runners.interface import Control, Outcome, Runner, nothing_known
+from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
 from threegate.services import Services
 
 UNSIGNED_NOTE = "Promoted by hand without a signature: it counts as validated, never as confirmed."
@@ -51,10 +53,7 @@ def launch(services: Services, policy: Policy, prepared: Prepared, control: Cont
     if isinstance(claimed, Ended | Waiting):
         return claimed
     durable.make_folder(control.run_folder, 0o700)
-    with services.trail.locked() as held:
-        lifecycle.announce(
-            held, "started", request_id=request.request_id, actor="daemon", data={"backend": job.backend}
-        )
+    _prepare_start(services, policy, prepared, control)
     tell_state(services.workspace, claimed.name, "running", None, judgement)
     outcome, attempts = _attempts(services, policy, prepared, clearance, control)
     result = ResultFacts(
@@ -86,6 +85,41 @@ def launch(services: Services, policy: Policy, prepared: Prepared, control: Cont
     if attempts > 1:
         data["attempts"] = attempts
     return finish(services, policy, claimed, request, outcome.status, data, record_sha256, control.run_folder)
+
+
+def _prepare_start(services: Services, policy: Policy, prepared: Prepared, control: Control) -> None:
+    """Record `started` now, or, for a runner that starts late, hand it the recording and what it has to show."""
+    request, job = prepared.request, prepared.job
+    assert request is not None and job is not None
+
+    def started(where: Mapping[str, Any]) -> None:
+        with services.trail.locked() as held:
+            lifecycle.announce(
+                held,
+                "started",
+                request_id=request.request_id,
+                actor="daemon",
+                data={"backend": job.backend, **where},
+            )
+
+    if not getattr(services.runners[job.backend], "starts_late", False):
+        started({})
+        return
+    with services.trail.locked() as held:
+        epoch = held.index.epoch
+    control.started = started
+    control.evidence = Evidence(
+        file_name=prepared.path.name,
+        request=prepared.data,
+        signature=prepared.signature,
+        countersignatures=prepared.countersignatures,
+        epoch=epoch,
+        owner_uid=draft_owner(prepared.history),
+        policy_sha256=policy.digest,
+        write_class=services.gate.write_class(policy, request),
+        time_cap_sec=services.gate.time_cap_sec(policy, request),
+        platform=policy.platform,
+    )
 
 
 def _attempts(

@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING, cast
 
 from threegate import limits
 from threegate.aana.decision_log import DecisionLog
 from threegate.audit import LockedTrail, Trail
 from threegate.audit.chain import segment_paths
+from threegate.audit.keys import load_key
 from threegate.contract_gate import ContractGate
 from threegate.errors import TrailError, Unavailable
 from threegate.judge import Judgement
 from threegate.launch_facts import read_operators
 from threegate.policy import Policy
 from threegate.request.model import Backend
+from threegate.runners.cluster_extra import require_extra
 from threegate.runners.interface import Runner
 from threegate.session_gate import SessionGate
+from threegate.settings import Settings
 from threegate.workspace import Workspace
+
+if TYPE_CHECKING:
+    from threegate.runners.cluster import ClusterRunner
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,12 @@ class Services:
     boot_nonce: str
     decisions: DecisionLog
     on_end: Callable[[str, str], None] = lambda request_id, status: None
+
+    @property
+    def cluster(self) -> ClusterRunner | None:
+        """The runner of a daemon whose requests run on other machines."""
+        runner = self.runners.get("monty")
+        return cast("ClusterRunner", runner) if getattr(runner, "starts_late", False) else None
 
     def decided(self, judgement: Judgement, now: datetime) -> None:
         """Keep the audit-safe event of a judgement. Raises Unavailable: nothing runs on an unrecorded decision."""
@@ -83,11 +96,15 @@ class Services:
             runner.close()
 
 
-def make_services(workspace: Workspace, trail: Trail, policy: Policy, *, boot_nonce: str) -> Services:
+def make_services(
+    workspace: Workspace,
+    trail: Trail,
+    policy: Policy,
+    *,
+    boot_nonce: str,
+    say: Callable[[str], None] = lambda line: None,
+) -> Services:
     """The services of a daemon. Runners start nothing before they are asked. Raises TrailError, Unavailable."""
-    from threegate.runners.era import EraRunner
-    from threegate.runners.monty import MontyRunner
-
     settings = policy.settings
     if not settings.workspace.id:
         raise Unavailable(
@@ -97,18 +114,39 @@ def make_services(workspace: Workspace, trail: Trail, policy: Policy, *, boot_no
         raise TrailError(
             f"{workspace.trail_file}: the trail is missing; restore it, nothing is started without it"
         )
-    runners: dict[Backend, Runner] = {
+    return Services(
+        workspace,
+        settings.workspace.id,
+        trail,
+        _runners(workspace, settings, boot_nonce, say),
+        SessionGate(workspace),
+        boot_nonce,
+        DecisionLog(workspace.decisions_file),
+    )
+
+
+def _runners(
+    workspace: Workspace, settings: Settings, boot_nonce: str, say: Callable[[str], None]
+) -> dict[Backend, Runner]:
+    """The runners of this machine, or the cluster's for both backends. Raises InvalidInput, Unavailable."""
+    if settings.runners.cluster.broker:
+        require_extra()
+        from threegate.runners.cluster import ClusterRunner
+
+        cluster = ClusterRunner(
+            settings.runners.cluster,
+            load_key(settings.workspace.id),
+            boot=boot_nonce,
+            told_file=workspace.workers_file,
+            say=say,
+        )
+        return {"monty": cluster, "ERA": cluster}
+    from threegate.runners.era import EraRunner
+    from threegate.runners.monty import MontyRunner
+
+    return {
         "monty": MontyRunner(workers=settings.runners.monty.workers),
         "ERA": EraRunner(
             settings.runners.era, secret_references=settings.secrets, prepared_in=workspace.runs
         ),
     }
-    return Services(
-        workspace,
-        settings.workspace.id,
-        trail,
-        runners,
-        SessionGate(workspace),
-        boot_nonce,
-        DecisionLog(workspace.decisions_file),
-    )

@@ -159,6 +159,22 @@ class EraSettings(_Part):
     )
 
 
+class ClusterSettings(_Part):
+    """Runs on other machines, through RabbitMQ; off while `broker` is empty (docs/cluster.md)."""
+
+    broker: str = Field(
+        default="",
+        pattern=r"^(amqps://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._-]{1,64})?)?$",
+        description="URL of the broker; runs then go to its workers and none runs here",
+    )
+    identity: str = Field(
+        default="", description="absolute path of the folder with ca.pem, tls.pem and tls.key of this daemon"
+    )
+    workers: tuple[str, ...] = Field(
+        default=(), strict=False, description="enrolled workers: the verifier key that each printed"
+    )
+
+
 class RunnersSettings(_Part):
     """Where requests run, and how much of the machine they may take together."""
 
@@ -170,6 +186,7 @@ class RunnersSettings(_Part):
     )
     monty: MontySettings = MontySettings()
     era: EraSettings = EraSettings()
+    cluster: ClusterSettings = ClusterSettings()
 
 
 class AuditSettings(_Part):

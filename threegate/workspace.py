@@ -157,6 +157,11 @@ class Workspace:
         """The audit-safe events of gate 3a, one JSON line a decision (spec 3)."""
         return self.audit / "decisions.jsonl"
 
+    @property
+    def workers_file(self) -> Path:
+        """What a daemon with a cluster knows of its workers, while it runs; derived, for `threegate status`."""
+        return self.control / "workers.json"
+
     def run_folder(self, request_id: str) -> Path:
         """The folder of one run."""
         return self.runs / request_id

@@ -39,6 +39,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff": ("diff", "Compare two requests."),
     "grant": ("grant", "Standing grants: new, list, show, revoke."),
     "run": ("run", "Run the daemon, or one pass with --once."),
+    "worker": ("worker", "Be a machine of a cluster."),
+    "cluster": ("cluster", "Many machines: make a CA, certificates and the broker's files."),
     "status": ("status", "What waits, runs and has ended."),
     "show": ("show", "Everything that is known about one request."),
     "results": ("results", "List results, or print one."),

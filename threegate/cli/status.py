@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,21 +22,24 @@ def status(
     json_: JsonFlag = False,
 ) -> None:
     """Show what waits, runs and has ended, and who has to act."""
-    from threegate.operations.status import status_lines
+    from threegate.operations.status import status_lines, worker_lines
 
     workspace = workspace_here()
     before: object = None
     while True:
         lines = status_lines(workspace, ended=ended)
         shown = [line.to_json() for line in lines]
-        if shown != before:
-            before = shown
+        workers = worker_lines(workspace)
+        if (shown, workers) != before:
+            before = (shown, workers)
             if wants_json(json_):
-                emit_json({"workspace": str(workspace.root), "requests": shown})
+                whole = {"workspace": str(workspace.root), "requests": shown}
+                emit_json(whole if workers is None else {**whole, "workers": workers})
             else:
                 if watch:
                     typer.echo("\x1b[H\x1b[2J" if sys.stdout.isatty() else "", nl=False)
                 _print(shown)
+                _print_workers(workers or [])
         if not watch:
             return
         time.sleep(0.5)
@@ -51,3 +54,15 @@ def _print(rows: list[dict[str, object]]) -> None:
         reason = f"  {row['reason']}" if row["reason"] else ""
         whom = f"  -> {row['for']}" if row["for"] else ""
         say(f"{row['state']!s:<9} {row['file']!s:<{width}}{reason}{whom}")
+
+
+def _print_workers(rows: list[dict[str, Any]]) -> None:
+    """One line a worker: whether it takes work, what is taken of it, and what runs there."""
+    for row in rows:
+        load = (
+            f"{row['cores_free']} of {row['cores']} cores free, {row['memory_free_mb']} of {row['memory_mb']} MiB free, "
+            f"monty {row['monty']}, era {row['era']}"
+        )
+        what = ", ".join(row["running"]) or "idle"
+        state = f"{load}: {what}" if row["live"] else f"takes no work: {row['reason']}"
+        say(f"worker    {row['worker']} ({row['machine'] or 'unknown machine'})  {state}")

@@ -44,16 +44,23 @@ class Station:
         beat: Callable[[], None],
     ) -> Station:
         """Runners start nothing before they are asked. Raises TrailError, Unavailable."""
-        made = make_services(workspace, trail, policy, boot_nonce=boot_nonce)
+        made = make_services(
+            workspace,
+            trail,
+            policy,
+            boot_nonce=boot_nonce,
+            say=lambda line: log.say("cluster", what=line),
+        )
         notices = Notices(policy.settings.notify, log)
         services = replace(made, on_end=notices.ended)
         runners = policy.settings.runners
+        cluster = made.cluster
         dispatcher = Dispatcher(
             services,
-            Budget.of(runners),
+            Budget.of(runners) if cluster is None else cluster.budget,
             log,
             wake,
-            runners.monty.workers + runners.era.parallel,
+            runners.monty.workers + runners.era.parallel if cluster is None else cluster.threads,
             beat=beat,
         )
         return cls(services, dispatcher, notices, _parts(policy.settings))

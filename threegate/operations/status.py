@@ -5,6 +5,7 @@ Invariant: this only reads; what it says is what the folders say, since the fold
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from contextlib import suppress
@@ -13,10 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from threegate import durable
 from threegate.errors import InvalidInput, ThreeGateError
 from threegate.results import read_verdict
 from threegate.workspace import Workspace
 
+_WORKERS_BYTES = 16 * 1024 * 1024
 _WHOM = {
     "draft": "operator: threegate approve",
     "invalid": "agent: mend the draft",
@@ -79,6 +82,16 @@ def status_lines(workspace: Workspace, *, ended: int = 20) -> list[Line]:
         for changed, path, state in closed[max(0, len(closed) - ended) :]
     ]
     return lines
+
+
+def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:
+    """What the running daemon last wrote of its workers; None without a cluster, or without a daemon."""
+    try:
+        data = durable.read_regular(workspace.workers_file, max_bytes=_WORKERS_BYTES)
+        value = json.loads(data)
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, list) else None
 
 
 def files_in(folder: Path) -> list[tuple[Path, datetime]]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from threegate.job import Job
+from threegate.job import Job, Platform
 from threegate.judge import Clearance
 
 Status = Literal[
@@ -85,6 +86,26 @@ class Outcome:
     """A service answered 429, as far as the proxy could see: the seconds to wait (capped by the tool's contract)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a launch was judged by, for a runner that has to show it to another machine, which judges again."""
+
+    file_name: str
+    request: bytes
+    signature: bytes | None
+    countersignatures: Mapping[str, bytes]
+    epoch: int
+    owner_uid: int | None
+    policy_sha256: str
+    write_class: bool
+    time_cap_sec: int | None
+    platform: Platform
+
+
+def _not_recorded(where: Mapping[str, Any]) -> None:
+    raise RuntimeError("nobody records this start")
+
+
 @dataclass(slots=True)
 class Control:
     """What the daemon can do to a run, and where the run puts its files.
@@ -99,10 +120,17 @@ class Control:
     boot_nonce: str
     cancelled: threading.Event = field(default_factory=threading.Event)
     interrupted: threading.Event = field(default_factory=threading.Event)
+    evidence: Evidence | None = None
+    started: Callable[[Mapping[str, Any]], None] = _not_recorded
+    """For a runner that `starts_late`: records `started` in the trail, synced, before it returns. May raise TrailError."""
 
 
 class Runner(Protocol):
-    """Runs a cleared job once."""
+    """Runs a cleared job once.
+
+    A runner with a true attribute `starts_late` calls `Control.started` itself, at the moment from which a run is possible;
+    for any other `started` is recorded before `run`.
+    """
 
     def available(self, job: Job | None = None) -> str | None:
         """None when a run (of this job) can start now, else one line that says what is missing (the request waits)."""

@@ -1,0 +1,74 @@
+"""What the pure tests of the cluster share: a real workspace, a request signed by a real key, and a worker's trust."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.envelopes import envelope_of, sealed_of
+from tests.support import Place, make_place, monty_draft, request_id
+from threegate.audit.keys import load_key
+from threegate.policy import load_policy
+from threegate.runners.cluster_envelope import Envelope
+from threegate.runners.seccomp import SECCOMP_SHA256
+from threegate.worker.journal import NonceJournal
+from threegate.worker.operators import read_operators_file
+from threegate.worker.verify import Cleared, Trust, verify
+from threegate.workspace import Workspace
+
+
+@dataclass
+class Bench:
+    """A signed request and everything that a worker judges it by."""
+
+    place: Place
+    request_id: str
+    trust: Trust
+    journal: NonceJournal
+    folder: Path
+
+    def envelope(self, **more: object) -> Envelope:
+        """A good envelope for w1."""
+        return envelope_of(self.place.root, self.request_id, "w1", **more)  # type: ignore[arg-type]
+
+    def sealed(self, **changes: object) -> bytes:
+        """A good envelope with some fields changed, signed by the real workspace key: what a taken-over daemon sends."""
+        return sealed_of(self.place.root, self.envelope().model_copy(update=changes))
+
+    def verify(self, data: bytes, now: datetime | None = None) -> Cleared:
+        """What the worker says to it."""
+        return verify(data, self.trust, self.journal, now=now or datetime.now(UTC))
+
+
+@pytest.fixture(scope="module")
+def signed_place(tmp_path_factory: pytest.TempPathFactory):
+    """A workspace with one approved request, made once for a module; with its state folder."""
+    folder = tmp_path_factory.mktemp("signed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        place = make_place(folder)
+        name = request_id("verified")
+        place.approve(place.drop(monty_draft(name, "1 + 1")))
+    return place, name, folder / "state"
+
+
+@pytest.fixture
+def bench(tmp_path: Path, signed_place: tuple[Place, str, Path], monkeypatch: pytest.MonkeyPatch):
+    """A worker's view of one approved request."""
+    place, name, state = signed_place
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    workspace = Workspace(place.root)
+    settings = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256).settings
+    trust = Trust(
+        "w1",
+        settings.workspace.id,
+        load_key(settings.workspace.id).public,
+        read_operators_file(workspace.operators_file),
+        settings,
+    )
+    journal = NonceJournal(tmp_path / "nonces.jsonl", now=datetime.now(UTC))
+    yield Bench(place, name, trust, journal, tmp_path)
+    journal.close()

@@ -1,0 +1,375 @@
+"""Machines for tests: network namespaces of the test's own, a real RabbitMQ, and workers as processes of their own.
+
+Nothing is started in the host's network: the broker's Erlang, its epmd and every port live in a namespace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.support import Place, make_place, threegate
+
+RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+BROKER_ADDRESS = "10.77.0.2"
+DAEMON_ADDRESS = "10.77.0.3"
+
+
+def missing_parts() -> str | None:
+    """What this machine lacks for a cluster of namespaces, or None."""
+    if os.geteuid() != 0:
+        return "root"
+    if not Path(RABBITMQ).exists():
+        return "rabbitmq-server (apt-get install rabbitmq-server)"
+    if shutil.which("ip") is None:
+        return "ip (apt-get install iproute2)"
+    probe = f"tgp{secrets.token_hex(3)}"
+    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True)
+    subprocess.run(["ip", "netns", "del", probe], capture_output=True)
+    return None if made.returncode == 0 else "network namespaces"
+
+
+class Net:
+    """A bridge in a namespace, and one namespace for each machine on it."""
+
+    def __init__(self) -> None:
+        self.tag = f"tg{secrets.token_hex(3)}"
+        self._names: list[str] = []
+        self.hub = self._make("hub")
+        _ip("-n", self.hub, "link", "add", "br0", "type", "bridge")
+        _ip("-n", self.hub, "link", "set", "br0", "up")
+
+    def machine(self, name: str, address: str) -> str:
+        """A namespace with one address on the bridge; returns its name."""
+        space = self._make(name)
+        _ip(
+            "-n", space, "link", "add", "eth0", "type", "veth", "peer", "name", f"v-{name}", "netns", self.hub
+        )
+        _ip("-n", self.hub, "link", "set", f"v-{name}", "master", "br0", "up")
+        _ip("-n", space, "addr", "add", f"{address}/24", "dev", "eth0")
+        _ip("-n", space, "link", "set", "eth0", "up")
+        return space
+
+    def cut(self, name: str) -> None:
+        """Take a machine off the net."""
+        _ip("-n", self.hub, "link", "set", f"v-{name}", "down")
+
+    def heal(self, name: str) -> None:
+        """Put it back."""
+        _ip("-n", self.hub, "link", "set", f"v-{name}", "up")
+
+    def close(self) -> None:
+        """Remove every namespace."""
+        for space in self._names:
+            subprocess.run(["ip", "netns", "del", space], capture_output=True)
+
+    def _make(self, name: str) -> str:
+        space = f"{self.tag}-{name}"
+        _ip("netns", "add", space)
+        self._names.append(space)
+        _ip("-n", space, "link", "set", "lo", "up")
+        return space
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def inside(space: str, *words: str) -> list[str]:
+    """A command line that runs in a namespace."""
+    return ["ip", "netns", "exec", space, *words]
+
+
+class Rabbit:
+    """A RabbitMQ of the test's own, from what `threegate cluster init` made."""
+
+    def __init__(self, space: str, made: Path, home: Path) -> None:
+        self._space = space
+        self._made = made
+        self.home = home
+        self._process: subprocess.Popen[bytes] | None = None
+        for name in ("mnesia", "log", "home"):
+            (home / name).mkdir(parents=True, exist_ok=True)
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PATH": "/usr/lib/rabbitmq/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "LANG": "C.UTF-8",
+            "HOME": str(self.home / "home"),
+            "RABBITMQ_MNESIA_BASE": str(self.home / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(self.home / "log"),
+            "RABBITMQ_CONFIG_FILE": str(self._made / "rabbitmq.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._made / "enabled_plugins"),
+            "RABBITMQ_CONF_ENV_FILE": str(self._made / "rabbitmq-env.conf"),
+            "RABBITMQ_NODENAME": "rabbit@localhost",
+            "RABBITMQ_PID_FILE": str(self.home / "pid"),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +S 2:2",
+        }
+
+    def start(self, seconds: float = 90) -> None:
+        """Start and wait until it answers TLS."""
+        with open(self.home / "console", "ab") as log:
+            self._process = subprocess.Popen(
+                inside(self._space, RABBITMQ),
+                env=self._environment(),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        until = time.monotonic() + seconds
+        probe = f"import socket; socket.create_connection(('{BROKER_ADDRESS}', 5671), 1).close()"
+        while subprocess.run(
+            inside(self._space, sys.executable, "-c", probe), capture_output=True
+        ).returncode:
+            assert self._process.poll() is None, self.console()
+            assert time.monotonic() < until, self.console()
+            time.sleep(0.3)
+
+    def console(self) -> str:
+        """What it printed last."""
+        return (self.home / "console").read_text(errors="replace")[-3000:]
+
+    def kill(self) -> None:
+        """kill -9 of all of it."""
+        if self._process is not None:
+            for pid in _in_namespace(self._space):
+                _kill(pid, signal.SIGKILL)
+            self._process.wait(20)
+            self._process = None
+
+    def control(self, *words: str) -> str:
+        """rabbitmqctl."""
+        done = subprocess.run(
+            inside(self._space, "/usr/lib/rabbitmq/bin/rabbitmqctl", "--quiet", *words),
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
+
+def _in_namespace(space: str) -> list[int]:
+    answer = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True)
+    return [int(word) for word in answer.stdout.split()]
+
+
+def _kill(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+class Worker:
+    """A worker process in a namespace of its own."""
+
+    def __init__(self, name: str, space: str, home: Path, broker: str, settings: str) -> None:
+        self.name = name
+        self.space = space
+        self.home = home
+        self.operators = home / "operators"
+        self._broker = broker
+        (home / "worker.toml").write_text(settings)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def state(self) -> Path:
+        """Journal, store, runs."""
+        return self.home / "state"
+
+    @property
+    def log(self) -> str:
+        """What it said."""
+        path = self.home / "log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it; it connects by itself."""
+        words = ["worker", "--broker", self._broker, "--operators", str(self.operators)]
+        words += ["--identity", str(self.home), "--settings", str(self.home / "worker.toml")]
+        with open(self.home / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                inside(self.space, sys.executable, "-m", "threegate", *words),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=self.home,
+            )
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(10)
+
+    def stop(self) -> None:
+        """SIGTERM, then -9."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def wait_said(self, text: str, seconds: float = 60) -> None:
+        """Wait until it said something."""
+        until = time.monotonic() + seconds
+        while text not in self.log:
+            assert time.monotonic() < until, f"{self.name} did not say {text!r}:\n{self.log[-3000:]}"
+            time.sleep(0.1)
+
+
+class Cluster:
+    """A workspace whose requests run on workers in namespaces."""
+
+    def __init__(
+        self,
+        folder: Path,
+        workers: Sequence[str] = ("w1", "w2", "w3"),
+        *,
+        settings: dict[str, Any] | None = None,
+        worker_settings: str = "[runners]\nmemory_budget_mb = 2048\ncpu_budget = 4.0\n[runners.monty]\nworkers = 2\n",
+    ) -> None:
+        self.net = Net()
+        self.folder = folder
+        self.broker_space = self.net.machine("broker", BROKER_ADDRESS)
+        self.daemon_space = self.net.machine("daemon", DAEMON_ADDRESS)
+        self.place: Place = make_place(folder, settings=settings)
+        self.files = folder / "cluster"
+        names = [word for name in workers for word in ("--worker", name)]
+        done = threegate(
+            "cluster",
+            "init",
+            str(self.files),
+            *names,
+            "--host",
+            BROKER_ADDRESS,
+            "--enter",
+            cwd=self.place.root,
+        )
+        assert done.code == 0, done.err
+        self.url = f"amqps://{BROKER_ADDRESS}:5671/threegate"
+        self.rabbit = Rabbit(self.broker_space, self.files / "broker", folder / "rabbit")
+        self.workers = {
+            name: Worker(
+                name,
+                self.net.machine(name, f"10.77.0.{10 + number}"),
+                self.files / "workers" / name,
+                self.url,
+                worker_settings,
+            )
+            for number, name in enumerate(workers)
+        }
+        self.daemons: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        """Broker, then workers; returns when all of them take work."""
+        for worker in self.workers.values():
+            worker.start()
+        self.rabbit.start()
+        for worker in self.workers.values():
+            worker.wait_said("connected to the broker", 120)
+
+    def daemon(self) -> subprocess.Popen[bytes]:
+        """A daemon in its namespace; its log is `daemon.log`."""
+        with open(self.folder / "daemon.log", "ab") as log:
+            process = subprocess.Popen(
+                inside(self.daemon_space, sys.executable, "-m", "threegate", "run"),
+                cwd=self.place.root,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
+        self.daemons.append(process)
+        return process
+
+    @property
+    def daemon_log(self) -> str:
+        """What the daemons said."""
+        path = self.folder / "daemon.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def stop_daemons(self) -> None:
+        """SIGTERM to all of them."""
+        for process in self.daemons:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(60)
+        self.daemons.clear()
+
+    def wait_end(self, *requests: str, seconds: float = 90) -> dict[str, str]:
+        """Wait until requests have their results; request id → status."""
+        until = time.monotonic() + seconds
+        while True:
+            ends = self.ends()
+            if all(request in ends for request in requests):
+                return ends
+            assert time.monotonic() < until, (
+                f"no end for {sorted(set(requests) - ends.keys())}\n{self.daemon_log[-2500:]}\n"
+                + "\n".join(f"-- {worker.name}\n{worker.log[-1500:]}" for worker in self.workers.values())
+            )
+            time.sleep(0.1)
+
+    def ends(self) -> dict[str, str]:
+        """Status of every request that has a result."""
+        found = {}
+        for path in (self.place.root / "tool-exec" / "results").glob("TS-*.md"):
+            lines = path.read_text().splitlines()
+            facts = dict(line.split(": ", 1) for line in lines[:40] if ": " in line)
+            found[facts["request_id"].strip('"')] = facts["status"].strip('"')
+        return found
+
+    def starts(self) -> dict[str, int]:
+        """What an observer counts: how often each worker said that it started a request."""
+        count: dict[str, int] = {}
+        for worker in self.workers.values():
+            for line in worker.log.splitlines():
+                if "what=started " in line:
+                    request = line.rpartition("started ")[2].strip()
+                    count[request] = count.get(request, 0) + 1
+        return count
+
+    def close(self) -> None:
+        """End everything that was started."""
+        for process in self.daemons:
+            if process.poll() is None:
+                process.kill()
+                process.wait(20)
+        for worker in self.workers.values():
+            worker.kill()
+        self.rabbit.kill()
+        for worker in self.workers.values():
+            for pid in _in_namespace(worker.space):
+                _kill(pid, signal.SIGKILL)
+        self.net.close()
+
+
+def free_port() -> int:
+    """A port that nobody has just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

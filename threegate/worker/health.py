@@ -1,0 +1,74 @@
+"""The worker's doctor: what it can give, measured, and why it takes no work.
+
+Invariant: a worker offers only what was proved here at its start: a wall that did not hold, a clock, a key or a file that
+is wrong is a line that keeps it from all work.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from decimal import Decimal
+from pathlib import Path
+
+from threegate.approval import Operators
+from threegate.errors import ThreeGateError
+from threegate.operations.doctor import examine
+from threegate.operations.sandbox import known_images, prove_era
+from threegate.runners import engine
+from threegate.runners.budget import Budget
+from threegate.settings import Settings
+from threegate.worker.agent import Capacity
+
+_SPACE = 256 << 20
+
+
+def images_of(settings: Settings) -> tuple[str, str]:
+    """The ERA and proxy images: the settings', else this version's as far as the engine has them."""
+    era = settings.runners.era
+    if era.image:
+        return era.image, era.egress_image
+    try:
+        found = known_images(era.engine)
+    except ThreeGateError:
+        return "", ""
+    return found.era, found.egress
+
+
+def look(settings: Settings, operators: Operators, state: Path) -> tuple[Capacity, str | None]:
+    """What this worker gives, and None, or the first thing that keeps it from work. Takes some seconds: it measures."""
+    budget = Budget.of(settings.runners)
+    era, egress = settings.runners.era.image, settings.runners.era.egress_image
+    problem = quick_look(operators, state)
+    for line in examine(None, probes=True) if problem is None else ():
+        if line.state == "failure":
+            problem = f"{line.name}: {line.seen}"
+            break
+    rows = settings.runners.era.parallel if era else 0
+    if problem is None and rows:
+        problem = _era_problem(settings)
+    images = tuple(image for image in (era, egress) if image)
+    memory, cores = budget.memory_mb, Decimal(budget.cpus)
+    return Capacity(cores, memory, settings.runners.monty.workers, rows, images), problem
+
+
+def quick_look(operators: Operators, state: Path) -> str | None:
+    """What can change while a worker works, and costs nothing to look at."""
+    if operators.problem is not None:
+        return f"operators: {operators.problem}"
+    if not os.access("/usr/bin/ssh-keygen", os.X_OK):
+        return "ssh-keygen: is not there (apt-get install openssh-client)"
+    if shutil.disk_usage(state).free < _SPACE:
+        return f"disk: less than {_SPACE >> 20} MiB free in {state}"
+    return None
+
+
+def _era_problem(settings: Settings) -> str | None:
+    """None when the container sandbox holds, as its probe measures it."""
+    try:
+        with engine.client(engine.engine_url(settings.runners.era.engine)) as api:
+            engine.check_image(api, settings.runners.era.image)
+        _, walls = prove_era(settings.runners.era, network=False)
+    except (ThreeGateError, OSError) as error:
+        return f"ERA: {error}"
+    return next((f"ERA: {wall.name}: {wall.seen}" for wall in walls if not wall.held), None)
