@@ -112,6 +112,16 @@ OTHERS = {
     "replay_has_network": "a run with network cannot be run again for comparison",
 }
 
+WORKER = {
+    "envelope_invalid": "the envelope was not signed by the workspace, or was changed on its way",
+    "envelope_expired": "it came too late, or its inputs did: clocks, or a slow net",
+    "envelope_misdirected": "it was made for another worker",
+    "worker_unfit": "the worker's doctor found something: its own log and `threegate status` say what",
+    "worker_full": "the worker has no room: it gives less than the daemon believes",
+    "no_token": "the daemon gave no start token: it was cancelled, or given up, meanwhile",
+    "worker_failed": "a mistake of ThreeGate itself on the worker: please report it",
+}
+
 
 def codes_page() -> str:
     """The whole page, ending with a newline."""
@@ -133,6 +143,7 @@ def _lines() -> Iterator[str]:
     yield from ("", f"{waiting} leave a request waiting; all others end it.")
     yield from _table("Gate 3a: the Agent Action Contract", "blocker", AANA)
     yield from _table("Gate 3b: contracts", "reason", REASONS)
+    yield from _table("What a worker refuses (cluster.md)", "code", WORKER)
     yield from _table("Everything else", "reason", OTHERS)
 
 

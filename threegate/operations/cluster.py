@@ -92,7 +92,7 @@ def enter_cluster(workspace: Workspace, made: Made, *, actor: str) -> bool:
     trail = Trail(workspace)
     try:
         with trail.locked() as held:
-            data = {"reason": "cluster", "broker": made.settings["runners.cluster.broker"]}
+            data = {"reason": "cluster init", "broker": made.settings["runners.cluster.broker"]}
             held.append("settings_changed", actor=actor, data={**data, "workers": list(made.workers)})
             held.sync()
             set_values(workspace.settings_file, made.settings)
