@@ -89,6 +89,7 @@ class LazyGroup(TyperGroup):
         if self._listing:
             return TyperCommand(cmd_name, help=entry[1], short_help=entry[1])
         module = importlib.import_module(f"threegate.cli.{entry[0]}")
+        module.app._add_completion = False  # completion is of the whole command, not of each part
         command = typer.main.get_command(module.app)
         command.name = cmd_name
         command.help = command.help or entry[1]
