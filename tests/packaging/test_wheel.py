@@ -62,7 +62,9 @@ def test_the_archives_hold_what_they_must(dist: Path) -> None:
         names = set(archive.namelist())
     assert {f"threegate/_data/schemas/{path.name}" for path in (ROOT / "schemas").iterdir()} <= names
     assert {"threegate/_data/sandbox/bootstrap", "threegate/_data/sandbox/egress/start-proxy"} <= names
-    assert all(name.startswith(("threegate/", f"threegate-{__version__}.dist-info/")) for name in names)
+    own = ("threegate/", f"threegate-{__version__}.dist-info/", f"threegate-{__version__}.data/")
+    assert all(name.startswith(own) for name in names)
+    assert f"threegate-{__version__}.data/data/share/man/man1/threegate.1" in names
     with tarfile.open(sdist) as archive:
         parts = {name.partition("/")[2] for name in archive.getnames()}
     assert {"hatch_build.py", "LICENSE", "docs/release.md", "tests/packaging/test_wheel.py"} <= parts
