@@ -12,6 +12,7 @@ import importlib.util
 import os
 import sys
 import traceback
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -94,6 +95,14 @@ class LazyGroup(TyperGroup):
         command.name = cmd_name
         command.help = command.help or entry[1]
         return command  # type: ignore[return-value]
+
+    def shell_complete(self, ctx: typer.Context, incomplete: str) -> list[Any]:  # type: ignore[override]
+        """Names for the shell's completion, without importing a single command."""
+        self._listing = True
+        try:
+            return super().shell_complete(ctx, incomplete)
+        finally:
+            self._listing = False
 
     def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]
         """The help text, without importing a single command."""

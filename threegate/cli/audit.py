@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from threegate.cli.context import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.progress import busy
 from threegate.errors import EXIT_REFUSED, InvalidInput
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def verify(
 
     workspace = workspace_here()
     external = [(str(path), _read(path)) for path in checkpoint or ()]
-    result = verify_workspace(workspace, external=external, key=_key(key))
+    with busy("verifying the trail"):
+        result = verify_workspace(workspace, external=external, key=_key(key))
     if wants_json(json_):
         emit_json(
             {
@@ -142,7 +144,9 @@ def prove(
     from threegate.operations.checkpoints import prove_line
 
     note = Checkpoint.parse(_read(with_checkpoint)) if with_checkpoint else None
-    typer.echo(prove_line(Trail(workspace_here()), seq, note=note).render().decode(), nl=False)
+    with busy("building the proof"):
+        proof = prove_line(Trail(workspace_here()), seq, note=note)
+    typer.echo(proof.render().decode(), nl=False)
 
 
 @app.command("verify-proof")
@@ -210,7 +214,8 @@ def export(
     """Write the trail for other programs: csv, jsonl, or one signed in-toto statement a run."""
     from threegate.operations.export import export_trail
 
-    count = export_trail(workspace_here(), format_, out, request_id=request or None)
+    with busy("exporting the trail"):
+        count = export_trail(workspace_here(), format_, out, request_id=request or None)
     if out is not None:
         say(f"{out}: {count} written")
 
@@ -223,7 +228,8 @@ def report(
     """Write one page that needs no network: requests, decisions, durations, artifacts, and the verification."""
     from threegate.operations.report import write_report
 
-    count = write_report(workspace_here(), out, since=_moment(since) if since else None)
+    with busy("verifying the trail and writing the page"):
+        count = write_report(workspace_here(), out, since=_moment(since) if since else None)
     say(f"{out}: {count} requests")
 
 

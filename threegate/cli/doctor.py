@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.context import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.progress import busy
 
 app = typer.Typer()
 
@@ -26,7 +27,8 @@ def doctor(
         workspace = workspace_here()
     except NoWorkspace:
         workspace = None
-    lines = examine(workspace, probes=probes)
+    with busy("measuring"):
+        lines = examine(workspace, probes=probes)
     if wants_json(json_):
         emit_json(
             {

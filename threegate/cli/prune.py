@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.context import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.progress import busy
 from threegate.errors import InvalidInput
 
 app = typer.Typer()
@@ -32,7 +33,8 @@ def prune(
     except ValueError as error:
         raise InvalidInput(f"--older-than {older_than}: {error}") from None
     before = datetime.now(UTC) - timedelta(seconds=seconds)
-    done = remove(workspace_here(), before=before, actor=account(), dry_run=dry_run)
+    with busy("looking for what nothing needs"):
+        done = remove(workspace_here(), before=before, actor=account(), dry_run=dry_run)
     if wants_json(json_):
         emit_json(
             {

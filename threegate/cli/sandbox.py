@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.context import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.progress import busy
 
 app = typer.Typer(no_args_is_help=True, help="Build and check the sandbox images.")
 
@@ -18,7 +19,8 @@ def build(json_: JsonFlag = False) -> None:
     from threegate.operations.sandbox import build_images, enter_images
 
     workspace = workspace_here()
-    images = build_images(workspace.load_settings().runners.era.engine)
+    with busy("building the images (minutes, the first time)"):
+        images = build_images(workspace.load_settings().runners.era.engine)
     changed = enter_images(workspace, images, actor=account())
     if wants_json(json_):
         emit_json({"image": images.era, "egress_image": images.egress, "settings_changed": changed})
@@ -42,7 +44,8 @@ def check(
     from threegate.operations.sandbox import prove_era
 
     settings = workspace_here().load_settings().runners.era
-    outcome, walls = prove_era(settings, network=network and bool(settings.egress_image))
+    with busy("trying every wall"):
+        outcome, walls = prove_era(settings, network=network and bool(settings.egress_image))
     if wants_json(json_):
         emit_json(
             {

@@ -1,0 +1,98 @@
+"""Completion in real shells, installed as a person would and asked with the Tab key."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import missing
+
+BIN = Path(sys.executable).parent
+
+
+def environment(home: Path) -> dict[str, str]:
+    return {
+        "HOME": str(home),
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "TERM": "dumb",
+        "PS1": "$ ",
+        "LANG": "C.UTF-8",
+    }
+
+
+def after_tab(shell: list[str], home: Path, typed: str, wanted: str) -> str:
+    """Start an interactive shell, type, press Tab; what the terminal shows until `wanted` is in it."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(home)
+        os.execve(shutil.which(shell[0]) or "", shell, environment(home))
+    shown, sent, until = "", False, time.monotonic() + 90
+    try:
+        while time.monotonic() < until and not (sent and wanted in shown):
+            if select.select([terminal], [], [], 0.2)[0]:
+                shown += os.read(terminal, 65536).decode(errors="replace").replace("\a", "")
+            elif not sent:  # the prompt is there and the shell waits
+                os.write(terminal, f"{typed}\t".encode())
+                shown, sent = "", True
+    except OSError:
+        pass
+    finally:
+        os.close(terminal)
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+    return shown
+
+
+@pytest.mark.parametrize("shell", [["bash", "-i"], ["zsh", "-i"]], ids=["bash", "zsh"])
+def test_tab_completes_commands(shell: list[str], tmp_path: Path) -> None:
+    if shutil.which(shell[0]) is None:
+        missing(f"{shell[0]} (apt-get install {shell[0]})")
+    said = subprocess.run(
+        [shell[0], "-c", "threegate --install-completion && true"],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert f"{shell[0]} completion installed" in said.stdout
+    assert "audit" in after_tab(shell, tmp_path, "threegate aud", "audit")
+    assert "verify" in after_tab(shell, tmp_path, "threegate audit veri", "verify")
+
+
+def completed(words: str, tmp_path: Path) -> list[str]:
+    number = str(len(words.split(" ")) - 1)
+    more = {"COMP_WORDS": words, "COMP_CWORD": number, "_THREEGATE_COMPLETE": "complete_bash"}
+    code = (
+        "import sys\nfrom threegate.cli import main\nsys.argv = ['threegate']\n"
+        "try:\n    main()\nfinally:\n    print('loaded', 'threegate.cli.approve' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment(tmp_path), **more},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.stdout.split()
+
+
+def test_completing_a_name_imports_no_command(tmp_path: Path) -> None:
+    assert completed("threegate appro", tmp_path) == ["approve", "approval", "loaded", "False"]
+    assert completed("threegate approve --pri", tmp_path) == ["--print-statement", "loaded", "True"]
+
+
+def test_completion_is_an_option_of_the_whole_command_only(tmp_path: Path) -> None:
+    for words, there in ((("--help",), True), (("reject", "--help"), False), (("audit", "--help"), False)):
+        done = subprocess.run(
+            [BIN / "threegate", *words], env=environment(tmp_path), capture_output=True, text=True, timeout=60
+        )
+        assert ("--install-completion" in done.stdout) is there, words
