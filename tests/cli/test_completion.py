@@ -39,7 +39,7 @@ def after_tab(shell: list[str], home: Path, typed: str, wanted: str) -> str:
         while time.monotonic() < until and not (sent and wanted in shown):
             if select.select([terminal], [], [], 0.2)[0]:
                 shown += os.read(terminal, 65536).decode(errors="replace").replace("\a", "")
-            elif not sent:  # the prompt is there and the shell waits
+            elif not sent and "$ " in shown:  # the prompt is there and the shell waits
                 os.write(terminal, f"{typed}\t".encode())
                 shown, sent = "", True
     except OSError:
