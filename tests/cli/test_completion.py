@@ -34,14 +34,17 @@ def after_tab(shell: list[str], home: Path, typed: str, wanted: str) -> str:
     if pid == 0:
         os.chdir(home)
         os.execve(shutil.which(shell[0]) or "", shell, environment(home))
-    shown, sent, until = "", False, time.monotonic() + 90
+    shown, sent, quiet, until = "", False, 0, time.monotonic() + 90
     try:
         while time.monotonic() < until and not (sent and wanted in shown):
             if select.select([terminal], [], [], 0.2)[0]:
                 shown += os.read(terminal, 65536).decode(errors="replace").replace("\a", "")
-            elif not sent and "$ " in shown:  # the prompt is there and the shell waits
+                quiet = 0
+            elif not sent and shown and (quiet := quiet + 1) > 7:  # the prompt is there and the shell waits
                 os.write(terminal, f"{typed}\t".encode())
-                shown, sent = "", True
+                shown, sent, quiet = "", True, 0
+            elif sent and (quiet := quiet + 1) % 15 == 0:  # zsh loads the completion at the first Tab
+                os.write(terminal, b"\t")
     except OSError:
         pass
     finally:
