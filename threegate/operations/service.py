@@ -174,7 +174,7 @@ def _facts(workspace: Workspace, settings: Settings, account: _Account, *, era: 
         account=account.name,
         state=account.state,
         era=era,
-        network=bool(notify.urls or notify.requester_hook),
+        network=bool(notify.urls or notify.requester_hook or settings.runners.cluster.broker),
         writable=(Path(settings.metrics.textfile).parent,) if settings.metrics.textfile else (),
     )
 

@@ -28,7 +28,7 @@ class UnitFacts:
     """Where this account keeps what belongs outside of the workspace (spec 7)."""
     era: bool
     network: bool
-    """Whether notices are sent: then the daemon itself needs a network."""
+    """Whether notices are sent, or runs handed to other machines: then the daemon itself needs a network."""
     writable: tuple[Path, ...] = ()
     """Further folders, of settings that name a file to be written."""
 
