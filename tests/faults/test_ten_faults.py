@@ -153,6 +153,7 @@ def test_2_no_ssh_keygen(place: Place) -> None:
     assert len(place.events("finished")) == 1, "nothing was lost"
 
 
+@pytest.mark.root
 def test_3_the_engine_is_stopped(tmp_path: Path) -> None:
     socket = tmp_path / "docker.sock"
     place = make_place(

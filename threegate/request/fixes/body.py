@@ -120,9 +120,8 @@ def input_listed(draft: Draft, finding: Finding) -> Iterator[Fix]:
 
 def one_hash(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """The front matter's hash counts; the list need not repeat it."""
-    before, *hashes = re.split(r"\bsha256\b", draft.line(finding.line), flags=re.IGNORECASE)
-    if hashes:
-        yield Fix(finding.rule, "replace", finding.line, before.rstrip(" \t"))
+    before = re.split(r"\bsha256\b", draft.line(finding.line), maxsplit=1, flags=re.IGNORECASE)[0]
+    yield Fix(finding.rule, "replace", finding.line, before.rstrip(" \t"))
 
 
 def risk_value(draft: Draft, finding: Finding) -> Iterator[Fix]:
