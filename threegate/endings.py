@@ -57,7 +57,8 @@ def finish(
         target = lifecycle.free_name(folder / path.name)
         seq, when = held.next_event()
         facts = read_record(run_folder, created_utc=when, trail_seq=seq, sha256=record_sha256)
-        told = {**data, **moved, "result_sha256": canonical.sha256_hex(render_result(facts))}
+        rendered = render_result(facts)
+        told = {**data, **moved, "result_sha256": canonical.sha256_hex(rendered)}
         lifecycle.announce(
             held,
             event_type,
@@ -66,7 +67,7 @@ def finish(
             data={**told, "state": folder.name, "file": target.name},
         )
         _end_with_it(services.workspace, held, moved)
-        result = deliver_result(services.workspace, facts)
+        result = deliver_result(services.workspace, facts, rendered)
         lifecycle.relocate(path, target)
     tell_state(services.workspace, target.name, "finished" if event_type == "finished" else "refused", status)
     services.ended(request.request_id, status)

@@ -128,9 +128,10 @@ def companions(request: Path) -> list[Path]:
         names = os.listdir(request.parent)
     except FileNotFoundError:
         return []
-    return [
-        request.with_name(name) for name in sorted(names) if name == prefix or name.startswith(prefix + ".")
+    found = [
+        name for name in names if name.startswith(prefix) and (name == prefix or name[len(prefix)] == ".")
     ]
+    return [request.with_name(name) for name in sorted(found)]
 
 
 def _taken(path: Path) -> bool:

@@ -56,6 +56,7 @@ def launch(services: Services, policy: Policy, prepared: Prepared, control: Cont
     _prepare_start(services, policy, prepared, control)
     tell_state(services.workspace, claimed.name, "running", None, judgement)
     outcome, attempts = _attempts(services, policy, prepared, clearance, control)
+    control.ran()
     result = ResultFacts(
         request_id=request.request_id,
         status=outcome.status,

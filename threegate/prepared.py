@@ -6,6 +6,7 @@ file again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,6 +22,8 @@ from threegate.request import read_request
 from threegate.request.model import Backend, Request
 from threegate.services import Services
 from threegate.workspace import Workspace
+
+_TOLD_BACKEND = re.compile(rb"^backend: ?(ERA|monty)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,17 @@ class Prepared:
     def backend(self) -> Backend:
         """Where it would run."""
         return self.request.backend if self.request else "ERA"
+
+
+def told_backend(path: Path) -> Backend | None:
+    """The backend that a waiting file seems to name, None when it names none. A hint for the queue's order only:
+    `prepare` reads the file for real."""
+    try:
+        data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
+    except OSError:
+        return None
+    found = _TOLD_BACKEND.search(data)
+    return None if found is None else "ERA" if found[1] == b"ERA" else "monty"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 import json
 import math
+from datetime import datetime
 
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +30,37 @@ VALUES = st.recursive(
 def test_canonical_bytes_are_a_fixed_point(value: object) -> None:
     data = canonical.canonical_bytes(value)
     assert canonical.canonical_bytes(loads_strict(data, max_bytes=1 << 20)) == data
+
+
+@given(VALUES)
+def test_canonical_bytes_are_those_of_rfc8785(value: object) -> None:
+    """Whichever way they are made."""
+    assert canonical.canonical_bytes(value) == rfc8785.dumps(value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"\ue000": 1, "\U0001f600": 2, "a": 3},
+        {"é": 1, "z": 2},
+        ['\x00\x1f\x7f\b\t\n\f\r"\\/\u2028é\U0001f600'],
+        (1, (2,)),
+        {"": {}, "a": []},
+        [True, 1, 0, -0, None, 1.0],
+        [[[[1]]] * 3] * 2,
+    ],
+)
+def test_canonical_bytes_where_two_ways_could_part(value: object) -> None:
+    assert canonical.canonical_bytes(value) == rfc8785.dumps(value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["\ud800", {"\ud800": 1}, 2**53, -(2**53), float("nan"), b"x", {1: 2}, datetime(2026, 1, 1), {"a": {1}}],
+)
+def test_what_has_no_canonical_form_is_an_error(value: object) -> None:
+    with pytest.raises(ValueError, match="no canonical JSON form"):
+        canonical.canonical_bytes(value)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 
-from threegate.daemon.dispatcher import _queue
+from threegate.daemon import approved_queue
+from threegate.daemon.approved_queue import ApprovedQueue
 
 
 def test_files_that_go_while_the_queue_is_read(tmp_path: Path) -> None:
@@ -28,10 +30,48 @@ def test_files_that_go_while_the_queue_is_read(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=claim)
     thread.start()
+    queue = ApprovedQueue(folder)
     try:
         for _ in range(2000):
-            names = [path.name for path, _ in _queue(folder)]
+            names = [item.name for item in queue.look(fresh=True)]
             assert sum(name.startswith("TR-stays-") for name in names) == 20
     finally:
         stop.set()
         thread.join()
+
+
+def write(path: Path, text: str, when: int) -> None:
+    path.write_text(text)
+    os.utime(path, (when, when))
+
+
+def test_the_order_the_hint_and_what_tells_a_changed_file(tmp_path: Path) -> None:
+    write(tmp_path / "TR-b.md", "---\nbackend: ERA\n---\n", 100)
+    write(tmp_path / "TR-a.md", "---\nbackend: monty\n---\nbackend: ERA\n", 200)
+    write(tmp_path / "TR-c.md", "no request", 150)
+    write(tmp_path / ".TR-d.md", "---\nbackend: ERA\n---\n", 50)
+    (tmp_path / "TR-e.md").symlink_to("/dev/null")
+    queue = ApprovedQueue(tmp_path)
+    first = queue.look(fresh=False)
+    assert [(item.name, item.backend) for item in first][:3] == [
+        ("TR-b.md", "ERA"), ("TR-c.md", None), ("TR-a.md", "monty"),
+    ]  # fmt: skip
+    assert [item.backend for item in first[3:]] == [None]
+    write(tmp_path / "TR-b.md.sig", "signed", 300)
+    write(tmp_path / "TR-c.md", "---\nbackend: ERA\n", 150)
+    second = {item.name: item for item in queue.look(fresh=False)}
+    changed = [item.name for item in first if second[item.name].identity != item.identity]
+    assert changed == ["TR-b.md", "TR-c.md"] and second["TR-c.md"].backend == "ERA"
+
+
+def test_a_long_queue_is_listed_now_and_then_and_never_missed(tmp_path: Path) -> None:
+    for number in range(approved_queue._LONG):
+        write(tmp_path / f"TR-{number:03d}.md", "x", number)
+    queue = ApprovedQueue(tmp_path)
+    listed = queue.look(fresh=False)
+    write(tmp_path / "TR-new.md", "x", 1000)
+    assert queue.look(fresh=False) is listed
+    assert [item.name for item in queue.look(fresh=True)][-1] == "TR-new.md"
+    write(tmp_path / "TR-newer.md", "x", 2000)
+    time.sleep(approved_queue._LONG_SECONDS)
+    assert [item.name for item in queue.look(fresh=False)][-1] == "TR-newer.md"

@@ -86,3 +86,15 @@ def test_the_settings_default_to_the_machine() -> None:
     with budget.try_take(monty_job("1")) as lease:  # type: ignore[union-attr]
         assert lease is not None and budget.free()[0] < budget.memory_mb
     assert budget.free()[0] == budget.memory_mb
+
+
+def test_a_round_tells_whose_turn_it_may_still_be() -> None:
+    budget = Budget(1000, 4, monty=1, era=1)
+    turn = budget.round()
+    assert turn.room() == {"monty", "ERA", None}
+    first = turn.try_take(monty_job("1", memory_mb=64))
+    assert first is not None and turn.room() == {"ERA", None}
+    assert turn.try_take(era_job("true", memory_mb=960)) is None
+    assert turn.room() == {None}
+    first.release()
+    assert budget.round().room() == {"monty", "ERA", None}

@@ -126,7 +126,9 @@ def masked(text: str) -> str:
     data = secretscan.mask_secrets(text).encode("utf-8", "replace")
     for pattern, kind in _MASKS:
         for _ in range(_MASK_PASSES):
-            data = pattern.sub(lambda match, kind=kind: match[0].replace(match[1], kind), data)
+            data, found = pattern.subn(lambda match, kind=kind: match[0].replace(match[1], kind), data)
+            if not found:
+                break
     return data.decode("utf-8", "replace")
 
 

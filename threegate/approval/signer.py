@@ -36,6 +36,7 @@ def verify_signer(
     if (wrong := signature.problem()) is not None:
         raise Refused("signature_invalid", f"the signature {wrong}; sign with another key")
     _check_window(signature, entry, at)
+    at = _moments(signature, operators, at)
     if genuine(data, signature, name, namespace, operators, at=at):
         return signature.key.fingerprint
     if operators.revoked is not None and genuine(
@@ -61,6 +62,13 @@ def _entry_of(signature: SshSignature, name: str, operators: Operators) -> Opera
     raise Refused(
         "signer_unknown", f"the key {signature.key.fingerprint} is not one that operators gives to {name}"
     )
+
+
+def _moments(signature: SshSignature, operators: Operators, at: Sequence[datetime]) -> Sequence[datetime]:
+    """The moments that ssh-keygen must be asked for: the last one where no window and no certificate makes one differ
+    from another (a revocation has no moment)."""
+    windows = any(entry.valid_after or entry.valid_before or entry.authority for entry in operators.entries)
+    return at if windows or signature.key.certificate is not None else at[-1:]
 
 
 def _check_window(signature: SshSignature, entry: Operator, at: Sequence[datetime]) -> None:

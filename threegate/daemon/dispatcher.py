@@ -6,15 +6,14 @@ once at a time; what has to wait stays in approved/ with its reason told once.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from threegate.daemon.approved_queue import ApprovedQueue
 from threegate.daemon.log import Log
 from threegate.endings import refuse_broken, tell_waiting
 from threegate.errors import ThreeGateError, TrailError
@@ -58,7 +57,7 @@ class Dispatcher:
     log: Log
     wake: threading.Event
     threads: int
-    """How many requests run at once, all backends together."""
+    """How many requests run at once, all backends together; as many more may be recorded meanwhile."""
     beat: Callable[[], None] = lambda: None
     """Called for each request that was looked at: a long queue comes forward, it does not hang."""
     failed: ThreeGateError | None = None
@@ -66,9 +65,11 @@ class Dispatcher:
     _running: dict[str, _Running] = field(default_factory=dict)
     _waits: dict[str, _Wait] = field(default_factory=dict)
     _pool: ThreadPoolExecutor = field(init=False)
+    _queue: ApprovedQueue = field(init=False)
 
     def __post_init__(self) -> None:
-        self._pool = ThreadPoolExecutor(max_workers=self.threads, thread_name_prefix="run")
+        self._queue = ApprovedQueue(self.services.workspace.approved)
+        self._pool = ThreadPoolExecutor(max_workers=2 * self.threads, thread_name_prefix="run")
 
     @property
     def running(self) -> int:
@@ -94,15 +95,17 @@ class Dispatcher:
         done = self._collect()
         if self.failed is not None:
             return done
-        queue = _queue(self.services.workspace.approved)
-        names = {path.name for path, _ in queue}
-        for gone in self._waits.keys() - names:
-            del self._waits[gone]
+        queue = self._queue.look(fresh=not self._running)
+        if self._waits:
+            for gone in self._waits.keys() - {item.name for item in queue}:
+                del self._waits[gone]
         turn = self.budget.round()
-        for path, identity in queue:
-            if len(self._running) >= self.threads:
+        room = turn.room()
+        for name, path, identity, backend in queue:
+            if len(self._running) >= 2 * self.threads:
                 break
-            if path.name in self._running or self._still_waits(path.name, identity, policy):
+            # A lane may be full and the queue long: nothing is read and judged that could not start.
+            if backend not in room or name in self._running or self._still_waits(name, identity, policy):
                 continue
             self.beat()
             try:
@@ -110,6 +113,7 @@ class Dispatcher:
             except ThreeGateError as error:
                 self._stop_launches(error)
                 break
+            room = turn.room()
         return done
 
     def cancel(self, request_id: str) -> bool:
@@ -165,11 +169,17 @@ class Dispatcher:
             inputs_folder=self.services.workspace.inputs,
             workspace_id=self.services.workspace_id,
             boot_nonce=self.services.boot_nonce,
+            ran=lambda: self._ran(lease),
         )
         future = self._pool.submit(launch, self.services, policy, prepared, control)
         future.add_done_callback(lambda _: self.wake.set())
         self._running[path.name] = _Running(prepared, identity, control, lease, future)
         return 1
+
+    def _ran(self, lease: Lease) -> None:
+        """A run is over and only its record is to be written: the next one need not wait for the disk."""
+        lease.release()
+        self.wake.set()
 
     def _collect(self) -> int:
         ended = [name for name, entry in self._running.items() if entry.future.done()]
@@ -216,24 +226,3 @@ class Dispatcher:
     def _stop_launches(self, error: ThreeGateError) -> None:
         self.failed = error
         self.log.say("stopped", what=f"no new launches: {error}")
-
-
-def _queue(folder: Path) -> list[tuple[Path, tuple[int, ...]]]:
-    """The waiting requests, oldest first, with what tells a changed file from the same one."""
-    found: list[tuple[int, str, Path, tuple[int, ...]]] = []
-    signatures: dict[str, list[int]] = {}
-    listed: list[tuple[str, os.stat_result]] = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            with suppress(FileNotFoundError):  # a thread has claimed it, or somebody cancelled it, in between
-                listed.append((entry.name, entry.stat(follow_symlinks=False)))
-    for name, facts in listed:
-        head, mark, _ = name.partition(".md.sig")
-        if mark:
-            signatures.setdefault(head + ".md", []).append(facts.st_mtime_ns)
-    for name, facts in listed:
-        if name.startswith(".") or not name.endswith(".md"):
-            continue
-        identity = (facts.st_ino, facts.st_size, facts.st_mtime_ns, *sorted(signatures.get(name, [])))
-        found.append((facts.st_mtime_ns, name, folder / name, identity))
-    return [(path, identity) for _, _, path, identity in sorted(found, key=lambda item: item[:2])]

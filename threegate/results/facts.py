@@ -147,10 +147,6 @@ def write_record(run_folder: Path, facts: ResultFacts) -> str:
 
     The outputs below ``out/`` are the runner's; they are synced here too, so that what the record names is on disk.
     """
-    if facts.stdout is not None:
-        durable.overwrite(run_folder / "stdout", facts.stdout.kept)
-    if facts.stderr is not None:
-        durable.overwrite(run_folder / "stderr", facts.stderr.kept)
     folders = {run_folder / "out"} if facts.artifacts else set()
     for artifact in facts.artifacts:
         path = run_folder / "out" / artifact.path
@@ -159,7 +155,9 @@ def write_record(run_folder: Path, facts: ResultFacts) -> str:
     for folder in sorted(folders, reverse=True):
         durable.sync_folder(folder)
     record = render_record(facts)
-    durable.overwrite(run_folder / "record.json", record)
+    streams = (("stdout", facts.stdout), ("stderr", facts.stderr))
+    kept = [(name, stream.kept) for name, stream in streams if stream is not None]
+    durable.overwrite_all(run_folder, [*kept, ("record.json", record)])
     return canonical.sha256_hex(record)
 
 

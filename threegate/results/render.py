@@ -59,13 +59,15 @@ def render_result(facts: ResultFacts) -> bytes:
     return "\n".join(lines[:-1]).encode() + b"\n"
 
 
-def deliver_result(workspace: Workspace, facts: ResultFacts) -> Path:
+def deliver_result(workspace: Workspace, facts: ResultFacts, rendered: bytes | None = None) -> Path:
     """Deliver the result without replacing anything; the same bytes are there only once. Raises OSError.
+
+    `rendered` is what `render_result` made of the facts, for a caller that has it.
 
     Called under the trail's lock, after the event that `trail_seq` names is on disk. A second call with the
     same facts (recovery) finds the delivered file and gives its path.
     """
-    data = render_result(facts)
+    data = render_result(facts) if rendered is None else rendered
     target = workspace.results / facts.file_name
     number = 1
     while True:

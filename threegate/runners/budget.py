@@ -15,6 +15,7 @@ from types import TracebackType
 
 from threegate import limits
 from threegate.job import Job
+from threegate.request.model import Backend
 from threegate.settings import RunnersSettings
 
 MONTY_OVERHEAD_MB = 32
@@ -68,11 +69,11 @@ class Budget:
     def __init__(self, memory_mb: int, cpus: float | Decimal, *, monty: int = 2, era: int = 1) -> None:
         self.memory_mb = memory_mb
         self.cpus = Decimal(str(cpus))
-        self._rows = {"monty": monty, "ERA": era}
+        self._rows: dict[Backend, int] = {"monty": monty, "ERA": era}
         self.lock = threading.RLock()
         self._memory = 0
         self._cpus = Decimal(0)
-        self._running = {"monty": 0, "ERA": 0}
+        self._running: dict[Backend, int] = {"monty": 0, "ERA": 0}
 
     @classmethod
     def of(cls, settings: RunnersSettings) -> Budget:
@@ -102,7 +103,11 @@ class Budget:
     def try_take(self, job: Job) -> Lease | None:
         """A lease when the job fits now, else None. Keeps no order; a dispatcher asks through `round`."""
         with self.lock:
-            return Lease(self, job) if self._has_row(job) and self._fits(job) and self._take(job) else None
+            return (
+                Lease(self, job)
+                if self._has_row(job.backend) and self._fits(job) and self._take(job)
+                else None
+            )
 
     def round(self) -> Round:
         """One pass through the waiting jobs, oldest first."""
@@ -120,8 +125,12 @@ class Budget:
         self._cpus -= need.cpus
         self._running[job.backend] -= 1
 
-    def _has_row(self, job: Job) -> bool:
-        return self._running[job.backend] < self._rows[job.backend]
+    def free_rows(self) -> list[Backend]:
+        """The backends that may start one more run, memory and cores aside. Called under the lock."""
+        return [backend for backend in self._rows if self._has_row(backend)]
+
+    def _has_row(self, backend: Backend) -> bool:
+        return self._running[backend] < self._rows[backend]
 
     def _fits(self, job: Job) -> bool:
         need = need_of(job)
@@ -143,11 +152,17 @@ class Round:
         self._budget = budget
         self._waits = False
 
+    def room(self) -> frozenset[Backend | None]:
+        """The backends of which a job could still be taken in this round, and None for a job of which nobody knows."""
+        with self._budget.lock:
+            rows = () if self._waits else self._budget.free_rows()
+        return frozenset((None, *rows))
+
     def try_take(self, job: Job) -> Lease | None:
         """A lease when it is this job's turn, else None."""
         budget = self._budget
         with budget.lock:
-            if self._waits or budget.never(job) is not None or not budget._has_row(job):
+            if self._waits or budget.never(job) is not None or not budget._has_row(job.backend):
                 return None
             lease = budget.try_take(job)
             self._waits = lease is None

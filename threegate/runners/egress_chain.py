@@ -214,6 +214,7 @@ class EgressChain:
         stream = self._api.attach_socket(container, params={"stdin": 1, "stream": 1})
         raw = getattr(stream, "_sock", stream)
         with socket.socket(fileno=os.dup(raw.fileno())) as connection:
+            connection.settimeout(engine.ANSWER_SECONDS)
             self._api.start(container)
             connection.sendall(given)
             connection.shutdown(socket.SHUT_WR)

@@ -20,7 +20,7 @@ import urllib3.exceptions
 
 from threegate.errors import Unavailable
 
-ANSWER_SECONDS = 8
+ANSWER_SECONDS = 6
 _DEFAULT = "unix:///var/run/docker.sock"
 
 LABEL = "threegate.workspace"
@@ -36,6 +36,15 @@ FAULTS = (
 """Everything by which an engine can fail to answer."""
 
 
+class BoundedClient(docker.APIClient):
+    """A client that asks nothing without an end: the library's own attach has no timeout and would wait for ever."""
+
+    def request(self, method: str, url: str, **words: Any) -> Any:  # type: ignore[override]
+        """As requests' own, with the client's timeout where none is given."""
+        words.setdefault("timeout", self.timeout)
+        return super().request(method, url, **words)
+
+
 def engine_url(setting: str) -> str:
     """The engine's URL: the setting, DOCKER_HOST, or the default socket."""
     return setting or os.environ.get("DOCKER_HOST") or _DEFAULT
@@ -49,7 +58,7 @@ def connect(url: str) -> docker.APIClient:
     if not Path(path).exists():
         raise Unavailable(f"no container engine: {path} is not there; start one, or set runners.era.engine")
     try:
-        client = docker.APIClient(base_url=url, timeout=ANSWER_SECONDS, version="auto")
+        client = BoundedClient(base_url=url, timeout=ANSWER_SECONDS, version="auto")
     except FAULTS as error:
         raise Unavailable(f"no container engine: {path} does not answer ({reason(error)})") from None
     return client

@@ -126,7 +126,10 @@ def attach(api: docker.APIClient, container: str) -> socket.socket:
     stream = api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
     raw = getattr(stream, "_sock", stream)
     # The client's response object may close its one when it is collected.
-    return socket.socket(fileno=os.dup(raw.fileno()))
+    connection = socket.socket(fileno=os.dup(raw.fileno()))
+    # The client's timeout made the connection itself non-blocking.
+    connection.setblocking(True)
+    return connection
 
 
 class PreparedContainers:

@@ -33,6 +33,7 @@ from threegate.runners.streams import EMPTY, nothing_ran
 
 _GONE_SECONDS = 4
 _SHORT_SECONDS = 1.5
+"""How long an engine is waited for after it left one question unanswered."""
 
 
 class EraRun:
@@ -60,6 +61,9 @@ class EraRun:
         self._state: dict[str, Any] | None = None
         self._ended: tuple[Status, str] | None = None
         self._notes: list[str] = []
+        # All answers before the go together, so that an engine which is slow at each does not add up.
+        self._patience = time.monotonic() + engine.ANSWER_SECONDS
+        self._silent = False
         self._started: datetime | None = None
         self._finished: datetime | None = None
 
@@ -72,10 +76,11 @@ class EraRun:
         host = era_spec.host_config(self._api, bounds, work, network=network, runtime=self._runtime)
         words = era_spec.container_words(self._job, self._runtime)
         try:
+            self._hurry()
             self._container = era_spec.create(self._api, self._job.image, words, host, marks, name)
         except engine.FAULTS as error:
             # The engine may have made it and not said so: its name is ours alone.
-            self._api.timeout = _SHORT_SECONDS  # type: ignore[assignment]
+            self._wait_for(_SHORT_SECONDS)
             engine.remove_container(self._api, name)
             raise Unavailable(f"the container could not be created ({engine.reason(error)})") from None
 
@@ -92,8 +97,10 @@ class EraRun:
         """Start it (one that was taken over runs), read the walls back, give the go, watch until the end."""
         taken_over = self._connection is not None
         try:
+            self._hurry()
             connection = self._connection or attach(self._api, self._container)
         except engine.FAULTS as error:
+            self._silent = True
             self._ended = (
                 "interrupted",
                 f"The engine did not connect the container ({engine.reason(error)}).",
@@ -102,18 +109,28 @@ class EraRun:
         with connection:
             try:
                 if not taken_over:
+                    self._hurry()
                     self._api.start(self._container)
+                self._hurry()
                 state = self._api.inspect_container(self._container)
             except docker.errors.APIError as error:
                 self._ended = ("failed", f"The container could not be started ({engine.reason(error)}).")
                 return
             except engine.FAULTS as error:
+                self._silent = True
                 self._ended = (
                     "interrupted",
                     f"The engine gave no clear answer to the start ({engine.reason(error)}).",
                 )
                 return
             self._guarded(state, connection)
+
+    def _hurry(self) -> None:
+        """Wait for the next answer as long as the patience for all of them lasts."""
+        self._wait_for(max(self._patience - time.monotonic(), _SHORT_SECONDS))
+
+    def _wait_for(self, seconds: float) -> None:
+        self._api.timeout = seconds  # type: ignore[assignment]
 
     def _guarded(self, state: dict[str, Any], connection: socket.socket) -> None:
         relay = self._chain.relay_pid if self._chain else None
@@ -137,14 +154,15 @@ class EraRun:
         if self._watch is not None:
             self._watch.kill()
         # The process is dead by our own hand: an engine that hangs now is not waited for longer than this.
-        self._api.timeout = _GONE_SECONDS
-        end = time.monotonic() + _GONE_SECONDS
+        patience = _SHORT_SECONDS if self._silent else _GONE_SECONDS
+        self._wait_for(patience)
+        end = time.monotonic() + patience
         while True:
             try:
                 state = self._api.inspect_container(self._container)["State"]
             except engine.FAULTS:
                 state = None
-                self._api.timeout = _SHORT_SECONDS  # type: ignore[assignment]
+                self._wait_for(_SHORT_SECONDS)
             if state is not None and not state["Running"]:
                 self._state = state
                 return

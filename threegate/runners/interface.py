@@ -123,6 +123,8 @@ class Control:
     evidence: Evidence | None = None
     started: Callable[[Mapping[str, Any]], None] = _not_recorded
     """For a runner that `starts_late`: records `started` in the trail, synced, before it returns. May raise TrailError."""
+    ran: Callable[[], None] = lambda: None
+    """Called once nothing of the run is left, before it is recorded: its share of the machine is free."""
 
 
 class Runner(Protocol):

@@ -1,0 +1,128 @@
+"""500 Monty requests approved beforehand, through the whole daemon, beside a bare loop.
+
+    python bench/throughput.py [--requests N]
+
+Ours: `threegate run --once` as a process of its own with `runners.monty.workers = 2` and everything durable: judged,
+claimed, run, recorded, told. Counted is from the first `cleared` to the last `finished` of the trail.
+The reference: two threads, each in a loop: one `ssh-keygen -Y verify`, and a fresh worker that is started through the
+same wrapper for the same code. It runs half before and half after ours. Aim: at least half of its rate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.support import Place, make_place, monty_draft
+from threegate.operations.approve import promote, seal, sign
+from threegate.operations.dossier import open_desk, open_dossier, read_draft
+from threegate.runners.monty_worker import Worker, find_isolation, worker_binary
+from threegate.workspace import Workspace
+
+CODE = "total = 0\nfor i in range(1000):\n    total += i\ntotal"
+THREADS = 2
+
+
+def approve_all(place: Place, count: int) -> None:
+    """Drafts, approved in this process as the command does it, one signature each."""
+    desk = open_desk(Workspace(place.root))
+    for number in range(count):
+        draft = place.drop(monty_draft(f"TR-rate-{number:04d}", CODE))
+        with open_dossier(desk, read_draft(desk.workspace, draft)) as dossier:
+            sealed = seal(desk, dossier, "operator")
+            promote(desk, dossier, sealed, sign(sealed, place.key), actor="operator:operator")
+
+
+def ours(place: Place, count: int) -> float:
+    """Requests a second, by the trail."""
+    done = place.once(timeout=1800)
+    finished = [event["time"] for event in place.events("finished")]
+    first = place.events("cleared")[0]["time"]
+    if len(finished) != count:
+        sys.exit(f"bench: {len(finished)} of {count} finished\n{done.err[-2000:]}")
+    return count / (_moment(max(finished)) - _moment(first))
+
+
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def reference(folder: Path, key: Path) -> Callable[[], None]:
+    """One turn of the bare loop."""
+    (folder / "signers").write_text(f"me {Path(f'{key}.pub').read_text()}")
+    (folder / "data").write_text("data")
+    keygen = ["ssh-keygen", "-q", "-Y"]
+    made = [*keygen, "sign", "-f", str(key), "-n", "t", str(folder / "data")]
+    subprocess.run(made, check=True, capture_output=True)
+    signed = ["-f", str(folder / "signers"), "-I", "me", "-n", "t", "-s", str(folder / "data.sig")]
+    binary = worker_binary()
+    isolation = find_isolation(binary)
+
+    def turn() -> None:
+        subprocess.run([*keygen, "verify", *signed], input=b"data", check=True, capture_output=True)
+        worker = Worker(isolation, binary)
+        try:
+            with worker.pool.checkout() as session:
+                session.feed_run(CODE)
+        finally:
+            worker.close()
+
+    return turn
+
+
+def rate(turn: Callable[[], None], count: int) -> float:
+    """Turns a second by THREADS threads."""
+    left = iter(range(count))
+    lock = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                if next(left, None) is None:
+                    return
+            turn()
+
+    threads = [threading.Thread(target=work) for _ in range(THREADS)]
+    begin = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return count / (time.perf_counter() - begin)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--requests", type=int, default=500)
+    count = parser.parse_args().requests
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["XDG_STATE_HOME"] = f"{folder}/state"
+        place = make_place(folder, settings={"runners.monty.workers": THREADS})
+        approve_all(place, count)
+        turn = reference(folder, place.key)
+        turn()
+        before = rate(turn, count // 2)
+        mine = ours(place, count)
+        after = rate(turn, count // 2)
+    theirs = 2 / (1 / before + 1 / after)
+    print(f"the whole daemon, {count} requests, 2 workers   {mine:7.1f} a second")
+    print(
+        f"fresh worker and one ssh-keygen verify each  {theirs:7.1f} a second ({before:.1f} before, {after:.1f} after)"
+    )
+    print(f"ratio {mine / theirs:.2f} (aim: at least 0.5)")
+
+
+if __name__ == "__main__":
+    main()

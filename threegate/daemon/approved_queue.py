@@ -1,0 +1,73 @@
+"""The folder approved/ as a queue, oldest first.
+
+Invariant: what is given out is only where to look; whoever starts a file reads it, and knows it again by its identity.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from threegate.prepared import told_backend
+from threegate.request.model import Backend
+
+_LONG = 32
+_LONG_SECONDS = 0.25
+
+
+class Queued(NamedTuple):
+    """A waiting request file."""
+
+    name: str
+    path: Path
+    identity: tuple[int, ...]
+    """What tells a changed file, or changed signatures, from the same ones."""
+    backend: Backend | None
+    """What it seems to need: a hint for the order."""
+
+
+class ApprovedQueue:
+    """A short queue is listed at each look; a long one, of which few can start, at most every _LONG_SECONDS."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: list[Queued] = []
+        self._listed = 0.0
+
+    def look(self, *, fresh: bool) -> list[Queued]:
+        """The waiting requests; with `fresh` as they are now, else perhaps as they were _LONG_SECONDS ago (the same
+        list again)."""
+        now = time.monotonic()
+        if fresh or len(self._known) < _LONG or now - self._listed >= _LONG_SECONDS:
+            self._known, self._listed = self._list(), now
+        return self._known
+
+    def _list(self) -> list[Queued]:
+        signatures: dict[str, list[int]] = {}
+        listed: list[tuple[int, str, os.stat_result]] = []
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                with suppress(
+                    FileNotFoundError
+                ):  # a thread has claimed it, or somebody cancelled it, in between
+                    facts = entry.stat(follow_symlinks=False)
+                    listed.append((facts.st_mtime_ns, entry.name, facts))
+        for changed, name, _ in listed:
+            head, mark, _ = name.partition(".md.sig")
+            if mark:
+                signatures.setdefault(head + ".md", []).append(changed)
+        before = {item.name: item for item in self._known}
+        found = []
+        for changed, name, facts in sorted(listed, key=lambda item: item[:2]):
+            if name.startswith(".") or not name.endswith(".md"):
+                continue
+            identity = (facts.st_ino, facts.st_size, changed, *sorted(signatures.get(name, [])))
+            known = before.get(name)
+            if known is None or known.identity != identity:
+                path = self._folder / name
+                known = Queued(name, path, identity, told_backend(path))
+            found.append(known)
+        return found
