@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import random
 import re
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine_fixtures import clearance, control, docker, era_job, era_settings, run_job
-from threegate.runners import EraRunner
+from threegate.runners import EraRunner, egress_chain, egress_routes
 from threegate.runners.egress import own_addresses, read_access_log, squid_conf
 from threegate.runners.interface import Destination
 
@@ -339,6 +340,57 @@ class TestPrivate:
         assert outcome.destinations == (
             Destination("inside.example", 8080, outcome.destinations[0].bytes, False),
         )
+
+    @pytest.mark.parametrize("second", [True, False], ids=["the routes hold", "without them all is reached"])
+    def test_without_squids_rules_the_routes_stop_what_is_not_public(
+        self, second: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The second wall alone: a squid that allows everything. The other case proves that something was there."""
+        name = f"threegate-test-{uuid.uuid4().hex[:10]}"
+        docker("network", "create", "--subnet", f"10.{random.SystemRandom().randrange(1, 255)}.78.0/24", name)
+        words = ("run", "-d", "--network", name, era_settings().image, "python3", "-m", "http.server", "8080")
+        neighbour = docker(*words).strip()
+        facts = json.loads(docker("inspect", neighbour))[0]["NetworkSettings"]["Networks"][name]
+        code = (
+            "import urllib.request, urllib.error\n"
+            f"for url in ('{facts['IPAddress']}:8080', '{facts['Gateway']}:HOSTPORT', '169.254.169.254', '192.168.77.1'):\n"
+            "  try: print(urllib.request.urlopen('http://' + url, timeout=8).status)\n"
+            "  except urllib.error.HTTPError as error: print(error.code)\n"
+            "  except OSError as error: print('no answer')"
+        )
+
+        def generous(*_: object) -> str:
+            rules = squid_conf(["a.example:80"], []).splitlines()
+            return "\n".join(
+                [line for line in rules if "http_access" not in line] + ["http_access allow all", ""]
+            )
+
+        monkeypatch.setattr(egress_chain, "squid_conf", generous)
+        if not second:
+            monkeypatch.setattr(egress_chain, "block_routes", lambda _: None)
+            code = code.replace(", '169.254.169.254', '192.168.77.1'", "")
+        try:
+            server = http.server.ThreadingHTTPServer(
+                (facts["Gateway"], 0), http.server.SimpleHTTPRequestHandler
+            )
+            with server:
+                threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+                code = code.replace("HOSTPORT", str(server.server_port))
+                job = era_job("/usr/bin/python3", "-c", code, network=("a.example:80",), time_sec=60)
+                outcome = run_job(EraRunner(era_settings(), egress_network=name), job, tmp_path)
+                server.shutdown()
+        finally:
+            docker("rm", "-f", neighbour)
+            docker("network", "rm", name)
+        assert outcome.stdout.kept == (b"503\n" * 4 if second else b"200\n" * 2), outcome
+        assert not any("proxy alone" in note for note in outcome.notes)
+
+    def test_routes_that_cannot_be_laid_are_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(egress_routes, "_TOOLS", "/nowhere")
+        assert "nsenter and ip are not installed" in str(egress_routes.block_routes(1))
+        monkeypatch.undo()
+        monkeypatch.setattr(egress_routes, "_run", lambda *_: "")
+        assert "no route could be laid for 10.0.0.0/8" in str(egress_routes.block_routes(1))
 
     def test_a_proxy_that_dies_ends_the_way_out_and_nothing_else(self, net, tmp_path: Path) -> None:
         workspace = f"ws-{uuid.uuid4().hex}"

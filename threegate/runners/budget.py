@@ -103,11 +103,7 @@ class Budget:
     def try_take(self, job: Job) -> Lease | None:
         """A lease when the job fits now, else None. Keeps no order; a dispatcher asks through `round`."""
         with self.lock:
-            return (
-                Lease(self, job)
-                if self._has_row(job.backend) and self._fits(job) and self._take(job)
-                else None
-            )
+            return Lease(self, job) if self._has_row(job) and self._fits(job) and self._take(job) else None
 
     def round(self) -> Round:
         """One pass through the waiting jobs, oldest first."""
@@ -127,10 +123,10 @@ class Budget:
 
     def free_rows(self) -> list[Backend]:
         """The backends that may start one more run, memory and cores aside. Called under the lock."""
-        return [backend for backend in self._rows if self._has_row(backend)]
+        return [backend for backend, rows in self._rows.items() if self._running[backend] < rows]
 
-    def _has_row(self, backend: Backend) -> bool:
-        return self._running[backend] < self._rows[backend]
+    def _has_row(self, job: Job) -> bool:
+        return self._running[job.backend] < self._rows[job.backend]
 
     def _fits(self, job: Job) -> bool:
         need = need_of(job)
@@ -162,7 +158,7 @@ class Round:
         """A lease when it is this job's turn, else None."""
         budget = self._budget
         with budget.lock:
-            if self._waits or budget.never(job) is not None or not budget._has_row(job.backend):
+            if self._waits or budget.never(job) is not None or not budget._has_row(job):
                 return None
             lease = budget.try_take(job)
             self._waits = lease is None

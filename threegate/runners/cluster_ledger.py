@@ -14,9 +14,10 @@ from typing import Any
 
 from threegate import limits
 from threegate.job import Job
+from threegate.request.model import Backend
 from threegate.runners.budget import Budget, Lease, need_of
 
-_ROWS = {"monty": "monty", "ERA": "era"}
+_ROWS: dict[Backend, str] = {"monty": "monty", "ERA": "era"}
 
 
 @dataclass(slots=True)
@@ -206,6 +207,11 @@ class ClusterBudget(Budget):
     def give_back(self, job: Job) -> None:
         """Called by a lease, under the lock."""
         self._ledger.release(job)
+
+    def free_rows(self) -> list[Backend]:
+        """The backends of which some live worker has a row free."""
+        free = [seat.free()[2] for seat in self._ledger.seats() if seat.live()]
+        return [backend for backend, kind in _ROWS.items() if any(rows[kind] > 0 for rows in free)]
 
     def _has_row(self, job: Job) -> bool:
         return self._ledger.has_row(job)

@@ -11,7 +11,6 @@ import secrets
 import shutil
 import socket
 import ssl
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from threegate.errors import Unavailable
 from threegate.job import Job
 from threegate.runners import engine
 from threegate.runners.egress import own_addresses, read_access_log, squid_conf
+from threegate.runners.egress_routes import block_routes
 from threegate.runners.era_spec import labels
 from threegate.runners.interface import Control, Destination
 from threegate.runners.seccomp import SECCOMP_JSON
@@ -33,8 +33,6 @@ from threegate.runners.secret_header import SecretHeader, forwarder, forwarder_s
 _RELAY_USER, _PROXY_USER, _FORWARDER_USER = 65533, 65532, 65531
 _READY_SECONDS = 10.0
 _LOG_BYTES = 4 * limits.MIB
-_BLOCKED_ROUTES = ["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"]
-_TOOLS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class EgressChain:
@@ -83,7 +81,8 @@ class EgressChain:
                 self._start_forwarder(self._secret, conf)
                 network = f"container:{self._containers[0]}"
             self.proxy_pid = self._run("proxy", _PROXY_USER, network, mounts, 128)
-            self._block_routes()
+            if (missing := block_routes(self.proxy_pid)) is not None:
+                self.notes.append(missing)
             mounts = [_mount("/egress", shared, read_only=True)]
             self.relay_pid = self._run("relay", _RELAY_USER, "none", mounts, 32)
             self.relay = self._containers[-1]
@@ -219,40 +218,6 @@ class EgressChain:
             connection.sendall(given)
             connection.shutdown(socket.SHUT_WR)
         stream.close()
-
-    def _block_routes(self) -> None:
-        """A second wall below squid: routes of the proxy's own namespace that lead nowhere, for private ranges and
-        for this host. Needs nsenter and ip on the host; without them squid's rules stand alone, and a note says so."""
-        nsenter, ip = (shutil.which(name, path=_TOOLS) for name in ("nsenter", "ip"))
-        if not nsenter or not ip:
-            self.notes.append(
-                "Private addresses are refused by the proxy alone (nsenter and ip are not installed)."
-            )
-            return
-        own = [
-            address for address in own_addresses() if ":" not in address and not address.startswith("127.")
-        ]
-        batch = "".join(f"route add unreachable {route} metric 5\n" for route in [*_BLOCKED_ROUTES, *own])
-        servers = [
-            server for server in _name_servers() if ":" not in server and not server.startswith("127.")
-        ]
-        enter = [nsenter, f"--net=/proc/{self.proxy_pid}/ns/net", ip]
-        gateway = subprocess.run(
-            [*enter, "route", "show", "default"], capture_output=True, text=True, timeout=10
-        )
-        words = gateway.stdout.split()
-        if "via" in words:
-            # The resolver may be a private address: it alone stays reachable.
-            via = words[words.index("via") + 1]
-            batch += "".join(f"route replace {server}/32 via {via}\n" for server in servers)
-        subprocess.run(
-            [*enter, "-force", "-batch", "-"], input=batch, capture_output=True, text=True, timeout=10
-        )
-
-
-def _name_servers() -> list[str]:
-    lines = Path("/etc/resolv.conf").read_text(encoding="utf-8", errors="replace").splitlines()
-    return [line.split()[1] for line in lines if line.startswith("nameserver ") and len(line.split()) > 1]
 
 
 def _mount(place: str, source: Path, *, read_only: bool = False) -> Mount:

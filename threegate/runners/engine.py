@@ -39,6 +39,14 @@ FAULTS = (
 class BoundedClient(docker.APIClient):
     """A client that asks nothing without an end: the library's own attach has no timeout and would wait for ever."""
 
+    told: dict[str, Any]
+    """The engine's last answer about its version."""
+
+    def version(self, api_version: bool = True) -> Any:
+        """As the library's own, and kept."""
+        self.told = super().version(api_version)
+        return self.told
+
     def request(self, method: str, url: str, **words: Any) -> Any:  # type: ignore[override]
         """As requests' own, with the client's timeout where none is given."""
         words.setdefault("timeout", self.timeout)
@@ -61,7 +69,22 @@ def connect(url: str) -> docker.APIClient:
         client = BoundedClient(base_url=url, timeout=ANSWER_SECONDS, version="auto")
     except FAULTS as error:
         raise Unavailable(f"no container engine: {path} does not answer ({reason(error)})") from None
+    if (problem := _other_engine(client.told)) is not None:
+        client.close()
+        raise Unavailable(f"no container engine: {path} is {problem}")
     return client
+
+
+def _other_engine(version: dict[str, Any]) -> str | None:
+    """One line for an engine that speaks Docker's language and does not make Docker's walls."""
+    parts = version.get("Components") or ()
+    names = [str(part.get("Name", "")) for part in parts if isinstance(part, dict)]
+    if not any("podman" in name.lower() for name in names):
+        return None
+    return (
+        f"Podman {version.get('Version')}, which takes neither our system call filter nor the inode limit of /tmp over "
+        "this socket; name a Docker engine in runners.era.engine"
+    )
 
 
 def reason(error: BaseException) -> str:
@@ -113,12 +136,18 @@ def check_runtime(api: docker.APIClient, runtime: str) -> str:
     except FAULTS as error:
         raise Unavailable(f"no container engine: it does not answer ({reason(error)})") from None
     name = runtime or str(info.get("DefaultRuntime") or "runc")
-    known = sorted(info.get("Runtimes") or {})
+    listed = info.get("Runtimes") or {}
+    # An engine may list runtimes that it would look for; one with a whole path must lie there.
+    known = sorted(key for key, value in listed.items() if _is_there((value or {}).get("path")))
     if name not in known:
         raise Unavailable(
             f"the engine has no runtime {name!r} (it has {', '.join(known)}); add it to the engine's configuration"
         )
     return name
+
+
+def _is_there(path: object) -> bool:
+    return not isinstance(path, str) or not path.startswith("/") or Path(path).exists()
 
 
 def remove_container(api: docker.APIClient, container: str) -> bool:
