@@ -86,8 +86,8 @@ def _ip(*words: str) -> None:
 
 
 def inside(space: str, *words: str) -> list[str]:
-    """A command line that runs in a namespace."""
-    return ["ip", "netns", "exec", space, *words]
+    """A command line on a machine's net. Only the net: `ip netns exec` would hide cgroups and mounts, which ERA reads back."""
+    return ["nsenter", f"--net=/run/netns/{space}", *words]
 
 
 class Rabbit:
