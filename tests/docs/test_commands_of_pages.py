@@ -59,6 +59,9 @@ NOT_RUN = {
     "threegate serve link": "needs that server: tests/adversarial/page",
     "curl -s http://127.0.0.1:8766/pre-tool-check \\": "needs that server: tests/serve/test_http.py",
     "sudo threegate -w /srv/gate/ws service install": "changes the machine: tests of the service run it on a root of their own",
+    "threegate cluster init ~/cluster --worker w1 --worker w2 --host broker.example --enter": (
+        "makes a broker's keys and starts it: tests/cluster"
+    ),
     "ssh-keygen -Y sign -n threegate-approval -f ~/.ssh/id_ed25519 statement": "run with a key of ours, under approval.md",
 }
 
@@ -201,6 +204,10 @@ def test_every_command_line_is_run_or_accounted_for() -> None:
     assert not unknown, "run it in RUN, or say in NOT_RUN why not"
     gone = (RUN.keys() | NOT_RUN.keys()) - lines.keys()
     assert not gone, "no page shows this any more"
+    named = {
+        path for reason in NOT_RUN.values() for path in re.findall(r"tests/[\w/.]*\w|scripts/\w+", reason)
+    }
+    assert not [path for path in named if not (ROOT / path).exists()]
 
 
 def test_the_day(tmp_path: Path) -> None:
