@@ -18,6 +18,7 @@ HEAVY = (
     "mcp",
     "textual",
     "uvicorn",
+    "jinja2",
     "apprise",
     "prometheus_client",
     "pydantic_monty",

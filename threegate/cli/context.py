@@ -6,7 +6,9 @@ invisible character, no markup.
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +20,9 @@ from threegate.operations.shown_text import safe as safe
 if TYPE_CHECKING:
     from threegate.workspace import Workspace
 
+PlainFlag = Annotated[
+    bool, typer.Option("--plain", help="Lines only, also where the extra threegate[tui] is installed.")
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -57,6 +62,15 @@ def say(text: str = "") -> None:
 def warn(text: str) -> None:
     """Print one line to stderr, made safe for a terminal."""
     typer.echo(f"threegate: {safe(text)}", err=True)
+
+
+def wants_application(plain: bool) -> bool:
+    """Whether a terminal application can and shall be shown: the extra is there, and the terminal is not a dumb one."""
+    return (
+        not plain
+        and os.environ.get("TERM", "dumb") != "dumb"
+        and importlib.util.find_spec("textual") is not None
+    )
 
 
 def on_terminal() -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from threegate.cli.approve import finish, put, show, tell
-from threegate.cli.context import on_terminal, say, warn, workspace_here
+from threegate.cli.context import PlainFlag, on_terminal, say, wants_application, warn, workspace_here
 from threegate.errors import InvalidInput, ThreeGateError, TrailError
 
 if TYPE_CHECKING:
@@ -25,17 +25,21 @@ _INVALID = "\n[r]eject  [s]kip  [q]uit > "
 def review(
     name: Annotated[str, typer.Option("--as", metavar="NAME", help="Who reviews.")] = "",
     key: Annotated[Path | None, typer.Option("--key", metavar="KEY", help="Your key.")] = None,
+    plain: PlainFlag = False,
 ) -> None:
     """Walk through all drafts: read, then approve, reject or skip each."""
     from threegate.operations.approve import known_operators
     from threegate.operations.dossier import open_desk
+    from threegate.operations.drafts import drafts_of
     from threegate.operations.signing_key import acting_operator
 
     if not on_terminal():
         raise InvalidInput("review asks on a terminal; elsewhere use: threegate approve FILE --yes")
+    if wants_application(plain):
+        return _in_application(name, key)
     desk = open_desk(workspace_here())
     acting = acting_operator(known_operators(desk), name=name, key=key)
-    drafts = drafts_of(desk)
+    drafts = drafts_of(desk.workspace)
     counts = {"approved": 0, "rejected": 0, "skipped": 0}
     for number, path in enumerate(drafts, start=1):
         say(f"\nDRAFT {number} of {len(drafts)}")
@@ -46,13 +50,15 @@ def review(
     say(", ".join(f"{count} {what}" for what, count in counts.items()))
 
 
-def drafts_of(desk: Desk) -> list[Path]:
-    """All drafts, oldest name first."""
-    places = (desk.workspace.inbox, desk.workspace.drafts)
-    found = [
-        path for place in places for path in place.glob("TR-*.md") if path.is_file() and not path.is_symlink()
-    ]
-    return sorted(found, key=lambda path: path.name)
+def _in_application(name: str, key: Path | None) -> None:
+    from threegate.tui import run_review
+
+    done = run_review(workspace_here(), name=name, key=key)
+    for promoted in done.approved:
+        tell(promoted)
+    for path in done.rejected:
+        say(f"rejected {path}")
+    say(f"{len(done.approved)} approved, {len(done.rejected)} rejected, {done.left} left")
 
 
 def _one(desk: Desk, acting: Acting, path: Path) -> str:

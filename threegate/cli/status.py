@@ -8,7 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from threegate.cli.context import JsonFlag, emit_json, safe, say, wants_json, workspace_here
+from threegate.cli.context import (
+    JsonFlag,
+    PlainFlag,
+    emit_json,
+    on_terminal,
+    safe,
+    say,
+    wants_application,
+    wants_json,
+    workspace_here,
+)
 
 app = typer.Typer()
 
@@ -19,12 +29,17 @@ def status(
         bool, typer.Option("--watch", help="Show it again whenever it changes; Ctrl-C ends.")
     ] = False,
     ended: Annotated[int, typer.Option("--ended", min=0, help="How many ended requests to show.")] = 20,
+    plain: PlainFlag = False,
     json_: JsonFlag = False,
 ) -> None:
     """Show what waits, runs and has ended, and who has to act."""
     from threegate.operations.status import status_lines, worker_lines
 
     workspace = workspace_here()
+    if watch and on_terminal() and not wants_json(json_) and wants_application(plain):
+        from threegate.tui import run_status
+
+        return run_status(workspace, ended=ended)
     before: object = None
     while True:
         lines = status_lines(workspace, ended=ended)

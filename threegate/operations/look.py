@@ -17,7 +17,7 @@ from threegate.errors import InvalidInput, Refused
 from threegate.operations.dossier import Desk, InvalidDraft, look_at_draft, read_draft
 from threegate.operations.ended_sections import ended_sections
 from threegate.operations.overview import GROUPS, Entry, row
-from threegate.operations.review_sections import Section, review_sections
+from threegate.operations.review_sections import Field, Listing, Quote, Section, review_sections
 from threegate.operations.status import Line
 from threegate.operations.waiting import read_waiting, verify_approval, waiting_dossier
 from threegate.request import Report, read_request
@@ -185,3 +185,29 @@ def _story(history: RequestHistory | None, entry: Entry) -> tuple[Told, ...]:
         if event is not None:
             found[event.seq] = event
     return tuple(Told(seq, event.time, event.actor, sentence(event)) for seq, event in sorted(found.items()))
+
+
+def look_sections(look: Look) -> list[Section]:
+    """A look as parts, for a screen of lines: what is known of it outside of its own parts comes last."""
+    sections = list(look.sections)
+    if look.problem:
+        sections.append(Section("NOT AS IT IS", (Quote(look.problem, most=None),)))
+    if look.findings:
+        told = [
+            f"{item.rule} line {item.line}, column {item.column}: {item.message}" for item in look.findings
+        ]
+        sections.append(Section(f"FINDINGS ({len(told)})", tuple(Quote(text, most=None) for text in told)))
+    if look.checks:
+        sections.append(Section("THE CHECKS OF A LAUNCH", tuple(_check(check) for check in look.checks)))
+    if look.story:
+        told = [f"{item.time[:19]} {item.actor}: {item.words} (#{item.seq})" for item in look.story]
+        sections.append(Section("WHAT THE TRAIL SAYS", tuple(Quote(text, most=None) for text in told)))
+    if look.source:
+        text = "\n".join(look.source)
+        sections.append(Section("THE FILE AS IT LIES THERE", (Listing("secrets masked:", text),)))
+    return sections
+
+
+def _check(check: Check) -> Field:
+    outcome = "passed" if check.ok else "not made" if check.ok is None else f"FAILED {check.code}"
+    return Field(outcome, f"{check.name}: {check.detail}")

@@ -6,6 +6,8 @@ ours; what the short screen leaves out is counted, and the full one leaves nothi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from threegate.operations.dossier import Dossier, InvalidDraft
 from threegate.operations.review_sections import LIMIT, Field, Item, Listing, Quote, Section, review_sections
 from threegate.operations.shown_text import WIDTH, Title, field, numbered, quoted, wrapped
@@ -16,7 +18,11 @@ def render_dossier(
     dossier: Dossier, settings: Settings, *, operator: str, width: int = WIDTH, full: bool = False
 ) -> list[str]:
     """The whole screen as lines. `full` leaves nothing out."""
-    sections = review_sections(dossier, settings, operator=operator)
+    return render_sections(review_sections(dossier, settings, operator=operator), width=width, full=full)
+
+
+def render_sections(sections: Iterable[Section], *, width: int = WIDTH, full: bool = False) -> list[str]:
+    """Parts as lines, in their order."""
     return [line for section in sections for line in _section(section, width, full)]
 
 

@@ -16,6 +16,13 @@ GUTTER = "| "
 _MORE = "--full shows all"
 _ESCAPE_TOO = frozenset(("R", "AL", "AN"))
 """Bidirectional classes that make some terminals turn a whole line around, our gutter included."""
+_UNSURE = (
+    ("\u1100", "\u11ff"), ("\ua960", "\ua97f"), ("\ud7b0", "\ud7ff"),  # parts of Hangul syllables
+    ("\u2630", "\u2637"), ("\u268a", "\u268f"), ("\u4dc0", "\u4dff"), ("\U0001d300", "\U0001d37f"),  # wide since Unicode 16
+    ("\U0001f1e6", "\U0001f1ff"), ("\U0001f3fb", "\U0001f3ff"),  # halves of flags, skin tones
+)  # fmt: skip
+"""Characters that join with a neighbour, or are as wide as the terminal's version of Unicode says: a line of them could be
+longer than it was counted, and go on in the next row where our own words begin."""
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 """Letters and symbols that show nothing."""
 
@@ -78,8 +85,9 @@ def shown(text: str) -> str:
 def _stands_alone(char: str) -> bool:
     if char <= "~":
         return True
-    joining = "\u1100" <= char <= "\u11ff" or "\ua960" <= char <= "\ua97f" or "\ud7b0" <= char <= "\ud7ff"
-    return not joining and unicodedata.bidirectional(char) not in _ESCAPE_TOO
+    if any(first <= char <= last for first, last in _UNSURE):
+        return False
+    return unicodedata.bidirectional(char) not in _ESCAPE_TOO
 
 
 def _escape(char: str) -> str:
@@ -90,8 +98,12 @@ def _escape(char: str) -> str:
 
 
 def cells(text: str) -> int:
-    """How many columns a terminal needs for text that `safe` gave."""
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+    """How many columns a terminal needs at most for text that `shown` gave (some draw the ambiguous ones wide)."""
+    return (
+        len(text)
+        if text.isascii()
+        else sum(1 + (unicodedata.east_asian_width(char) in "WFA") for char in text)
+    )
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:

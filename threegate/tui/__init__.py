@@ -1,1 +1,12 @@
-"""."""
+"""The operator's terminal as an application (extra `threegate[tui]`): the same lines, the same acts, the same rules.
+
+Invariant: foreign words reach the terminal only as the lines that operations/screen.py makes, never as markup; what is
+signed is the dossier whose lines were on the screen, every one of them.
+"""
+
+from __future__ import annotations
+
+from threegate.tui.review import run_review
+from threegate.tui.status import run_status
+
+__all__ = ["run_review", "run_status"]

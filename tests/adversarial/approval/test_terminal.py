@@ -53,6 +53,9 @@ ATTACKS = [
     "rtl \u05d0\u05d1\u05d2 \u0627\u0644 " + "x" * 10,
     "jamo \u1100\u1161\u11a8",
     "wide \u4e2d\u6587" * 60,
+    "\u4dc0\u2630\U0001d306" * 40 + "== WARNINGS (0)",
+    "\U0001f1e9\U0001f1ea\U0001f44d\U0001f3ff" * 30,
+    "\u2500\u03b1\u0416" * 50,
     "\u2028\u2029\x85\x0b\x0c next",
     "tab\ttab",
     "\x00\x7f",
@@ -94,6 +97,16 @@ def test_any_text_stays_behind_the_gutter(text: str) -> None:
     assert all(line.startswith(("  | ", "  > ")) for line in lines)
     whole = "".join(line.removeprefix("  | ") for line in quoted(text))
     assert whole == "".join(shown(line) for line in text.split("\n"))
+
+
+def test_no_terminal_draws_a_character_wider_than_it_is_counted() -> None:
+    """Against the tables of rich, which know a newer Unicode than Python's."""
+    from rich.cells import cell_len
+
+    for number in range(0x20000):  # the planes above are ideographs, alike, and what is not assigned
+        char = chr(number)
+        if shown(char) == char:
+            assert 1 <= cell_len(char) <= cells(char), hex(number)
 
 
 @given(st.text(max_size=200))
@@ -297,7 +310,7 @@ def test_review_walks_through_all_drafts(bench: Bench) -> None:
     bench.draft("req-3", slug="third", data=None, code="print(3)")
     broken = bench.draft("req-4", slug="zbroken", data=None)
     broken.write_text(broken.read_text().replace("network: none", "network: always"))
-    command = [sys.executable, "-m", "threegate", "--workspace", str(bench.workspace.root), "review", "--key",
+    command = [sys.executable, "-m", "threegate", "--workspace", str(bench.workspace.root), "review", "--plain", "--key",
                str(bench.keys["alice"])]  # fmt: skip
     answers = [b"f\n", b"a\n", b"s\n", b"x\n", b"r\n", b"not now\n", b"r\n", b"\n"]
     output, status = under_a_terminal(command, answers, terminal_environment(NO_COLOR="1"))
@@ -311,7 +324,15 @@ def test_review_walks_through_all_drafts(bench: Bench) -> None:
 
 def test_review_ends_when_the_terminal_does(bench: Bench) -> None:
     bench.draft()
-    command = [sys.executable, "-m", "threegate", "--workspace", str(bench.workspace.root), "review"]
+    command = [
+        sys.executable,
+        "-m",
+        "threegate",
+        "--workspace",
+        str(bench.workspace.root),
+        "review",
+        "--plain",
+    ]
     output, status = under_a_terminal(
         [*command, "--key", str(bench.keys["alice"])], [b"q\n"], terminal_environment()
     )

@@ -1,0 +1,122 @@
+"""The applications under a pseudo-terminal, with a key whose passphrase ssh-keygen asks for there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pyte
+import pytest
+
+from tests.adversarial.approval.test_terminal import terminal_environment
+from tests.operations.bench_workspace import Bench, make_bench
+from threegate.operations.waiting import verify_approval
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return make_bench(tmp_path)
+
+
+class Terminal:
+    """A command on an 80x24 terminal, and what stands on it."""
+
+    def __init__(self, bench: Bench, *arguments: str, **environment: str) -> None:
+        self._parent, child = pty.openpty()
+        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self._process = subprocess.Popen(
+            ["setsid", "-c", "-w", sys.executable, "-m", "threegate", "-w", str(bench.workspace.root), *arguments],
+            stdin=child, stdout=child, stderr=child, close_fds=True, env=terminal_environment(**environment),
+        )  # fmt: skip
+        os.close(child)
+        self._screen = pyte.Screen(80, 24)
+        self._stream = pyte.ByteStream(self._screen)
+        self.wrote = b""
+
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in self._screen.display)
+
+    def wait(self, words: str, seconds: float = 90) -> None:
+        """Read on until the screen shows these words."""
+        end = time.monotonic() + seconds
+        while words not in self.text():
+            ready, _, _ = select.select([self._parent], [], [], max(0, end - time.monotonic()))
+            assert ready, f"{words!r} never came:\n{self.text()}"
+            try:
+                chunk = os.read(self._parent, 65536)
+            except OSError:
+                pytest.fail(f"it ended before {words!r}:\n{self.text()}")
+            self.wrote += chunk
+            self._stream.feed(chunk)
+
+    def type(self, keys: str) -> None:
+        os.write(self._parent, keys.encode())
+
+    def end(self) -> int:
+        while True:
+            try:
+                chunk = os.read(self._parent, 65536)
+            except OSError:
+                break
+            if not chunk:
+                break
+            self.wrote += chunk
+            self._stream.feed(chunk)
+        os.close(self._parent)
+        return self._process.wait(30)
+
+
+def test_ssh_keygen_asks_for_the_passphrase(bench: Bench) -> None:
+    key = bench.keys["alice"]
+    subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", str(key)], check=True)
+    bench.draft()
+    terminal = Terminal(bench, "review", "--key", str(key))
+    terminal.wait("DRAFTS: 1")
+    terminal.type("\r")
+    terminal.wait("not seen yet")
+    terminal.type("   ")
+    terminal.wait("all seen")
+    terminal.type("a")
+    terminal.wait("[y/n]")
+    terminal.type("y")
+    terminal.wait("Enter passphrase")
+    terminal.type("wrong\n")
+    terminal.wait("did not sign")
+    terminal.type("a")
+    terminal.wait("[y/n]")
+    terminal.type("y")
+    terminal.wait("Enter passphrase")
+    terminal.type("open sesame\n")
+    terminal.wait("DRAFTS: 0")
+    terminal.type("q")
+    assert terminal.end() == 0
+    assert "1 approved, 0 rejected, 0 left" in terminal.text() and "approval " in terminal.text()
+    (approved,) = bench.workspace.approved.glob("*.md")
+    assert all(check.ok for check in verify_approval(bench.desk, approved))
+
+
+def test_watching_ends_with_a_key_and_leaves_the_terminal_as_it_was(bench: Bench) -> None:
+    bench.draft(data=None)
+    terminal = Terminal(bench, "status", "--watch")
+    terminal.wait("REQUESTS: 1")
+    terminal.type("q")
+    assert terminal.end() == 0
+    assert terminal.wrote.rstrip().rfind(b"\x1b[?1049l") > terminal.wrote.rfind(b"\x1b[?1049h")
+
+
+def test_a_dumb_terminal_and_plain_get_lines(bench: Bench) -> None:
+    bench.draft(data=None)
+    key = str(bench.keys["alice"])
+    for arguments, environment in ((("--plain",), {}), ((), {"TERM": "dumb"})):
+        terminal = Terminal(bench, "review", "--key", key, *arguments, **environment)
+        terminal.wait("[q]uit >")
+        terminal.type("q\n")
+        assert terminal.end() == 0 and b"\x1b[?1049h" not in terminal.wrote

@@ -1,0 +1,291 @@
+"""`threegate review` as an application: a list of drafts, and each one whole before it is decided."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+from textual.worker import get_current_worker
+
+from threegate.audit import Trail
+from threegate.errors import ThreeGateError, TrailError
+from threegate.operations.approve import Promoted, known_operators, promote, seal, sign
+from threegate.operations.dossier import (
+    Desk,
+    Dossier,
+    Draft,
+    InvalidDraft,
+    open_desk,
+    open_dossier,
+    read_draft,
+)
+from threegate.operations.drafts import drafts_of
+from threegate.operations.init import account
+from threegate.operations.overview import Entry, row
+from threegate.operations.reject import reject_draft
+from threegate.operations.screen import render_dossier, render_invalid
+from threegate.operations.shown_text import WIDTH, quoted, shown
+from threegate.operations.signing_key import Acting, acting_operator
+from threegate.tui.lines import Lines
+from threegate.tui.screens import Confirm, ListScreen, OperatorApp, Reason, Row, changed_of
+from threegate.workspace import Workspace
+
+_LEAST_WIDTH = 40
+
+
+@dataclass
+class Reviewed:
+    """What was decided, in order."""
+
+    approved: list[Promoted] = field(default_factory=list)
+    rejected: list[Path] = field(default_factory=list)
+    left: int = 0
+
+
+def run_review(workspace: Workspace, *, name: str = "", key: Path | None = None) -> Reviewed:
+    """Walk through the drafts until the operator quits. Raises InvalidInput before anything is shown, TrailError."""
+    app = ReviewApp(workspace, name=name, key=key)
+    try:
+        app.run()
+    finally:
+        app.held.close()
+    if app.stopped is not None:
+        raise app.stopped
+    app.done.left = len(drafts_of(workspace))
+    return app.done
+
+
+class ReviewApp(OperatorApp):
+    """The drafts of a workspace, for one operator with one key."""
+
+    def __init__(self, workspace: Workspace, *, name: str = "", key: Path | None = None) -> None:
+        """Find out who reviews. Raises InvalidInput, TrailError."""
+        super().__init__()
+        self.workspace = workspace
+        self.trail = Trail(workspace)
+        self.acting: Acting = acting_operator(known_operators(self.desk()), name=name, key=key)
+        self.done = Reviewed()
+        self.held = ExitStack()
+        """The copies of the inputs of the draft that is open."""
+
+    def desk(self) -> Desk:
+        """Settings and contracts as they are now."""
+        return open_desk(self.workspace, trail=self.trail)
+
+    def on_mount(self) -> None:
+        """Begin with the list."""
+        self.push_screen(DraftList())
+
+
+class DraftList(ListScreen):
+    """All drafts."""
+
+    TITLE_OF = "DRAFTS"
+    EMPTY = "no drafts: nothing waits for you"
+    app: ReviewApp
+
+    def rows(self) -> list[Row]:
+        """The drafts with what their verdicts say."""
+        found = []
+        for path in drafts_of(self.app.workspace):
+            folder = path.parent.name
+            try:
+                line = row(self.app.workspace, Entry(folder, path, changed_of(path)))
+            except FileNotFoundError:
+                continue
+            found.append(Row(path, folder, line.state, path.name, line.reason or "", line.for_whom))
+        return found
+
+    def open(self, row: Row) -> None:
+        """Read it whole."""
+        self.app.push_screen(DraftScreen(row.path), self._came_back)
+
+    def _came_back(self, told: str | None) -> None:
+        self.renew()
+        self.say(told or "")
+
+
+class DraftScreen(Screen[str]):
+    """One draft: the lines of the plain review, and the decision. Gives back what to say in the list."""
+
+    BINDINGS = [
+        Binding("a", "approve", "Approve"),
+        Binding("r", "reject", "Reject"),
+        Binding("f", "full", "Full"),
+        Binding("escape,s", "leave", "Skip"),
+        Binding("q", "app.quit", "Quit"),
+    ]
+    app: ReviewApp
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._desk: Desk | None = None
+        self._draft: Draft | None = None
+        self._dossier: Dossier | None = None
+        self._problem: ThreeGateError | None = None
+        self._full = False
+        self._width = 0
+
+    def compose(self) -> ComposeResult:
+        """A bar of ours above, the lines, what we have to say, the keys."""
+        yield Static(id="bar", classes="bar", markup=False)
+        yield Lines(id="lines")
+        yield Static(id="say", classes="say", markup=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Read it: copying inputs may take a while, so the screen does not wait for it."""
+        self.say("reading …")
+        self.run_worker(self._read, thread=True, exclusive=True)
+
+    def _read(self) -> None:
+        worker = get_current_worker()
+        held = ExitStack()
+        try:
+            self._desk = self.app.desk()
+            self._draft = read_draft(self._desk.workspace, self._path)
+            self._dossier = held.enter_context(open_dossier(self._desk, self._draft))
+        except TrailError as error:
+            self.app.call_from_thread(self.app.stop, error)
+        except ThreeGateError as error:
+            self._problem = error
+        if worker.is_cancelled:
+            held.close()
+            return
+        self.app.held.enter_context(held)
+        self.app.call_from_thread(self._show)
+
+    def _show(self) -> None:
+        self.say("")
+        self._put()
+        self.query_one(Lines).focus()
+
+    def on_resize(self) -> None:
+        """Lines are made for the width that there is; they begin anew when it changes."""
+        if self._dossier is not None or self._problem is not None:
+            self.call_after_refresh(self._put_for_width)
+
+    def _put_for_width(self) -> None:
+        if self._width != self._fitting():
+            self._put()
+
+    def _fitting(self) -> int:
+        return max(_LEAST_WIDTH, min(WIDTH, self.query_one(Lines).size.width))
+
+    def _put(self) -> None:
+        self._width = self._fitting()
+        self.query_one(Lines).put(self._lines(self._width))
+        self._tell_place()
+
+    def _lines(self, width: int) -> list[str]:
+        if self._dossier is not None and self._desk is not None:
+            settings = self._desk.policy.settings
+            return render_dossier(
+                self._dossier, settings, operator=self.app.acting.name, width=width, full=self._full
+            )
+        if isinstance(self._problem, InvalidDraft):
+            return render_invalid(self._problem, width=width)
+        return quoted(str(self._problem or ""), width=width)
+
+    def on_lines_seen(self) -> None:
+        """Count what is left."""
+        self._tell_place()
+
+    def _tell_place(self) -> None:
+        lines = self.query_one(Lines)
+        left = f"{lines.unseen} not seen yet" if lines.unseen else "all seen"
+        kind = "full" if self._full else "short"
+        self.query_one("#bar", Static).update(Text(f"DRAFT, {kind}: lines {lines.place}, {left}"))
+
+    def say(self, text: str) -> None:
+        """A line of ours below."""
+        self.query_one("#say", Static).update(Text(shown(text)))
+
+    def action_full(self) -> None:
+        """Leave nothing out; again: the short screen."""
+        if self._dossier is not None:
+            self._full = not self._full
+            self._put()
+
+    def action_approve(self) -> None:
+        """Ask, once every line has been on the screen."""
+        lines = self.query_one(Lines)
+        if self._dossier is None:
+            self.say("this draft cannot be approved as it is")
+        elif lines.unseen and self.size.width < _LEAST_WIDTH:
+            self.say(
+                f"the terminal is too narrow to show lines whole: make it {_LEAST_WIDTH} columns or more"
+            )
+        elif lines.unseen:
+            self.say(f"read it first: {lines.unseen} lines have not been on the screen; page down with space")
+        else:
+            self.app.push_screen(
+                Confirm(f"Sign as {self.app.acting.name} and let it run once?"), self._answered
+            )
+
+    def _answered(self, yes: bool | None) -> None:
+        if not yes:
+            self.say("not approved; nothing was changed")
+            return
+        try:
+            done = self._sign()
+        except TrailError as error:
+            self.app.stop(error)
+        except ThreeGateError as error:
+            self.say(str(error))
+        except OSError as error:
+            self.say(f"{error.filename or ''}: {error.strerror or error}")
+        else:
+            self.app.done.approved.append(done)
+            waits = "; waits for further operators" if done.waits_for_quorum else ""
+            self._close(f"approved {done.path.name}{waits}")
+
+    def _sign(self) -> Promoted:
+        """Seal, sign and deliver what was on the screen; ssh-keygen may ask on the terminal."""
+        desk, dossier, acting = self._desk, self._dossier, self.app.acting
+        assert desk is not None and dossier is not None
+        if self.app.desk().policy.digest != desk.policy.digest:
+            raise ThreeGateError("settings, contracts or images changed since this was shown: open it again")
+        sealed = seal(desk, dossier, acting.name)
+        says = f"threegate: {dossier.request.file_name} as {acting.name}; ssh-keygen may ask now"
+        signed = self.app.at_terminal(says, lambda: sign(sealed, acting.key))
+        return promote(desk, dossier, sealed, signed, actor=f"operator:{acting.name}")
+
+    def action_reject(self) -> None:
+        """Ask for a reason."""
+        if self._draft is None:
+            self.say("it could not be read, so it cannot be rejected")
+        else:
+            self.app.push_screen(Reason(), self._rejected)
+
+    def _rejected(self, reason: str | None) -> None:
+        if reason is None or self._desk is None or self._draft is None:
+            self.say("not rejected; nothing was changed")
+            return
+        try:
+            done = reject_draft(self._desk, self._draft, reason=reason, actor=account())
+        except TrailError as error:
+            self.app.stop(error)
+        except ThreeGateError as error:
+            self.say(str(error))
+        except OSError as error:
+            self.say(f"{error.filename or ''}: {error.strerror or error}")
+        else:
+            self.app.done.rejected.append(done.path)
+            self._close(f"rejected {done.path.name}")
+
+    def action_leave(self) -> None:
+        """Decide nothing."""
+        self._close("")
+
+    def _close(self, told: str) -> None:
+        self.workers.cancel_node(self)
+        self.app.held.close()
+        self.dismiss(told)
