@@ -144,7 +144,7 @@ def test_inputs_are_looked_at_where_they_lie(bench: Bench, tmp_path: Path) -> No
     place = bench.workspace.files / "data.csv"
     place.write_bytes(b"1\n3\n")
     page = words(only(client, "drafts"))
-    assert "the request declares" in page and "An input's bytes are not those that are declared" in page
+    assert "the request declares" in page and "An input is not the one that was declared or signed" in page
     place.unlink()
     os.mkfifo(place)
     assert "is no regular file with one link" in words(only(client, "drafts"))
@@ -161,7 +161,7 @@ def test_what_waits_is_told_with_the_checks_of_a_launch(bench: Bench, tmp_path: 
     client = client_of(bench.workspace, tmp_path)
     page = only(client, "approved")
     shown = words(page)
-    assert "quorum_missing" in shown and "Further operators have to sign: threegate countersign." in shown
+    assert "quorum_missing" in shown and "It waits for further operators: threegate countersign." in shown
     assert "approved and signed by alice" in shown and f"countersign {promoted.path}" in shown
     (bench.workspace.inputs / next(iter(bench.workspace.inputs.iterdir())).name).chmod(0o600)
     sig = promoted.path.with_name(f"{promoted.path.name}.sig")
@@ -250,7 +250,7 @@ def test_a_file_that_claims_an_id_gets_nothing_of_its_story(bench: Bench, tmp_pa
 def test_a_rejected_draft_says_so(bench: Bench, tmp_path: Path) -> None:
     reject_draft(bench.desk, bench.draft(data=None), reason="too wide", actor="account:x")
     page = words(only(client_of(bench.workspace, tmp_path), "refused"))
-    assert "too wide" in page and "An operator said no." in page
+    assert "too wide" in page and "The operator said no, with their reason." in page
 
 
 def test_looking_changes_nothing(bench: Bench, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from tests.tui.terminal import drive, open_first, read_all, rows, until
 from threegate import cli
 from threegate.cli import context
 from threegate.operations.reject import reject_draft
-from threegate.tui.status import StatusApp
+from threegate.tui.lines import Lines
+from threegate.tui.status import LookScreen, StatusApp
 
 
 @pytest.fixture
@@ -53,9 +54,11 @@ def test_a_file_that_went_on_is_said_so(bench: Bench) -> None:
     app = StatusApp(bench.workspace, 20)
 
     async def script(pilot: Pilot[None]) -> None:
+        row = app.screen.chosen()  # type: ignore[attr-defined]
         bench.approve(path)
-        lines = await open_first(pilot)
-        assert "cannot be read" in " ".join(map(str, lines.lines))
+        app.push_screen(LookScreen(row))
+        await until(pilot, lambda: bool(app.screen.query(Lines)) and bool(app.screen.query_one(Lines).lines))
+        assert "cannot be read" in " ".join(map(str, app.screen.query_one(Lines).lines))
 
     drive(app, script)
 
