@@ -12,7 +12,7 @@ from typing import get_args
 from threegate.contracts.reasons import REASONS
 from threegate.errors import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from threegate.judge import WAITING_CODES
-from threegate.operations.meanings import AANA, APPROVAL, OTHERS
+from threegate.operations.meanings import AANA, APPROVAL, OTHERS, WORKER
 from threegate.results.model import ToolResult
 
 EXITS = {

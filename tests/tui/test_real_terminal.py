@@ -112,11 +112,9 @@ def test_watching_ends_with_a_key_and_leaves_the_terminal_as_it_was(bench: Bench
     assert terminal.wrote.rstrip().rfind(b"\x1b[?1049l") > terminal.wrote.rfind(b"\x1b[?1049h")
 
 
-def test_a_dumb_terminal_and_plain_get_lines(bench: Bench) -> None:
+def test_a_dumb_terminal_gets_lines(bench: Bench) -> None:
     bench.draft(data=None)
-    key = str(bench.keys["alice"])
-    for arguments, environment in ((("--plain",), {}), ((), {"TERM": "dumb"})):
-        terminal = Terminal(bench, "review", "--key", key, *arguments, **environment)
-        terminal.wait("[q]uit >")
-        terminal.type("q\n")
-        assert terminal.end() == 0 and b"\x1b[?1049h" not in terminal.wrote
+    terminal = Terminal(bench, "review", "--key", str(bench.keys["alice"]), TERM="dumb")
+    terminal.wait("[q]uit >")
+    terminal.type("q\n")
+    assert terminal.end() == 0 and b"\x1b[?1049h" not in terminal.wrote

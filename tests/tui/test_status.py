@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -63,13 +64,20 @@ def test_a_file_that_went_on_is_said_so(bench: Bench) -> None:
     drive(app, script)
 
 
-def test_nothing_is_said_so(bench: Bench) -> None:
+def test_nothing_is_said_so_and_workers_are_told(bench: Bench) -> None:
     app = StatusApp(bench.workspace, 20)
+    worker = {"worker": "w\x1b[2J", "machine": None, "cores": 4, "cores_free": 1, "memory_mb": 9, "memory_free_mb": 5,
+              "monty": 1, "era": 0, "running": [], "live": True, "reason": ""}  # fmt: skip
 
     async def script(pilot: Pilot[None]) -> None:
         assert "nothing here" in "\n".join(rows(app))
         await pilot.press("enter")
-        await pilot.pause()
+        bench.draft(data=None)
+        bench.workspace.workers_file.write_text(
+            json.dumps([worker, {**worker, "live": False, "reason": "gone"}])
+        )
+        await until(pilot, lambda: "takes no work: gone" in "\n".join(rows(app)))
+        assert "1 of 4 cores free" in "\n".join(rows(app)) and "w\\x1b[2J" in "\n".join(rows(app))
 
     drive(app, script)
 

@@ -72,12 +72,7 @@ def _print(rows: list[dict[str, object]]) -> None:
 
 
 def _print_workers(rows: list[dict[str, Any]]) -> None:
-    """One line a worker: whether it takes work, what is taken of it, and what runs there."""
+    from threegate.operations.status import worker_text
+
     for row in rows:
-        load = (
-            f"{row['cores_free']} of {row['cores']} cores free, {row['memory_free_mb']} of {row['memory_mb']} MiB free, "
-            f"monty {row['monty']}, era {row['era']}"
-        )
-        what = ", ".join(row["running"]) or "idle"
-        state = f"{load}: {what}" if row["live"] else f"takes no work: {row['reason']}"
-        say(f"worker    {row['worker']} ({row['machine'] or 'unknown machine'})  {state}")
+        say(worker_text(row))

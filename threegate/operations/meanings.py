@@ -87,7 +87,7 @@ OTHERS: Final[dict[str, str]] = {
     "replay_has_network": "a run with network cannot be run again for comparison",
 }
 
-WORKER = {
+WORKER: Final[dict[str, str]] = {
     "envelope_invalid": "the envelope was not signed by the workspace, or was changed on its way",
     "envelope_expired": "it came too late, or its inputs did: clocks, or a slow net",
     "envelope_misdirected": "it was made for another worker",
@@ -108,7 +108,7 @@ ROUTES: Final[dict[str, str]] = {
 
 def meaning(code: str) -> str:
     """The sentence for a code or a route, or an empty text."""
-    for table in (APPROVAL, REASONS, AANA, OTHERS, ROUTES):
+    for table in (APPROVAL, REASONS, AANA, OTHERS, WORKER, ROUTES):
         if code in table:
             text = table[code].replace("`", "")
             return f"{text[0].upper()}{text[1:].removesuffix('.')}."

@@ -94,6 +94,17 @@ def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:
     return value if isinstance(value, list) else None
 
 
+def worker_text(row: dict[str, Any]) -> str:
+    """A line about a worker: whether it takes work, what is taken of it, and what runs there."""
+    load = (
+        f"{row['cores_free']} of {row['cores']} cores free, {row['memory_free_mb']} of {row['memory_mb']} MiB free, "
+        f"monty {row['monty']}, era {row['era']}"
+    )
+    what = ", ".join(row["running"]) or "idle"
+    state = f"{load}: {what}" if row["live"] else f"takes no work: {row['reason']}"
+    return f"worker    {row['worker']} ({row['machine'] or 'unknown machine'})  {state}"
+
+
 def files_in(folder: Path) -> list[tuple[Path, datetime]]:
     """The request files of a folder with the times of their last change, oldest first."""
     found = []

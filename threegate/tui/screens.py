@@ -46,7 +46,7 @@ class OperatorApp(App[None]):
     CSS = """
     Screen { background: $background; }
     .bar { height: 1; background: $primary-darken-2; color: $text; padding: 0 1; }
-    .say { height: auto; max-height: 4; padding: 0 1; }
+    .say { height: auto; max-height: 8; padding: 0 1; }
     #filter { display: none; height: 3; }
     #filter.asked { display: block; }
     DataTable { height: 1fr; }
@@ -136,8 +136,8 @@ class ListScreen(Screen[None]):
             self._fill()
 
     def say(self, text: str) -> None:
-        """A line of ours below the table."""
-        self.query_one("#say", Static).update(Text(shown(text)))
+        """Lines of ours below the table."""
+        self.query_one("#say", Static).update(Text("\n".join(shown(line) for line in text.split("\n"))))
 
     def _fill(self) -> None:
         words = self.query_one("#filter", Input).value.lower().split()

@@ -15,7 +15,7 @@ from threegate.operations.look import Look, look_at, look_sections
 from threegate.operations.overview import Entry
 from threegate.operations.screen import render_sections
 from threegate.operations.shown_text import WIDTH, quoted, shown
-from threegate.operations.status import Line, status_lines
+from threegate.operations.status import Line, status_lines, worker_lines, worker_text
 from threegate.tui.lines import Lines
 from threegate.tui.screens import ListScreen, OperatorApp, Row, changed_of
 from threegate.workspace import Workspace
@@ -52,6 +52,9 @@ class RequestList(ListScreen):
     def rows(self) -> list[Row]:
         """The lines of `threegate status`."""
         lines = status_lines(self.app.workspace, ended=self.app.ended)
+        workers = [worker_text(row) for row in worker_lines(self.app.workspace) or []]
+        if workers:
+            self.say("\n".join(workers))
         return [self._row(line) for line in lines]
 
     def _row(self, line: Line) -> Row:

@@ -27,12 +27,19 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return bench
 
 
-@pytest.fixture
-def client(bench: Bench, tmp_path: Path) -> Client:
-    client = Client(bench.workspace, tmp_path / "decisions.jsonl")
+@pytest.fixture(scope="module")
+def client(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Client:
+    client = Client(bench.workspace, tmp_path_factory.mktemp("log") / "decisions.jsonl")
     assert client.login().status_code == 303
     assert SECRET in client.get(client.links("drafts")[0])
     return client
+
+
+def another(client: Client) -> Client:
+    """A further browser at the same server."""
+    other = Client(client.workspace, client.log)
+    other.app = client.app
+    return other
 
 
 @pytest.mark.parametrize(
@@ -122,8 +129,7 @@ def test_path_and_cookie_belong_together(client: Client) -> None:
     for other in ("/page/", f"/page/{'0' * 32}/", "/page//", path.upper(), "/page/login/", "/page"):
         answer = client.ask(other, headers=[("Cookie", cookie)], cookie=False)
         assert answer.status_code in (403, 404) and SECRET not in answer.text, other
-    other_session = Client(client.workspace, client.log)
-    other_session.app = client.app
+    other_session = another(client)
     other_session.login()
     assert client.ask(other_session.base, headers=[("Cookie", cookie)], cookie=False).status_code == 403
     assert client.ask(path, headers=[("Cookie", other_session.cookie)], cookie=False).status_code == 403
@@ -145,7 +151,7 @@ def test_a_tossed_cookie_does_no_harm(client: Client) -> None:
 
 
 def test_the_cookie_is_for_no_script_no_other_site_and_no_other_path(client: Client) -> None:
-    answer = client.login()
+    answer = another(client).login()
     parts = [part.strip() for part in answer.headers["set-cookie"].split(";")]
     assert parts[1:] == [f"Path={answer.headers['location']}", "HttpOnly", "SameSite=Strict"]
     assert len(parts[0].partition("=")[2]) >= 43
@@ -264,7 +270,7 @@ def test_every_answer_has_the_pages_headers(client: Client) -> None:
         client.ask(client.base, host="evil.example"),
         client.ask(client.base + "nothing"),
         client.ask("/page/login/x"),
-        client.login(),
+        another(client).login(),
         client.ask(client.base, headers=[("If-None-Match", client.ask(client.base).headers["etag"])]),
     ]
     assert [answer.status_code for answer in answers] == [200, 200, 405, 403, 403, 404, 403, 303, 304]
