@@ -9,6 +9,8 @@ import typer
 
 from threegate.cli.context import JsonFlag, emit_json, say, wants_json, workspace_here
 
+_ADDRESSES = frozenset(("notify.urls", "notify.requester_hook", "runners.cluster.broker"))
+
 app = typer.Typer(no_args_is_help=True, help="Check and show the settings.")
 
 
@@ -38,8 +40,10 @@ def show(
     origin: Annotated[bool, typer.Option("--origin", help="Say where each value comes from.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Show every setting with its value."""
+    """Show every setting with its value as threegate.toml would have it; of addresses that may hold a secret, the kind."""
     import tomllib
+
+    from threegate.operations.settings_file import toml_value
 
     workspace = workspace_here()
     settings = workspace.load_settings()
@@ -48,14 +52,24 @@ def show(
     if wants_json(json_):
         emit_json(
             {
-                name: {"value": value, "origin": "file" if name in given else "default"}
+                name: {"value": _shown(name, value), "origin": "file" if name in given else "default"}
                 for name, value in rows.items()
             }
         )
         return
     for name, value in rows.items():
         place = f"   # {workspace.settings_file.name if name in given else 'default'}" if origin else ""
-        say(f"{name} = {value!r}{place}")
+        say(f"{name} = {toml_value(_shown(name, value))}{place}")
+
+
+def _shown(name: str, value: Any) -> Any:
+    """The value, or of an address that may hold a password or a token no more than its scheme."""
+    if name not in _ADDRESSES:
+        return value
+    if isinstance(value, list):
+        return [_shown(name, item) for item in value]
+    scheme, mark, _ = str(value).partition("://")
+    return f"{scheme}{mark}..." if mark else "..." if value else ""
 
 
 def _flat(value: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
