@@ -76,7 +76,9 @@ def _draft(desk: Desk, entry: Entry, line: Line) -> Look:
             return Look(replace(line, request_id=dossier.request.request_id), sections, findings)
     except InvalidDraft as error:
         return Look(
-            replace(line, request_id=error.report.request_id),
+            replace(
+                line, request_id=error.report.request_id, state="invalid", for_whom="agent: mend the draft"
+            ),
             findings=error.report.findings,
             source=error.report.masked_lines,
             problem="gate 1 refuses it as it is",

@@ -48,7 +48,9 @@ def fill(bench: Bench) -> None:
             f"req-{number}", slug=f"h{number}", data=None, code=f"print({MARK + text!r})", purpose="P"
         )
         source = path.read_text().replace("purpose: P\n", f"purpose: '{words}'\n")
-        path.write_text(source.replace("Justification: small", f"Justification: {MARK} {text}"))
+        if "<" not in text and "&" not in text:  # gate 1 refuses HTML in the body, not in the front matter
+            source = source.replace("Justification: small", f"Justification: {MARK} {text}")
+        path.write_text(source)
     for number, text in enumerate(REFUSED):
         path = bench.draft(f"bad-{number}", slug=f"r{number}", data=None, purpose="P")
         path.write_bytes(
