@@ -27,6 +27,7 @@ from threegate.results import (
     read_record,
     read_verdict,
     render_result,
+    result_name,
     write_verdict,
 )
 from threegate.services import Services
@@ -293,3 +294,23 @@ def tell_state(
         workspace,
         replace(old, state=state, reason=reason, stage="approved", judgement=assessment or old.judgement),
     )
+
+
+def unsettled(workspace: Workspace, history: RequestHistory) -> bool:
+    """Whether a request is not where the trail says, or lacks its result. Cheap: names only."""
+    if history.abandoned or (history.approved is None and history.promoted is None and history.end is None):
+        return False
+    if history.end is None:
+        if history.claimed is not None:
+            return True
+        return history.file is not None and not (workspace.approved / history.file).exists()
+    if history.state is None or history.file is None:
+        return False
+    there = (workspace.state_folder(history.state) / history.file).exists()
+    return not there or not (workspace.results / result_name(history.end.when, history.request_id)).exists()
+
+
+def still_open(workspace: Workspace, history: RequestHistory) -> bool:
+    """Whether something has still to become of a request: it waits, it runs, or it is `unsettled`."""
+    waits = history.end is None and (history.approved or history.promoted or history.claimed)
+    return bool(waits) or unsettled(workspace, history)

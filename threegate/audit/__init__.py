@@ -6,7 +6,8 @@ What others use: `Trail` (create, locked, events), the `LockedTrail` that `locke
 
 from threegate.audit.event import TYPES, Event, format_time, parse_time, trail_text
 from threegate.audit.held import LockedTrail
-from threegate.audit.index import ENDS, Head, RequestHistory, TrailIndex
+from threegate.audit.history import ENDS, RequestHistory
+from threegate.audit.index import Head, TrailIndex
 from threegate.audit.on_disk import Clock, system_clock
 from threegate.audit.trail import Trail
 

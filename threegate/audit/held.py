@@ -5,12 +5,16 @@ Invariant: nothing is given out as appended that `sync`, or the end of the block
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from threegate import limits
 from threegate.audit.event import Event, parse_time
+from threegate.audit.history import RequestHistory
 from threegate.audit.index import TrailIndex
+from threegate.audit.kept_index import write_kept_index
+from threegate.audit.keys import SigningKey
 from threegate.audit.on_disk import TrailOnDisk
 from threegate.errors import TrailError, Unavailable
 from threegate.workspace import OutsideState, Workspace
@@ -71,7 +75,7 @@ class LockedTrail:
         self._stamp = None
         waiting = sum(map(len, self._pending))
         self._trail._reserve(waiting + len(event.line) + 1)
-        self._trail._append(event)
+        self._trail._append(event, waiting)
         self._pending.append(event.line + b"\n")
         return event
 
@@ -90,8 +94,13 @@ class LockedTrail:
         self._trail._finish_rotation()
         return event
 
-    def keep_head(self) -> None:
-        """Sync, and keep the head outside the workspace (before each launch). Raises TrailError, Unavailable."""
+    def keep_head(self, *, anew: bool = False) -> None:
+        """Sync, and keep the head outside the workspace (before each launch). Raises TrailError, Unavailable.
+
+        `anew` is for a new workspace and for an adoption: anything else must not hide that the kept head disagrees.
+        """
+        if not anew:
+            self.refuse_mismatch()
         self.sync()
         index = self.index
         try:
@@ -108,6 +117,45 @@ class LockedTrail:
             raise Unavailable(
                 f"the outside head cannot be kept ({error.strerror or error}); nothing new is started"
             ) from error
+
+    def refuse_mismatch(self) -> None:
+        """Raise Unavailable when the head kept outside does not agree with this trail."""
+        problem = self.outside_problem()
+        if problem is not None:
+            raise Unavailable(f"{problem}; when this is as it should be: threegate workspace adopt")
+
+    def whole_index(self) -> TrailIndex:
+        """The index of all events, for who asks about every request; reads the whole trail when it is a long one. Raises TrailError."""
+        self.sync()
+        return self._trail._whole_index()
+
+    def keep_index(self, key: SigningKey, is_open: Callable[[RequestHistory], bool]) -> bool:
+        """Keep the index outside, signed, when enough came since; later readers begin there. False: not due, or no space for it.
+
+        `is_open` says of which requests something may still have to be done (`TrailIndex.open_histories`). Raises TrailError.
+        """
+        index, trail = self.index, self._trail
+        before = index.kept.seq if index.kept else 0
+        rows = index.to_rows()
+        if rows is None or index.head.seq - before < max(limits.TRAIL_INDEX_LINES, before // 20):
+            return False
+        self.sync()
+        sizes = [start for start, _ in trail._closed[1:]] + [trail._base]
+        header = {
+            **index.to_header(),
+            "segments": [
+                (path.name, end - start) for (start, path), end in zip(trail._closed, sizes, strict=False)
+            ],
+            "open": [history.request_id for history in index.open_histories() if is_open(history)],
+        }
+        try:
+            kept = write_kept_index(
+                key, header, rows, index.kept.items() if index.kept else (), index.to_table()
+            )
+        except OSError:
+            return False  # it only spares time
+        trail._index = TrailIndex(kept, trail._read_line)
+        return True
 
     def outside_problem(self) -> str | None:
         """None when the head kept outside agrees with this trail, else one line that says what does not.
@@ -132,11 +180,7 @@ class LockedTrail:
             return "the kept head names no event"
         if seq > index.head.seq:
             return f"the trail ends at {index.head.seq}, but {seq} events were there before: it was cut or restored"
-        found = index.hash_at(seq)
-        if found is None:
-            event = self._trail.event_at(seq)
-            found = event.hash if event else None
-        if found != kept.get("hash"):
+        if index.hash_at(seq) != kept.get("hash"):
             return f"event {seq} is another one than the kept head names: the trail was replaced"
         return None
 

@@ -25,6 +25,7 @@ from threegate.audit.chain import (
 )
 from threegate.audit.event import Event, LineError, format_time, make_event, parse_line
 from threegate.audit.index import TrailIndex
+from threegate.audit.resume import line_at, resume
 from threegate.canonical import sha256_hex
 from threegate.errors import TrailError, Unavailable
 from threegate.workspace import Workspace
@@ -52,6 +53,10 @@ class TrailOnDisk:
         self._descriptor: int | None = None
         self._offset = 0
         self._reserved = 0
+        self._closed: list[tuple[int, Path]] = []
+        """The closed segments, each with the number of bytes of the trail before it."""
+        self._base = 0
+        """Bytes of the trail before the current file."""
         self._failed: str | None = None
 
     def __del__(self) -> None:
@@ -60,9 +65,26 @@ class TrailOnDisk:
         if descriptor is not None:
             os.close(descriptor)
 
-    def event_at(self, seq: int) -> Event | None:
-        """One event by its number, for who holds the lock; reads from the start. Raises TrailError."""
-        return next((event for event in self._stream(self._parts()) if event.seq == seq), None)
+    def _read_line(self, position: int) -> bytes:
+        """The line at a position of the whole trail, for who holds the lock. Raises TrailError."""
+        try:
+            if position >= self._base:
+                return line_at(self._path, position - self._base, self._descriptor)
+            start, path = next(item for item in reversed(self._closed) if item[0] <= position)
+            return line_at(path, position - start)
+        except OSError as error:
+            raise TrailError(f"{self._folder}: cannot be read ({error.strerror or error})") from None
+
+    def _whole_index(self) -> TrailIndex:
+        """The index of every event, read from the first one on when a kept index stands behind ours. Raises TrailError."""
+        if self._index.kept is None:
+            return self._index
+        whole = TrailIndex()
+        for event in self._stream(self._parts()):
+            whole.add(event)
+            if event.seq == self._chain.seq:
+                break
+        return whole
 
     def _refuse_failed(self) -> None:
         if self._failed:
@@ -114,15 +136,34 @@ class TrailOnDisk:
             raise TrailError(f"{self._path}: is empty; a trail begins with workspace_created")
 
     def _open_first(self) -> None:
-        for path in segment_paths(self._folder):
+        paths = segment_paths(self._folder)
+        resumed = resume(paths, self._path)
+        skipped, offset = 0, 0
+        if resumed is not None:
+            skipped, offset = resumed.segments, resumed.offset
+            self._chain.follow(resumed.event)
+            self._index = TrailIndex(resumed.kept, self._read_line)
+        for number, path in enumerate(paths):
             descriptor = open_segment(path)
             try:
-                self._take_lines(descriptor, path, 0, os.fstat(descriptor).st_size, current=False)
+                size, base = os.fstat(descriptor).st_size, self._base
+                self._close_segment(path, size)
+                if number >= skipped:
+                    begin = offset if number == skipped else 0
+                    self._take_lines(descriptor, path, begin, size, base, current=False)
             finally:
                 os.close(descriptor)
-            if segment_path(self._folder, self._chain.seq) != path or self._chain.type != "rotated":
+            if number >= skipped and (
+                segment_path(self._folder, self._chain.seq) != path or self._chain.type != "rotated"
+            ):
                 raise TrailError(f"{path}: does not end where its name says; restore the segment")
         self._open_current()
+        if resumed is not None and skipped == len(paths):
+            self._offset = offset
+
+    def _close_segment(self, path: Path, size: int) -> None:
+        self._closed.append((self._base, path))
+        self._base += size
 
     def _open_current(self) -> None:
         try:
@@ -163,6 +204,7 @@ class TrailOnDisk:
             moved = None
         if self._chain.type != "rotated" or moved is None or moved.st_ino != ours.st_ino:
             raise TrailError(f"{self._path}: another file lies in the trail's place; nothing is started")
+        self._close_segment(closed, self._offset)
         os.close(self._descriptor)
         self._descriptor = None
         self._open_current()
@@ -171,9 +213,11 @@ class TrailOnDisk:
         assert self._descriptor is not None
         size = os.fstat(self._descriptor).st_size
         if size > self._offset:
-            self._take_lines(self._descriptor, self._path, self._offset, size, current=True)
+            self._take_lines(self._descriptor, self._path, self._offset, size, self._base, current=True)
 
-    def _take_lines(self, descriptor: int, path: Path, start: int, end: int, *, current: bool) -> None:
+    def _take_lines(
+        self, descriptor: int, path: Path, start: int, end: int, base: int, *, current: bool
+    ) -> None:
         for raw in read_lines(descriptor, start, end):
             try:
                 if not raw.whole:
@@ -186,7 +230,7 @@ class TrailOnDisk:
                     raise TrailError(f"{path}: the line after seq {self._chain.seq} {error}") from None
                 self._set_aside(descriptor, raw.start, end, str(error))
                 return
-            self._index.add(event)
+            self._index.add(event, base + raw.start)
             if current:
                 self._offset = raw.start + len(raw.data) + 1
 
@@ -207,7 +251,7 @@ class TrailOnDisk:
                 )
         from threegate.audit.ahead import ahead_of
 
-        if ahead := ahead_of(self.workspace, self._index):
+        if ahead := ahead_of(self.workspace, self._whole_index()):
             raise TrailError(f"{place}, and {ahead[0]} is ahead of what remains; nothing is started")
         name = f"torn-{self._chain.seq:012d}-{secrets.token_hex(4)}"
         durable.deliver(self._folder / name, tail, 0o600)
@@ -224,7 +268,7 @@ class TrailOnDisk:
         except OSError as error:
             raise self._fail("writing", error) from error
         self._chain.take(event.line)
-        self._index.add(event)
+        self._index.add(event, self._base + start)
         self._offset = start + len(event.line) + 1
         self.mended.append(f"{place}: {len(tail)} bytes were set aside as {name}")
 
@@ -252,9 +296,10 @@ class TrailOnDisk:
             prev=chain.hash,
         )
 
-    def _append(self, event: Event) -> None:
+    def _append(self, event: Event, waiting: int) -> None:
+        """Take an event of our own into the index; `waiting` bytes before it are not written yet."""
         self._chain.follow(event)
-        self._index.add(event)
+        self._index.add(event, self._base + self._offset + waiting)
 
     def _reserve(self, length: int) -> None:
         """Space on disk for `length` more bytes before anything is promised. Raises Unavailable."""
@@ -289,6 +334,7 @@ class TrailOnDisk:
         if self._offset:
             durable.rename(self._path, closed)
             durable.sync_folder(self._folder)
+            self._close_segment(closed, self._offset)
             os.close(self._descriptor)
             self._descriptor = None
             self._open_current()

@@ -63,7 +63,7 @@ class Trail(TrailOnDisk):
         durable.deliver(workspace.trail_file, first.line + b"\n", 0o600)
         trail = cls(workspace, clock=clock)
         with trail.locked() as held:
-            held.keep_head()
+            held.keep_head(anew=True)
         return trail
 
     def close(self) -> None:
@@ -73,6 +73,7 @@ class Trail(TrailOnDisk):
                 os.close(self._descriptor)
             self._descriptor = None
             self._index, self._chain, self._offset, self._reserved = TrailIndex(), Chain(), 0, 0
+            self._closed, self._base = [], 0
 
     @contextmanager
     def locked(self) -> Iterator[LockedTrail]:

@@ -38,6 +38,18 @@ class Frontier:
         self.size = 0
         self._nodes: list[bytes] = []
 
+    @classmethod
+    def of(cls, size: int, nodes: Iterable[bytes]) -> Frontier:
+        """The frontier of a tree of `size` leaves again, from its `nodes`."""
+        frontier = cls()
+        frontier.size, frontier._nodes = size, list(nodes)
+        return frontier
+
+    @property
+    def nodes(self) -> tuple[bytes, ...]:
+        """The roots of the full subtrees, largest first."""
+        return tuple(self._nodes)
+
     def add(self, line: bytes) -> None:
         """Append a leaf."""
         nodes = self._nodes

@@ -41,7 +41,6 @@ class SessionStore:
         self.workspace = workspace
         self._book: Book | None = None
         self._seq = 0
-        self._position = 0
         self._key = ""
 
     @property
@@ -51,18 +50,14 @@ class SessionStore:
 
     def view(self, held: LockedTrail, compiled: Compiled, sources: Sources) -> Book:
         """The book as the trail has it now. Raises OSError when the state file cannot be written."""
-        events = held.index.session_events
         if self._book is None or self._key != compiled.sha256:
             self._load(held, compiled)
-            self._position = 0
         assert self._book is not None
         moved = False
-        for event in events[self._position :]:
-            if event.seq > self._seq:
-                _fold(self._book, event, sources)
-                self._seq = event.seq
-                moved = True
-        self._position = len(events)
+        for event in held.index.session_events_after(self._seq):
+            _fold(self._book, event, sources)
+            self._seq = event.seq
+            moved = True
         if moved:
             self._save(held)
         return self._book

@@ -12,7 +12,7 @@ from pathlib import Path
 from threegate import durable, lifecycle
 from threegate.audit import RequestHistory
 from threegate.daemon.log import Log
-from threegate.endings import close_from_trail, find_file, interrupt
+from threegate.endings import close_from_trail, find_file, interrupt, unsettled
 from threegate.errors import ThreeGateError
 from threegate.runners.orphans import remove_orphans
 from threegate.services import Services
@@ -31,7 +31,7 @@ def recover(services: Services, log: Log, engine_url: str = "") -> int:
     remove_temporary(workspace)
     mended = 0
     with services.trail.locked() as held:
-        histories = [history for history in held.index.histories() if _unsettled(workspace, history)]
+        histories = [history for history in held.index.open_histories() if unsettled(workspace, history)]
     for history in histories:
         done = _mend(services, history)
         if done:
@@ -53,28 +53,6 @@ def remove_temporary(workspace: Workspace) -> None:
         for path in folder.iterdir():
             if _TEMPORARY.fullmatch(path.name) and not path.is_dir():
                 durable.unlink(path)
-
-
-def _unsettled(workspace: Workspace, history: RequestHistory) -> bool:
-    """Whether a request is not where the trail says, or lacks its result. Cheap: names only."""
-    if history.abandoned or (history.approved is None and history.promoted is None and history.end is None):
-        return False
-    if history.end is None:
-        if history.claimed is not None:
-            return True
-        return history.file is not None and not (workspace.approved / history.file).exists()
-    if history.state is None or history.file is None:
-        return False
-    there = (workspace.state_folder(history.state) / history.file).exists()
-    return not there or not services_result_there(workspace, history)
-
-
-def services_result_there(workspace: Workspace, history: RequestHistory) -> bool:
-    """Whether an ended request has a result file."""
-    from threegate.results import result_name
-
-    assert history.end is not None
-    return (workspace.results / result_name(history.end.when, history.request_id)).exists()
 
 
 def _mend(services: Services, history: RequestHistory) -> str | None:

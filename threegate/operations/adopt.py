@@ -60,7 +60,7 @@ def adopt(desk: Desk, acting: Acting, about: Mapping[str, Any]) -> Adopted:
             actor=actor,
             data={**data, **about, "epoch": epoch, **({"vkey": new_key} if new_key else {})},
         )
-        held.keep_head()
+        held.keep_head(anew=True)
     return Adopted(problem, epoch, new_key is not None)
 
 

@@ -55,7 +55,7 @@ def plan_change(desk: Desk, request_id: str) -> Change:
     """
     with desk.trail.locked() as held:
         finished = finished_proposal(desk, held, request_id, APPLIED)
-        refuse_done(held, desk, request_id)
+        refuse_done(held, request_id)
     try:
         project = Project.open(desk.policy.settings.project.root)
         if finished.tool == "file.write_safe":

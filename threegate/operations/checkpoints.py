@@ -13,17 +13,21 @@ from threegate.audit import LockedTrail, Trail, tree
 from threegate.audit.checkpoint import Checkpoint, LineProof, sign_checkpoint
 from threegate.audit.keys import load_key
 from threegate.audit.verify import checkpoint_folder
+from threegate.endings import still_open
 from threegate.errors import InvalidInput
 
 
 def write_checkpoint(held: LockedTrail, *, actor: str) -> tuple[Path, Checkpoint]:
     """Sign the tree as it is now and keep the note in ``audit/checkpoints/<size>``. Raises Unavailable, TrailError, OSError."""
+    held.refuse_mismatch()
     key = load_key(held.index.workspace_id)
     size, root = held.index.frontier.size, held.index.frontier.root()
     note = sign_checkpoint(key, size, root)
     held.append("checkpoint", actor=actor, data={"size": size, "root": root.hex()})
     held.keep_head()
-    return _keep(held, note), note
+    path = _keep(held, note)
+    held.keep_index(key, lambda history: still_open(held.workspace, history))
+    return path, note
 
 
 def checkpoint_due(held: LockedTrail, every: int) -> bool:
@@ -39,6 +43,7 @@ def checkpoint_when_due(trail: Trail, every: int, *, actor: str) -> Path | None:
 
 def rotate(held: LockedTrail, *, actor: str) -> tuple[Path, Checkpoint]:
     """Close the trail's file with a checkpoint and begin the next one. Raises Unavailable, TrailError, OSError."""
+    held.refuse_mismatch()
     key = load_key(held.index.workspace_id)
     size, root = held.index.frontier.size, held.index.frontier.root()
     note = sign_checkpoint(key, size, root)

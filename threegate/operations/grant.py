@@ -236,7 +236,7 @@ def _refuse_promised(index: TrailIndex, grant: Grant) -> None:
     """No more drafts are promoted than uses are left, those that wait counted."""
     waiting = sum(
         1
-        for history in index.histories()
+        for history in index.open_histories()
         if history.approved is not None
         and history.claimed is None
         and history.end is None

@@ -39,7 +39,7 @@ def proposed_note(desk: Desk, request_id: str) -> ProposedNote:
     """The note of a finished memory.propose. Raises InvalidInput, Refused."""
     with desk.trail.locked() as held:
         finished = finished_proposal(desk, held, request_id, _TOOLS)
-        refuse_done(held, desk, request_id)
+        refuse_done(held, request_id)
     data = finished.output("/out/note.json")
     note = canonical.loads_strict(data, max_bytes=2 * limits.PROPOSAL_BYTES)
     if note != finished.given["note"]:

@@ -107,12 +107,11 @@ def _pinned_args(desk: Desk, history: RequestHistory) -> dict[str, Any]:
     return value
 
 
-def refuse_done(held: LockedTrail, desk: Desk, request_id: str) -> None:
+def refuse_done(held: LockedTrail, request_id: str) -> None:
     """An act on a request is done once. Raises Refused("replayed")."""
-    for event in desk.trail.events():
-        if event.type == "applied" and event.request_id == request_id:
-            raise Refused("replayed", f"{request_id}: was applied before (trail line {event.seq})")
-    del held
+    history = held.index.history(request_id)
+    if history is not None and history.applied is not None:
+        raise Refused("replayed", f"{request_id}: was applied before (trail line {history.applied.seq})")
 
 
 def announce_act(
@@ -124,7 +123,7 @@ def announce_act(
     data: Mapping[str, Any],
 ) -> None:
     """Check the signed act under the trail's lock and put `applied` on disk. Raises Refused, TrailError."""
-    refuse_done(held, desk, request_id)
+    refuse_done(held, request_id)
     act = checked_act(desk, held, signed, APPLY, about)
     actor = act.pop("actor")
     lifecycle.announce(held, "applied", request_id=request_id, actor=actor, data={**data, **act})

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from threegate import durable
-from threegate.audit import LockedTrail, RequestHistory, Trail
+from threegate.audit import LockedTrail, RequestHistory, Trail, TrailIndex
 from threegate.workspace import Workspace
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -40,12 +40,13 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
     with trail.locked() as held:
         if not dry_run:
             _remove_leftovers(workspace)
-        old = [history for history in held.index.histories() if _ended_before(history, before)]
+        index = held.whole_index()
+        old = [history for history in index.histories() if _ended_before(history, before)]
         there = [history for history in old if workspace.run_folder(history.request_id).is_dir()]
-        given_back = _closed_sessions(held)
+        given_back = _closed_sessions(index)
         kept = [history.request_id for history in there if _folded(history, given_back)]
         gone = [history.request_id for history in there if not _folded(history, given_back)]
-        inputs = _unneeded_inputs(workspace, held, {history.request_id for history in old})
+        inputs = _unneeded_inputs(workspace, index, {history.request_id for history in old})
         size = sum(_size(workspace.run_folder(name)) for name in gone)
         size += sum((workspace.inputs / name).lstat().st_size for name in inputs)
         if not dry_run:
@@ -75,11 +76,11 @@ def _ended_before(history: RequestHistory, before: datetime) -> bool:
     return history.end is not None and history.last.when < before and history.end.when < before
 
 
-def _closed_sessions(held: LockedTrail) -> set[str]:
+def _closed_sessions(index: TrailIndex) -> set[str]:
     """Sessions that gave their totals back and stand in no workflow: nothing depends on their runs any more."""
     closed: set[str] = set()
     bound: set[str] = set()
-    for event in held.index.session_events:
+    for event in index.session_events_after(0):
         if event.type == "session_killed" and event.data.get("scope") == "close":
             closed.add(str(event.data.get("name")))
         elif event.type == "session_opened" and (event.data.get("workflow") or event.data.get("role")):
@@ -94,10 +95,10 @@ def _folded(history: RequestHistory, given_back: set[str]) -> bool:
     return isinstance(contract, Mapping) and str(contract.get("session")) not in given_back
 
 
-def _unneeded_inputs(workspace: Workspace, held: LockedTrail, old: set[str]) -> list[str]:
+def _unneeded_inputs(workspace: Workspace, index: TrailIndex, old: set[str]) -> list[str]:
     """Pinned inputs that no request outside of `old` names; none where a kept request's list was cut."""
     needed: set[str] = set()
-    for history in held.index.histories():
+    for history in index.histories():
         approved = history.approved
         if approved is None or history.request_id in old:
             continue
@@ -107,7 +108,7 @@ def _unneeded_inputs(workspace: Workspace, held: LockedTrail, old: set[str]) -> 
         needed.update(str(digest) for digest in inputs.values())
     named = {
         str(digest)
-        for history in held.index.histories()
+        for history in index.histories()
         if history.request_id in old and history.approved is not None
         for digest in (history.approved.data.get("inputs") or {}).values()
     }
