@@ -217,6 +217,34 @@ def deliver(path: Path, data: bytes, mode: int = 0o600) -> None:
     sync_folder(path.parent)
 
 
+def make_reserved(path: Path, size: int) -> None:
+    """Make an empty file that `size` bytes on the disk are reserved for. Raises FileExistsError, OSError; then it is not there."""
+    _tell("before", "create", path)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        _tell("after", "create", path)
+        reserve_fd(descriptor, 0, size, path)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def deliver_into(reserved: Path, path: Path, data: bytes, mode: int = 0o600) -> None:
+    """As `deliver`, but in the blocks of a file of `make_reserved`, which is renamed; it stays when that fails."""
+    descriptor = os.open(reserved, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        write_fd(descriptor, data, reserved)
+        os.ftruncate(descriptor, len(data))
+        os.fchmod(descriptor, mode)
+        sync_fd(descriptor, reserved)
+    finally:
+        os.close(descriptor)
+    rename(reserved, path)
+    sync_folder(path.parent)
+
+
 def overwrite(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Put `data` at `path` whole and durable, replacing what was there. Only for derived files."""
     temporary = write_new(path, data, mode)

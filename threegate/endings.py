@@ -27,6 +27,7 @@ from threegate.results import (
     read_record,
     read_verdict,
     render_result,
+    reserve_result,
     result_name,
     write_verdict,
 )
@@ -123,6 +124,7 @@ def refuse_held(
     moved = services.gate.blocked(held, policy, prepared.request, prepared.job, code)
     data.update(moved)
     target = lifecycle.free_name(services.workspace.refused / prepared.path.name)
+    reserve_result(services.workspace, prepared.request_id or "")
     event = lifecycle.announce(
         held,
         "quarantined" if known else "refused",

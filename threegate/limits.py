@@ -75,6 +75,8 @@ TRAIL_SECOND_PROCESS_BYTES: Final = 16 * MIB
 """A file of the trail of at least this size is hashed in a second process while the first one reads it."""
 TRAIL_EVENTS_PER_OWNER_MINUTE: Final = 600
 RESULT_BYTES: Final = 8 * MIB
+RESULT_RESERVED_BYTES: Final = 2 * MIB
+"""Taken before an end is promised: 200 lines of either stream and a thousand outputs fit."""
 RESULT_LINE_CHARS: Final = 2_000
 RECORD_BYTES: Final = 4 * MIB
 VERDICT_BYTES: Final = 1 * MIB

@@ -22,7 +22,7 @@ from threegate.judge import Clearance, Judgement, judge
 from threegate.launch_facts import draft_owner, facts_for_launch
 from threegate.policy import Policy
 from threegate.prepared import Ended, Prepared, Waiting
-from threegate.results import ResultFacts, write_record
+from threegate.results import ResultFacts, reserve_result, write_record
 from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
 from threegate.services import Services
 
@@ -94,14 +94,12 @@ def _prepare_start(services: Services, policy: Policy, prepared: Prepared, contr
     assert request is not None and job is not None
 
     def started(where: Mapping[str, Any]) -> None:
-        with services.trail.locked() as held:
-            lifecycle.announce(
-                held,
-                "started",
-                request_id=request.request_id,
-                actor="daemon",
-                data={"backend": job.backend, **where},
-            )
+        services.trail.announce(
+            "started",
+            request_id=request.request_id,
+            actor="daemon",
+            data={"backend": job.backend, **where},
+        )
 
     if not getattr(services.runners[job.backend], "starts_late", False):
         started({})
@@ -192,6 +190,7 @@ def claim(
         reservation = services.gate.reserve(held, policy, request, prepared.job, prepared.history)
         if isinstance(reservation, Refused):
             return Waiting(reservation.code, str(reservation), judgement)
+        reserve_result(services.workspace, request.request_id)
         decided = {
             "request_sha256": request.sha256,
             "job_sha256": clearance.job_sha256,

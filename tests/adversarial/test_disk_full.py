@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.support import Place, make_place, monty_draft, request_id
+from threegate.errors import Unavailable
+from threegate.results import ResultFacts, deliver_result, render_result, reserve_result
+from threegate.workspace import Workspace
 
 pytestmark = pytest.mark.root
 
@@ -85,3 +89,40 @@ def test_a_read_only_trail_stops_everything(small_disk: Path) -> None:
     assert place.events("started") == []
     place.once()
     assert len(place.events("started")) == 1
+
+
+def test_a_result_that_was_promised_finds_its_space(small_disk: Path) -> None:
+    """Others fill the disk while a request runs: its result was reserved before the claim, and fits."""
+    workspace = Workspace(make_place(small_disk).root)
+    facts = ResultFacts("promised", "refused", datetime.now(UTC), 3, detail="x" * 1000)
+    other = ResultFacts("not-promised", "refused", datetime.now(UTC), 4)
+    reserve_result(workspace, "promised")
+    filler = fill(small_disk)
+    with pytest.raises(Unavailable, match="the disk is full"):
+        reserve_result(workspace, "not-promised")
+    with pytest.raises(OSError, match="No space left"):
+        deliver_result(workspace, other)
+    path = deliver_result(workspace, facts)
+    assert path.read_bytes() == render_result(facts) and path.stat().st_mode & 0o777 == 0o644
+    assert [item.name for item in workspace.results.iterdir()] == [path.name]
+    filler.unlink()
+    reserve_result(workspace, "promised")
+    assert deliver_result(workspace, facts) == path, "as recovery does"
+    assert [item.name for item in workspace.results.iterdir()] == [path.name]
+
+
+def test_a_refusal_waits_for_the_space_of_its_result(small_disk: Path) -> None:
+    """There is room for an event, none for a result: nothing is announced, and later it is refused with its result."""
+    place = make_place(small_disk)
+    rid = request_id("full")
+    place.approve(place.drop(monty_draft(rid, "1 + 1")))
+    path = next((place.root / "tool-exec" / "approved").glob("*.md"))
+    path.write_bytes(path.read_bytes() + b"\n")
+    place.run("audit", "checkpoint", expect=0)  # the trail has its megabyte now
+    filler = fill(small_disk)
+    assert place.run("run", "--once").code == 3
+    assert place.events("refused") == [] and path.exists()
+    filler.unlink()
+    place.once()
+    assert "status: refused" in place.result(rid)
+    place.run("audit", "verify", expect=0)

@@ -199,7 +199,8 @@ def problems_after(place: Place, expected: dict[str, set[str]]) -> list[str]:
         workspace.verdicts,
         workspace.inputs,
     ):
-        wrong += [f"half-written file {path.name} in {folder.name}" for path in folder.glob(".tmp-*")]
+        left = [*folder.glob(".tmp-*"), *folder.glob(".reserved-*")]
+        wrong += [f"half-written file {path.name} in {folder.name}" for path in left]
     if any(workspace.running.iterdir()):
         wrong.append("something is left in running/")
     for name, ends in expected.items():

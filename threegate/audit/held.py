@@ -79,13 +79,18 @@ class LockedTrail:
         self._pending.append(event.line + b"\n")
         return event
 
-    def sync(self) -> None:
-        """Put everything appended on disk: one write, one fdatasync. Raises TrailError; then the process must stop."""
+    def write(self) -> int:
+        """Write everything appended, not yet synced; the number of the write. Raises TrailError; then the process must stop."""
         self._trail._refuse_failed()
         if self._pending:
             data = b"".join(self._pending)
             self._pending.clear()
             self._trail._write(data)
+        return self._trail._written
+
+    def sync(self) -> None:
+        """Put everything appended, and what other threads have written, on disk. Raises TrailError; then the process must stop."""
+        self._trail._settle(self.write())
 
     def rotate(self, *, actor: str, data: Mapping[str, Any]) -> Event:
         """Close this file of the trail with a `rotated` event and begin the next one. Raises TrailError, OSError."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,6 +59,9 @@ class TrailOnDisk:
         self._base = 0
         """Bytes of the trail before the current file."""
         self._failed: str | None = None
+        self._syncing = threading.Lock()
+        self._written = self._durable = 0
+        """Writes of ours, counted, and how many of them are on disk."""
 
     def __del__(self) -> None:
         """An object that was forgotten gives its descriptor back: commands open the trail anew each time."""
@@ -205,8 +209,7 @@ class TrailOnDisk:
         if self._chain.type != "rotated" or moved is None or moved.st_ino != ours.st_ino:
             raise TrailError(f"{self._path}: another file lies in the trail's place; nothing is started")
         self._close_segment(closed, self._offset)
-        os.close(self._descriptor)
-        self._descriptor = None
+        self._leave_file()
         self._open_current()
 
     def _read_on(self) -> None:
@@ -318,14 +321,38 @@ class TrailOnDisk:
             ) from error
         self._reserved = self._offset + length + limits.TRAIL_RESERVED_BYTES
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> int:
+        """Write whole lines; the number of the write, for `_settle`. Raises TrailError."""
         assert self._descriptor is not None
         try:
             durable.write_fd(self._descriptor, data, self._path)
-            durable.sync_fd(self._descriptor, self._path)
         except OSError as error:
             raise self._fail("writing", error) from error
         self._offset += len(data)
+        self._written += 1
+        return self._written
+
+    def _settle(self, write: int) -> None:
+        """Put everything up to this write on disk. One thread syncs, for all that have written before. Raises TrailError."""
+        with self._syncing:
+            self._refuse_failed()
+            if self._durable >= write or self._descriptor is None:
+                return
+            goal = self._written
+            try:
+                durable.sync_fd(self._descriptor, self._path)
+            except OSError as error:
+                raise self._fail("writing", error) from error
+            self._durable = goal
+
+    def _leave_file(self) -> None:
+        """Close the current file; what was written to it is on disk."""
+        if not self._failed:
+            self._settle(self._written)
+        with self._syncing:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+            self._descriptor = None
 
     def _finish_rotation(self) -> None:
         """The last event says `rotated`: give the file its closed name and begin the next one."""
@@ -335,6 +362,5 @@ class TrailOnDisk:
             durable.rename(self._path, closed)
             durable.sync_folder(self._folder)
             self._close_segment(closed, self._offset)
-            os.close(self._descriptor)
-            self._descriptor = None
+            self._leave_file()
             self._open_current()

@@ -69,9 +69,7 @@ class Trail(TrailOnDisk):
     def close(self) -> None:
         """Give back the descriptor; the trail can be used again afterwards."""
         with self._thread:
-            if self._descriptor is not None:
-                os.close(self._descriptor)
-            self._descriptor = None
+            self._leave_file()
             self._index, self._chain, self._offset, self._reserved = TrailIndex(), Chain(), 0, 0
             self._closed, self._base = [], 0
 
@@ -96,6 +94,25 @@ class Trail(TrailOnDisk):
             finally:
                 self._holder = None
                 held.close()
+
+    def announce(
+        self,
+        type: str,
+        *,
+        request_id: str | None = None,
+        actor: str,
+        data: Mapping[str, Any] | None = None,
+    ) -> Event:
+        """One event that no change of state hangs on but what the caller does next; on disk when this returns.
+
+        It is written under the lock and synced behind it, so that threads which announce at the same time share one
+        sync. Raises TrailError (the process must stop), Unavailable (no space; nothing added).
+        """
+        with self.locked() as held:
+            event = held.append(type, request_id=request_id, actor=actor, data=data)
+            write = held.write()
+        self._settle(write)
+        return event
 
     def events(self) -> Iterator[Event]:
         """All events in order, each verified, streaming; what is appended meanwhile is not seen.

@@ -21,7 +21,7 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Remove runs and inputs that nothing needs; the trail, results and request files stay."""
+    """Remove runs, inputs and snapshots that nothing needs; the trail, results and request files stay."""
     from datetime import UTC, datetime, timedelta
 
     from threegate.operations.init import account
@@ -41,12 +41,16 @@ def prune(
                 "dry_run": dry_run,
                 "runs": list(done.runs),
                 "inputs": list(done.inputs),
+                "snapshots": list(done.snapshots),
                 "bytes": done.bytes,
                 "kept": list(done.kept),
             }
         )
         return
     verb = "would remove" if dry_run else "removed"
-    say(f"{verb} {len(done.runs)} runs and {len(done.inputs)} inputs, {done.bytes} bytes")
+    say(
+        f"{verb} {len(done.runs)} runs, {len(done.inputs)} inputs and {len(done.snapshots)} files of proposals, "
+        f"{done.bytes} bytes"
+    )
     if done.kept:
         say(f"kept {len(done.kept)} runs that open sessions of the contracts are folded from")

@@ -17,6 +17,7 @@ from threegate.endings import close_from_trail, find_file
 from threegate.errors import Refused
 from threegate.operations.dossier import Desk
 from threegate.operations.reject import quiet_services, refuse_unknown
+from threegate.results import reserve_result
 
 _POLL_SECONDS = 0.05
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
@@ -69,6 +70,7 @@ def _end_waiting(desk: Desk, held: LockedTrail, history: RequestHistory, actor: 
     }
     inputs = approved.get("inputs")
     target = lifecycle.free_name(desk.workspace.refused / source.name)
+    reserve_result(desk.workspace, history.request_id)
     lifecycle.announce(
         held,
         "cancelled",

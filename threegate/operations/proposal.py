@@ -166,13 +166,21 @@ def input_place(workspace: Workspace, draft_folder: Path, name: str, sha256: str
 
 
 def sweep(workspace: Workspace) -> int:
-    """Remove what no waiting draft needs any more: proposals whose draft is gone, input files that no draft names.
+    """Remove what `unneeded` names. Only the daemon calls this, and `prune` does the same with an event. Raises OSError."""
+    gone = unneeded(workspace)
+    for path in gone:
+        durable.unlink(path)
+    return len(gone)
 
-    What was approved has its own copies in inputs/. Only the daemon calls this: it is the only one that puts such files
-    there, always before their draft. Returns how many files went. Raises OSError.
+
+def unneeded(workspace: Workspace) -> list[Path]:
+    """What no waiting draft needs any more: proposals whose draft is gone, snapshots and other input files that no draft names.
+
+    What was approved has its own copies in inputs/. Such files are put there under the trail's lock, always before their
+    draft: who looks otherwise than the daemon's own thread holds the lock. Empty when a draft cannot be read. Raises OSError.
     """
     if not workspace.drafts.is_dir():
-        return 0
+        return []
     named: set[str] = set()
     gone: list[Path] = []
     for path in sorted(workspace.drafts.iterdir()):
@@ -183,14 +191,12 @@ def sweep(workspace: Workspace) -> int:
             try:
                 data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
             except OSError:
-                return 0
+                return []
             named.update(match.decode() for match in _DIGESTS.findall(data))
     folder = draft_inputs_folder(workspace)
     if folder.is_dir():
         gone += [path for path in sorted(folder.iterdir()) if path.name not in named]
-    for path in gone:
-        durable.unlink(path)
-    return len(gone)
+    return gone
 
 
 def drop(workspace: Workspace, data: bytes, name: str) -> Path:

@@ -1,4 +1,5 @@
-"""Removing what nothing needs any more: runs of requests that ended long ago, and inputs that only they had.
+"""Removing what nothing needs any more: runs of requests that ended long ago, inputs that only they had, and the snapshots of
+proposals whose drafts are gone.
 
 Invariant: the event that names what goes is on disk before anything is removed; nothing that an open request, or one
 that ended later than the given moment, refers to is touched; trail, results and state files are never pruned, nor the
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from threegate import durable
 from threegate.audit import LockedTrail, RequestHistory, Trail, TrailIndex
+from threegate.operations.proposal import unneeded
 from threegate.workspace import Workspace
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -32,6 +34,8 @@ class Pruned:
     bytes: int
     kept: tuple[str, ...] = ()
     """Runs as old that stay: sessions of the contracts are folded from them."""
+    snapshots: tuple[str, ...] = ()
+    """Files of drafts that were made from proposals and lie there no more: project snapshots, arguments, the proposal."""
 
 
 def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool = False) -> Pruned:
@@ -46,29 +50,38 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
         given_back = _closed_sessions(index)
         kept = [history.request_id for history in there if _folded(history, given_back)]
         gone = [history.request_id for history in there if not _folded(history, given_back)]
-        inputs = _unneeded_inputs(workspace, index, {history.request_id for history in old})
+        inputs = _unneeded_inputs(workspace, index, {history.request_id for history in old}, before)
+        snapshots = unneeded(workspace)
         size = sum(_size(workspace.run_folder(name)) for name in gone)
-        size += sum((workspace.inputs / name).lstat().st_size for name in inputs)
+        files = [workspace.inputs / name for name in inputs] + snapshots
+        size += sum(path.lstat().st_size for path in files)
         if not dry_run:
-            _announce(workspace, held, gone, inputs, actor)
-            for name in inputs:
-                durable.unlink(workspace.inputs / name)
-            if inputs:
-                durable.sync_folder(workspace.inputs)
+            _announce(workspace, held, gone, inputs, [path.name for path in snapshots], actor)
+            for path in files:
+                durable.unlink(path)
+            for folder in sorted({path.parent for path in files}):
+                durable.sync_folder(folder)
             for name in gone:
                 _remove_run(workspace.run_folder(name))
-    return Pruned(tuple(gone), tuple(inputs), size, tuple(kept))
+    names = tuple(path.name for path in snapshots)
+    return Pruned(tuple(gone), tuple(inputs), size, tuple(kept), names)
 
 
 def _announce(
-    workspace: Workspace, held: LockedTrail, runs: list[str], inputs: list[str], actor: str
+    workspace: Workspace,
+    held: LockedTrail,
+    runs: list[str],
+    inputs: list[str],
+    snapshots: list[str],
+    actor: str,
 ) -> None:
     for name in runs:
         files = sum(len(files) for _, _, files in os.walk(workspace.run_folder(name)))
         held.append("pruned", request_id=name, actor=actor, data={"what": "run", "removed": files})
-    for start in range(0, len(inputs), _BATCH):
-        part = inputs[start : start + _BATCH]
-        held.append("pruned", actor=actor, data={"what": "inputs", "removed": len(part), "inputs": part})
+    for what, names in (("inputs", inputs), ("snapshots", snapshots)):
+        for start in range(0, len(names), _BATCH):
+            part = names[start : start + _BATCH]
+            held.append("pruned", actor=actor, data={"what": what, "removed": len(part), what: part})
     held.sync()
 
 
@@ -95,25 +108,23 @@ def _folded(history: RequestHistory, given_back: set[str]) -> bool:
     return isinstance(contract, Mapping) and str(contract.get("session")) not in given_back
 
 
-def _unneeded_inputs(workspace: Workspace, index: TrailIndex, old: set[str]) -> list[str]:
-    """Pinned inputs that no request outside of `old` names; none where a kept request's list was cut."""
+def _unneeded_inputs(workspace: Workspace, index: TrailIndex, old: set[str], before: datetime) -> list[str]:
+    """Pinned inputs that only `old` requests name, and old ones that no approval names at all (one that was abandoned, or
+    never came to its end). None where a kept request's list was cut."""
     needed: set[str] = set()
+    named: set[str] = set()
     for history in index.histories():
-        approved = history.approved
-        if approved is None or history.request_id in old:
-            continue
-        inputs = approved.data.get("inputs")
-        if not isinstance(inputs, dict):
+        inputs = history.approved.data.get("inputs") if history.approved is not None else {}
+        if history.request_id in old:
+            named.update(map(str, (inputs or {}).values()))
+        elif isinstance(inputs, dict):
+            needed.update(map(str, inputs.values()))
+        else:
             return []
-        needed.update(str(digest) for digest in inputs.values())
-    named = {
-        str(digest)
-        for history in index.histories()
-        if history.request_id in old and history.approved is not None
-        for digest in (history.approved.data.get("inputs") or {}).values()
-    }
     there = {name for name in os.listdir(workspace.inputs) if _SHA256.fullmatch(name)}
-    return sorted((named & there) - needed)
+    moment = before.timestamp()
+    lost = {name for name in there - named if (workspace.inputs / name).lstat().st_ctime < moment}
+    return sorted(((named & there) | lost) - needed)
 
 
 def _size(folder: Path) -> int:

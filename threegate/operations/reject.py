@@ -16,7 +16,7 @@ from threegate.endings import close_from_trail
 from threegate.errors import Refused
 from threegate.operations.dossier import Desk, Draft, read_draft, take_draft_away
 from threegate.request import Report, read_request
-from threegate.results import Verdict, write_verdict
+from threegate.results import Verdict, reserve_result, write_verdict
 from threegate.services import Services
 
 _MODE = 0o600
@@ -43,6 +43,8 @@ def reject_draft(desk: Desk, which: Path | Draft, *, reason: str, actor: str) ->
             stage="draft",
         )
         request_id = _own_id(held, report)
+        if request_id is not None:
+            reserve_result(desk.workspace, request_id)
         (copy,) = lifecycle.deliver(
             held,
             [(desk.workspace.refused / draft.path.name, draft.data, _MODE)],

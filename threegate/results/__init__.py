@@ -13,6 +13,7 @@ from threegate.results.facts import (
     write_record,
 )
 from threegate.results.render import deliver_result, render_result
+from threegate.results.space import reserve_result
 from threegate.results.validate import ResultProblem, validate_result
 from threegate.results.verdict import Verdict, read_verdict, verdict_path, write_verdict
 
@@ -26,6 +27,7 @@ __all__ = [
     "read_verdict",
     "render_record",
     "render_result",
+    "reserve_result",
     "result_name",
     "validate_result",
     "verdict_path",

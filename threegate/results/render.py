@@ -16,6 +16,7 @@ from typing import Any, Final
 from threegate import durable, limits
 from threegate.lifecycle import numbered
 from threegate.results.facts import ResultFacts
+from threegate.results.space import deliver_reserved, give_back
 from threegate.results.text import ShownText, fence, one_line, show_stream, visible
 from threegate.secretscan import mask_secrets
 from threegate.workspace import Workspace
@@ -73,9 +74,10 @@ def deliver_result(workspace: Workspace, facts: ResultFacts, rendered: bytes | N
     while True:
         path = numbered(target, number)
         try:
-            durable.deliver(path, data, 0o644)
+            deliver_reserved(workspace, facts.request_id, path, data, 0o644)
         except FileExistsError:
             if _same(path, data):
+                give_back(workspace, facts.request_id)
                 durable.sync_folder(path.parent)
                 return path
             number += 1

@@ -1,0 +1,56 @@
+"""Space for a result, taken on the disk before the event that promises one.
+
+Invariant: whoever announces an end that comes with a result, or claims a request that must come to one, has first
+reserved the blocks; the result is written into just these blocks, so that a disk that others filled meanwhile cannot keep
+CORE from learning how its request ended.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from threegate import durable, limits
+from threegate.audit import trail_text
+from threegate.errors import Unavailable
+from threegate.workspace import Workspace
+
+PREFIX = ".reserved-"
+
+
+def reserved_place(workspace: Workspace, request_id: str) -> Path:
+    """Where the blocks of a request's result are kept: beside the results, so that a rename delivers them."""
+    return workspace.results / f"{PREFIX}{hashlib.sha256(trail_text(request_id).encode()).hexdigest()[:32]}"
+
+
+def reserve_result(workspace: Workspace, request_id: str) -> None:
+    """Take the space of one result; nothing when it is taken already. Called under the trail's lock. Raises Unavailable."""
+    path = reserved_place(workspace, request_id)
+    if os.path.lexists(path):
+        return
+    try:
+        durable.make_reserved(path, limits.RESULT_RESERVED_BYTES)
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise Unavailable(
+            f"{workspace.results}: {'the disk is full' if full else error.strerror or error}; nothing new is started "
+            "until there is space for its result"
+        ) from error
+
+
+def deliver_reserved(workspace: Workspace, request_id: str, path: Path, data: bytes, mode: int) -> None:
+    """Make `path` appear whole and durable, from the reserved blocks where there are any. Raises FileExistsError, OSError."""
+    reserved = reserved_place(workspace, request_id)
+    if os.path.lexists(reserved):
+        durable.deliver_into(reserved, path, data, mode)
+    else:
+        durable.deliver(path, data, mode)
+
+
+def give_back(workspace: Workspace, request_id: str) -> None:
+    """Give the space back: the result was there already. Raises OSError."""
+    with suppress(FileNotFoundError):
+        durable.unlink(reserved_place(workspace, request_id))
