@@ -74,6 +74,8 @@ TRAIL_INDEX_BYTES: Final = 2048 * MIB
 TRAIL_SECOND_PROCESS_BYTES: Final = 16 * MIB
 """A file of the trail of at least this size is hashed in a second process while the first one reads it."""
 TRAIL_EVENTS_PER_OWNER_MINUTE: Final = 600
+REPORT_REQUESTS: Final = 10_000
+"""So many requests, the newest ones, are listed in a report with their stories; all are counted."""
 RESULT_BYTES: Final = 8 * MIB
 RESULT_RESERVED_BYTES: Final = 2 * MIB
 """Taken before an end is promised: 200 lines of either stream and a thousand outputs fit."""

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.audit.workspaces import WORKSPACE_ID, approve, make_workspace, run
-from threegate.audit import Trail
+from threegate.audit import Trail, TrailIndex
 from threegate.audit.keys import load_key
 from threegate.errors import InvalidInput
-from threegate.operations.export import as_csv, export_trail, public_key, verify_envelope
+from threegate.operations.export import as_csv, export_trail, finished_runs, public_key, verify_envelope
 
 
 @pytest.fixture(name="made")
@@ -100,3 +100,27 @@ def test_a_pruned_run_is_attested_from_the_trail(made) -> None:
     shutil.rmtree(workspace.runs / "ran1")
     assert export_trail(workspace, "in-toto", folder / "s", request_id="ran1") == 1
     assert len(list(Trail(workspace).events())) == 11
+
+
+def test_statements_need_no_memory_of_what_has_ended(made) -> None:
+    """A run is given out as it ends; what was abandoned, refused or never approved is forgotten."""
+    workspace, trail, _ = made
+    with trail.locked() as held:
+        held.append("validated", request_id="draft", actor="x")
+        held.append("approved", request_id="gone", actor="x", data={"file": "TR-gone.md"})
+        held.append("approval_abandoned", request_id="gone", actor="x")
+        held.append("quarantined", request_id="ran1", actor="x", data={"reason": "replayed"})
+        held.append(
+            "approved", request_id="gone", actor="x", data={"file": "TR-gone.md", "approved_by": "second"}
+        )
+        held.append("refused", request_id="gone", actor="x")
+    whole = TrailIndex()
+    for event in trail.events():
+        whole.add(event)
+    runs = list(finished_runs(trail.events()))
+    assert [history.request_id for history in runs] == ["ran1", "ran2"]
+    for history in runs:
+        same = whole.history(history.request_id)
+        assert same is not None
+        for name in ("approved", "claimed", "started", "finished", "end"):
+            assert getattr(history, name) == getattr(same, name), name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from html.parser import HTMLParser
@@ -11,7 +12,7 @@ import pytest
 
 from tests.audit.populated import populate
 from tests.audit.workspaces import make_workspace
-from threegate import lifecycle
+from threegate import lifecycle, limits
 from threegate.operations.report import _days, write_report
 from threegate.operations.report_page import GROUPS, _round_step, render_page
 
@@ -129,12 +130,36 @@ def test_the_scale_has_round_numbers(highest: int, step: int) -> None:
 
 
 def test_days_have_no_gaps_and_many_days_become_weeks() -> None:
-    assert _days([]) == []
-    bars = _days([("2026-01-01", "open"), ("2026-01-04", "open"), ("2026-01-04", "refused")])
+    assert _days({}) == []
+    bars = _days({("2026-01-01", "open"): 1, ("2026-01-04", "open"): 1, ("2026-01-04", "refused"): 1})
     assert [label for label, _ in bars] == ["01-01", "01-02", "01-03", "01-04"]
     assert bars[3][1] == {"open": 1, "refused": 1} and bars[1][1] == {}
-    long = _days([("2020-01-01", "open"), ("2026-01-01", "open")])
+    long = _days({("2020-01-01", "open"): 1, ("2026-01-01", "open"): 1})
     assert len(long) <= 62 and sum(counts.get("open", 0) for _, counts in long) == 2
+
+
+def test_old_requests_are_counted_and_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound of memory: the newest are listed, every number is the same; late events begin no new request."""
+    workspace, trail = populate(tmp_path / "ws", 60)
+    first = next(event.request_id for event in trail.events() if event.type == "validated")
+    with trail.locked() as held:
+        held.append("pruned", request_id=first, actor="x", data={"what": "run", "removed": 1})
+        held.append("delivered", request_id=first, actor="x")
+    whole, short = tmp_path / "whole.html", tmp_path / "short.html"
+    assert write_report(workspace, whole) == 60
+    monkeypatch.setattr(limits, "REPORT_REQUESTS", 7)
+    assert write_report(workspace, short) == 60
+
+    def told(path: Path) -> tuple[str, str, list[str]]:
+        page = path.read_text()
+        data = json.loads(page.partition('type="application/json">')[2].partition("</script>")[0])
+        tiles = page.partition('<div class="tiles">')[2].partition('<div class="tools">')[0]
+        return page, tiles, [item["id"] for item in data]
+
+    assert told(whole)[1] == told(short)[1], "tiles and chart"
+    assert told(short)[2] == told(whole)[2][:7]
+    assert "The newest 7 of 60 requests are listed" in told(short)[0]
+    assert "are listed" not in told(whole)[0]
 
 
 def test_the_page_needs_no_requests(tmp_path: Path) -> None:

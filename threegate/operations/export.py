@@ -11,12 +11,12 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from threegate import durable
 from threegate.audit import Event, RequestHistory, Trail
-from threegate.audit.index import TrailIndex
 from threegate.audit.keys import SigningKey, load_key
 from threegate.audit.story import select, sentence
 from threegate.errors import InvalidInput
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 PREDICATE_TYPE = "https://threegate.local/attestation/run/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 COLUMNS = ("seq", "time", "type", "request_id", "actor", "story", "data", "hash")
+_BEGINS = frozenset(("approved", "promoted", "claimed", "finished"))
+"""With one of these begins what a statement tells of a request; drafts that nobody approved are not remembered."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -86,13 +88,12 @@ def _cell(value: object) -> object:
 
 
 def _export_statements(workspace: Workspace, out: Path | None, request_id: str | None) -> int:
-    index = TrailIndex()
-    for event in Trail(workspace).events():
-        index.add(event)
-    key = load_key(index.workspace_id)
+    events = Trail(workspace).events()
+    first = next(events)
+    key = load_key(first.prev)
     count = 0
-    for history in index.histories():
-        if history.finished is None or request_id not in (None, history.request_id):
+    for history in finished_runs(chain([first], events)):
+        if request_id not in (None, history.request_id):
             continue
         envelope = attest(workspace, history, key)
         text = json.dumps(envelope, sort_keys=True, indent=2).encode() + b"\n"
@@ -107,6 +108,22 @@ def _export_statements(workspace: Workspace, out: Path | None, request_id: str |
     if request_id is not None and not count:
         raise InvalidInput(f"{request_id}: no finished run of this name")
     return count
+
+
+def finished_runs(events: Iterable[Event]) -> Iterator[RequestHistory]:
+    """The history of each run that finished, as it ends: only requests that are approved and not ended are in memory."""
+    running: dict[str, RequestHistory] = {}
+    for event in events:
+        request_id = event.request_id
+        if request_id is None or (request_id not in running and event.type not in _BEGINS):
+            continue
+        history = running.setdefault(request_id, RequestHistory(request_id, event))
+        history.add(event)
+        if history.end is None and not history.abandoned:
+            continue
+        del running[request_id]
+        if event.type == "finished":
+            yield history
 
 
 def attest(workspace: Workspace, history: RequestHistory, key: SigningKey) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from threegate import durable
+from threegate import durable, limits
 from threegate.audit import ENDS, Event, Trail
 from threegate.audit.event import format_time
 from threegate.audit.story import sentence
@@ -75,29 +76,82 @@ class _Told:
         }
 
 
+@dataclass(slots=True)
+class _Gathered:
+    """Takes the events in order. Whole stories are kept of the newest requests only, of the others day and outcome.
+
+    Memory: about 6 KB for each of `limits.REPORT_REQUESTS` requests, and 60 bytes for each one that there ever was.
+    """
+
+    first: str
+    """Requests whose first event is older are left out."""
+    events: int = 0
+    _told: dict[str, _Told] = field(default_factory=dict)
+    _seen: set[int] = field(default_factory=set)
+    """Keyed hashes of all ids (Python's own): a late event of an old request begins no new one."""
+    _open: dict[str, _Told] = field(default_factory=dict)
+    """Requests that left the list and have not ended."""
+    _counted: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def take(self, event: Event) -> None:
+        """The next event."""
+        self.events += 1
+        request_id = event.request_id
+        if request_id is None:
+            return
+        item = self._told.get(request_id)
+        if item is not None:
+            item.take(event)
+        elif (late := self._open.get(request_id)) is not None:
+            late.take(event)
+            late.story.clear()
+            if late.group != "open":
+                self._count(self._open.pop(request_id))
+        elif (mark := hash(request_id)) not in self._seen:
+            self._seen.add(mark)
+            if event.time >= self.first:
+                self._told[request_id] = item = _Told(request_id, event.time)
+                item.take(event)
+                self._shorten()
+
+    def _shorten(self) -> None:
+        if len(self._told) <= limits.REPORT_REQUESTS:
+            return
+        oldest = self._told.pop(next(iter(self._told)))
+        if oldest.group == "open":
+            oldest.story.clear()
+            self._open[oldest.id] = oldest
+        else:
+            self._count(oldest)
+
+    def _count(self, item: _Told) -> None:
+        self._counted[item.when[:10], item.group] += 1
+
+    def newest_first(self) -> list[_Told]:
+        """The requests that are listed."""
+        return sorted(self._told.values(), key=lambda item: item.when, reverse=True)
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        """How many requests began on each day, by outcome."""
+        items = (*self._told.values(), *self._open.values())
+        return self._counted + Counter((item.when[:10], item.group) for item in items)
+
+
 def write_report(workspace: Workspace, out: Path, *, since: datetime | None = None) -> int:
     """Write the page; returns how many requests it tells. Raises OSError."""
     result = verify_workspace(workspace)
     problems = [str(item) for item in result.problems[:_PROBLEMS_SHOWN]]
     if result.problem_count > len(problems):
         problems.append(f"and {result.problem_count - len(problems)} more")
-    told: dict[str, _Told] = {}
-    events = 0
+    gathered = _Gathered(format_time(since) if since else "")
     try:
         for event in Trail(workspace).events():
-            events += 1
-            if event.request_id is not None:
-                item = told.get(event.request_id)
-                if item is None:
-                    item = told[event.request_id] = _Told(event.request_id, event.time)
-                item.take(event)
+            gathered.take(event)
     except TrailError as error:
         problems.append(f"what follows is told up to the first line that does not verify: {error}")
-    first = format_time(since) if since else ""
-    requests = sorted(
-        (item for item in told.values() if item.when >= first), key=lambda item: item.when, reverse=True
-    )
-    groups = {key: sum(item.group == key for item in requests) for key, _ in GROUPS}
+    requests, counts = gathered.newest_first(), gathered.counts()
+    total = sum(counts.values())
+    groups = {key: sum(number for (_, group), number in counts.items() if group == key) for key, _ in GROUPS}
     verdict = (
         f"The trail verifies: {result.lines} events, {result.checkpoints} signed checkpoints, head {result.head[:16]}"
         if result.ok
@@ -109,22 +163,26 @@ def write_report(workspace: Workspace, out: Path, *, since: datetime | None = No
         verdict=verdict,
         problems=problems,
         tiles=[
-            ("Requests", str(len(requests))),
+            ("Requests", str(total)),
             *((name, str(groups[key])) for key, name in GROUPS),
-            ("Events", str(events)),
+            ("Events", str(gathered.events)),
         ],
-        days=_days([(item.when[:10], item.group) for item in requests]),
+        days=_days(counts),
         requests=[item.to_json() for item in requests],
+        note=""
+        if total == len(requests)
+        else f"The newest {len(requests)} of {total} requests are listed; numbers and chart count all of them. "
+        "An older one is told by: threegate audit show --request ID",
     )
     durable.overwrite(out.absolute(), page.encode(), 0o644)
-    return len(requests)
+    return total
 
 
-def _days(items: list[tuple[str, str]]) -> list[tuple[str, Mapping[str, int]]]:
+def _days(counted: Mapping[tuple[str, str], int]) -> list[tuple[str, Mapping[str, int]]]:
     """Counts by day and group, without gaps; by week or more where there are too many days for bars."""
-    if not items:
+    if not counted:
         return []
-    first, last = (date.fromisoformat(pick(day for day, _ in items)) for pick in (min, max))
+    first, last = (date.fromisoformat(pick(day for day, _ in counted)) for pick in (min, max))
     span = (last - first).days + 1
     width = max(1, -(-span // _MOST_BARS))
     if width > 1:
@@ -133,7 +191,7 @@ def _days(items: list[tuple[str, str]]) -> list[tuple[str, Mapping[str, int]]]:
         ((first + timedelta(days=start)).strftime("%m-%d" if span < 300 else "%Y-%m-%d"), {})
         for start in range(0, span, width)
     ]
-    for day, group in items:
+    for (day, group), number in counted.items():
         counts = bars[(date.fromisoformat(day) - first).days // width][1]
-        counts[group] = counts.get(group, 0) + 1
+        counts[group] = counts.get(group, 0) + number
     return [(label, counts) for label, counts in bars]

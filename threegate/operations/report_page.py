@@ -96,8 +96,12 @@ def render_page(
     tiles: Sequence[tuple[str, str]],
     days: Sequence[tuple[str, Mapping[str, int]]],
     requests: Sequence[Mapping[str, Any]],
+    note: str = "",
 ) -> str:
-    """The whole page. `days` are (label, group to count); `requests` have the keys that the script reads."""
+    """The whole page. `days` are (label, group to count); `requests` have the keys that the script reads.
+
+    `note` stands above the list.
+    """
     policy = (
         f"default-src 'none'; style-src '{_hash(_STYLE)}'; script-src '{_hash(_SCRIPT)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -123,7 +127,7 @@ def render_page(
         '<div class="tools"><input id="search" type="search" placeholder="Search ids, names, reasons, hashes" '
         'aria-label="Search"><select id="group" aria-label="Outcome"><option value="">All outcomes</option>'
         f'{options}</select><span id="count" class="dim" role="status"></span></div>'
-        '<div id="list"></div><button id="more" hidden>Show more</button>'
+        f'{f"<p class=dim>{_text(note)}</p>" if note else ""}<div id="list"></div><button id="more" hidden>Show more</button>'
         "<noscript><p>The list of requests needs this page's own script; the trail itself can be read with "
         "<code>threegate audit show</code>.</p></noscript>"
         f'<script id="data" type="application/json">{data}</script><script>{_SCRIPT}</script>'
