@@ -4,8 +4,9 @@
 
 Every part of the way that is one at a time (the trail's lock and sync, the daemon's own thread of gates, its listener and its
 publisher, the broker) is a queue with one server; workers are as many as there are. Requests come at random (Poisson) at
-`--peak` times the mean rate. Costs are seconds of that server, by default those that bench/ printed on two cores; say your
-own with --cost NAME=SECONDS. Beats and statuses are work of the same servers, and come whether or not anything runs.
+`--peak` times the mean rate. Costs are seconds of that server. The defaults are put together from parts that were measured on
+two cores (an `ssh-keygen -Y verify` 5.3 ms, append and fdatasync 0.12 ms, a durable delivery 0.36 ms, an Ed25519 check 0.11 ms,
+a Celery round trip 4.2 ms), not measured as a whole; say your own with --cost NAME=SECONDS. Beats and statuses are work of the same servers, and come whether or not anything runs.
 """
 
 from __future__ import annotations
