@@ -272,7 +272,7 @@ def commands(command: Path, home: Path) -> None:
     named: set[str] = set()
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         named |= set(re.findall(r"(?:^|[`$ ])threegate ([a-z]+)\b", page.read_text("utf-8"), re.M))
-    listed = set(re.findall(r"^\W*([a-z]+)  +", run(command, "--help", cwd=home), re.M))
+    listed = set(re.findall(r"^[│ ]+([a-z]+) {2,}", run(command, "--help", cwd=home), re.M))
     known = {name for name in named if name in listed}
     hold(len(known) > 20, f"the pages name commands: {sorted(known)}")
     for name in sorted(listed):
