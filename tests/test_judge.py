@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,6 +82,10 @@ def test_all_gates_say_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.verdict == "clear"
     assert found.clearance is not None
     assert found.clearance.request_id == "TR-judge"
+    job = build_job(request(), input_sizes={}, platform=policy().platform)
+    found.clearance.must_cover(job)
+    with pytest.raises(TypeError, match="another job"):
+        found.clearance.must_cover(replace(job, workdir="/out"))
     assert found.clearance.approval_sha256 == "a" * 64
     assert found.assessment is not None
     assert found.assessment.to_json() == {

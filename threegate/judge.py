@@ -43,6 +43,11 @@ class Clearance:
         if self.seal is not _SEAL:
             raise TypeError("only the judge makes a Clearance")
 
+    def must_cover(self, job: Job) -> None:
+        """Every runner asks this first. Raises TypeError for any other job than the one that was cleared."""
+        if job.digest != self.job_sha256:
+            raise TypeError("this clearance is for another job")
+
 
 @dataclass(frozen=True, slots=True)
 class Assessment:

@@ -320,3 +320,9 @@ def test_gvisor_has_no_way_out_and_says_so(tmp_path: Path) -> None:
     job = era_job("id", runtime="runsc", network=("a.example:443",))
     outcome = run_job(EraRunner(era_settings(runtime="runsc")), job, tmp_path)
     assert outcome.status == "unavailable" and "allowlist" in outcome.detail
+
+
+def test_a_clearance_runs_the_job_it_was_made_for_and_no_other(era_runner, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="another job"):
+        era_runner.run(clearance(era_job("true")), era_job("id"), control(tmp_path))
+    nothing_left(tmp_path)

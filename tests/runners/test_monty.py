@@ -208,3 +208,10 @@ def test_less_than_a_core_is_held_by_a_cgroup(monty_runner, tmp_path: Path) -> N
     assert outcome.cpu_ms is not None and outcome.cpu_ms < 0.4 * outcome.wall_ms
     left = list(Path("/sys/fs/cgroup").glob("*/threegate-*"))
     assert not [path for path in left if f"threegate-{_pid()}-" in path.name]
+
+
+def test_a_clearance_runs_the_job_it_was_made_for_and_no_other(monty_runner, tmp_path: Path) -> None:
+    mine, other = monty_job("1"), monty_job("2")
+    with pytest.raises(TypeError, match="another job"):
+        monty_runner.run(clearance(mine), other, control(tmp_path))
+    assert not list(tmp_path.glob("*/out"))

@@ -93,6 +93,7 @@ class ClusterRunner:
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Run the job on the worker that its lease is for; see Runner.run."""
+        clearance.must_cover(job)
         worker = self.ledger.place_of(job)
         if worker is None:
             return nothing_ran("no worker was reserved for this job")

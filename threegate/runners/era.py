@@ -88,6 +88,7 @@ class EraRunner:
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Run `job.argv` once; see Runner.run. Never raises for what the command does."""
+        clearance.must_cover(job)
         outcome = self._from_prepared(job, control) or self._contained(clearance.request_id, job, control)
         if self._prepared is not None and outcome.runtime and (kind := Kind.of(job, outcome.runtime)):
             self._prepared.learn(kind, control)

@@ -52,6 +52,7 @@ class MontyRunner:
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Run `job.code` once; see Runner.run. Never raises for what the code does; raises OSError for our own disk."""
+        clearance.must_cover(job)
         return self._contained((clearance.approved_utc, clearance.request_sha256), job, control)
 
     def prove(self, control: Control) -> Outcome:
