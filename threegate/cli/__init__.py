@@ -91,6 +91,7 @@ class LazyGroup(TyperGroup):
             return TyperCommand(cmd_name, help=entry[1], short_help=entry[1])
         module = importlib.import_module(f"threegate.cli.{entry[0]}")
         module.app._add_completion = False  # completion is of the whole command, not of each part
+        module.app.rich_markup_mode = None  # a help text is text: [HOST] is no markup
         command = typer.main.get_command(module.app)
         command.name = cmd_name
         command.help = command.help or entry[1]
