@@ -276,8 +276,11 @@ def ordinary(cluster: Cluster, count: Count) -> None:
     while not count.runs[slow]:
         assert time.monotonic() < until, cluster.daemon_log
         time.sleep(0.1)
-    shown = cluster.place.run("status", "--json").json()
-    assert {row["worker"] for row in shown["workers"]} == {"w1", "w2", "w3"}
+    told: set[str] = set()
+    while told != {"w1", "w2", "w3"}:  # written with each beat
+        assert time.monotonic() < until + 20, told
+        shown = cluster.place.run("status", "--json").json()
+        told = {row["worker"] for row in shown.get("workers", [])}
     cluster.place.run("cancel", slow, expect=0)
     ends = cluster.wait_end(*names, failing, slow)
     assert [ends[name] for name in (*names, failing, slow)] == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -26,6 +27,10 @@ class Machine:
         for name in ("upper", "work", "root"):
             (self._home / name).mkdir(mode=0o755)
         self._home.chmod(0o755)
+        # A checkout may lie below /tmp: it is seen in the machine too, and its boot does not clear it away.
+        kept = self._home / "upper" / "etc" / "tmpfiles.d"
+        kept.mkdir(mode=0o755, parents=True)
+        (kept / "tmp.conf").symlink_to("/dev/null")
         options = f"lowerdir=/,upperdir={self._home}/upper,workdir={self._home}/work"
         subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, str(self.root)], check=True)
         try:
@@ -46,7 +51,11 @@ class Machine:
             f"--unit={_UNIT}",
         ]
         self._process = subprocess.Popen(
-            [*words, *more], stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT
+            [*words, *more],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "SYSTEMD_NSPAWN_TMPFS_TMP": "0"},
         )
         until = time.monotonic() + 90
         while time.monotonic() < until:

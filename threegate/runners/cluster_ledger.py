@@ -209,8 +209,10 @@ class ClusterBudget(Budget):
         self._ledger.release(job)
 
     def free_rows(self) -> list[Backend]:
-        """The backends of which some live worker has a row free."""
+        """The backends of which some live worker has a row free; without a live worker all, to be told why they wait."""
         free = [seat.free()[2] for seat in self._ledger.seats() if seat.live()]
+        if not free:
+            return list(_ROWS)
         return [backend for backend, kind in _ROWS.items() if any(rows[kind] > 0 for rows in free)]
 
     def _has_row(self, job: Job) -> bool:
