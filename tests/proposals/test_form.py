@@ -36,7 +36,7 @@ def test_the_schema_is_one() -> None:
     assert len(TOOLS) == 25
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(bent_proposals())
 def test_the_fast_checks_agree_with_the_jsonschema_library(value: Any) -> None:
     proposal, problems = check_form(value)
