@@ -120,7 +120,7 @@ class Measured(NamedTuple):
 def measured(root: Path, *command: str) -> Measured:
     """Run one threegate command."""
     program = (
-        "import resource,sys,os;from threegate.cli import run;"
+        "import resource,sys,os;from threegate.cli import execute as run;"
         "code=run(sys.argv[1:]);"
         "own,other=resource.getrusage(resource.RUSAGE_SELF),resource.getrusage(resource.RUSAGE_CHILDREN);"
         "cpu=max(item.ru_utime+item.ru_stime for item in (own,other));"

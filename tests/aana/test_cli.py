@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from threegate.cli import run
+from threegate.cli import execute as run
 
 NOW = "2026-05-10T00:00:00Z"
 

@@ -26,7 +26,7 @@ def a_workspace(tmp_path: Path) -> Workspace:
 @pytest.fixture(name="tg")
 def command(workspace: Workspace, capsys: pytest.CaptureFixture[str]):
     def call(*arguments: str, expect: int = 0) -> str:
-        code = cli.run(["-w", str(workspace.root), *arguments])
+        code = cli.execute(["-w", str(workspace.root), *arguments])
         context.ROOT.json = False
         taken = capsys.readouterr()
         assert code == expect, taken.err
@@ -108,12 +108,12 @@ def test_adopt_says_why_and_needs_a_yes(tmp_path: Path, capsys: pytest.CaptureFi
     moved = tmp_path / "moved"
     made.root.rename(moved)
     call = ["-w", str(moved), "workspace", "adopt", "--as", "operator", "--key", str(key)]
-    assert cli.run(call) != 0
+    assert cli.execute(call) != 0
     assert "--yes" in capsys.readouterr().err
-    assert cli.run([*call, "--yes"]) == 0
+    assert cli.execute([*call, "--yes"]) == 0
     said = capsys.readouterr().out
     assert "copied or moved" in said and "adopted: epoch 2" in said
-    assert cli.run([*call, "--yes"]) == 2
+    assert cli.execute([*call, "--yes"]) == 2
     assert "nothing to adopt" in capsys.readouterr().err
 
 

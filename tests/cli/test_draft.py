@@ -45,14 +45,14 @@ def test_an_era_draft_with_inputs_outputs_and_hosts(capsys: pytest.CaptureFixtur
         "--network-allow",
         "api.example.com:8443",
     ]
-    assert cli.run([*arguments, "--network-rationale", "reads the rates", "--json"]) == 0
+    assert cli.execute([*arguments, "--network-rationale", "reads the rates", "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
     digest = hashlib.sha256(b"print(1)\n").hexdigest()
     assert value["inputs"] == [{"name": "script.py", "sha256": digest}] and value["copied"] == ["script.py"]
     assert Path("inbox/files/script.py").read_bytes() == b"print(1)\n"
     text = Path(value["path"]).read_text()
     assert "api.example.com:8443" in text and "- `/out/by region.csv`" in text
-    assert cli.run(["validate", "inbox"]) == 0
+    assert cli.execute(["validate", "inbox"]) == 0
 
 
 def test_a_monty_draft_with_variables_and_a_second_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,9 +70,9 @@ def test_a_monty_draft_with_variables_and_a_second_one(capsys: pytest.CaptureFix
         "vars.json",
         "--slug",
     ]
-    assert cli.run([*arguments, "one"]) == 0
+    assert cli.execute([*arguments, "one"]) == 0
     assert (
-        cli.run(
+        cli.execute(
             [*arguments, "two", "--risk", "high", "--sensitivity", "public", "--justification", "asked for"]
         )
         == 0
@@ -86,12 +86,12 @@ def test_the_same_input_twice_is_copied_once_and_another_of_its_name_is_refused(
 ) -> None:
     Path("a.csv").write_text("1")
     arguments = ["draft", "--purpose", "x", "--command", "cat /in/a.csv", "--input", "a.csv", "--slug"]
-    assert cli.run([*arguments, "one"]) == 0
+    assert cli.execute([*arguments, "one"]) == 0
     assert "copied a.csv" in capsys.readouterr().out
-    assert cli.run([*arguments, "two"]) == 0
+    assert cli.execute([*arguments, "two"]) == 0
     assert "copied" not in capsys.readouterr().out
     Path("a.csv").write_text("2")
-    assert cli.run([*arguments, "three"]) == 2
+    assert cli.execute([*arguments, "three"]) == 2
     assert "another file of this name" in capsys.readouterr().err
     assert len(drafts()) == 2
 
@@ -120,7 +120,7 @@ def test_what_would_be_refused_is_not_written(
     Path("code.py").write_text("print(1)\n")
     Path("latin.py").write_bytes(b"\xe9")
     Path("a b.csv").write_text("1")
-    assert cli.run(["draft", "--purpose", "x", *arguments]) == 2
+    assert cli.execute(["draft", "--purpose", "x", *arguments]) == 2
     error = capsys.readouterr().err
     assert word in error and "hunter2" not in error
     assert drafts() == [] and not list(Path("inbox/files").iterdir())
@@ -128,6 +128,6 @@ def test_what_would_be_refused_is_not_written(
 
 def test_wrong_choices_and_no_workspace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for option in ("--backend", "--risk", "--sensitivity"):
-        assert cli.run(["draft", "--purpose", "x", "--command", "ls", option, "other"]) == 64
+        assert cli.execute(["draft", "--purpose", "x", "--command", "ls", option, "other"]) == 64
     monkeypatch.chdir(tmp_path)
-    assert cli.run(["draft", "--purpose", "x", "--command", "ls"]) == 64
+    assert cli.execute(["draft", "--purpose", "x", "--command", "ls"]) == 64

@@ -33,7 +33,7 @@ def test_the_hook_runs_the_validator_on_requests_only(capsys: pytest.CaptureFixt
     assert not chosen.search("inbox/README.md") and not chosen.search("TR-a.md.sig")
     program, *arguments = shlex.split(hook["entry"])
     assert program == "threegate"
-    assert cli.run([*arguments, f"inbox/{NAME}"]) == 2
+    assert cli.execute([*arguments, f"inbox/{NAME}"]) == 2
     assert "TG138" in capsys.readouterr().out
 
 
@@ -43,13 +43,13 @@ def test_the_action_is_a_composite_one_whose_commands_exist() -> None:
     for step in action["runs"]["steps"]:
         assert "uses" in step or step["shell"] == "bash"
         assert "${{" not in step.get("run", ""), "inputs reach the shell through its environment only"
-    assert cli.run(["validate", "--format", "github", "--stage", "draft", "--", "inbox"]) == 2
+    assert cli.execute(["validate", "--format", "github", "--stage", "draft", "--", "inbox"]) == 2
 
 
 def test_the_editors_pattern_reads_the_output(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "editor.md").read_text("utf-8")
     pattern = json.loads("{" + re.search(r'"regexp": .*', page)[0].rstrip(",") + "}")["regexp"]  # type: ignore[index]
-    cli.run(["validate", "-q", "inbox"])
+    cli.execute(["validate", "-q", "inbox"])
     first = capsys.readouterr().out.splitlines()[0]
     match = re.match(pattern, first)
     assert match is not None

@@ -37,9 +37,9 @@ def put(name: str, text: str, folder: str = "inbox") -> str:
 def test_a_valid_draft_exits_0_and_an_invalid_one_2_with_place_rule_and_caret(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert cli.run(["validate", put(NAME, era())]) == 0
+    assert cli.execute(["validate", put(NAME, era())]) == 0
     assert capsys.readouterr().out == f"inbox/{NAME}: valid (draft)\n"
-    assert cli.run(["validate", put("TR-bad.md", era(network="full"))]) == 2
+    assert cli.execute(["validate", put("TR-bad.md", era(network="full"))]) == 2
     out = capsys.readouterr().out
     assert "inbox/TR-bad.md:10:10: error TG138: network must be none or allowlist\n" in out
     assert "   10 | network: full\n      |          ^\n      = " in out
@@ -49,18 +49,18 @@ def test_the_default_stage_is_that_of_the_folder(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = put(NAME, era(), "tool-exec/approved")
-    assert cli.run(["validate", path]) == 2
+    assert cli.execute(["validate", path]) == 2
     assert "TG142" in capsys.readouterr().out
-    assert cli.run(["validate", "--stage", "draft", path]) == 0
+    assert cli.execute(["validate", "--stage", "draft", path]) == 0
     put(NAME, era())
     monkeypatch.chdir("inbox")
-    assert cli.run(["validate", NAME]) == 0
+    assert cli.execute(["validate", NAME]) == 0
 
 
 def test_warnings_change_nothing_but_with_strict(capsys: pytest.CaptureFixture[str]) -> None:
     path = put("TR-other.md", era())
-    assert cli.run(["validate", path]) == 0
-    assert cli.run(["validate", "--strict", path]) == 2
+    assert cli.execute(["validate", path]) == 0
+    assert cli.execute(["validate", "--strict", path]) == 2
     assert "warning TG102" in capsys.readouterr().out
 
 
@@ -72,7 +72,7 @@ def test_json_is_valid_for_its_schema(capsys: pytest.CaptureFixture[str]) -> Non
         ["validate", "--json", "inbox"],
         ["validate", "--format", "json", "inbox"],
     ):
-        assert cli.run(arguments) == 2
+        assert cli.execute(arguments) == 2
         value = json.loads(capsys.readouterr().out)
         jsonschema.Draft202012Validator(report_schema()).validate(value)
         assert [file["valid"] for file in value["files"]] == [True, False]
@@ -81,7 +81,7 @@ def test_json_is_valid_for_its_schema(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_sarif_has_what_scanners_ask_for_and_exits_0(capsys: pytest.CaptureFixture[str]) -> None:
     put("TR-bad.md", era(network="full", purpose=SECRET))
-    assert cli.run(["validate", "--format", "sarif", "inbox"]) == 0
+    assert cli.execute(["validate", "--format", "sarif", "inbox"]) == 0
     text = capsys.readouterr().out
     value = json.loads(text)
     schema = json.loads(
@@ -96,7 +96,7 @@ def test_sarif_has_what_scanners_ask_for_and_exits_0(capsys: pytest.CaptureFixtu
 
 def test_github_annotations_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     path = put("TR-bad.md", era(network="full"))
-    assert cli.run(["validate", "--format", "github", path]) == 2
+    assert cli.execute(["validate", "--format", "github", path]) == 2
     lines = capsys.readouterr().out.splitlines()
     assert any(
         line.startswith("::error file=inbox/TR-bad.md,line=10,col=10,title=TG138::network must be")
@@ -111,13 +111,13 @@ def test_folders_are_searched_without_links_and_hidden_folders(capsys: pytest.Ca
     put(NAME, era(), "ws/.hidden")
     put("README.md", "x", "ws")
     os.symlink("inbox", "ws/link")
-    assert cli.run(["validate", "ws"]) == 0
+    assert cli.execute(["validate", "ws"]) == 0
     assert capsys.readouterr().out.count("valid") == 1
 
 
 def test_a_folder_without_requests_is_said_to_be_empty(capsys: pytest.CaptureFixture[str]) -> None:
     Path("empty").mkdir()
-    assert cli.run(["validate", "empty"]) == 0
+    assert cli.execute(["validate", "empty"]) == 0
     assert "nothing was checked" in capsys.readouterr().err
 
 
@@ -126,11 +126,11 @@ def test_what_is_no_regular_file_is_refused_and_what_is_missing_fails(
 ) -> None:
     os.symlink(put(NAME, era()), "inbox/TR-link.md")
     os.mkfifo("inbox/TR-fifo.md")
-    assert cli.run(["validate", "inbox/TR-link.md", "inbox/TR-fifo.md", "/dev/null"]) == 2
+    assert cli.execute(["validate", "inbox/TR-link.md", "inbox/TR-fifo.md", "/dev/null"]) == 2
     assert capsys.readouterr().out.count("error TG100") == 3
-    assert cli.run(["validate", put("TR-big.md", "x" * 70_000)]) == 2
+    assert cli.execute(["validate", put("TR-big.md", "x" * 70_000)]) == 2
     assert "70000 bytes" in capsys.readouterr().out
-    assert cli.run(["validate", "missing.md"]) == 3
+    assert cli.execute(["validate", "missing.md"]) == 3
     assert "missing.md: cannot be read" in capsys.readouterr().err
 
 
@@ -143,7 +143,7 @@ def test_a_folder_that_cannot_be_listed_is_told(
 
     Path("locked").mkdir()
     monkeypatch.setattr(os, "walk", walk)
-    assert cli.run(["validate", "locked"]) == 3
+    assert cli.execute(["validate", "locked"]) == 3
     assert "locked: cannot be read" in capsys.readouterr().err
 
 
@@ -152,14 +152,14 @@ def test_standard_input(
     text: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    assert cli.run(["validate", "--stage", "draft", "-"]) == code
+    assert cli.execute(["validate", "--stage", "draft", "-"]) == code
     assert capsys.readouterr().out.startswith("-:")
 
 
 def test_wrong_usage_is_64() -> None:
-    assert cli.run(["validate", "--format", "xml", "a"]) == 64
-    assert cli.run(["validate", "--stage", "done", "a"]) == 64
-    assert cli.run(["validate"]) == 64
+    assert cli.execute(["validate", "--format", "xml", "a"]) == 64
+    assert cli.execute(["validate", "--stage", "done", "a"]) == 64
+    assert cli.execute(["validate"]) == 64
 
 
 def test_many_files_are_checked_in_parallel_in_order(
@@ -168,7 +168,7 @@ def test_many_files_are_checked_in_parallel_in_order(
     monkeypatch.setattr(validate, "PARALLEL_FROM", 4)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     paths = [put(f"TR-{number}.md", era(network="full") if number % 2 else era()) for number in range(6)]
-    assert cli.run(["validate", "-q", *paths, "missing.md"]) == 2
+    assert cli.execute(["validate", "-q", *paths, "missing.md"]) == 2
     captured = capsys.readouterr()
     assert [line.split(":")[0] for line in captured.out.splitlines() if "TG138" in line] == paths[1::2]
     assert "missing.md" in captured.err
@@ -179,19 +179,19 @@ def test_the_workspaces_maxima_hold(
 ) -> None:
     Path("threegate.toml").write_text("[request]\nmax_memory_mb = 64\n")
     path = put(NAME, era())
-    assert cli.run(["validate", path]) == 2
+    assert cli.execute(["validate", path]) == 2
     assert "between 8 and 64 MiB" in capsys.readouterr().out
     Path("threegate.toml").write_text("nonsense = 1\n")
-    assert cli.run(["validate", path]) == 2
+    assert cli.execute(["validate", path]) == 2
     assert "threegate.toml" in capsys.readouterr().err
     monkeypatch.setenv("THREEGATE_WORKSPACE", "/nowhere")
-    assert cli.run(["validate", path]) == 64
+    assert cli.execute(["validate", path]) == 64
 
 
 def test_no_secret_and_no_escape_reaches_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     path = put("TR-bad.md", era(purpose=f"{SECRET} \x1b[31m red \u202e"))
     for form in output.FORMATS:
-        cli.run(["validate", "--format", form, path])
+        cli.execute(["validate", "--format", form, path])
         text = capsys.readouterr().out
         assert SECRET not in text and "\x1b" not in text and "\u202e" not in text
 
@@ -209,18 +209,18 @@ def test_long_and_wide_lines_keep_the_caret_under_the_place() -> None:
 
 
 def test_rules_and_explain(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["rules"]) == 0
+    assert cli.execute(["rules"]) == 0
     assert "TG107  error" in capsys.readouterr().out
-    assert cli.run(["rules", "--json"]) == 0
+    assert cli.execute(["rules", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["id"] == "TG100"
-    assert cli.run(["rules", "--markdown"]) == 0
+    assert cli.execute(["rules", "--markdown"]) == 0
     assert capsys.readouterr().out == (Path(__file__).parents[2] / "docs" / "rules.md").read_text("utf-8")
-    assert cli.run(["explain", "tg107"]) == 0
+    assert cli.execute(["explain", "tg107"]) == 0
     out = capsys.readouterr().out
     assert "Refused (front matter):" in out and "Accepted (front matter):" in out
-    assert cli.run(["explain", "hidden-character", "--json"]) == 0
+    assert cli.execute(["explain", "hidden-character", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["id"] == "TG107"
-    assert cli.run(["explain", "TG999"]) == 2
+    assert cli.execute(["explain", "TG999"]) == 2
 
 
 def test_nothing_of_a_requests_code_is_told_on_stderr() -> None:
@@ -235,6 +235,6 @@ def test_a_name_that_is_no_text_is_told_in_every_form(capsys: pytest.CaptureFixt
     path = os.fsdecode(b"inbox/TR-\xff\x1b.md")
     put(path.removeprefix("inbox/"), "x")
     for form in output.FORMATS:
-        assert cli.run(["validate", "--format", form, path]) == (0 if form == "sarif" else 2)
+        assert cli.execute(["validate", "--format", form, path]) == (0 if form == "sarif" else 2)
         text = capsys.readouterr().out
         assert text.isascii() and "\x1b" not in text and "TG101" in text

@@ -24,7 +24,7 @@ def outside_of_any_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = cli.run(["contracts", *arguments])
+    code = cli.execute(["contracts", *arguments])
     done = capsys.readouterr()
     return code, done.out, done.err
 

@@ -25,7 +25,7 @@ class Near(Place):
             return super().run(*arguments, expect=expect, **more)
         out, err = io.StringIO(), io.StringIO()
         with redirect_stdout(out), redirect_stderr(err):
-            code = cli.run(["--workspace", str(self.root), *arguments])
+            code = cli.execute(["--workspace", str(self.root), *arguments])
         assert expect in (None, code), f"{arguments}: exit {code}\n{out.getvalue()}\n{err.getvalue()}"
         return Done(code, out.getvalue(), err.getvalue())
 

@@ -28,7 +28,7 @@ HEAVY = (
 def loaded(arguments: list[str]) -> set[str]:
     """Top-level names of the modules that a command line loads."""
     code = (
-        "import json, sys\nfrom threegate.cli import run\n"
+        "import json, sys\nfrom threegate.cli import execute as run\n"
         f"code = run({arguments!r})\n"
         "print('\\n' + json.dumps([code, sorted({name.partition('.')[0] for name in sys.modules})]))\n"
     )

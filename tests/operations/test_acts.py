@@ -9,7 +9,7 @@ import pytest
 
 from tests.operations.bench_workspace import Bench
 from threegate.audit import Trail
-from threegate.cli import run
+from threegate.cli import execute as run
 from threegate.errors import InvalidInput, Refused, ThreeGateError
 from threegate.operations.cancel import cancel_request
 from threegate.operations.operator import add_operator, list_operators, record_operators, revoke_operator

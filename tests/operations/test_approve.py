@@ -14,7 +14,7 @@ import pytest
 
 from tests.operations.bench_workspace import DATA, Bench
 from threegate.approval import SignedApproval
-from threegate.cli import run
+from threegate.cli import execute as run
 from threegate.errors import InvalidInput, Refused
 from threegate.operations.approve import promote, read_signature, seal, seal_as, sign
 from threegate.operations.dossier import open_dossier, read_draft

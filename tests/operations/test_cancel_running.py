@@ -11,7 +11,7 @@ import pytest
 
 from tests.operations.bench_workspace import Bench
 from threegate.audit import Trail
-from threegate.cli import run
+from threegate.cli import execute as run
 
 ENDLESS = "while True:\n    pass"
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.approval.material import make_key
 from tests.operations.bench_workspace import Bench
-from threegate.cli import run
+from threegate.cli import execute as run
 from threegate.errors import InvalidInput
 from threegate.operations.approve import known_operators
 from threegate.operations.compare import compare

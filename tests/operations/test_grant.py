@@ -12,7 +12,7 @@ import pytest
 from tests.operations.bench_workspace import Bench
 from threegate.approval import Grant
 from threegate.audit import Trail
-from threegate.cli import run
+from threegate.cli import execute as run
 from threegate.errors import InvalidInput, Refused
 from threegate.operations.grant import find_grant, list_grants, new_grant, revoke_grant, use_grants
 from threegate.operations.waiting import countersign, open_waiting, verify_approval

@@ -155,7 +155,7 @@ def main() -> None:
     sys.exit(execute(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:
+def execute(arguments: list[str]) -> int:
     """Run one command line and return its exit code; messages go to stderr."""
     command = typer.main.get_command(app)
     try:
@@ -183,10 +183,6 @@ def run(arguments: list[str]) -> int:
         )
         return EXIT_FAILED
     return int(code) if isinstance(code, int) else 0
-
-
-execute = run
-"""`run` by a name that no submodule takes: importing `threegate.cli.run` rebinds `run` in this package."""
 
 
 def _place_of(error: Exception) -> str:

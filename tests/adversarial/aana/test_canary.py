@@ -12,7 +12,7 @@ import pytest
 
 from tests.aana import generated
 from threegate import aana
-from threegate.cli import run
+from threegate.cli import execute as run
 
 NOW = generated.NOW
 
