@@ -6,10 +6,8 @@ import pytest
 
 from threegate.aana.leaks import masked
 
-ADDRESS = "ada@example.com"
-
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
-def test_neighbours_are_masked_each(count: int) -> None:
-    text = masked(" ".join([ADDRESS] * count))
-    assert text == " ".join(["[email]"] * count)
+@pytest.mark.parametrize(("value", "kind"), [("ada@example.com", "[email]"), ("078-05-1120", "[number]")])
+def test_neighbours_are_masked_each(value: str, kind: str, count: int) -> None:
+    assert masked(" ".join([value] * count)) == " ".join([kind] * count)
