@@ -127,7 +127,7 @@ class ListScreen(Screen[None]):
 
     def rows(self) -> list[Row]:
         """What there is now."""
-        raise NotImplementedError
+        raise NotImplementedError  # each list of this module tells its own
 
     def renew(self) -> None:
         """Look again; the cursor stays on its request."""
@@ -171,7 +171,7 @@ class ListScreen(Screen[None]):
 
     def open(self, row: Row) -> None:
         """Show one of them."""
-        raise NotImplementedError
+        raise NotImplementedError  # each list of this module tells its own
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Enter on a row: the one that was under the cursor when the key was pressed."""
