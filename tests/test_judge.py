@@ -177,3 +177,21 @@ def test_a_job_that_is_not_the_request(tmp_path: Path) -> None:
     first = build_job(request(), input_sizes={}, platform=policy().platform)
     second = build_job(request(time_sec=11), input_sizes={}, platform=policy().platform)
     assert first.digest != second.digest
+
+
+def test_an_ended_job_is_run_again_only_as_it_was() -> None:
+    asked = replace(request(), approved_by="operator", approved_utc=NOW)
+    job = build_job(asked, input_sizes={}, platform=policy().platform)
+    about = {"request_id": asked.request_id, "request_sha256": asked.sha256, "job_sha256": job.digest}
+    again = module.replay_clearance(about, asked, job)
+    again.must_cover(job)
+    assert again.approval_sha256 is None and again.approved_by == "operator"
+    for wrong in (*({**about, key: "0" * 64} for key in about), {}):
+        with pytest.raises(Refused) as refusal:
+            module.replay_clearance(wrong, asked, job)
+        assert refusal.value.code == "job_changed"
+    with pytest.raises(Refused):
+        module.replay_clearance(about, request(), job)
+    with pytest.raises(Refused) as refusal:
+        module.replay_clearance(about, asked, replace(job, network=("example.com:443",)))
+    assert refusal.value.code == "replay_has_network"

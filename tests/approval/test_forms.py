@@ -103,6 +103,10 @@ def test_an_act_reads_as_it_was_written(
     malformed(Act.parse, act.to_bytes(), "threegate-approval/1")
 
 
+def test_an_approval_is_not_read_as_an_act() -> None:
+    malformed(Act.parse, b"{}", "threegate-approval/1")
+
+
 @given(st.binary(max_size=200))
 def test_bytes_that_are_no_statement_are_refused(data: bytes) -> None:
     for parse in (

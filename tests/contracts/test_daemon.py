@@ -66,7 +66,7 @@ def test_a_limit_holds_over_runs_and_the_state_is_only_a_fold(place: Place) -> N
                 "evidence_class": "local_transaction",
                 "assertions": {"input_invariants": [], "output_invariants": [{"path": "$.n", "gte": 0}]},
                 "binds": [{"name": "last", "source": "output", "path": "$.n"}],
-                "timeouts": {"total_ms": 2500},
+                "timeouts": {"total_ms": 60000},
             },
             "session": {"session_limits": {"max_calls_per_tool": {"threegate.monty": 2}}},
         },
@@ -78,6 +78,9 @@ def test_a_limit_holds_over_runs_and_the_state_is_only_a_fold(place: Place) -> N
     texts = [place.result(rid) for rid in (first, second, third)]
     assert sum("status: succeeded" in text for text in texts) == 2
     assert sum("session_limit_exceeded" in text for text in texts) == 1
+    place.run(
+        "session", "list", expect=0
+    )  # the kept fold may lack the last event: whoever reads it goes on from there
     [session] = state(place)["sessions"].values()
     assert session["state"]["tally"]["steps"] == 2
     assert "last" in session["state"]["binds"] and session["pending"] == {}
@@ -85,7 +88,6 @@ def test_a_limit_holds_over_runs_and_the_state_is_only_a_fold(place: Place) -> N
     assert [event["data"]["contract"]["status"] for event in finished] == ["committed", "committed"]
     claims = place.events("claimed")
     assert len({event["data"]["contract"]["session"] for event in claims}) == 1
-    place.run("session", "list", expect=0)
     before = state(place)
     assert [session["state"]["blocks"] for session in before["sessions"].values()] == [1]
     shutil.rmtree(place.root / "tool-exec/contracts/.state")

@@ -7,6 +7,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -181,3 +182,20 @@ def test_paths_select_what_the_library_selects(value: Any, parts: list[str]) -> 
     expected = [node.value for node in jsonpath_rfc9535.find(text, value)]
     got = compile_path(text).select(value)
     assert sorted(map(repr, got)) == sorted(map(repr, expected))
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "expected"),
+    [
+        ("$['a','b']", {"a": 1}, [1]),
+        ("$['a','b']", [1], []),
+        ("$[0,5]", [7], [7]),
+        ("$[0,-2]", [7], [7]),
+        ("$[0,1]", {"a": 1}, []),
+        ("$[0:2]", {"a": 1}, []),
+        ("$[::0]", [1, 2], []),
+        ("$[-1:]", [1, 2], [2]),
+    ],
+)
+def test_a_selector_of_what_is_not_there_selects_nothing(text: str, value: Any, expected: list[Any]) -> None:
+    assert compile_path(text).select(value) == expected

@@ -201,3 +201,43 @@ def test_any_value_gets_exactly_one_verdict(value: Any) -> None:
     assert bool(verdict.errors) == (not verdict.allowed)
     if not ORACLE.is_valid(value):
         assert verdict.verdict == "reject"
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ("2026-01-02T03:04:05Z", True),
+        ("2024-02-29T23:59:59.5+01:00", True),
+        ("2026-02-29T00:00:00Z", False),
+        ("2026-04-31T00:00:00Z", False),
+        ("2026-01-00T00:00:00Z", False),
+        ("0000-01-01T00:00:00Z", False),
+        ("2026-01-02", False),
+    ],
+)
+def test_a_date_is_one_of_the_calendar(text: str, good: bool) -> None:
+    proposal, problems = check_form({"tool": "git.status", "args": {}, "createdAt": text})
+    assert (proposal is not None) == good
+    assert [problem.code for problem in problems] == ([] if good else ["date_time"])
+
+
+def test_a_list_of_strings_is_a_list() -> None:
+    _, problems = check_form({"tool": "shell.execute_approved", "args": {"argv": "ls -l"}})
+    assert [(problem.path, problem.code) for problem in problems] == [("/args/argv", "type")]
+
+
+def test_a_risk_below_the_tools_own_is_raised_and_told() -> None:
+    value = {"tool": "shell.execute_approved", "args": {"argv": ["ls"]}, "risk": "low"}
+    verdict = judge_proposal(json.dumps(value).encode(), settings=Settings())
+    assert verdict.risk == "high"
+    assert "shell.execute_approved is never below high risk" in verdict.reasons
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [("ls -l", "would be drafted"), ("ls 'x", "would be blocked"), ("shred x", "would be high")],
+)
+def test_a_dry_run_says_what_would_become_of_a_command(command: str, said: str) -> None:
+    value = {"tool": "shell.dry_run", "args": {"command": command}}
+    verdict = judge_proposal(json.dumps(value).encode(), settings=Settings())
+    assert any(said in reason for reason in verdict.reasons), verdict.reasons

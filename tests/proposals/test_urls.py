@@ -136,3 +136,16 @@ def test_what_python_calls_not_global_is_never_an_address() -> None:
         assert where == ("metadata" if metadata else "private" if inside else "address")
         if not address.is_global or address.is_multicast:
             assert where != "address"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://example.com:/a",
+        "http://example.com/a",
+        "http://example.com:80/a",
+        "http://example.com:00080/a",
+    ],
+)
+def test_an_empty_port_is_the_schemes_own(text: str) -> None:
+    assert read_url(text).port == 80

@@ -300,3 +300,8 @@ def test_a_request_without_code_is_not_asked_about() -> None:
     report = read(era())
     assert report.request is not None
     assert type_findings(report.request) == ()
+
+
+@pytest.mark.parametrize("code", ["\0", "x = '\0'", "x = " + "1" * 5000, "x = '\ud800'"])
+def test_what_the_parser_cannot_take_is_no_python(code: str) -> None:
+    assert [problem.rule for problem in check_code(code)] == ["TG401"]
