@@ -293,7 +293,13 @@ def ordinary(cluster: Cluster, count: Count) -> None:
         copy = cluster.place.root / "tool-exec" / "runs" / name / "out" / "copy.txt"
         assert copy.read_bytes() == b"42" * 3_000_000
     started = [event for event in cluster.place.events("started") if event["request_id"] == names[0]]
-    assert started[0]["data"]["worker"] in cluster.workers and started[0]["data"]["machine"]
+    worker, machine = started[0]["data"]["worker"], started[0]["data"]["machine"]
+    assert worker in cluster.workers and machine
+    assert f"Run by worker {worker} on machine {machine}." in cluster.place.result(names[0])
+    assert (
+        f"on worker {worker} (machine {machine})"
+        in cluster.place.run("audit", "show", "--request", names[0]).out
+    )
 
 
 def other_operators(cluster: Cluster, count: Count) -> None:

@@ -57,6 +57,11 @@ def _finished(data: _Data) -> str:
     return f"the run ended as {data.get('status', 'finished')}{code}{wall}{names}{reached}"
 
 
+def _place(data: _Data) -> str:
+    """Where it ran, when not here: the worker and its machine."""
+    return f" on worker {data['worker']} (machine {data.get('machine', '?')})" if "worker" in data else ""
+
+
 _SENTENCES: Final[dict[str, Callable[[_Data], str]]] = {
     "workspace_created": lambda data: f"the workspace was made at {data.get('path', '?')}",
     "observed": lambda data: f"saw{_file(data)}{_reason(data)}",
@@ -73,7 +78,7 @@ _SENTENCES: Final[dict[str, Callable[[_Data], str]]] = {
         f"all gates said yes{', AANA route ' + str(data['route']) if data.get('route') else ''}"
     ),
     "claimed": lambda data: f"claimed for its one run (job {_short(data.get('job_sha256', '?'))})",
-    "started": lambda data: f"started in {data.get('backend', 'its sandbox')}",
+    "started": lambda data: f"started in {data.get('backend', 'its sandbox')}{_place(data)}",
     "finished": _finished,
     "interrupted": lambda data: f"interrupted; it is never run again{_reason(data)}",
     "cancel_requested": lambda data: f"asked to cancel it{_reason(data)}",

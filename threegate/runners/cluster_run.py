@@ -76,11 +76,18 @@ class RemoteRun:
             self._digest = sha256_hex(sealed)
             start_by = time.monotonic() + envelope.expires - envelope.issued
             self._link.send_job(self._worker, self._nonce, sealed, envelope.expires - envelope.issued)
-            return self._follow(box.messages, start_by)
+            return self._placed(self._follow(box.messages, start_by))
         except (Refused, Unavailable) as error:
-            return self._gone(str(error))
+            return self._placed(self._gone(str(error)))
         finally:
             self._link.shut(box)
+
+    def _placed(self, outcome: Outcome) -> Outcome:
+        """The outcome of what was started, with a note that says where."""
+        if not self._given:
+            return outcome
+        where = f"Run by worker {self._worker} on machine {self._ledger.machine(self._worker)}."
+        return replace(outcome, notes=(*outcome.notes, where))
 
     def _follow(self, messages: queue.Queue[Mail], start_by: float) -> Outcome:
         end_by = start_by
