@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.commands import run_command
+
 THREEGATE = [sys.executable, "-m", "threegate"]
 
 
@@ -118,18 +120,10 @@ class Place:
 
 
 def threegate(*arguments: str, cwd: Path, timeout: float = 120, env: dict[str, str] | None = None) -> Done:
-    """Run the command line in a process."""
-    done = subprocess.run(
-        [*THREEGATE, *arguments],
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1", **(env or {})},
-        capture_output=True,
-        timeout=timeout,
-        stdin=subprocess.DEVNULL,
-    )
-    out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    """Run the command line in a process of its own."""
+    code, out, err = run_command(arguments, cwd=cwd, timeout=timeout, env=env or {})
     assert "Traceback (most recent call last)" not in err, err
-    return Done(done.returncode, out, err)
+    return Done(code, out, err)
 
 
 def make_key(path: Path, kind: Sequence[str] = ("-t", "ed25519")) -> Path:

@@ -58,10 +58,10 @@ def explore(place: Place, scenario: Scenario, mode: str, every: int, offset: int
             fault = None if mode == "kill" else getattr(errno, variant)
             code = stopped(place, scenario, stop, fault)
             entries = read_journal(place.journal)
-            at = entries[-1]["at"] if mode == "kill" and entries and entries[-1]["op"] == "stopped" else None
-            if mode != "kill":
-                at = next((item["at"] for item in entries if item["op"] == "stopped"), None)
-            if at is None:
+            # Another thread may have noted something more before the process was gone.
+            halt = next((item for item in entries if item["op"] == "stopped"), None)
+            at = halt["at"] if halt else None
+            if halt is None:
                 if code != 0:
                     failures.append(f"{stop} {variant}: ended with {code} before it was stopped")
                 break
@@ -69,7 +69,7 @@ def explore(place: Place, scenario: Scenario, mode: str, every: int, offset: int
                 failures.append(f"{stop} {at}: the child ended with {code}")
             if variant == "lost" and not lose(place.journal, torn=False):
                 continue
-            if variant == "torn" and (entries[-1]["moment"] == "after" or not lose(place.journal, torn=True)):
+            if variant == "torn" and (halt["moment"] == "after" or not lose(place.journal, torn=True)):
                 continue
             counts["stops"] += 1
             counts["lost"] += variant == "lost"
