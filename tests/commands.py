@@ -13,22 +13,17 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-_SHOWN = {"COLUMNS": "120", "NO_COLOR": "1"}
 
-
-def run_command(
-    arguments: Sequence[str], *, cwd: Path, timeout: float, env: Mapping[str, str]
-) -> tuple[int, str, str]:
+def forked(arguments: Sequence[str], cwd: Path, timeout: float, env: dict[str, str]) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of one command. Raises subprocess.TimeoutExpired; the command is then killed."""
     with tempfile.TemporaryDirectory(prefix="threegate-command-") as name:
         out, err = Path(name, "out"), Path(name, "err")
         process = _server().Process(
-            target=_command,
-            args=(list(arguments), str(cwd), {**os.environ, **_SHOWN, **env}, str(out), str(err)),
+            target=_command, args=(list(arguments), str(cwd), env, str(out), str(err))
         )
         process.start()
         process.join(timeout)

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import support
+from tests.commands import forked
+
 settings.register_profile(
     "seeded",
     derandomize=True,
@@ -21,6 +24,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("seeded")
+
+support.start = forked
 
 REQUIRED = os.environ.get("THREEGATE_REQUIRE_ENGINE") == "1"
 

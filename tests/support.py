@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.commands import run_command
-
 THREEGATE = [sys.executable, "-m", "threegate"]
 
 
@@ -119,9 +117,29 @@ class Place:
             time.sleep(0.02)
 
 
+def cold(arguments: Sequence[str], cwd: Path, timeout: float, env: dict[str, str]) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of one command in a fresh interpreter."""
+    done = subprocess.run(
+        [*THREEGATE, *arguments],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+    )
+    return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+
+
+start = cold
+"""How a command is started: cold in a bench, as a fork of what has imported everything in the tests (conftest.py)."""
+
+
 def threegate(*arguments: str, cwd: Path, timeout: float = 120, env: dict[str, str] | None = None) -> Done:
     """Run the command line in a process of its own."""
-    code, out, err = run_command(arguments, cwd=cwd, timeout=timeout, env=env or {})
+    how = cold if any(name.startswith("PYTHON") for name in env or ()) else start
+    code, out, err = how(
+        arguments, cwd, timeout, {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", **(env or {})}
+    )
     assert "Traceback (most recent call last)" not in err, err
     return Done(code, out, err)
 

@@ -145,7 +145,8 @@ def render_record(facts: ResultFacts) -> bytes:
 def write_record(run_folder: Path, facts: ResultFacts) -> str:
     """Put stdout, stderr and record.json into the run's folder, durable; returns the record's sha256. Raises OSError.
 
-    The outputs below ``out/`` are the runner's; they are synced here too, so that what the record names is on disk.
+    The outputs below ``out/`` are the runner's; they are synced here and nowhere before, so that what the record names
+    is on disk.
     """
     folders = {run_folder / "out"} if facts.artifacts else set()
     for artifact in facts.artifacts:

@@ -69,16 +69,16 @@ def fill_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None:
 
 
 def collect(source: Path, target: Path, bounds: JobLimits) -> Collected:
-    """Copy what a run left in `source` to the fresh folder `target`: plain files only, hashed, read-only, synced.
+    """Copy what a run left in `source` to the fresh folder `target`: plain files only, hashed, read-only.
 
     Links, devices, sockets, FIFOs, set-id files, files with several names and odd names stay behind and are
-    told in `dropped`. Raises OSError when the disk or `target` fails.
+    told in `dropped`. Nothing is synced: who records the outputs does it (`results.write_record`). Raises OSError when
+    the disk or `target` fails.
     """
     durable.make_folder(target, 0o700)
     found = Collected()
     with _open_folder(source) as source_fd, _open_folder(target) as target_fd:
         _Collector(bounds, found, target).walk(source_fd, target_fd, PurePosixPath(), 0)
-    durable.sync_folder(target)
     found.artifacts.sort(key=lambda item: item.path)
     return found
 
@@ -200,7 +200,6 @@ class _Collector:
                 _open_folder(path.name, dir_fd=target) as copy,
             ):
                 self.walk(inner, copy, path, depth + 1)
-            durable.sync_folder(self._target / path)
             return None
         return _refusal(facts) or self._file(source, target, path)
 
@@ -231,7 +230,6 @@ class _Collector:
             written = _copy(source, copy, size, self._target / path)
             if written[1] > size:
                 raise OSError(f"{path}: grew while it was collected")
-            durable.sync_fd(copy, self._target / path)
         finally:
             os.close(copy)
         return written

@@ -34,7 +34,7 @@ from threegate.runners.interface import Control, Outcome, Stream
 from threegate.services import Services, make_services
 
 COPIES = 8
-ROUNDS = 30
+ROUNDS = 15
 SOAK_ROUNDS = 1000
 EMPTY = Stream(b"", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
 
