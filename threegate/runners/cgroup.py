@@ -83,14 +83,9 @@ class CgroupFiles:
         """Limit of processes and threads."""
         return _number(self.pids_limit)
 
-    def pids_refused(self) -> int:
-        """How often a fork was refused so far."""
-        with suppress(OSError, ValueError):
-            if self.pids_events is not None:
-                for line in self.pids_events.read_text(encoding="ascii").splitlines():
-                    if line.startswith("max "):
-                        return int(line[4:])
-        return 0
+    def watch_refused_forks(self) -> ForkRefusals:
+        """Something to select on, that tells of each refusal when it happens."""
+        return ForkRefusals(self.pids_events)
 
     def cpus(self) -> Decimal | None:
         """Cores, from quota and period."""
@@ -119,6 +114,39 @@ class CgroupFiles:
     def peak(self) -> int | None:
         """Peak memory in bytes."""
         return _number(self.memory_peak)
+
+
+class ForkRefusals:
+    """Refused forks of a cgroup, told by the kernel (POLLPRI) when one happens: soon after the last one the cgroup is gone."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.count = 0
+        self._descriptor = -1
+        with suppress(OSError):
+            self._descriptor = -1 if path is None else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.look()
+
+    def waitable(self) -> list[int]:
+        """For the third list of select: empty when nothing can be told any more."""
+        return [] if self._descriptor < 0 else [self._descriptor]
+
+    def look(self) -> None:
+        """Read the count again, which also ends what select tells. Of a cgroup that is gone the last count stays."""
+        if self._descriptor < 0:
+            return
+        try:
+            text = os.pread(self._descriptor, 4096, 0).decode("ascii")
+            counts = [int(line[4:]) for line in text.splitlines() if line.startswith("max ")]
+        except (OSError, ValueError):
+            self.close()
+            return
+        self.count = max([self.count, *counts])
+
+    def close(self) -> None:
+        """Ask no more; the second time does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def _number(path: Path | None) -> int | None:

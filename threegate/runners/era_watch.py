@@ -61,11 +61,11 @@ class Watch:
         self._connection = connection
         self._pidfd = os.pidfd_open(pid)
         self._files = CgroupFiles.of(pid)
+        self._refusals = self._files.watch_refused_forks()
         self.streams = Streams()
         self.ended: tuple[Status, str] | None = None
         self.lost = False
         """The streams never ended: the engine is gone or does not answer."""
-        self.refused_forks = 0
         self.cpu_ms: int | None = None
         self.peak: int | None = None
         self.wall_ms = 0
@@ -88,7 +88,10 @@ class Watch:
             if now >= self._give_up:
                 self.lost = True
                 break
-            ready, _, _ = select.select([self._connection.fileno(), self._pidfd], [], [], BEAT)
+            waiting = [self._connection.fileno(), self._pidfd]
+            ready, _, told = select.select(waiting, [], self._refusals.waitable(), BEAT)
+            if told or self._pidfd in ready:
+                self._refusals.look()
             if self._connection.fileno() in ready and not self._read():
                 break
             if ready == [self._pidfd]:
@@ -96,6 +99,11 @@ class Watch:
                 break
         self.wall_ms = int((time.monotonic() - begin) * 1000)
         self._measure()
+
+    @property
+    def refused_forks(self) -> int:
+        """How often the kernel refused a fork so far."""
+        return self._refusals.count
 
     def kill(self) -> None:
         """End PID 1, and with it everything in its namespace."""
@@ -108,6 +116,7 @@ class Watch:
             self.kill()
             os.close(self._pidfd)
             self._pidfd = -1
+            self._refusals.close()
 
     def _look(self, now: float, deadline: float) -> None:
         self._measure()
@@ -157,6 +166,6 @@ class Watch:
                 return
 
     def _measure(self) -> None:
-        self.refused_forks = max(self.refused_forks, self._files.pids_refused())
+        self._refusals.look()
         self.cpu_ms = self._files.cpu_ms() or self.cpu_ms
         self.peak = self._files.peak() or self.peak
