@@ -34,7 +34,7 @@ TEXTS = st.builds(
 )
 
 
-@settings(max_examples=1500)
+@settings(max_examples=700)
 @given(TEXTS)
 def test_hosts_are_those_that_a_browser_would_ask(text: str) -> None:
     if not is_uri(text):

@@ -107,7 +107,7 @@ def test_any_text_in_any_place_gives_a_report(text: str) -> None:
     well(read(monty().replace('{"limit": 3}', text).encode("utf-8", "surrogatepass")))
 
 
-@settings(max_examples=1500)
+@settings(max_examples=600)
 @given(st.integers(0, 2**32))
 def test_mutated_files_give_a_report_and_valid_ones_mean_the_same_when_rendered(seed: int) -> None:
     source = random.Random(seed)
@@ -125,7 +125,7 @@ def _what_runs(request: Request) -> tuple[Any, ...]:
     return (*(getattr(request, name) for name in WHAT_RUNS), tuple(item.path for item in request.outputs))
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(st.integers(0, 2**32))
 def test_what_runs_never_changes_without_the_digest(seed: int) -> None:
     source = random.Random(seed)
@@ -136,7 +136,7 @@ def test_what_runs_never_changes_without_the_digest(seed: int) -> None:
         assert _digest(before) != _digest(after)
 
 
-@settings(max_examples=800)
+@settings(max_examples=400)
 @given(LINES)
 def test_the_two_heading_readers_agree_or_the_file_is_refused(lines: list[str]) -> None:
     findings = Findings()
@@ -187,7 +187,7 @@ SHELL = [
 ]
 
 
-@settings(max_examples=1000)
+@settings(max_examples=400)
 @given(st.lists(st.sampled_from(SHELL), min_size=1, max_size=12).map("".join))
 def test_the_argv_of_an_accepted_command_survives_quoting(line: str) -> None:
     report = well(read(command(line)))
