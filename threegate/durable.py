@@ -256,6 +256,27 @@ def overwrite(path: Path, data: bytes, mode: int = 0o600) -> None:
     sync_folder(path.parent)
 
 
+def exchange_in(path: Path, spare: Path, data: bytes, mode: int = 0o600) -> None:
+    """`overwrite` for what changes with every request: written into `spare`, which lies beside it and takes its name.
+
+    The old bytes become the spare, so that no file is made or freed (that is what an overwrite costs most). Only under
+    a lock that keeps others from writing. Raises OSError; then `path` is what it was.
+    """
+    descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        write_fd(descriptor, data, spare)
+        os.ftruncate(descriptor, len(data))
+        sync_fd(descriptor, spare)
+    finally:
+        os.close(descriptor)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        rename_at(folder, spare, folder, path, exchange=path.exists())
+        sync_folder_at(folder, path.parent)
+    finally:
+        os.close(folder)
+
+
 def overwrite_all(folder: Path, files: Sequence[tuple[str, bytes]], mode: int = 0o600) -> None:
     """`overwrite` for files of one folder, in order: all are written before the first is synced, so that the disk
     has one commit to make and not one for each; the names change only when all bytes are there."""

@@ -6,8 +6,9 @@ disk and the file lies in running/; every way out of it ends in one event, one r
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from threegate.job import Job
 from threegate.judge import Clearance, Judgement, judge
 from threegate.launch_facts import draft_owner, facts_for_launch
 from threegate.policy import Policy
-from threegate.prepared import Ended, Prepared, Waiting
+from threegate.prepared import Ended, Prepared, Waiting, prepare
 from threegate.results import ResultFacts, reserve_result, write_record
 from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
 from threegate.services import Services
@@ -29,8 +30,24 @@ from threegate.services import Services
 UNSIGNED_NOTE = "Promoted by hand without a signature: it counts as validated, never as confirmed."
 
 
-def launch(services: Services, policy: Policy, prepared: Prepared, control: Control) -> Ended | Waiting:
-    """Judge, claim, run and record. Raises TrailError and Unavailable (launches must stop), OSError."""
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was judged, by which policy, and when: by the trail's clock and by the machine's."""
+
+    prepared: Prepared
+    policy: str
+    judgement: Judgement
+    now: datetime
+    at: float
+
+    def holds(self, policy: Policy) -> bool:
+        """Whether it may still be acted on; the claim looks again at all that may have changed meanwhile."""
+        return time.monotonic() - self.at < limits.JUDGED_AHEAD_SECONDS and self.policy == policy.digest
+
+
+def judge_now(services: Services, policy: Policy, prepared: Prepared) -> Judged:
+    """Judge a request, and change nothing. Raises TrailError, Unavailable, OSError."""
+    at = time.monotonic()
     request, job = prepared.request, prepared.job
     assert request is not None and job is not None
     facts, decision = _facts_now(services, policy, prepared)
@@ -43,7 +60,33 @@ def launch(services: Services, policy: Policy, prepared: Prepared, control: Cont
         side_effect_above_read=services.gate.write_class(policy, request),
         proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
     )
-    services.decided(judgement, facts.now)
+    return Judged(prepared, policy.digest, judgement, facts.now, at)
+
+
+def look_ahead(services: Services, policy: Policy, path: Path) -> Judged | None:
+    """Read and judge a file of approved/ before there is room to run it; None: nothing of it can run. Changes nothing.
+
+    Raises TrailError, Unavailable, OSError.
+    """
+    prepared = prepare(services, policy, path)
+    if prepared.request is None or prepared.job is None:
+        return None
+    return judge_now(services, policy, prepared)
+
+
+def launch(
+    services: Services, policy: Policy, prepared: Prepared, control: Control, ahead: Judged | None = None
+) -> Ended | Waiting:
+    """Judge, claim, run and record. `ahead` may be what `judge_now` said of this very `prepared` a moment ago.
+
+    Raises TrailError and Unavailable (launches must stop), OSError.
+    """
+    request, job = prepared.request, prepared.job
+    assert request is not None and job is not None
+    usable = ahead is not None and ahead.prepared is prepared and ahead.holds(policy)
+    judged = ahead if ahead is not None and usable else judge_now(services, policy, prepared)
+    judgement = judged.judgement
+    services.decided(judgement, judged.now)
     if judgement.verdict == "wait":
         return Waiting(judgement.code, judgement.message, judgement)
     if judgement.clearance is None:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from threegate import durable
@@ -43,121 +44,121 @@ _FOLDERS = {
 
 @dataclass(frozen=True)
 class Workspace:
-    """A workspace by its root folder. Every property is a path; nothing is read until it is asked for."""
+    """A workspace by its root folder. Every property is a path, made once; nothing is read until it is asked for."""
 
     root: Path
 
-    @property
+    @cached_property
     def settings_file(self) -> Path:
         """threegate.toml"""
         return self.root / SETTINGS_FILE
 
-    @property
+    @cached_property
     def inbox(self) -> Path:
         """Where CORE writes."""
         return self.root / "inbox"
 
-    @property
+    @cached_property
     def files(self) -> Path:
         """Input files that drafts declare."""
         return self.inbox / "files"
 
-    @property
+    @cached_property
     def tool_exec(self) -> Path:
         """The operator's side."""
         return self.root / "tool-exec"
 
-    @property
+    @cached_property
     def drafts(self) -> Path:
         """Drafts made from proposals."""
         return self.tool_exec / "drafts"
 
-    @property
+    @cached_property
     def approved(self) -> Path:
         """The queue."""
         return self.tool_exec / "approved"
 
-    @property
+    @cached_property
     def running(self) -> Path:
         """Claimed by the daemon."""
         return self.tool_exec / "running"
 
-    @property
+    @cached_property
     def finished(self) -> Path:
         """Ran, whatever the exit code."""
         return self.tool_exec / "finished"
 
-    @property
+    @cached_property
     def refused(self) -> Path:
         """Stopped by a later gate, expired, cancelled or interrupted."""
         return self.tool_exec / "refused"
 
-    @property
+    @cached_property
     def inputs(self) -> Path:
         """Bytes pinned at approval, by sha256."""
         return self.tool_exec / "inputs"
 
-    @property
+    @cached_property
     def runs(self) -> Path:
         """One folder a run: stdout, stderr, out/, record.json."""
         return self.tool_exec / "runs"
 
-    @property
+    @cached_property
     def results(self) -> Path:
         """TS-*.md."""
         return self.tool_exec / "results"
 
-    @property
+    @cached_property
     def verdicts(self) -> Path:
         """What validation found, one JSON file a request file."""
         return self.tool_exec / "verdicts"
 
-    @property
+    @cached_property
     def contracts(self) -> Path:
         """The contracts folder."""
         return self.tool_exec / "contracts"
 
-    @property
+    @cached_property
     def operators_file(self) -> Path:
         """Who may approve."""
         return self.tool_exec / "operators"
 
-    @property
+    @cached_property
     def revoked_file(self) -> Path:
         """Revoked keys; may be missing."""
         return self.tool_exec / "operators.revoked"
 
-    @property
+    @cached_property
     def memory(self) -> Path:
         """Notes that proposals may search."""
         return self.tool_exec / "memory"
 
-    @property
+    @cached_property
     def grants(self) -> Path:
         """Standing grants, one signed file each; made with the first."""
         return self.tool_exec / "grants"
 
-    @property
+    @cached_property
     def control(self) -> Path:
         """What the operator asks of a running daemon."""
         return self.tool_exec / "control"
 
-    @property
+    @cached_property
     def audit(self) -> Path:
         """The trail, its lock and its checkpoints."""
         return self.tool_exec / "audit"
 
-    @property
+    @cached_property
     def trail_file(self) -> Path:
         """The current segment of the trail."""
         return self.audit / "trail.jsonl"
 
-    @property
+    @cached_property
     def decisions_file(self) -> Path:
         """The audit-safe events of gate 3a, one JSON line a decision (spec 3)."""
         return self.audit / "decisions.jsonl"
 
-    @property
+    @cached_property
     def workers_file(self) -> Path:
         """What a daemon with a cluster knows of its workers, while it runs; derived, for `threegate status`."""
         return self.control / "workers.json"
@@ -281,5 +282,6 @@ class OutsideState:
         return value
 
     def write_head(self, value: dict[str, str | int]) -> None:
-        """Keep a head, durable. Raises OSError."""
-        durable.overwrite(self.head_file, json.dumps(value, sort_keys=True).encode() + b"\n")
+        """Keep a head, durable; called under the trail's lock. Raises OSError."""
+        data = json.dumps(value, sort_keys=True).encode() + b"\n"
+        durable.exchange_in(self.head_file, self.head_file.with_suffix(".spare"), data)

@@ -18,9 +18,10 @@ from threegate.daemon.log import Log
 from threegate.endings import refuse_broken, tell_waiting
 from threegate.errors import ThreeGateError, TrailError
 from threegate.judge import STOPPING_CODES
-from threegate.pipeline import launch
+from threegate.pipeline import Judged, launch, look_ahead
 from threegate.policy import Policy
 from threegate.prepared import Ended, Prepared, Waiting, prepare
+from threegate.request.model import Backend
 from threegate.runners.budget import Budget, Lease, Round
 from threegate.runners.interface import Control
 from threegate.services import Services
@@ -37,6 +38,21 @@ class _Running:
     control: Control
     lease: Lease
     future: Future[Ended | Waiting]
+
+
+@dataclass
+class _Ahead:
+    """A request that is or was read and judged while its lane was full. Used for a moment, else done anew."""
+
+    identity: tuple[int, ...]
+    future: Future[Judged | None]
+
+    def judged(self, policy: Policy) -> Judged | None:
+        """The judgement, if it says yes and still holds."""
+        if self.future.exception() is not None:
+            return None
+        judged = self.future.result()
+        return judged if judged is not None and judged.judgement.clearance and judged.holds(policy) else None
 
 
 @dataclass
@@ -57,24 +73,25 @@ class Dispatcher:
     log: Log
     wake: threading.Event
     threads: int
-    """How many requests run at once, all backends together; as many more may be recorded meanwhile."""
+    """How many requests run at once, all backends together; as many more may be recorded, and judged, meanwhile."""
     beat: Callable[[], None] = lambda: None
     """Called for each request that was looked at: a long queue comes forward, it does not hang."""
     failed: ThreeGateError | None = None
     """What stops all launches (a trail that cannot be written, a full disk), once it happened."""
     _running: dict[str, _Running] = field(default_factory=dict)
     _waits: dict[str, _Wait] = field(default_factory=dict)
+    _ahead: dict[str, _Ahead] = field(default_factory=dict)
     _pool: ThreadPoolExecutor = field(init=False)
     _queue: ApprovedQueue = field(init=False)
 
     def __post_init__(self) -> None:
         self._queue = ApprovedQueue(self.services.workspace.approved)
-        self._pool = ThreadPoolExecutor(max_workers=2 * self.threads, thread_name_prefix="run")
+        self._pool = ThreadPoolExecutor(max_workers=3 * self.threads, thread_name_prefix="run")
 
     @property
     def running(self) -> int:
         """How many requests are with a thread."""
-        return len(self._running)
+        return len(self._running) + sum(not item.future.done() for item in self._ahead.values())
 
     @property
     def held_up(self) -> str | None:
@@ -96,24 +113,36 @@ class Dispatcher:
         if self.failed is not None:
             return done
         queue = self._queue.look(fresh=not self._running)
-        if self._waits:
-            for gone in self._waits.keys() - {item.name for item in queue}:
+        if self._waits or self._ahead:
+            names = {item.name for item in queue}
+            for gone in self._waits.keys() - names:
                 del self._waits[gone]
+            for gone in self._ahead.keys() - names:
+                del self._ahead[gone]
         turn = self.budget.round()
         room = turn.room()
         for name, path, identity, backend in queue:
             if len(self._running) >= 2 * self.threads:
                 break
-            # A lane may be full and the queue long: nothing is read and judged that could not start.
-            if backend not in room or name in self._running or self._still_waits(name, identity, policy):
+            if name in self._running or self._still_waits(name, identity, policy):
                 continue
-            self.beat()
             try:
-                done += self._start(path, identity, policy, turn)
+                if backend not in room:
+                    # A lane may be full and the queue long: only as many are judged ahead as run.
+                    if backend and name not in self._ahead and len(self._ahead) < self.threads:
+                        self._look_ahead(path, identity, backend, policy)
+                    continue
+                ahead = self._ahead.pop(name, None)
+                if ahead is not None and not ahead.future.done():
+                    self._ahead[name] = ahead
+                    room -= {backend}  # its turn has come; nothing younger overtakes it
+                    continue
+                self.beat()
+                done += self._start(path, identity, policy, turn, ahead)
             except ThreeGateError as error:
                 self._stop_launches(error)
                 break
-            room = turn.room()
+            room = turn.room() & room
         return done
 
     def cancel(self, request_id: str) -> bool:
@@ -146,9 +175,22 @@ class Dispatcher:
             and time.monotonic() - wait.looked < wait.again_after
         )
 
-    def _start(self, path: Path, identity: tuple[int, ...], policy: Policy, turn: Round) -> int:
+    def _look_ahead(self, path: Path, identity: tuple[int, ...], backend: Backend, policy: Policy) -> None:
+        """Read and judge what comes next while nothing of it can start; what that finds is told when its turn comes."""
+        future = self._pool.submit(look_ahead, self.services, policy, path)
+        future.add_done_callback(lambda _: self._looked_ahead(backend))
+        self._ahead[path.name] = _Ahead(identity, future)
+
+    def _looked_ahead(self, backend: Backend) -> None:
+        if backend in self.budget.round().room():
+            self.wake.set()
+
+    def _start(
+        self, path: Path, identity: tuple[int, ...], policy: Policy, turn: Round, ahead: _Ahead | None
+    ) -> int:
+        judged = ahead.judged(policy) if ahead is not None and ahead.identity == identity else None
         try:
-            prepared = prepare(self.services, policy, path)
+            prepared = judged.prepared if judged is not None else prepare(self.services, policy, path)
         except FileNotFoundError:
             return 0
         if prepared.request is None or prepared.job is None:
@@ -171,7 +213,7 @@ class Dispatcher:
             boot_nonce=self.services.boot_nonce,
             ran=lambda: self._ran(lease),
         )
-        future = self._pool.submit(launch, self.services, policy, prepared, control)
+        future = self._pool.submit(launch, self.services, policy, prepared, control, judged)
         future.add_done_callback(lambda _: self.wake.set())
         self._running[path.name] = _Running(prepared, identity, control, lease, future)
         return 1

@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ from threegate.workspace import Workspace
 STOP_GRACE_SECONDS = 5.0
 _TYPES_SECONDS = 0.2
 _NAMES_SHOWN = 8
+_CHECKPOINT_LOOK_SECONDS = 0.25
 
 
 @dataclass
@@ -53,6 +55,7 @@ class Daemon:
     supervisor: Supervisor = field(default_factory=Supervisor)
     on_ready: Callable[[], None] = lambda: None
     _told_checkpoint: bool = False
+    _looked_for_checkpoint: float = 0.0
     _told_settings: str | None = None
     _boot_nonce: str = field(default_factory=lambda: secrets.token_hex(8))
     _trail: Trail = field(init=False)
@@ -241,7 +244,14 @@ class Daemon:
             self.log.say("granted", file=item.path.name, what=item.approval_sha256)
 
     def _checkpoint(self, services: Services, policy: Policy) -> None:
-        """Sign the trail's tree every `audit.checkpoint_every` events; without the key here, say so once."""
+        """Sign the trail's tree every `audit.checkpoint_every` events; without the key here, say so once.
+
+        While requests run it is looked for now and then only: the look takes the lock that they need.
+        """
+        now = time.monotonic()
+        if self._station.dispatcher.running and now - self._looked_for_checkpoint < _CHECKPOINT_LOOK_SECONDS:
+            return
+        self._looked_for_checkpoint = now
         try:
             path = checkpoint_when_due(services.trail, policy.settings.audit.checkpoint_every, actor="daemon")
         except Unavailable as error:

@@ -75,7 +75,8 @@ def collect(source: Path, target: Path, bounds: JobLimits) -> Collected:
     told in `dropped`. Nothing is synced: who records the outputs does it (`results.write_record`). Raises OSError when
     the disk or `target` fails.
     """
-    durable.make_folder(target, 0o700)
+    with _open_folder(target.parent) as parent:
+        durable.make_folder_at(parent, target.name, target)
     found = Collected()
     with _open_folder(source) as source_fd, _open_folder(target) as target_fd:
         _Collector(bounds, found, target).walk(source_fd, target_fd, PurePosixPath(), 0)

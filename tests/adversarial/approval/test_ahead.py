@@ -1,0 +1,180 @@
+"""A request that is judged while its lane is full: the judgement is used once, soon, and for nothing else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.adversarial.approval.test_races import CountingRunner, daemons
+from tests.operations.bench_workspace import Bench, make_bench
+from threegate import pipeline
+from threegate.daemon.dispatcher import Dispatcher
+from threegate.daemon.log import Log
+from threegate.job import Job
+from threegate.judge import Clearance
+from threegate.operations.cancel import cancel_request
+from threegate.operations.operator import revoke_operator
+from threegate.pipeline import Judged, launch, look_ahead
+from threegate.prepared import prepare
+from threegate.runners.budget import Budget
+from threegate.runners.interface import Control, Outcome
+from threegate.services import Services
+
+
+class HeldRunner(CountingRunner):
+    """Counts, and holds each run until it may end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
+        assert self.go.wait(30)
+        return super().run(clearance, job, control)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return make_bench(tmp_path)
+
+
+def control(bench: Bench) -> Control:
+    return Control(bench.workspace.run_folder("req-1"), bench.workspace.inputs, "", "")
+
+
+def ahead_of(bench: Bench, services: Services) -> Judged:
+    """The first request, approved by bob and judged ahead: it is clear."""
+    bench.operator("bob")
+    path = bench.approve(bench.draft(), "bob").path
+    judged = look_ahead(services, bench.desk.policy, path)
+    assert judged is not None and judged.judgement.clearance is not None
+    return judged
+
+
+def test_it_is_used_and_told_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = CountingRunner()
+    (services,) = daemons(bench, runner, 1)
+    told: list[str] = []
+    monkeypatch.setattr(Services, "decided", lambda self, judgement, now: told.append(judgement.code))
+    judged = ahead_of(bench, services)
+    assert told == [] and judged.prepared.path.parent == bench.workspace.approved, (
+        "looking ahead leaves no trace"
+    )
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("judged twice")
+
+    monkeypatch.setattr(pipeline, "judge", never)
+    assert launch(services, bench.desk.policy, judged.prepared, control(bench), judged).code == "succeeded"
+    assert told == ["cleared"] and runner.runs == {"req-1": 1}
+    assert (
+        launch(services, bench.desk.policy, judged.prepared, control(bench), judged).code == "request_changed"
+    )
+    assert runner.runs == {"req-1": 1}
+
+
+@pytest.mark.parametrize("why", ["old", "policy", "prepared"])
+def test_another_or_an_old_one_is_judged_anew(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    runner = CountingRunner()
+    (services,) = daemons(bench, runner, 1)
+    judged = ahead_of(bench, services)
+    prepared = judged.prepared
+    if why == "old":
+        judged = replace(judged, at=judged.at - 1.0)
+    elif why == "policy":
+        judged = replace(judged, policy="0" * 64)
+    else:
+        prepared = prepare(services, bench.desk.policy, prepared.path)
+    calls = []
+    real = pipeline.judge
+    monkeypatch.setattr(pipeline, "judge", lambda *words, **more: calls.append(1) or real(*words, **more))
+    assert launch(services, bench.desk.policy, prepared, control(bench), judged).code == "succeeded"
+    assert calls == [1] and runner.runs == {"req-1": 1}
+
+
+def edit(bench: Bench, path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"Purpose", b"purpose") + b"\n")
+
+
+def exchange(bench: Bench, path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    other.rename(path)
+
+
+def cancel(bench: Bench, path: Path) -> None:
+    cancel_request(bench.desk, "req-1", actor="test", wait_seconds=5)
+
+
+def revoke(bench: Bench, path: Path) -> None:
+    revoke_operator(bench.workspace, "bob", actor="test")
+
+
+@pytest.mark.parametrize("act", [edit, exchange, cancel, revoke, lambda _, path: path.unlink()])
+def test_what_changes_after_it_stops_the_claim(bench: Bench, act: Callable[[Bench, Path], None]) -> None:
+    runner = CountingRunner()
+    (services,) = daemons(bench, runner, 1)
+    judged = ahead_of(bench, services)
+    act(bench, judged.prepared.path)
+    code = launch(services, bench.desk.policy, judged.prepared, control(bench), judged).code
+    assert code in ("request_changed", "operators_changed")
+    assert not runner.runs and not list(bench.workspace.running.iterdir())
+
+
+@pytest.fixture
+def queue(bench: Bench) -> Iterator[tuple[Dispatcher, HeldRunner]]:
+    """One lane, and what stands in it."""
+    runner = HeldRunner()
+    (services,) = daemons(bench, runner, 1)
+    dispatcher = Dispatcher(services, Budget(1024, 1, monty=1), Log(quiet=True), threading.Event(), 1)
+    yield dispatcher, runner
+    runner.go.set()
+    dispatcher.stop(30)
+
+
+def turn(dispatcher: Dispatcher, bench: Bench, until: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not until():
+        assert time.monotonic() < end
+        dispatcher.schedule(bench.desk.policy)
+        time.sleep(0.01)
+
+
+def test_a_full_lane_looks_ahead_by_one_and_keeps_the_order(
+    bench: Bench, queue: tuple[Dispatcher, HeldRunner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dispatcher, runner = queue
+    looked: list[str] = []
+    real = look_ahead
+    module = "threegate.daemon.dispatcher.look_ahead"
+    monkeypatch.setattr(module, lambda *words: looked.append(words[2].name) or real(*words))
+    paths = [bench.approve(bench.draft(f"req-{number}", slug=f"n{number}")).path for number in range(4)]
+    turn(dispatcher, bench, lambda: len(looked) == 1 and dispatcher.running == 1)
+    for _ in range(20):
+        dispatcher.schedule(bench.desk.policy)
+    assert looked == [paths[1].name]
+    assert [path.exists() for path in paths] == [False, True, True, True], "only the first was claimed"
+    runner.go.set()
+    turn(dispatcher, bench, lambda: len(runner.runs) == 4 and dispatcher.running == 0)
+    assert list(runner.runs) == ["req-0", "req-1", "req-2", "req-3"]
+    assert set(runner.runs.values()) == {1}
+
+
+def test_what_was_cancelled_after_the_look_never_runs(
+    bench: Bench, queue: tuple[Dispatcher, HeldRunner]
+) -> None:
+    dispatcher, runner = queue
+    for number in range(2):
+        bench.approve(bench.draft(f"req-{number}", slug=f"n{number}"))
+    turn(dispatcher, bench, lambda: bool(dispatcher._ahead) and dispatcher.running == 1)
+    cancel_request(bench.desk, "req-1", actor="test", wait_seconds=5)
+    runner.go.set()
+    turn(dispatcher, bench, lambda: dispatcher.running == 0 and not dispatcher._ahead)
+    assert runner.runs == {"req-0": 1}
