@@ -262,7 +262,13 @@ def exchange_in(path: Path, spare: Path, data: bytes, mode: int = 0o600) -> None
     The old bytes become the spare, so that no file is made or freed (that is what an overwrite costs most). Only under
     a lock that keeps others from writing. Raises OSError; then `path` is what it was.
     """
-    descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    if spare.exists():
+        descriptor = os.open(spare, flags)
+    else:
+        _tell("before", "create", spare)
+        descriptor = os.open(spare, flags | os.O_CREAT | os.O_EXCL, mode)
+        _tell("after", "create", spare)
     try:
         write_fd(descriptor, data, spare)
         os.ftruncate(descriptor, len(data))
