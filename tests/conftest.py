@@ -70,16 +70,16 @@ def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.delenv("THREEGATE_WORKSPACE", raising=False)
 
 
-@pytest.fixture(autouse=True)
-def parts_of_the_machine(request: pytest.FixtureRequest) -> None:
-    """Apply the markers `engine`, `browser`, `root` and `soak`."""
-    if request.node.get_closest_marker("root") and os.geteuid() != 0:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Apply the markers `engine`, `browser`, `root` and `soak`, before any fixture is made."""
+    if item.get_closest_marker("root") and os.geteuid() != 0:
         missing("root")
-    if request.node.get_closest_marker("browser") and not shutil.which("chromium"):
+    if item.get_closest_marker("browser") and not shutil.which("chromium"):
         missing("chromium (apt-get install chromium)")
-    if request.node.get_closest_marker("engine") and not engine_host():
+    if item.get_closest_marker("engine") and not engine_host():
         missing("a container engine with the ERA image (scripts/engine up)")
-    if request.node.get_closest_marker("soak") and os.environ.get("THREEGATE_SOAK") != "1":
+    if item.get_closest_marker("soak") and os.environ.get("THREEGATE_SOAK") != "1":
         pytest.skip("the long form: make soak")
 
 

@@ -144,6 +144,20 @@ def threegate(*arguments: str, cwd: Path, timeout: float = 120, env: dict[str, s
     return Done(code, out, err)
 
 
+def children(pid: int, name: str = "", state: str = "") -> set[int]:
+    """The child processes of a process, by their program's name and their state (R: running)."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            head, _, rest = stat.read_text().rpartition(") ")
+        except OSError:
+            continue
+        fields = rest.split()
+        if int(fields[1]) == pid and name in head.partition(" (")[2] and state in fields[0]:
+            found.add(int(stat.parent.name))
+    return found
+
+
 def make_key(path: Path, kind: Sequence[str] = ("-t", "ed25519")) -> Path:
     """A real key pair without a passphrase."""
     subprocess.run(["ssh-keygen", "-q", *kind, "-N", "", "-C", path.name, "-f", str(path)], check=True)

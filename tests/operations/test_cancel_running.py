@@ -10,6 +10,7 @@ import time
 import pytest
 
 from tests.operations.bench_workspace import Bench
+from tests.support import children
 from threegate.audit import Trail
 from threegate.cli import execute as run
 
@@ -37,10 +38,7 @@ def test_cancelled_means_gone(bench: Bench, capfd: pytest.CaptureFixture[str]) -
         assert kinds.index("cancel_requested") < kinds.index("cancelled")
         assert next(event for event in events if event.type == "cancelled").actor == "daemon"
         assert not list(bench.workspace.control.iterdir())
-        children = subprocess.run(
-            ["/usr/bin/pgrep", "-P", str(daemon.pid), "-r", "R"], capture_output=True, text=True
-        ).stdout.split()
-        assert children == [], "no child of the daemon is still running the loop"
+        assert not children(daemon.pid, state="R"), "no child of the daemon is still running the loop"
         asked = next(event for event in events if event.type == "cancel_requested").when
         ended = next(event for event in events if event.type == "cancelled").when
         print(f"from the wish to the word: {(ended - asked).total_seconds():.3f} s")

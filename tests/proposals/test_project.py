@@ -76,7 +76,7 @@ def test_git_comes_without_hooks_and_configuration(project: Project) -> None:
 def test_a_snapshot_is_a_repository_that_git_reads(project: Project, tmp_path: Path) -> None:
     target = tmp_path / "unpacked"
     with tarfile.open(fileobj=io.BytesIO(take_snapshot(project, with_git=True).data)) as archive:
-        archive.extractall(target, filter="data")
+        archive.extractall(target)  # Debian's Python 3.11.2 knows no filter
     done = subprocess.run(["git", "-C", str(target), "log", "--format=%s"], capture_output=True, check=True)
     assert done.stdout == b"first\n"
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -11,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine_fixtures import clearance, control, monty_job, monty_runner, run_job, with_inputs
+from tests.support import children
 from threegate import limits
 from threegate.runners import MontyRunner
 from threegate.runners.monty_value import ValueTooLarge, render_value
@@ -123,13 +128,11 @@ def test_a_worker_that_is_killed_is_a_failed_outcome(tmp_path: Path) -> None:
     thread.start()
     try:
         time.sleep(0.5)
-        mine = subprocess.run(
-            ["pgrep", "-P", str(_pid()), "monty"], capture_output=True, text=True
-        ).stdout.split()
+        mine = children(os.getpid(), "monty")
         busiest = max(
             mine, key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11])
         )
-        subprocess.run(["kill", "-9", busiest], check=True)
+        os.kill(busiest, signal.SIGKILL)
         thread.join(10)
         assert outcomes[0].status == "failed"
         assert run_job(runner, monty_job("1"), tmp_path / "next").status == "succeeded"
@@ -137,23 +140,13 @@ def test_a_worker_that_is_killed_is_a_failed_outcome(tmp_path: Path) -> None:
         runner.close()
 
 
-def _pid() -> int:
-    import os
-
-    return os.getpid()
-
-
 def test_close_ends_every_worker() -> None:
     runner = MontyRunner(3)
     assert runner.available() is None
     time.sleep(0.2)
-    before = set(
-        subprocess.run(["pgrep", "-P", str(_pid()), "monty"], capture_output=True, text=True).stdout.split()
-    )
+    before = children(os.getpid(), "monty")
     runner.close()
-    after = set(
-        subprocess.run(["pgrep", "-P", str(_pid()), "monty"], capture_output=True, text=True).stdout.split()
-    )
+    after = children(os.getpid(), "monty")
     assert len(before - after) >= 3
 
 
@@ -207,7 +200,7 @@ def test_less_than_a_core_is_held_by_a_cgroup(monty_runner, tmp_path: Path) -> N
     assert outcome.effective_limits["cpu"] == "0.2 cores (cgroup)"
     assert outcome.cpu_ms is not None and outcome.cpu_ms < 0.4 * outcome.wall_ms
     left = list(Path("/sys/fs/cgroup").glob("*/threegate-*"))
-    assert not [path for path in left if f"threegate-{_pid()}-" in path.name]
+    assert not [path for path in left if f"threegate-{os.getpid()}-" in path.name]
 
 
 def test_a_clearance_runs_the_job_it_was_made_for_and_no_other(monty_runner, tmp_path: Path) -> None:
@@ -215,3 +208,38 @@ def test_a_clearance_runs_the_job_it_was_made_for_and_no_other(monty_runner, tmp
     with pytest.raises(TypeError, match="another job"):
         monty_runner.run(clearance(mine), other, control(tmp_path))
     assert not list(tmp_path.glob("*/out"))
+
+
+CROWDED = """
+import subprocess, sys, threading
+from pathlib import Path
+from tests.engine_fixtures import monty_job, run_job
+from threegate.runners import MontyRunner, monty_worker
+tool = monty_worker._tool
+monty_worker._tool = lambda name: None if name == "unshare" else tool(name)  # no user namespaces, as in a chroot
+others = [subprocess.Popen(["sleep", "60"]) for _ in range(48)]
+runner = MontyRunner(1)
+try:
+    outcome = run_job(runner, monty_job("print(6 * 7)"), Path(sys.argv[1]))
+    print(outcome.status, outcome.stdout.kept, outcome.detail)
+finally:
+    runner.close()
+    for other in others:
+        other.kill()
+"""
+
+
+@pytest.mark.root
+def test_an_ordinary_user_with_many_processes_can_run() -> None:
+    """A limit of processes counts all that its user has: a worker without a user of its own cannot have one."""
+    with tempfile.TemporaryDirectory(prefix="threegate-crowded-") as name:
+        os.chmod(name, 0o777)
+        done = subprocess.run(
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", CROWDED, f"{name}/run"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "HOME": name, "PYTHONDONTWRITEBYTECODE": "1"},
+        )  # fmt: skip
+        assert done.stdout == "succeeded b'42\\n' The code ran to its end.\n", done.stdout + done.stderr

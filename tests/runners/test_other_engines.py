@@ -63,6 +63,7 @@ def answering(version: object, runtimes: object = None) -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.root
 def test_podman_is_refused_by_what_it_says_of_itself(tmp_path: Path) -> None:
     with answering(PODMAN) as url:
         runner = EraRunner(EraSettings(engine=url, image=IMAGE))
@@ -85,6 +86,7 @@ def test_an_engine_that_is_none_of_them_is_asked_on(version: dict[str, object]) 
         assert engine.check_runtime(api, "") == "runc"
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("runtime", ["kata", "krun"])
 @pytest.mark.parametrize("listed", [False, True], ids=["not listed", "listed and not there"])
 def test_a_microvm_runtime_that_is_not_there_is_refused(runtime: str, listed: bool, tmp_path: Path) -> None:

@@ -299,6 +299,7 @@ def test_refusals_are_told_on_the_screen(bench: Bench) -> None:
     drive(app, script)
 
 
+@pytest.mark.root  # the screens name the account that asks
 def test_the_screens_look_as_they_did(bench: Bench) -> None:
     """Snapshots as text: list, draft, question, reason. What changes from run to run is written as ~."""
     bench.draft("req-1", slug="sum")

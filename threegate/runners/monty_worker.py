@@ -28,7 +28,10 @@ _TOOLS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _FIRST_UID = 0x70000000
 """User ids above every range that a Linux distribution hands out; each worker has one of its own."""
 _UIDS = 4096
-_RLIMITS = ("--core=0", "--fsize=0", "--nofile=64", "--nproc=32", "--memlock=0", "--msgqueue=0")
+_RLIMITS = ("--core=0", "--fsize=0", "--nofile=64", "--memlock=0", "--msgqueue=0")
+_OWN_RLIMITS = ("--nproc=32", *_RLIMITS)
+"""With a user of its own. The kernel counts the processes of a user, not of a worker: with the operator's own it would
+count the whole desktop, and a worker that starts a thread would end at once."""
 _uid_numbers = itertools.cycle(range(_FIRST_UID, _FIRST_UID + _UIDS))
 VERSION = importlib.metadata.version("pydantic-monty")
 
@@ -59,17 +62,18 @@ def _candidates() -> list[Isolation]:
     """Ways to start a worker, strongest first."""
     unshare, setpriv, prlimit = _tool("unshare"), _tool("setpriv"), _tool("prlimit")
     limit = (prlimit, *_RLIMITS, "--") if prlimit else ()
+    own_limit = (prlimit, *_OWN_RLIMITS, "--") if prlimit else ()
     no_limit = () if prlimit else ("rlimits (prlimit is not installed)",)
     found: list[Isolation] = []
     drop = (setpriv, "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", "--pdeathsig", "KILL")
     if setpriv and os.geteuid() == 0:
         own_user = (*drop, "--reuid", "@UID@", "--regid", "@UID@", "--clear-groups", "--")
         if unshare:
-            words = (unshare, "--net", "--ipc", "--", *own_user, *limit)
+            words = (unshare, "--net", "--ipc", "--", *own_user, *own_limit)
             found.append(Isolation(_texts(words), True, no_limit))
-        words = (*own_user, *limit)
+        words = (*own_user, *own_limit)
         found.append(Isolation(_texts(words), True, ("own network and ipc namespaces", *no_limit)))
-    user = ("an unprivileged user of its own (needs root)",)
+    user = ("an unprivileged user of its own, with a limit of processes (needs root)",)
     if setpriv and unshare:
         words = (unshare, "--user", "--net", "--ipc", "--", *drop, "--", *limit)
         found.append(Isolation(_texts(words), False, (*user, *no_limit)))

@@ -263,7 +263,11 @@ def shown(name: str) -> str:
 
 def remove_folder(folder: Path) -> None:
     """Remove a work folder, whatever modes a run or the staging left in it."""
-    for path, _, _ in os.walk(folder):
+    left = [str(folder)]
+    while left:
+        path = left.pop()
         with suppress(OSError):
-            os.chmod(path, 0o700)
+            os.chmod(path, 0o700)  # first of all: a locked folder cannot even be listed, but by root
+            with os.scandir(path) as entries:
+                left += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     shutil.rmtree(folder, ignore_errors=True)
