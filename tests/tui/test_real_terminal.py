@@ -82,7 +82,9 @@ def test_ssh_keygen_asks_for_the_passphrase(bench: Bench) -> None:
     terminal.wait("DRAFTS: 1")
     terminal.type("\r")
     terminal.wait("not seen yet")
-    terminal.type("   ")
+    for _ in range(4):  # one page at a time: what was passed over in a hurry was not seen
+        terminal.type(" ")
+        time.sleep(0.5)
     terminal.wait("all seen")
     terminal.type("a")
     terminal.wait("[y/n]")
