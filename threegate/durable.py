@@ -260,7 +260,7 @@ def exchange_in(path: Path, spare: Path, data: bytes, mode: int = 0o600) -> None
     """`overwrite` for what changes with every request: written into `spare`, which lies beside it and takes its name.
 
     The old bytes become the spare, so that no file is made or freed (that is what an overwrite costs most). Only under
-    a lock that keeps others from writing. Raises OSError; then `path` is what it was.
+    a lock that keeps others from writing. Raises OSError; `path` is then what it was, or the new one and perhaps not durable.
     """
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     if spare.exists():

@@ -120,8 +120,10 @@ CONTRACT_DIAGNOSTICS: Final = 200
 CONTRACT_STATE_BYTES: Final = 256 * MIB
 CONTRACT_ATTEMPTS: Final = 10
 CONTRACT_ATTEMPT_PAUSE_SECONDS: Final = 0.5
-JUDGED_AHEAD_SECONDS: Final = 1.0
 RETRY_UNKNOWN_SECONDS: Final = 365 * 24 * 3600
+
+JUDGED_AHEAD_SECONDS: Final = 1.0
+"""How long what was judged while its lane was full may wait for its claim; older, it is judged anew."""
 
 # ---- Monty (spec 6, FACTS.md)
 MONTY_SUSPENSIONS: Final = 200_000

@@ -83,8 +83,9 @@ def launch(
     """
     request, job = prepared.request, prepared.job
     assert request is not None and job is not None
-    usable = ahead is not None and ahead.prepared is prepared and ahead.holds(policy)
-    judged = ahead if ahead is not None and usable else judge_now(services, policy, prepared)
+    if ahead is None or ahead.prepared is not prepared or not ahead.holds(policy):
+        ahead = judge_now(services, policy, prepared)
+    judged = ahead
     judgement = judged.judgement
     services.decided(judgement, judged.now)
     if judgement.verdict == "wait":
@@ -225,6 +226,16 @@ def claim(
         checked = judgement.approval.operators if judgement.approval else None
         if checked is not None and checked != index.operators:
             return Waiting("operators_changed", "the operators changed while it was judged", judgement)
+        if judgement.approval is not None and held.now >= judgement.approval.expires_utc:
+            return refuse_held(
+                services,
+                held,
+                policy,
+                prepared,
+                "expired",
+                "the approval ended while it was judged; retry it",
+                judgement,
+            )
         grant = judgement.approval.grant if judgement.approval else None
         if grant is not None and not _use_left(index.grant_uses(grant), judgement):
             return refuse_held(

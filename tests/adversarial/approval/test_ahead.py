@@ -99,6 +99,19 @@ def test_another_or_an_old_one_is_judged_anew(
     assert calls == [1] and runner.runs == {"req-1": 1}
 
 
+def test_an_approval_that_ends_in_between_claims_nothing(bench: Bench) -> None:
+    """The judgement was made before the end, the claim comes at it: by the trail's clock, under its lock."""
+    runner = CountingRunner()
+    (services,) = daemons(bench, runner, 1)
+    judged = ahead_of(bench, services)
+    approval = judged.judgement.approval
+    assert approval is not None
+    late = replace(judged.judgement, approval=replace(approval, expires_utc=judged.now))
+    judged = replace(judged, judgement=late)
+    assert launch(services, bench.desk.policy, judged.prepared, control(bench), judged).code == "expired"
+    assert not runner.runs and not judged.prepared.path.exists()
+
+
 def edit(bench: Bench, path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"Purpose", b"purpose") + b"\n")
 
