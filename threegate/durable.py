@@ -328,9 +328,11 @@ def read_regular_fd(descriptor: int, path: Path, *, max_bytes: int) -> bytes:
         raise OSError(f"{path.name}: {before.st_size} bytes, at most {max_bytes} are read")
     chunks = []
     left = max_bytes + 1
-    while left > 0 and (chunk := os.read(descriptor, min(left, 1 << 20))):
+    expected = before.st_size
+    while left > 0 and (chunk := os.read(descriptor, min(left, max(expected, 0) + 1, 1 << 20))):
         chunks.append(chunk)
         left -= len(chunk)
+        expected -= len(chunk)
     data = b"".join(chunks)
     after = os.fstat(descriptor)
     if len(data) > max_bytes:

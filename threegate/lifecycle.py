@@ -41,8 +41,12 @@ def move(
     request_id: str | None,
     actor: str,
     data: Mapping[str, Any] | None = None,
+    settled: bool = True,
 ) -> Path:
     """Announce, then rename `source` to `target` without replacing, its signatures after it, both folders synced.
+
+    With `settled` false the folders are left to be synced by `settle`, when the lock is given back and before anything is
+    done that hangs on the new place.
 
     The event's data get `state` (the target's folder) and `file` (its name). Returns where the file now is: `target`, or a
     numbered name when that was taken. After a `claimed` the head is kept outside too: a backup from before the claim, put
@@ -53,21 +57,27 @@ def move(
     target = free_name(target)
     named = {**(data or {}), "state": target.parent.name, "file": target.name}
     announce(held, type, request_id=request_id, actor=actor, data=named)
-    relocate(source, target)
+    relocate(source, target, settled=settled)
     if type == "claimed":
         held.keep_head()
     return target
 
 
-def relocate(source: Path, target: Path) -> None:
+def relocate(source: Path, target: Path, *, settled: bool = True) -> None:
     """The rename that an event announced: the file, then its signatures, then both folders synced. Raises OSError.
 
-    For recovery, which finds the event and not yet the rename; everybody else uses `move`.
+    For recovery, which finds the event and not yet the rename; everybody else uses `move`. `settled` as there.
     """
     if source != target:
         durable.rename(source, target)
     for signature in companions(source):
         durable.rename(signature, target.with_name(target.name + signature.name[len(source.name) :]))
+    if settled:
+        settle(source, target)
+
+
+def settle(source: Path, target: Path) -> None:
+    """Make a rename durable: the folder where the file now is, then the one where it was. Raises OSError."""
     durable.sync_folder(target.parent)
     if source.parent != target.parent:
         durable.sync_folder(source.parent)

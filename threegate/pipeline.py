@@ -96,6 +96,7 @@ def launch(
     claimed = claim(services, policy, prepared, judgement)
     if isinstance(claimed, Ended | Waiting):
         return claimed
+    lifecycle.settle(prepared.path, claimed)
     durable.make_folder(control.run_folder, 0o700)
     _prepare_start(services, policy, prepared, control)
     tell_state(services.workspace, claimed.name, "running", None, judgement)
@@ -208,7 +209,10 @@ def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Ou
 def claim(
     services: Services, policy: Policy, prepared: Prepared, judgement: Judgement
 ) -> Path | Ended | Waiting:
-    """Under the lock: look once more at what may have changed, announce, and move the file to running/."""
+    """Under the lock: look once more at what may have changed, announce, and move the file to running/.
+
+    The move is durable only after `lifecycle.settle`, which needs no lock: the event is, and says where the file is.
+    """
     request, clearance = prepared.request, judgement.clearance
     assert request is not None and clearance is not None
     with services.trail.locked() as held:
@@ -267,6 +271,7 @@ def claim(
             request_id=request.request_id,
             actor="daemon",
             data={**decided, "nonce": clearance.nonce, "grant": grant, **reservation},
+            settled=False,
         )
 
 

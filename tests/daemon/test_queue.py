@@ -65,13 +65,15 @@ def test_the_order_the_hint_and_what_tells_a_changed_file(tmp_path: Path) -> Non
 
 
 def test_a_long_queue_is_listed_now_and_then_and_never_missed(tmp_path: Path) -> None:
-    for number in range(approved_queue._LONG):
+    for number in range(approved_queue._LONG + 1):
         write(tmp_path / f"TR-{number:03d}.md", "x", number)
     queue = ApprovedQueue(tmp_path)
     listed = queue.look(fresh=False)
     write(tmp_path / "TR-new.md", "x", 1000)
-    assert queue.look(fresh=False) is listed
-    assert [item.name for item in queue.look(fresh=True)][-1] == "TR-new.md"
+    assert queue.look(fresh=False) == listed and queue.listed == 1
+    queue.taken("TR-000.md")
+    assert queue.look(fresh=False) == listed[1:], "what was started is not given out again"
+    assert [item.name for item in queue.look(fresh=True)][-1] == "TR-new.md" and queue.has_unknown
     write(tmp_path / "TR-newer.md", "x", 2000)
-    time.sleep(approved_queue._LONG_SECONDS)
+    time.sleep(max(0.0, queue._again - time.monotonic()))
     assert [item.name for item in queue.look(fresh=False)][-1] == "TR-newer.md"

@@ -28,6 +28,7 @@ class LockedTrail:
         self._pending: list[bytes] = []
         self._open = True
         self._stamp: str | None = None
+        self._agreed = False
 
     @property
     def workspace(self) -> Workspace:
@@ -166,8 +167,17 @@ class LockedTrail:
         """None when the head kept outside agrees with this trail, else one line that says what does not.
 
         A difference means a restored backup, a copied or moved workspace or a cut trail; launches stop until a
-        signed `threegate workspace adopt`. Raises Unavailable when the kept head cannot be read.
+        signed `threegate workspace adopt`. Once they agree, they do until the lock is given back: both change only
+        under it. Raises Unavailable when the kept head cannot be read.
         """
+        if not self._agreed:
+            problem = self._disagreement()
+            if problem is not None:
+                return problem
+            self._agreed = True
+        return None
+
+    def _disagreement(self) -> str | None:
         index = self.index
         kept = OutsideState.of(index.workspace_id).read_head()
         if kept is None:

@@ -16,6 +16,8 @@ from threegate.request.model import Backend
 
 _LONG = 32
 _LONG_SECONDS = 0.25
+_LISTING_SHARE = 50
+"""A long queue is not listed for this many times as long as listing it took."""
 
 
 class Queued(NamedTuple):
@@ -30,20 +32,32 @@ class Queued(NamedTuple):
 
 
 class ApprovedQueue:
-    """A short queue is listed at each look; a long one, of which few can start, at most every _LONG_SECONDS."""
+    """A short queue is listed at each look; a long one, of which few can start, every _LONG_SECONDS or less often."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: list[Queued] = []
-        self._listed = 0.0
+        self._known: dict[str, Queued] = {}
+        self._again = 0.0
+        self.listed = 0
+        """How often the folder was listed."""
+        self.has_unknown = False
+        """Whether a waiting file seems to name no backend."""
 
     def look(self, *, fresh: bool) -> list[Queued]:
-        """The waiting requests; with `fresh` as they are now, else perhaps as they were _LONG_SECONDS ago (the same
-        list again)."""
-        now = time.monotonic()
-        if fresh or len(self._known) < _LONG or now - self._listed >= _LONG_SECONDS:
-            self._known, self._listed = self._list(), now
-        return self._known
+        """The waiting requests; with `fresh` as they are now, else perhaps as they were a moment ago, without what was
+        taken since."""
+        began = time.monotonic()
+        if fresh or len(self._known) < _LONG or began >= self._again:
+            self._known = {item.name: item for item in self._list()}
+            self.has_unknown = any(item.backend is None for item in self._known.values())
+            self.listed += 1
+            now = time.monotonic()
+            self._again = now + max(_LONG_SECONDS, _LISTING_SHARE * (now - began))
+        return list(self._known.values())
+
+    def taken(self, name: str) -> None:
+        """This one was started or is gone: it is not given out again before the folder is listed anew."""
+        self._known.pop(name, None)
 
     def _list(self) -> list[Queued]:
         signatures: dict[str, list[int]] = {}
@@ -59,13 +73,12 @@ class ApprovedQueue:
             head, mark, _ = name.partition(".md.sig")
             if mark:
                 signatures.setdefault(head + ".md", []).append(changed)
-        before = {item.name: item for item in self._known}
         found = []
         for changed, name, facts in sorted(listed, key=lambda item: item[:2]):
             if name.startswith(".") or not name.endswith(".md"):
                 continue
             identity = (facts.st_ino, facts.st_size, changed, *sorted(signatures.get(name, [])))
-            known = before.get(name)
+            known = self._known.get(name)
             if known is None or known.identity != identity:
                 path = self._folder / name
                 known = Queued(name, path, identity, told_backend(path))

@@ -81,6 +81,8 @@ class Dispatcher:
     _running: dict[str, _Running] = field(default_factory=dict)
     _waits: dict[str, _Wait] = field(default_factory=dict)
     _ahead: dict[str, _Ahead] = field(default_factory=dict)
+    _forgotten: int = 0
+    """The listing of the queue after which what is gone was forgotten."""
     _pool: ThreadPoolExecutor = field(init=False)
     _queue: ApprovedQueue = field(init=False)
 
@@ -113,7 +115,8 @@ class Dispatcher:
         if self.failed is not None:
             return done
         queue = self._queue.look(fresh=not self._running)
-        if self._waits or self._ahead:
+        if self._queue.listed != self._forgotten:
+            self._forgotten = self._queue.listed
             names = {item.name for item in queue}
             for gone in self._waits.keys() - names:
                 del self._waits[gone]
@@ -121,16 +124,21 @@ class Dispatcher:
                 del self._ahead[gone]
         turn = self.budget.round()
         room = turn.room()
+        if self._nothing_to_do(room):
+            return done
         for name, path, identity, backend in queue:
             if len(self._running) >= 2 * self.threads:
                 break
+            full = backend if backend not in room else None
+            if full and len(self._ahead) >= self.threads:
+                continue
             if name in self._running or self._still_waits(name, identity, policy):
                 continue
             try:
-                if backend not in room:
+                if full:
                     # A lane may be full and the queue long: only as many are judged ahead as run.
-                    if backend and name not in self._ahead and len(self._ahead) < self.threads:
-                        self._look_ahead(path, identity, backend, policy)
+                    if name not in self._ahead:
+                        self._look_ahead(path, identity, full, policy)
                     continue
                 ahead = self._ahead.pop(name, None)
                 if ahead is not None and not ahead.future.done():
@@ -143,7 +151,13 @@ class Dispatcher:
                 self._stop_launches(error)
                 break
             room = turn.room() & room
+            if self._nothing_to_do(room):
+                break
         return done
+
+    def _nothing_to_do(self, room: frozenset[Backend | None]) -> bool:
+        """No lane has room, enough is judged ahead, and no file waits that nobody knows the lane of."""
+        return len(room) <= 1 and len(self._ahead) >= self.threads and not self._queue.has_unknown
 
     def cancel(self, request_id: str) -> bool:
         """End a running request now; False when it does not run here."""
@@ -192,6 +206,7 @@ class Dispatcher:
         try:
             prepared = judged.prepared if judged is not None else prepare(self.services, policy, path)
         except FileNotFoundError:
+            self._queue.taken(path.name)
             return 0
         if prepared.request is None or prepared.job is None:
             ended = refuse_broken(self.services, policy, prepared)
@@ -216,6 +231,7 @@ class Dispatcher:
         future = self._pool.submit(launch, self.services, policy, prepared, control, judged)
         future.add_done_callback(lambda _: self.wake.set())
         self._running[path.name] = _Running(prepared, identity, control, lease, future)
+        self._queue.taken(path.name)
         return 1
 
     def _ran(self, lease: Lease) -> None:

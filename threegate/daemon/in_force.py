@@ -8,8 +8,10 @@ lain still for a moment, so that an editor's half-written file is not taken for 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from threegate.audit import Trail
@@ -141,14 +143,20 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def _touched(workspace: Workspace) -> list[tuple[str, int, int, int]]:
     """Names, inodes and times of what a policy is made of: a change of any of them shows here."""
     found = []
-    paths = [workspace.settings_file, workspace.contracts, *sorted(workspace.contracts.rglob("*"))]
-    for path in paths:
-        if ".state" in path.parts:
-            continue
-        try:
-            facts = path.lstat()
-        except FileNotFoundError:
-            continue
-        changed = 0 if path == workspace.contracts else facts.st_ctime_ns
-        found.append((str(path), facts.st_ino, facts.st_size if changed else 0, changed))
-    return found
+    with suppress(FileNotFoundError):
+        facts = os.lstat(workspace.settings_file)
+        found.append((str(workspace.settings_file), facts.st_ino, facts.st_size, facts.st_ctime_ns))
+    with suppress(FileNotFoundError):
+        found.append((str(workspace.contracts), os.lstat(workspace.contracts).st_ino, 0, 0))
+    folders = [str(workspace.contracts)]
+    while folders:
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name == ".state":
+                    continue
+                with suppress(FileNotFoundError):
+                    facts = entry.stat(follow_symlinks=False)
+                    found.append((entry.path, facts.st_ino, facts.st_size, facts.st_ctime_ns))
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+    return sorted(found)

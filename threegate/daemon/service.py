@@ -39,6 +39,8 @@ STOP_GRACE_SECONDS = 5.0
 _TYPES_SECONDS = 0.2
 _NAMES_SHOWN = 8
 _CHECKPOINT_LOOK_SECONDS = 0.25
+_FOLDERS_LOOK_SECONDS = 0.05
+"""While requests run and end, which wakes the daemon each time, its folders are looked through no more often."""
 
 
 @dataclass
@@ -56,6 +58,7 @@ class Daemon:
     on_ready: Callable[[], None] = lambda: None
     _told_checkpoint: bool = False
     _looked_for_checkpoint: float = 0.0
+    _looked_through: float = 0.0
     _told_settings: str | None = None
     _boot_nonce: str = field(default_factory=lambda: secrets.token_hex(8))
     _trail: Trail = field(init=False)
@@ -160,15 +163,20 @@ class Daemon:
             self.wake.clear()
             self.supervisor.turned()
             self._look_at_settings()
-            self._textfile.turn()
             policy, unsettled = self._in_force.policy, self._in_force.problem
             changing = self._in_force.is_changing
-            did = inbox.scan(policy)
-            did += inbox.types.work(_TYPES_SECONDS)
             services, dispatcher = self._station.services, self._station.dispatcher
-            if did and unsettled is None and not changing and policy.settings.approval.grants:
-                self._use_grants(services, policy)
-            self._controls()
+            now = time.monotonic()
+            looked = not dispatcher.running or now - self._looked_through >= _FOLDERS_LOOK_SECONDS
+            did = 0
+            if looked:
+                self._looked_through = now
+                self._textfile.turn()
+                did += inbox.scan(policy)
+                did += inbox.types.work(_TYPES_SECONDS)
+                if did and unsettled is None and not changing and policy.settings.approval.grants:
+                    self._use_grants(services, policy)
+                self._controls()
             if problem is not None and services.begin() is None:
                 problem = self._begin()
             starts = problem is None and unsettled is None and not changing and self._station.fits(policy)
@@ -181,7 +189,7 @@ class Daemon:
             if self.once and not did and not dispatcher.running and not changing:
                 break
             if not did or dispatcher.running:
-                self.wake.wait(self.supervisor.turn_seconds)
+                self.wake.wait(self.supervisor.turn_seconds if looked else _FOLDERS_LOOK_SECONDS)
         return problem or self._in_force.problem
 
     def _look_at_settings(self) -> None:

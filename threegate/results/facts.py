@@ -148,13 +148,14 @@ def write_record(run_folder: Path, facts: ResultFacts) -> str:
     The outputs below ``out/`` are the runner's; they are synced here and nowhere before, so that what the record names
     is on disk.
     """
-    folders = {run_folder / "out"} if facts.artifacts else set()
+    out = run_folder / "out"
+    folders: set[str] = set()
     for artifact in facts.artifacts:
-        path = run_folder / "out" / artifact.path
-        durable.sync_file(path)
-        folders.update(parent for parent in path.parents if (run_folder / "out") in (parent, *parent.parents))
+        durable.sync_file(out / artifact.path)
+        parts = artifact.path.split("/")[:-1]
+        folders.update("/".join(parts[:depth]) for depth in range(len(parts) + 1))
     for folder in sorted(folders, reverse=True):
-        durable.sync_folder(folder)
+        durable.sync_folder(out / folder)
     record = render_record(facts)
     streams = (("stdout", facts.stdout), ("stderr", facts.stderr))
     kept = [(name, stream.kept) for name, stream in streams if stream is not None]

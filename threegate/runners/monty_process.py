@@ -61,16 +61,16 @@ class WorkerProcess:
 
     def read_back(self, missing: tuple[str, ...]) -> dict[str, str]:
         """What the kernel says about the worker, and what could not be had on this machine."""
-        status = self._status()
+        status, held = self._status(), self._limits()
         facts = {
             "user": status.get("Uid", "").split("\t")[0],
             "capabilities": status.get("CapEff", "").lstrip("0") or "none",
             "no_new_privs": "yes" if status.get("NoNewPrivs") == "1" else "not enforced",
             "network_namespace": self._own_namespace("net"),
             "ipc_namespace": self._own_namespace("ipc"),
-            "cpu_time": self._rlimit("Max cpu time", "s"),
-            "address_space": self._rlimit("Max address space", "bytes"),
-            "open_files": self._rlimit("Max open files", ""),
+            "cpu_time": _rlimit(held, "Max cpu time", "s"),
+            "address_space": _rlimit(held, "Max address space", "bytes"),
+            "open_files": _rlimit(held, "Max open files", ""),
         }
         if self._share is None:
             facts["cpu"] = "1 cores (the interpreter has one thread)"
@@ -92,14 +92,10 @@ class WorkerProcess:
             resource.prlimit(self._pid, resource.RLIMIT_CPU, (cpu, cpu))
             resource.prlimit(self._pid, resource.RLIMIT_AS, (space, space))
 
-    def _rlimit(self, name: str, unit: str) -> str:
-        """A soft limit as the kernel tells it, by its name in /proc/PID/limits."""
+    def _limits(self) -> list[str]:
         with suppress(OSError):
-            for line in self._proc("limits").splitlines():
-                if line.startswith(name):
-                    value = line[len(name) :].split()[0]
-                    return "not enforced" if value == "unlimited" else f"{value} {unit}".strip()
-        return "not readable"
+            return self._proc("limits").splitlines()
+        return []
 
     def _own_namespace(self, kind: str) -> str:
         try:
@@ -115,4 +111,13 @@ class WorkerProcess:
         return {}
 
     def _proc(self, name: str) -> str:
-        return Path(f"/proc/{self._pid}/{name}").read_text(encoding="utf-8", errors="replace")
+        return Path(f"/proc/{self._pid}/{name}").read_bytes().decode("utf-8", "replace")
+
+
+def _rlimit(lines: list[str], name: str, unit: str) -> str:
+    """A soft limit as the kernel tells it, by its name in /proc/PID/limits."""
+    for line in lines:
+        if line.startswith(name):
+            value = line[len(name) :].split()[0]
+            return "not enforced" if value == "unlimited" else f"{value} {unit}".strip()
+    return "not readable"
