@@ -137,6 +137,58 @@ def test_a_worker_killed_after_its_result(tmp_path: Path) -> None:
         cluster.close()
 
 
+ASK = """
+import socket, urllib.error, urllib.request
+for host in ("unlisted.org", "169.254.169.254", "localhost"):
+    try:
+        print(host, urllib.request.urlopen(f"http://{host}/", timeout=20).status)
+    except urllib.error.HTTPError as error:
+        print(host, error.code)
+try:
+    socket.create_connection(("10.77.0.2", 5671), 3)
+    print("the broker is reached")
+except OSError:
+    print("no way around")
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.engine
+def test_an_allowlist_on_a_worker(tmp_path: Path) -> None:
+    """What is not listed is refused by the run's own proxy on the worker's machine, and stands in result and trail here."""
+    if (reason := missing_parts()) is not None:
+        missing(reason)
+    engine, image = os.environ["THREEGATE_TEST_ENGINE"], os.environ["THREEGATE_TEST_IMAGE"]
+    proxy = os.environ["THREEGATE_TEST_EGRESS_IMAGE"]
+    section = f'[runners.era]\nengine = "{engine}"\nimage = "{image}"\negress_image = "{proxy}"\n'
+    cluster = Cluster(
+        tmp_path,
+        ("w1",),
+        settings={"runners.era.engine": engine, "runners.era.image": image, "runners.era.egress_image": proxy},
+        worker_settings="[runners]\nmemory_budget_mb = 4096\ncpu_budget = 4.0\n" + section,
+    )
+    try:
+        cluster.start()
+        cluster.daemon()
+        digest = cluster.place.input("ask.py", ASK.encode())
+        name = request_id("asks")
+        text = era_draft(name, "python3 /in/ask.py", inputs={"ask.py": digest}, time_sec=60)
+        listed = "network: allowlist\nnetwork_allowlist: [pypi.org]"
+        text = text.replace("network: none", listed, 1) + "- Network rationale: a test\n"
+        draft = cluster.place.drop(text)
+        words = ["approve", str(draft), "--as", "operator", "--key", str(cluster.place.key), "--yes"]
+        assert execute(["--workspace", str(cluster.place.root), *words]) == 0
+        assert cluster.wait_end(name, seconds=180)[name] == "succeeded", cluster.place.result(name)
+        told = (cluster.place.root / "tool-exec" / "runs" / name / "stdout").read_text().splitlines()
+        assert told == ["unlisted.org 403", "169.254.169.254 403", "localhost 403", "no way around"]
+        [finished] = [item for item in cluster.place.events("finished") if item["request_id"] == name]
+        assert set(finished["data"]["blocked"]) >= {"unlisted.org:80", "169.254.169.254:80"}
+        assert finished["data"]["reached"] == []
+        wait_containers(name, 0)
+    finally:
+        cluster.close()
+
+
 @pytest.mark.soak
 @pytest.mark.engine
 def test_containers_on_a_worker(tmp_path: Path) -> None:
