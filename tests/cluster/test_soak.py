@@ -164,7 +164,11 @@ def test_an_allowlist_on_a_worker(tmp_path: Path) -> None:
     cluster = Cluster(
         tmp_path,
         ("w1",),
-        settings={"runners.era.engine": engine, "runners.era.image": image, "runners.era.egress_image": proxy},
+        settings={
+            "runners.era.engine": engine,
+            "runners.era.image": image,
+            "runners.era.egress_image": proxy,
+        },
         worker_settings="[runners]\nmemory_budget_mb = 4096\ncpu_budget = 4.0\n" + section,
     )
     try:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from contextlib import suppress
 from pathlib import Path
 
 from threegate import durable
 from threegate.audit.chain import Chain, ChainError, open_segment, read_blocks, segment_path, segment_paths
 from threegate.audit.checkpoint import NOTE_BYTES, Checkpoint
 from threegate.audit.event import Event, LineError, parse_line
+from threegate.audit.findings import Verification
 from threegate.audit.hashing import Hashed, hashed_blocks
 from threegate.audit.keys import VerifierKey
 from threegate.audit.tree import Frontier
@@ -23,49 +24,6 @@ from threegate.canonical import INTEGER_MAX
 from threegate.errors import InvalidInput, TrailError, Unavailable
 from threegate.limits import TRAIL_LINE_BYTES
 from threegate.workspace import OutsideState, Workspace
-
-PROBLEMS_KEPT = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong: in which file, on which line (0: the file as a whole)."""
-
-    place: str
-    line: int
-    message: str
-
-    def __str__(self) -> str:
-        where = f"{self.place}:{self.line}" if self.line else self.place
-        return f"{where}: {self.message}"
-
-
-@dataclass(slots=True)
-class Verification:
-    """What verification found. `problems` is cut at PROBLEMS_KEPT, `problem_count` is not."""
-
-    lines: int = 0
-    seq: int = 0
-    head: str = ""
-    root: bytes = b""
-    workspace_id: str = ""
-    segments: int = 0
-    checkpoints: int = 0
-    first_time: str = ""
-    last_time: str = ""
-    problem_count: int = 0
-    problems: list[Problem] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing is wrong."""
-        return self.problem_count == 0
-
-    def add(self, place: str | Path, line: int, message: str) -> None:
-        """Note a problem."""
-        self.problem_count += 1
-        if len(self.problems) < PROBLEMS_KEPT:
-            self.problems.append(Problem(str(place), line, message))
 
 
 def checkpoint_folder(workspace: Workspace) -> Path:
@@ -155,7 +113,8 @@ class _Run:
         self.result.segments += 1
         try:
             size, number = self._settled_size(descriptor), 0
-            for block, hashed in hashed_blocks(read_blocks(descriptor, size), size):
+            linked = self._on_event is None
+            for block, hashed in hashed_blocks(read_blocks(descriptor, size), size, linked=linked):
                 number = self._read_block(path, number, block, hashed)
             self.result.lines += number
         finally:
@@ -170,7 +129,7 @@ class _Run:
         while at < len(lines):
             until = min(good, at + self._plain_lines())
             if at < until and self.chain.seq:
-                began, at = at, self.chain.take_plain(lines, at, until, self._on_event)
+                began, at = at, self._take_plain(lines, at, until, hashed)
                 leaves = hashed.leaves
                 self.frontier.extend([leaves[place : place + 32] for place in range(began * 32, at * 32, 32)])
             if at < len(lines):
@@ -181,6 +140,20 @@ class _Run:
             number += 1
             self._bad(path, number, rest, LineError("has no end: it was cut off, or is being written"))
         return number
+
+    def _take_plain(self, lines: list[bytes], at: int, until: int, hashed: Hashed) -> int:
+        """Take plain lines; of those that the second process has linked only the first and the last are read here."""
+        end = hashed.linked(at, until)
+        last = None
+        if end > at + 1:
+            with suppress(LineError):
+                last = parse_line(lines[end - 1])
+        if last is None or last.seq != self.chain.seq + end - at:
+            return self.chain.take_plain(lines, at, until, self._on_event)
+        if self.chain.take_plain(lines, at, at + 1, None) == at:
+            return at
+        self.chain.follow(last)
+        return end
 
     def _plain_lines(self) -> int:
         """How many lines may be taken before one at which a checkpoint or the kept head has to be looked at."""

@@ -17,7 +17,7 @@ import yaml
 
 from threegate import durable, limits
 from threegate.audit import ENDS, Event
-from threegate.audit.verify import Verification
+from threegate.audit.findings import Verification
 from threegate.errors import InvalidInput
 from threegate.results import read_record, render_result, result_name, validate_result
 from threegate.workspace import STATES, Workspace

@@ -11,8 +11,9 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from threegate.audit.findings import Verification
 from threegate.audit.keys import VerifierKey
-from threegate.audit.verify import Verification, verify_trail
+from threegate.audit.verify import verify_trail
 from threegate.operations.agreement import Agreement
 from threegate.workspace import Workspace
 

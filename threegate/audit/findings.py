@@ -1,0 +1,52 @@
+"""What verification found: how much was read, where the trail stands, and what is wrong with it.
+
+Invariant: every problem names its file and line, and however many there are, they are counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROBLEMS_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: in which file, on which line (0: the file as a whole)."""
+
+    place: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.place}:{self.line}" if self.line else self.place
+        return f"{where}: {self.message}"
+
+
+@dataclass(slots=True)
+class Verification:
+    """What verification found. `problems` is cut at PROBLEMS_KEPT, `problem_count` is not."""
+
+    lines: int = 0
+    seq: int = 0
+    head: str = ""
+    root: bytes = b""
+    workspace_id: str = ""
+    segments: int = 0
+    checkpoints: int = 0
+    first_time: str = ""
+    last_time: str = ""
+    problem_count: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.problem_count == 0
+
+    def add(self, place: str | Path, line: int, message: str) -> None:
+        """Note a problem."""
+        self.problem_count += 1
+        if len(self.problems) < PROBLEMS_KEPT:
+            self.problems.append(Problem(str(place), line, message))
