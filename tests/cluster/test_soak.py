@@ -158,19 +158,7 @@ def test_an_allowlist_on_a_worker(tmp_path: Path) -> None:
     """What is not listed is refused by the run's own proxy on the worker's machine, and stands in result and trail here."""
     if (reason := missing_parts()) is not None:
         missing(reason)
-    engine, image = os.environ["THREEGATE_TEST_ENGINE"], os.environ["THREEGATE_TEST_IMAGE"]
-    proxy = os.environ["THREEGATE_TEST_EGRESS_IMAGE"]
-    section = f'[runners.era]\nengine = "{engine}"\nimage = "{image}"\negress_image = "{proxy}"\n'
-    cluster = Cluster(
-        tmp_path,
-        ("w1",),
-        settings={
-            "runners.era.engine": engine,
-            "runners.era.image": image,
-            "runners.era.egress_image": proxy,
-        },
-        worker_settings="[runners]\nmemory_budget_mb = 4096\ncpu_budget = 4.0\n" + section,
-    )
+    cluster = with_engine(tmp_path)
     try:
         cluster.start()
         cluster.daemon()
@@ -199,14 +187,8 @@ def test_containers_on_a_worker(tmp_path: Path) -> None:
     """ERA on a worker: large files both ways, a cancel that reaches the container, and orphans gone at the next start."""
     if (reason := missing_parts()) is not None:
         missing(reason)
-    engine, image = os.environ["THREEGATE_TEST_ENGINE"], os.environ["THREEGATE_TEST_IMAGE"]
-    section = f'[runners.era]\nengine = "{engine}"\nimage = "{image}"\n'
-    cluster = Cluster(
-        tmp_path,
-        ("w1",),
-        settings={"runners.era.engine": engine, "runners.era.image": image},
-        worker_settings="[runners]\nmemory_budget_mb = 4096\ncpu_budget = 4.0\n" + section,
-    )
+    cluster = with_engine(tmp_path)
+    image = os.environ["THREEGATE_TEST_IMAGE"]
     try:
         cluster.start()
         cluster.daemon()
@@ -254,3 +236,16 @@ def wait_containers(request: str, number: int, seconds: float = 30) -> None:
     while len(docker("ps", "-aq", "--filter", f"label=threegate.request={request}").split()) != number:
         assert time.monotonic() < until, docker("ps", "-a")
         time.sleep(0.2)
+
+
+def with_engine(folder: Path) -> Cluster:
+    """One worker with the real engine, both images named by digest on either side."""
+    names = {"engine": "ENGINE", "image": "IMAGE", "egress_image": "EGRESS_IMAGE"}
+    era = {key: os.environ[f"THREEGATE_TEST_{name}"] for key, name in names.items()}
+    section = "".join(f'{key} = "{value}"\n' for key, value in era.items())
+    return Cluster(
+        folder,
+        ("w1",),
+        settings={f"runners.era.{key}": value for key, value in era.items()},
+        worker_settings=f"[runners]\nmemory_budget_mb = 4096\ncpu_budget = 4.0\n[runners.era]\n{section}",
+    )
