@@ -186,7 +186,7 @@ class Daemon:
             self._tell_status(problem or unsettled)
             if dispatcher.failed is not None and not dispatcher.running:
                 break
-            if self.once and not did and not dispatcher.running and not changing:
+            if self.once and looked and not did and not dispatcher.running and not changing:
                 break
             if not did or dispatcher.running:
                 self.wake.wait(self.supervisor.turn_seconds if looked else _FOLDERS_LOOK_SECONDS)
