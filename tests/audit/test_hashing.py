@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -18,7 +17,7 @@ from threegate import limits
 from threegate.audit import hashing, tree
 from threegate.audit.chain import Chain
 from threegate.audit.event import LineError
-from threegate.audit.hashing import Hashed, hash_block, hashed_blocks, link_block
+from threegate.audit.hashing import hash_block, hashed_blocks
 from threegate.audit.verify import verify_trail
 from threegate.workspace import Workspace
 
@@ -31,12 +30,12 @@ def leaves(lines: list[bytes]) -> bytes:
 
 
 def test_a_block_up_to_the_first_line_without_its_hash() -> None:
-    assert hash_block(BLOCKS[0]) == (70, leaves(LINES[:70]), ())
+    assert hash_block(BLOCKS[0]) == (70, leaves(LINES[:70]))
     changed = BLOCKS[0].replace(b'"n":40', b'"n":41')
-    assert hash_block(changed) == (39, leaves(LINES[:39]), ())
-    assert hash_block(b"garbage\n" + BLOCKS[0]) == (0, b"", ())
-    assert hash_block(BLOCKS[0] + b"no newline") == (70, leaves(LINES[:70]), ())
-    assert hash_block(b"") == (0, b"", ())
+    assert hash_block(changed) == (39, leaves(LINES[:39]))
+    assert hash_block(b"garbage\n" + BLOCKS[0]) == (0, b"")
+    assert hash_block(BLOCKS[0] + b"no newline") == (70, leaves(LINES[:70]))
+    assert hash_block(b"") == (0, b"")
 
 
 @pytest.mark.parametrize("size", [0, 1 << 40])
@@ -44,30 +43,8 @@ def test_both_ways_give_the_same(monkeypatch, size: int) -> None:
     monkeypatch.setattr(hashing.os, "sched_getaffinity", lambda pid: {0, 1})
     changed = [*BLOCKS[:2], BLOCKS[2].replace(b'"n":150', b'"n":151'), *BLOCKS[3:], b"torn"]
     found = list(hashed_blocks(iter(changed), size))
-    linked = list(hashed_blocks(iter(changed), size, linked=True))
-    runs = [hashed.runs for _, hashed in linked]
-    assert runs == (
-        [(), link_block(changed[1]).runs] + [(), link_block(changed[3]).runs, (), ()] if size else [()] * 6
-    )
-    assert [(block, hashed[:2]) for block, hashed in linked] == [
-        (block, hashed[:2]) for block, hashed in found
-    ]
     assert [block for block, _ in found] == changed
     assert [hashed for _, hashed in found] == [hash_block(block) for block in changed]
-
-
-def test_linked_are_plain_events_that_follow_each_other() -> None:
-    lines = LINES[:60]
-    whole = link_block(b"".join(line + b"\n" for line in lines))
-    assert whole.runs == ((1, 60),), "the first event says something about the trail itself"
-    assert link_block(BLOCKS[1]).runs == ((0, 70),)
-    without = lines[5:20] + lines[21:40]
-    assert link_block(b"".join(line + b"\n" for line in without)).runs == ((0, 15), (15, 34))
-    assert link_block(b"".join(line + b"\n" for line in lines[9::-1])).runs == ()
-    assert link_block(BLOCKS[1].replace(b'"n":80', b'"n":81')).runs == ((0, 9),)
-    assert link_block(BLOCKS[1] + b"\xff").runs == () and link_block(b"").runs == ()
-    hashed = Hashed(40, b"", ((3, 20), (20, 40)))
-    assert [hashed.linked(at, 30) for at in (0, 3, 7, 19, 20, 29)] == [0, 20, 20, 20, 30, 30]
 
 
 @pytest.mark.parametrize(
@@ -76,17 +53,14 @@ def test_linked_are_plain_events_that_follow_each_other() -> None:
         "pass",
         "import os; os.write(1, b'x' * 80); input()",
         "import time; time.sleep(0.2)",
-        "import os, struct; os.write(1, struct.pack('>QQQQ', 3, 1, 2, 1) + bytes(96)); input()",
-        "import os, struct; os.write(1, struct.pack('>QQQQ', 3, 1, 0, 9) + bytes(96)); input()",
-        "import os, struct; os.write(1, struct.pack('>QQ', 3, 9) + bytes(96)); input()",
+        "import os, struct; os.write(1, struct.pack('>Q', 1 << 40) + bytes(4096)); input()",
     ],
 )
 def test_a_second_process_that_dies_or_answers_nonsense(monkeypatch, program: str) -> None:
     monkeypatch.setattr(hashing.os, "sched_getaffinity", lambda pid: {0, 1})
     monkeypatch.setattr(hashing, "_PROGRAM", program)
-    for linked in (False, True):
-        found = list(hashed_blocks(iter(BLOCKS), limits.TRAIL_SECOND_PROCESS_BYTES, linked=linked))
-        assert [hashed for _, hashed in found] == [hash_block(block) for block in BLOCKS]
+    found = list(hashed_blocks(iter(BLOCKS), limits.TRAIL_SECOND_PROCESS_BYTES))
+    assert [hashed for _, hashed in found] == [hash_block(block) for block in BLOCKS]
 
 
 def test_who_stops_in_between_leaves_no_process(monkeypatch) -> None:
@@ -129,67 +103,6 @@ def a_workspace(tmp_path_factory) -> Workspace:
         workspace, trail = make_workspace(tmp_path_factory.mktemp("ws") / "ws")
         grow(trail, 200)
     return workspace
-
-
-def misplaced(lines: list[bytes], at: int) -> Iterator[list[bytes]]:
-    """Trails of whole, well-hashed lines that are no chain from line `at` on."""
-    yield lines[:at] + lines[at + 1 :]
-    yield [*lines[:at], lines[at], *lines[at:]]
-    yield [*lines[:at], lines[at + 1], lines[at], *lines[at + 2 :]]
-    value = orjson.loads(lines[at])
-    for change in ({"time": "2020-01-01T00:00:00.000Z"}, {"seq": value["seq"] + 1}, {"prev": "0" * 64}):
-        bare = {key: item for key, item in (value | change).items() if key != "hash"}
-        digest = hashlib.sha256(orjson.dumps(bare, option=orjson.OPT_SORT_KEYS)).hexdigest()
-        yield [
-            *lines[:at],
-            orjson.dumps(bare | {"hash": digest}, option=orjson.OPT_SORT_KEYS),
-            *lines[at + 1 :],
-        ]
-
-
-@pytest.mark.parametrize("block", [2_000, 20_000])
-def test_a_broken_chain_is_found_where_one_process_finds_it(
-    workspace: Workspace, monkeypatch, block: int
-) -> None:
-    """Every line has its own hash; only that they follow each other is not so, within linked blocks and at their ends."""
-    monkeypatch.setattr(hashing.os, "sched_getaffinity", lambda pid: {0, 1})
-    monkeypatch.setattr("threegate.audit.chain._CHUNK", block)
-    data = workspace.trail_file.read_bytes()
-    lines = data.splitlines()
-    try:
-        for at in range(2, len(lines) - 2, 37):
-            for changed in misplaced(lines, at):
-                workspace.trail_file.write_bytes(b"".join(line + b"\n" for line in changed))
-                found = []
-                for size in (0, 1 << 40):
-                    monkeypatch.setattr(limits, "TRAIL_SECOND_PROCESS_BYTES", size)
-                    found.append(verify_trail(workspace))
-                assert not found[0].ok and found[0] == found[1], at
-    finally:
-        workspace.trail_file.write_bytes(data)
-
-
-def test_a_second_process_that_lies_about_links_is_not_believed_at_the_ends(
-    workspace: Workspace, monkeypatch
-) -> None:
-    """What it calls linked must begin after the line before and end with an event of the right number."""
-    monkeypatch.setattr(limits, "TRAIL_SECOND_PROCESS_BYTES", 1 << 40)
-    lines = workspace.trail_file.read_bytes().splitlines()
-    workspace_data = workspace.trail_file.read_bytes()
-    changed = b"".join(line + b"\n" for line in [*lines[:50], *lines[51:]])
-
-    def lying(blocks, size, *, linked):
-        for block in blocks:
-            hashed = hash_block(block)
-            yield block, hashed._replace(runs=((0, hashed.good),) if linked else ())
-
-    monkeypatch.setattr("threegate.audit.verify.hashed_blocks", lying)
-    try:
-        assert verify_trail(workspace).ok
-        workspace.trail_file.write_bytes(changed)
-        assert verify_trail(workspace).problems[0].line == 51
-    finally:
-        workspace.trail_file.write_bytes(workspace_data)
 
 
 @pytest.mark.parametrize("block", [600, 5_000, 1 << 20])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from threegate import durable
@@ -113,8 +112,7 @@ class _Run:
         self.result.segments += 1
         try:
             size, number = self._settled_size(descriptor), 0
-            linked = self._on_event is None
-            for block, hashed in hashed_blocks(read_blocks(descriptor, size), size, linked=linked):
+            for block, hashed in hashed_blocks(read_blocks(descriptor, size), size):
                 number = self._read_block(path, number, block, hashed)
             self.result.lines += number
         finally:
@@ -129,7 +127,7 @@ class _Run:
         while at < len(lines):
             until = min(good, at + self._plain_lines())
             if at < until and self.chain.seq:
-                began, at = at, self._take_plain(lines, at, until, hashed)
+                began, at = at, self.chain.take_plain(lines, at, until, self._on_event)
                 leaves = hashed.leaves
                 self.frontier.extend([leaves[place : place + 32] for place in range(began * 32, at * 32, 32)])
             if at < len(lines):
@@ -140,20 +138,6 @@ class _Run:
             number += 1
             self._bad(path, number, rest, LineError("has no end: it was cut off, or is being written"))
         return number
-
-    def _take_plain(self, lines: list[bytes], at: int, until: int, hashed: Hashed) -> int:
-        """Take plain lines; of those that the second process has linked only the first and the last are read here."""
-        end = hashed.linked(at, until)
-        last = None
-        if end > at + 1:
-            with suppress(LineError):
-                last = parse_line(lines[end - 1])
-        if last is None or last.seq != self.chain.seq + end - at:
-            return self.chain.take_plain(lines, at, until, self._on_event)
-        if self.chain.take_plain(lines, at, at + 1, None) == at:
-            return at
-        self.chain.follow(last)
-        return end
 
     def _plain_lines(self) -> int:
         """How many lines may be taken before one at which a checkpoint or the kept head has to be looked at."""
