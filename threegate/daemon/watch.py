@@ -6,6 +6,7 @@ the daemon look at its next regular turn.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,6 +32,9 @@ class Watch:
         from watchdog.events import FileSystemEvent, FileSystemEventHandler
         from watchdog.observers import Observer
 
+        library = logging.getLogger("watchdog")  # would tell the terminal of a hint that comes after the end
+        library.addHandler(logging.NullHandler())
+        library.propagate = False
         wake = self._wake
 
         class Hint(FileSystemEventHandler):
