@@ -24,6 +24,7 @@ from threegate.operations.shown_text import GUTTER, shown
 
 EVERY_SECONDS = 1.0
 _REASON_CHARS = 500
+_COLUMNS = ("State", "Request", "Reason", "Who acts")
 _Result = TypeVar("_Result")
 
 
@@ -116,10 +117,7 @@ class ListScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Fill it, and look again from time to time."""
-        table = self.query_one(DataTable)
-        for name in ("State", "Request", "Reason", "Who acts"):
-            table.add_column(Text(name), key=name)
-        table.focus()
+        self.query_one(DataTable).focus()
         self._rows: list[Row] = []
         self._shown: list[Row] | None = None
         self.renew()
@@ -151,9 +149,14 @@ class ListScreen(Screen[None]):
         self._shown = wanted
         table = self.query_one(DataTable)
         here = self.chosen()
-        table.clear()
-        for row in wanted:
-            table.add_row(*(Text(text) for text in _cells(row)), key=_key(row))
+        cells = [[Text(text) for text in _cells(row)] for row in wanted]
+        table.clear(columns=True)
+        for number, name in enumerate(_COLUMNS):
+            # Widths of our own: the table's are worked out after a first paint, which it may keep ("appro").
+            width = max([len(name), *(row[number].cell_len for row in cells)])
+            table.add_column(Text(name), key=name, width=width)
+        for row, texts in zip(wanted, cells, strict=True):
+            table.add_row(*texts, key=_key(row))
         if here is not None and _key(here) in table.rows:
             table.move_cursor(row=table.get_row_index(_key(here)), animate=False)
         count = f"{len(wanted)}" if not words else f"{len(wanted)} of {len(self._rows)}"
