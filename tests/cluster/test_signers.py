@@ -55,7 +55,7 @@ def test_grants_and_several_operators(tmp_path: Path) -> None:
 
 
 def under_a_grant(cluster: Cluster, count: Count) -> None:
-    """What a grant covers runs once for each draft while the worker knows grants, up to the uses that were signed."""
+    """What a grant covers runs once, without a signature of its own, where the worker knows grants, and nowhere else."""
     place, code = cluster.place, "sum(range(10))"
     first = approve(cluster, "first", code)
     assert cluster.wait_end(first)[first] == "succeeded"

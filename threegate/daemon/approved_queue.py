@@ -17,7 +17,8 @@ from threegate.request.model import Backend
 _LONG = 32
 _LONG_SECONDS = 0.25
 _LISTING_SHARE = 50
-"""A long queue is not listed for this many times as long as listing it took."""
+_LISTED_AT_LEAST_SECONDS = 2.0
+"""A long queue is not listed for _LISTING_SHARE times as long as listing it took, on a slow disk too no longer than this."""
 
 
 class Queued(NamedTuple):
@@ -52,7 +53,8 @@ class ApprovedQueue:
             self.has_unknown = any(item.backend is None for item in self._known.values())
             self.listed += 1
             now = time.monotonic()
-            self._again = now + max(_LONG_SECONDS, _LISTING_SHARE * (now - began))
+            pause = min(_LISTING_SHARE * (now - began), _LISTED_AT_LEAST_SECONDS)
+            self._again = now + max(_LONG_SECONDS, pause)
         return list(self._known.values())
 
     def taken(self, name: str) -> None:

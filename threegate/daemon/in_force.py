@@ -150,7 +150,8 @@ def _touched(workspace: Workspace) -> list[tuple[str, int, int, int]]:
         found.append((str(workspace.contracts), os.lstat(workspace.contracts).st_ino, 0, 0))
     folders = [str(workspace.contracts)]
     while folders:
-        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folders.pop()) as entries:
+        # A folder that cannot be listed lacks its names here: it is read, and what is wrong with it is said there.
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
             for entry in entries:
                 if entry.name == ".state":
                     continue
