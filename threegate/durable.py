@@ -179,19 +179,6 @@ def remove_tree(path: Path) -> None:
 
 def write_new(path: Path, data: bytes, mode: int = 0o600) -> Path:
     """Write `data` to a new, synced temporary file beside `path` and return its path (for rename or replace)."""
-    temporary, descriptor = _written(path, data, mode)
-    try:
-        sync_fd(descriptor, temporary)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(descriptor)
-    return temporary
-
-
-def _written(path: Path, data: bytes, mode: int) -> tuple[Path, int]:
-    """A new temporary file beside `path` with `data` in it, not yet synced, and its open descriptor."""
     temporary = path.with_name(f".tmp-{secrets.token_hex(8)}")
     _tell("before", "create", temporary)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
@@ -199,11 +186,13 @@ def _written(path: Path, data: bytes, mode: int) -> tuple[Path, int]:
         os.fchmod(descriptor, mode)
         _tell("after", "create", temporary)
         write_fd(descriptor, data, temporary)
+        sync_fd(descriptor, temporary)
     except OSError:
-        os.close(descriptor)
         temporary.unlink(missing_ok=True)
         raise
-    return temporary, descriptor
+    finally:
+        os.close(descriptor)
+    return temporary
 
 
 def deliver(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -283,25 +272,28 @@ def exchange_in(path: Path, spare: Path, data: bytes, mode: int = 0o600) -> None
         os.close(folder)
 
 
-def overwrite_all(folder: Path, files: Sequence[tuple[str, bytes]], mode: int = 0o600) -> None:
-    """`overwrite` for files of one folder, in order: all are written before the first is synced, so that the disk
-    has one commit to make and not one for each; the names change only when all bytes are there."""
-    written: list[tuple[Path, int]] = []
+def write_all(folder: Path, files: Sequence[tuple[str, bytes]], mode: int = 0o600) -> None:
+    """Make new files in a folder that nobody reads before an event names them: whole and durable when this returns.
+
+    All are written before the first is synced, so that the disk has one commit to make and not one for each. Raises
+    FileExistsError, OSError; then none of them is left.
+    """
+    made: list[tuple[str, int]] = []
+    parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name, data in files:
-            written.append(_written(folder / name, data, mode))
-        for temporary, descriptor in written:
-            sync_fd(descriptor, temporary)
-        for (name, _), (temporary, _) in zip(files, written, strict=True):
-            replace(temporary, folder / name)
+            made.append((name, create_at(parent, name, folder / name, mode)))
+            write_fd(made[-1][1], data, folder / name)
+        for name, descriptor in made:
+            sync_fd(descriptor, folder / name)
+        sync_folder_at(parent, folder)
     except OSError:
-        for temporary, _ in written:
-            temporary.unlink(missing_ok=True)
+        for name, _ in made:
+            os.unlink(name, dir_fd=parent)
         raise
     finally:
-        for _, descriptor in written:
+        for descriptor in (parent, *(descriptor for _, descriptor in made)):
             os.close(descriptor)
-    sync_folder(folder)
 
 
 def read_regular(path: Path, *, max_bytes: int) -> bytes:

@@ -14,24 +14,21 @@ from typing import Any
 
 from threegate import canonical, durable, lifecycle
 from threegate.audit import LockedTrail, RequestHistory
-from threegate.errors import InvalidInput
 from threegate.judge import Judgement
-from threegate.launch_facts import file_identity
 from threegate.policy import Policy
 from threegate.prepared import Ended, Prepared, Waiting
 from threegate.request.model import Request
 from threegate.results import (
     ResultFacts,
-    Verdict,
     deliver_result,
     read_record,
-    read_verdict,
     render_result,
     reserve_result,
     result_name,
-    write_verdict,
 )
+from threegate.results.verdict import State
 from threegate.services import Services
+from threegate.telling import is_there, tell_state
 from threegate.workspace import STATES, Workspace
 
 _ENDS = {"cancelled": "cancelled", "interrupted": "interrupted", "unavailable": "interrupted"}
@@ -46,19 +43,23 @@ def finish(
     policy: Policy,
     path: Path,
     request: Request,
-    status: str,
+    ran: ResultFacts,
     data: Mapping[str, Any],
-    record_sha256: str,
     run_folder: Path,
+    judgement: Judgement,
 ) -> Ended:
-    """Announce the end, deliver the result, move the file."""
-    event_type = _ENDS.get(status, "finished")
+    """Announce the end, deliver the result, move the file.
+
+    `ran` are the facts that were just recorded in `run_folder`; moment and number come from the event. After a crash the
+    record gives the same facts, and so the same result.
+    """
+    event_type = _ENDS.get(ran.status, "finished")
     folder = services.workspace.finished if event_type == "finished" else services.workspace.refused
     with services.trail.locked() as held:
-        moved = services.gate.commit(held, policy, request, status, run_folder)
+        moved = services.gate.commit(held, policy, request, ran.status, run_folder)
         target = lifecycle.free_name(folder / path.name)
         seq, when = held.next_event()
-        facts = read_record(run_folder, created_utc=when, trail_seq=seq, sha256=record_sha256)
+        facts = replace(ran, created_utc=when, trail_seq=seq)
         rendered = render_result(facts)
         told = {**data, **moved, "result_sha256": canonical.sha256_hex(rendered)}
         lifecycle.announce(
@@ -72,9 +73,9 @@ def finish(
         result = deliver_result(services.workspace, facts, rendered)
         lifecycle.relocate(path, target, settled=False)
     lifecycle.settle(path, target)
-    tell_state(services.workspace, target.name, "finished" if event_type == "finished" else "refused", status)
-    services.ended(request.request_id, status)
-    return Ended(event_type, status, result)
+    tell_state(services.workspace, target.name, _state(event_type), ran.status, judgement)
+    services.ended(request.request_id, ran.status)
+    return Ended(event_type, ran.status, result)
 
 
 def refuse(
@@ -185,29 +186,6 @@ def _refusal_facts(
     )
 
 
-def is_there(prepared: Prepared) -> bool:
-    """Whether the file that was prepared still lies in approved/, the same one."""
-    try:
-        return file_identity(prepared.path) == prepared.identity
-    except FileNotFoundError:
-        return False
-
-
-def tell_waiting(services: Services, prepared: Prepared, answer: Waiting) -> None:
-    """Say in trail and verdict why a request waits; nothing when it went away meanwhile (cancelled, replaced)."""
-    with services.trail.locked() as held:
-        if not is_there(prepared):
-            return
-        lifecycle.announce(
-            held,
-            "waiting",
-            request_id=prepared.request_id,
-            actor="daemon",
-            data={"reason": answer.code, "file": prepared.path.name},
-        )
-    tell_state(services.workspace, prepared.path.name, "waiting", answer.code, answer.judgement)
-
-
 def interrupt(services: Services, history: RequestHistory) -> None:
     """Close a request that was claimed and never finished: nobody knows how far it came, so it never runs again."""
     workspace = services.workspace
@@ -259,9 +237,11 @@ def close_from_trail(services: Services, held: LockedTrail, history: RequestHist
         target = workspace.state_folder(history.state) / history.file
         if source != target and not target.exists():
             lifecycle.relocate(source, target)
-    tell_state(
-        workspace, str(history.file), "finished" if event.type == "finished" else "refused", facts.status
-    )
+    tell_state(workspace, str(history.file), _state(event.type), facts.status)
+
+
+def _state(event_type: str) -> State:
+    return "finished" if event_type == "finished" else "refused"
 
 
 def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:
@@ -280,23 +260,6 @@ def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:
             if path.is_file() and not path.is_symlink():
                 return path
     return None
-
-
-def tell_state(
-    workspace: Workspace, file_name: str, state: Any, reason: str | None, judgement: Judgement | None = None
-) -> None:
-    """Bring the verdict file up to date; what validation found stays in it."""
-    try:
-        old = read_verdict(workspace, file_name)
-    except InvalidInput:
-        old = None  # derived and broken: made anew
-    assessment = judgement.assessment.to_json() if judgement and judgement.assessment else None
-    if old is None:
-        old = Verdict(file=file_name, sha256="", request_id=None, stage="approved", valid=True, state=state)
-    write_verdict(
-        workspace,
-        replace(old, state=state, reason=reason, stage="approved", judgement=assessment or old.judgement),
-    )
 
 
 def unsettled(workspace: Workspace, history: RequestHistory) -> bool:

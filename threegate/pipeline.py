@@ -16,7 +16,7 @@ from typing import Any
 from threegate import durable, lifecycle, limits
 from threegate.approval import LaunchFacts
 from threegate.contracts import Decision
-from threegate.endings import CHANGED, finish, is_there, refuse, refuse_held, tell_state
+from threegate.endings import CHANGED, finish, refuse, refuse_held
 from threegate.errors import Refused
 from threegate.job import Job
 from threegate.judge import Clearance, Judgement, judge
@@ -26,6 +26,7 @@ from threegate.prepared import Ended, Prepared, Waiting, prepare
 from threegate.results import ResultFacts, reserve_result, write_record
 from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
 from threegate.services import Services
+from threegate.telling import RunningNotice, is_there
 
 UNSIGNED_NOTE = "Promoted by hand without a signature: it counts as validated, never as confirmed."
 
@@ -98,10 +99,13 @@ def launch(
         return claimed
     lifecycle.settle(prepared.path, claimed)
     durable.make_folder(control.run_folder, 0o700)
-    _prepare_start(services, policy, prepared, control)
-    tell_state(services.workspace, claimed.name, "running", None, judgement)
+    if _starts_late(services, job):
+        _hand_evidence(services, policy, prepared, control)
+    notice = RunningNotice(services.workspace, claimed.name, judgement)
+    control.lasting = notice.tell
     outcome, attempts = _attempts(services, policy, prepared, clearance, control)
     control.ran()
+    notice.over()
     result = ResultFacts(
         request_id=request.request_id,
         status=outcome.status,
@@ -130,11 +134,16 @@ def launch(
     }
     if attempts > 1:
         data["attempts"] = attempts
-    return finish(services, policy, claimed, request, outcome.status, data, record_sha256, control.run_folder)
+    return finish(services, policy, claimed, request, result, data, control.run_folder, judgement)
 
 
-def _prepare_start(services: Services, policy: Policy, prepared: Prepared, control: Control) -> None:
-    """Record `started` now, or, for a runner that starts late, hand it the recording and what it has to show."""
+def _starts_late(services: Services, job: Job) -> bool:
+    """Whether the runner itself says when a run is possible; for any other the claim records `started`."""
+    return bool(getattr(services.runners[job.backend], "starts_late", False))
+
+
+def _hand_evidence(services: Services, policy: Policy, prepared: Prepared, control: Control) -> None:
+    """Give a runner that starts late the recording of `started`, and what it has to show."""
     request, job = prepared.request, prepared.job
     assert request is not None and job is not None
 
@@ -146,9 +155,6 @@ def _prepare_start(services: Services, policy: Policy, prepared: Prepared, contr
             data={"backend": job.backend, **where},
         )
 
-    if not getattr(services.runners[job.backend], "starts_late", False):
-        started({})
-        return
     with services.trail.locked() as held:
         epoch = held.index.epoch
     control.started = started
@@ -209,12 +215,13 @@ def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Ou
 def claim(
     services: Services, policy: Policy, prepared: Prepared, judgement: Judgement
 ) -> Path | Ended | Waiting:
-    """Under the lock: look once more at what may have changed, announce, and move the file to running/.
+    """Under the lock: look once more at what may have changed, announce, move the file to running/, record `started`.
 
     The move is durable only after `lifecycle.settle`, which needs no lock: the event is, and says where the file is.
+    `started` is on disk when this returns; it is synced behind the lock.
     """
-    request, clearance = prepared.request, judgement.clearance
-    assert request is not None and clearance is not None
+    request, job, clearance = prepared.request, prepared.job, judgement.clearance
+    assert request is not None and job is not None and clearance is not None
     with services.trail.locked() as held:
         problem = services.launch_problem(held)
         if problem is not None:
@@ -245,7 +252,7 @@ def claim(
             return refuse_held(
                 services, held, policy, prepared, "grant_used_up", "no use of the grant is left", judgement
             )
-        reservation = services.gate.reserve(held, policy, request, prepared.job, prepared.history)
+        reservation = services.gate.reserve(held, policy, request, job, prepared.history)
         if isinstance(reservation, Refused):
             return Waiting(reservation.code, str(reservation), judgement)
         reserve_result(services.workspace, request.request_id)
@@ -263,7 +270,7 @@ def claim(
             actor="daemon",
             data={**decided, **told, "would_block": bool(assessment and assessment.would_block)},
         )
-        return lifecycle.move(
+        claimed = lifecycle.move(
             held,
             prepared.path,
             services.workspace.running / prepared.path.name,
@@ -273,6 +280,12 @@ def claim(
             data={**decided, "nonce": clearance.nonce, "grant": grant, **reservation},
             settled=False,
         )
+        if _starts_late(services, job):
+            return claimed
+        held.append("started", request_id=request.request_id, actor="daemon", data={"backend": job.backend})
+        write = held.write()
+    services.trail.settle(write)
+    return claimed
 
 
 def _use_left(uses: int | None, judgement: Judgement) -> bool:

@@ -8,7 +8,9 @@ reaches it but the signing key's.
 from __future__ import annotations
 
 import os
+import select
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -92,26 +94,28 @@ def genuine(
     With `revocation` false the revocation file is left out: only to tell why a signature failed, never to
     let one pass. Raises Unavailable when ssh-keygen cannot be run.
     """
-    contents = [operators.data, signature.armor]
+    contents = [data, operators.data, signature.armor]
     if revocation and operators.revoked is not None:
         contents.append(operators.revoked)
     processes: list[subprocess.Popen[bytes]] = []
-    with _snapshots(contents) as descriptors:
+    with _snapshots(contents) as (statement, *descriptors):
         paths = [f"/proc/self/fd/{descriptor}" for descriptor in descriptors]
         try:
             for moment in at:
-                processes.append(
-                    subprocess.Popen(
-                        verify_command(name, namespace, moment, paths),
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.DEVNULL,
-                        stderr=subprocess.DEVNULL,
-                        env=_VERIFY_ENVIRONMENT,
-                        pass_fds=descriptors,
+                with open(f"/proc/self/fd/{statement}", "rb") as own_reading:
+                    processes.append(
+                        subprocess.Popen(
+                            verify_command(name, namespace, moment, paths),
+                            stdin=own_reading,
+                            stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL,
+                            env=_VERIFY_ENVIRONMENT,
+                            pass_fds=descriptors,
+                        )
                     )
-                )
+            until = time.monotonic() + limits.SSH_KEYGEN_SECONDS
             for process in processes:
-                process.communicate(data, timeout=limits.SSH_KEYGEN_SECONDS)
+                _wait(process, until)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Unavailable(f"{SSH_KEYGEN}: could not verify ({_why(error)})") from None
         finally:
@@ -120,6 +124,20 @@ def genuine(
                     process.kill()
                     process.wait()
     return all(process.returncode == 0 for process in processes)
+
+
+def _wait(process: subprocess.Popen[bytes], until: float) -> None:
+    """Wait for the end of a child without looking for it again and again. Raises TimeoutExpired, OSError."""
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        left = max(until - time.monotonic(), 0.0)
+        if not poller.poll(1000 * left):
+            raise subprocess.TimeoutExpired(process.args, limits.SSH_KEYGEN_SECONDS)
+    finally:
+        os.close(descriptor)
+    process.wait()
 
 
 def _why(error: OSError | subprocess.TimeoutExpired) -> str:

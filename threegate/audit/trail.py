@@ -111,8 +111,12 @@ class Trail(TrailOnDisk):
         with self.locked() as held:
             event = held.append(type, request_id=request_id, actor=actor, data=data)
             write = held.write()
-        self._settle(write)
+        self.settle(write)
         return event
+
+    def settle(self, write: int) -> None:
+        """Put everything up to a write (`LockedTrail.write`) on disk, without the lock. Raises TrailError; then the process must stop."""
+        self._settle(write)
 
     def events(self) -> Iterator[Event]:
         """All events in order, each verified, streaming; what is appended meanwhile is not seen.

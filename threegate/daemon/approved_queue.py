@@ -41,21 +41,27 @@ class ApprovedQueue:
         self._again = 0.0
         self.listed = 0
         """How often the folder was listed."""
-        self.has_unknown = False
-        """Whether a waiting file seems to name no backend."""
+        self.backends: frozenset[Backend | None] = frozenset()
+        """What the waiting requests seem to need, of all that were listed; None when one of them names nothing."""
 
-    def look(self, *, fresh: bool) -> list[Queued]:
-        """The waiting requests; with `fresh` as they are now, else perhaps as they were a moment ago, without what was
-        taken since."""
+    @property
+    def waiting(self) -> list[Queued]:
+        """The waiting requests of the last look, without what was taken since."""
+        return list(self._known.values())
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def look(self, *, fresh: bool) -> None:
+        """List the folder; without `fresh` what was listed a moment ago may do."""
         began = time.monotonic()
         if fresh or len(self._known) < _LONG or began >= self._again:
             self._known = {item.name: item for item in self._list()}
-            self.has_unknown = any(item.backend is None for item in self._known.values())
+            self.backends = frozenset(item.backend for item in self._known.values())
             self.listed += 1
             now = time.monotonic()
             pause = min(_LISTING_SHARE * (now - began), _LISTED_AT_LEAST_SECONDS)
             self._again = now + max(_LONG_SECONDS, pause)
-        return list(self._known.values())
 
     def taken(self, name: str) -> None:
         """This one was started or is gone: it is not given out again before the folder is listed anew."""

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 from threegate.daemon.approved_queue import ApprovedQueue
 from threegate.daemon.log import Log
-from threegate.endings import refuse_broken, tell_waiting
+from threegate.endings import refuse_broken
 from threegate.errors import ThreeGateError, TrailError
 from threegate.judge import STOPPING_CODES
 from threegate.pipeline import Judged, launch, look_ahead
@@ -25,9 +26,12 @@ from threegate.request.model import Backend
 from threegate.runners.budget import Budget, Lease, Round
 from threegate.runners.interface import Control
 from threegate.services import Services
+from threegate.telling import tell_waiting
 
 _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_AGAIN_AT_MOST = 8.0
+_LASTING_SECONDS = 0.1
+"""A run that is longer is told of in its verdict; a shorter one has its end there before anybody could have read it."""
 
 
 @dataclass
@@ -38,6 +42,8 @@ class _Running:
     control: Control
     lease: Lease
     future: Future[Ended | Waiting]
+    tell_at: float
+    """When to say that it runs, by the monotonic clock; inf once it was said."""
 
 
 @dataclass
@@ -106,18 +112,25 @@ class Dispatcher:
         return {name: wait.code for name, wait in self._waits.items()}
 
     def collect(self) -> int:
-        """Take back what ended, start nothing. Returns how many that were."""
-        return self._collect()
+        """Take back what ended, start nothing. Returns how many that were. Raises OSError."""
+        done = self._collect()
+        self._tell_lasting()
+        return done
+
+    def pause(self, longest: float) -> float:
+        """How many seconds, at most `longest`, may pass until there is something to be told of what runs."""
+        first = min((entry.tell_at for entry in self._running.values()), default=inf)
+        return min(longest, max(first - time.monotonic(), 0.0))
 
     def schedule(self, policy: Policy) -> int:
-        """Collect what ended and start what can start. Returns how many of both. Raises TrailError."""
-        done = self._collect()
+        """Collect what ended and start what can start. Returns how many of both. Raises TrailError, OSError."""
+        done = self.collect()
         if self.failed is not None:
             return done
-        queue = self._queue.look(fresh=not self._running)
+        self._queue.look(fresh=not self._running)
         if self._queue.listed != self._forgotten:
             self._forgotten = self._queue.listed
-            names = {item.name for item in queue}
+            names = {item.name for item in self._queue.waiting}
             for gone in self._waits.keys() - names:
                 del self._waits[gone]
             for gone in self._ahead.keys() - names:
@@ -126,7 +139,7 @@ class Dispatcher:
         room = turn.room()
         if self._nothing_to_do(room):
             return done
-        for name, path, identity, backend in queue:
+        for name, path, identity, backend in self._queue.waiting:
             if len(self._running) >= 2 * self.threads:
                 break
             full = backend if backend not in room else None
@@ -156,8 +169,8 @@ class Dispatcher:
         return done
 
     def _nothing_to_do(self, room: frozenset[Backend | None]) -> bool:
-        """No lane has room, enough is judged ahead, and no file waits that nobody knows the lane of."""
-        return len(room) <= 1 and len(self._ahead) >= self.threads and not self._queue.has_unknown
+        """No lane that something waits for has room, and enough is judged ahead."""
+        return len(self._ahead) >= self.threads and room.isdisjoint(self._queue.backends)
 
     def cancel(self, request_id: str) -> bool:
         """End a running request now; False when it does not run here."""
@@ -229,8 +242,9 @@ class Dispatcher:
             ran=lambda: self._ran(lease),
         )
         future = self._pool.submit(launch, self.services, policy, prepared, control, judged)
-        future.add_done_callback(lambda _: self.wake.set())
-        self._running[path.name] = _Running(prepared, identity, control, lease, future)
+        future.add_done_callback(self._recorded)
+        tell_at = time.monotonic() + _LASTING_SECONDS
+        self._running[path.name] = _Running(prepared, identity, control, lease, future, tell_at)
         self._queue.taken(path.name)
         return 1
 
@@ -238,6 +252,24 @@ class Dispatcher:
         """A run is over and only its record is to be written: the next one need not wait for the disk."""
         lease.release()
         self.wake.set()
+
+    def _tell_lasting(self) -> None:
+        """Say of what runs for longer than a moment that it does; what is not claimed yet is looked at a moment later."""
+        now = time.monotonic()
+        for entry in self._running.values():
+            if now < entry.tell_at:
+                continue
+            entry.tell_at = now + _LASTING_SECONDS
+            if entry.control.lasting is not None:
+                entry.tell_at = inf
+                entry.control.lasting()
+
+    def _recorded(self, future: Future[Ended | Waiting]) -> None:
+        """Wake the loop, unless it can do nothing with it before the next run is over, and wakes for that."""
+        room = self.budget.round().room()
+        busy = len(self._queue) > 0 and room.isdisjoint(self._queue.backends) and not self._waits
+        if not busy or future.exception() is not None or isinstance(future.result(), Waiting):
+            self.wake.set()
 
     def _collect(self) -> int:
         ended = [name for name, entry in self._running.items() if entry.future.done()]

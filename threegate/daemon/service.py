@@ -162,12 +162,15 @@ class Daemon:
         while not self.stop.is_set():
             self.wake.clear()
             self.supervisor.turned()
-            self._look_at_settings()
+            now = time.monotonic()
+            looked = (
+                now - self._looked_through >= _FOLDERS_LOOK_SECONDS or not self._station.dispatcher.running
+            )
+            if looked or self.reload.is_set():
+                self._look_at_settings()
             policy, unsettled = self._in_force.policy, self._in_force.problem
             changing = self._in_force.is_changing
             services, dispatcher = self._station.services, self._station.dispatcher
-            now = time.monotonic()
-            looked = not dispatcher.running or now - self._looked_through >= _FOLDERS_LOOK_SECONDS
             did = 0
             if looked:
                 self._looked_through = now
@@ -183,13 +186,15 @@ class Daemon:
             did += dispatcher.schedule(policy) if starts else dispatcher.collect()
             if problem is None and dispatcher.failed is None:
                 self._checkpoint(services, policy)
-            self._tell_status(problem or unsettled)
+            if looked:
+                self._tell_status(problem or unsettled)
             if dispatcher.failed is not None and not dispatcher.running:
                 break
             if self.once and looked and not did and not dispatcher.running and not changing:
                 break
             if not did or dispatcher.running:
-                self.wake.wait(self.supervisor.turn_seconds if looked else _FOLDERS_LOOK_SECONDS)
+                longest = self.supervisor.turn_seconds if looked else _FOLDERS_LOOK_SECONDS
+                self.wake.wait(dispatcher.pause(longest))
         return problem or self._in_force.problem
 
     def _look_at_settings(self) -> None:
@@ -257,7 +262,7 @@ class Daemon:
         While requests run it is looked for now and then only: the look takes the lock that they need.
         """
         now = time.monotonic()
-        if self._station.dispatcher.running and now - self._looked_for_checkpoint < _CHECKPOINT_LOOK_SECONDS:
+        if now - self._looked_for_checkpoint < _CHECKPOINT_LOOK_SECONDS and self._station.dispatcher.running:
             return
         self._looked_for_checkpoint = now
         try:

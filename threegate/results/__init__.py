@@ -15,7 +15,7 @@ from threegate.results.facts import (
 from threegate.results.render import deliver_result, render_result
 from threegate.results.space import reserve_result
 from threegate.results.validate import ResultProblem, validate_result
-from threegate.results.verdict import Verdict, read_verdict, verdict_path, write_verdict
+from threegate.results.verdict import Verdict, put_verdict, read_verdict, verdict_path, write_verdict
 
 __all__ = [
     "STATUSES",
@@ -23,6 +23,7 @@ __all__ = [
     "ResultProblem",
     "Verdict",
     "deliver_result",
+    "put_verdict",
     "read_record",
     "read_verdict",
     "render_record",

@@ -159,7 +159,7 @@ def write_record(run_folder: Path, facts: ResultFacts) -> str:
     record = render_record(facts)
     streams = (("stdout", facts.stdout), ("stderr", facts.stderr))
     kept = [(name, stream.kept) for name, stream in streams if stream is not None]
-    durable.overwrite_all(run_folder, [*kept, ("record.json", record)])
+    durable.write_all(run_folder, [*kept, ("record.json", record)])
     return canonical.sha256_hex(record)
 
 

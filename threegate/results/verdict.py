@@ -86,18 +86,19 @@ def verdict_path(workspace: Workspace, file_name: str) -> Path:
 
 def write_verdict(workspace: Workspace, verdict: Verdict) -> bool:
     """Write the verdict where it says something new; returns whether it did. Raises OSError."""
-    path = verdict_path(workspace, verdict.file)
-    value = verdict.to_json()
-    value["file"] = _text(verdict.file)
-    new = json.dumps(value, indent=2, ensure_ascii=True).encode() + b"\n"
     try:
-        old = durable.read_regular(path, max_bytes=limits.VERDICT_BYTES)
+        old = durable.read_regular(verdict_path(workspace, verdict.file), max_bytes=limits.VERDICT_BYTES)
     except OSError:
         old = b""
-    if _without_moment(old) == _without_moment(new):
+    if _without_moment(old) == _without_moment(_rendered(verdict)):
         return False
-    durable.overwrite(path, new, 0o644)
+    put_verdict(workspace, verdict)
     return True
+
+
+def put_verdict(workspace: Workspace, verdict: Verdict) -> None:
+    """Write a verdict that is known to say something new. Raises OSError."""
+    durable.overwrite(verdict_path(workspace, verdict.file), _rendered(verdict), 0o644)
 
 
 def read_verdict(workspace: Workspace, file_name: str) -> Verdict | None:
@@ -127,6 +128,12 @@ def read_verdict(workspace: Workspace, file_name: str) -> Verdict | None:
         return None
     except (OSError, canonical.StrictJSONError, ValueError, TypeError) as error:
         raise InvalidInput(f"{path}: cannot be read ({error}); remove it, it is made again") from None
+
+
+def _rendered(verdict: Verdict) -> bytes:
+    value = verdict.to_json()
+    value["file"] = _text(verdict.file)
+    return json.dumps(value, indent=2, ensure_ascii=True).encode() + b"\n"
 
 
 def _without_moment(data: bytes) -> bytes:

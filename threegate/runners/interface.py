@@ -124,7 +124,10 @@ class Control:
     started: Callable[[Mapping[str, Any]], None] = _not_recorded
     """For a runner that `starts_late`: records `started` in the trail, synced, before it returns. May raise TrailError."""
     ran: Callable[[], None] = lambda: None
-    """Called once nothing of the run is left, before it is recorded: its share of the machine is free."""
+    """Called, perhaps more than once, when no process of the run is left, before it is recorded: its share of the machine
+    is free."""
+    lasting: Callable[[], None] | None = None
+    """There once the request is claimed: says to CORE and the operator that it runs. For a run that is longer than a moment."""
 
 
 class Runner(Protocol):

@@ -99,6 +99,7 @@ class MontyRunner:
             run.execute(worker, warm.isolation.missing)
         finally:
             worker.close()
+        control.ran()
         return run.outcome(collect(work / "out", control.run_folder / "out", job.limits))
 
 

@@ -6,6 +6,7 @@ Invariant: a signal goes through a pidfd, so it never meets another process that
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 from contextlib import suppress
@@ -18,6 +19,7 @@ from threegate.job import JobLimits
 from threegate.runners.cgroup import CpuShare
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
 class WorkerProcess:
@@ -31,6 +33,8 @@ class WorkerProcess:
         self._descriptor = os.pidfd_open(pid)
         self.cpu_ms: int | None = None
         self.peak_bytes: int | None = None
+        self._begun = self._status()
+        """What the kernel told of it before the job's rlimits."""
         self._set_rlimits()
         share = Decimal(bounds.cpu)
         self._share = CpuShare(pid, share) if share < 1 else None
@@ -56,12 +60,12 @@ class WorkerProcess:
         with suppress(OSError, ValueError, IndexError):
             fields = self._proc("stat").rpartition(") ")[2].split()
             self.cpu_ms = (int(fields[11]) + int(fields[12])) * 1000 // _TICKS
-            if (peak := self._status().get("VmHWM")) is not None:
-                self.peak_bytes = int(peak.split()[0]) * limits.KIB
+            if (peak := _PEAK.search(self._proc("status"))) is not None:
+                self.peak_bytes = int(peak[1]) * limits.KIB
 
     def read_back(self, missing: tuple[str, ...]) -> dict[str, str]:
         """What the kernel says about the worker, and what could not be had on this machine."""
-        status, held = self._status(), self._limits()
+        status, held = self._begun, self._limits()
         facts = {
             "user": status.get("Uid", "").split("\t")[0],
             "capabilities": status.get("CapEff", "").lstrip("0") or "none",
@@ -85,7 +89,7 @@ class WorkerProcess:
     def _set_rlimits(self) -> None:
         """A deadline in cpu time and a bound on the address space, which hold without us too. For a worker with
         a user of its own this needs CAP_SYS_RESOURCE; what the kernel then holds is what `read_back` tells."""
-        base = int(self._status().get("VmSize", "0 kB").split()[0]) * limits.KIB
+        base = int(self._begun.get("VmSize", "0 kB").split()[0]) * limits.KIB
         space = base + 2 * self._bounds.memory_mb * limits.MIB + 256 * limits.MIB
         cpu = self._bounds.time_sec + 1
         with suppress(OSError, ValueError):
@@ -111,7 +115,8 @@ class WorkerProcess:
         return {}
 
     def _proc(self, name: str) -> str:
-        return Path(f"/proc/{self._pid}/{name}").read_bytes().decode("utf-8", "replace")
+        with open(f"/proc/{self._pid}/{name}", "rb", buffering=0) as stream:
+            return stream.readall().decode("utf-8", "replace")
 
 
 def _rlimit(lines: list[str], name: str, unit: str) -> str:

@@ -263,6 +263,9 @@ def shown(name: str) -> str:
 
 def remove_folder(folder: Path) -> None:
     """Remove a work folder, whatever modes a run or the staging left in it."""
+    with suppress(OSError):
+        shutil.rmtree(folder)
+        return
     left = [str(folder)]
     while left:
         path = left.pop()
