@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import secrets
 import shutil
@@ -24,6 +25,7 @@ _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _FALLOC_FL_KEEP_SIZE = 1
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -220,8 +222,11 @@ def make_reserved(path: Path, size: int) -> None:
         os.close(descriptor)
 
 
-def deliver_into(reserved: Path, path: Path, data: bytes, mode: int = 0o600) -> None:
-    """As `deliver`, but in the blocks of a file of `make_reserved`, which is renamed; it stays when that fails."""
+def deliver_into(reserved: Path, path: Path, data: bytes, mode: int = 0o600, *, settled: bool = True) -> None:
+    """As `deliver`, but in the blocks of a file of `make_reserved`, which is renamed; it stays when that fails.
+
+    With `settled` false the folder is left to be synced by the caller: the bytes are durable, their name is not.
+    """
     descriptor = os.open(reserved, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         write_fd(descriptor, data, reserved)
@@ -231,7 +236,8 @@ def deliver_into(reserved: Path, path: Path, data: bytes, mode: int = 0o600) -> 
     finally:
         os.close(descriptor)
     rename(reserved, path)
-    sync_folder(path.parent)
+    if settled:
+        sync_folder(path.parent)
 
 
 def overwrite(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -249,7 +255,8 @@ def exchange_in(path: Path, spare: Path, data: bytes, mode: int = 0o600) -> None
     """`overwrite` for what changes with every request: written into `spare`, which lies beside it and takes its name.
 
     The old bytes become the spare, so that no file is made or freed (that is what an overwrite costs most). Only under
-    a lock that keeps others from writing. Raises OSError; `path` is then what it was, or the new one and perhaps not durable.
+    a lock that keeps others from writing; who reads does so with `read_exchanged`, for what was just opened as `path` may
+    be the spare by now. Raises OSError; `path` is then what it was, or the new one and perhaps not durable.
     """
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     if spare.exists():
@@ -259,8 +266,10 @@ def exchange_in(path: Path, spare: Path, data: bytes, mode: int = 0o600) -> None
         descriptor = os.open(spare, flags | os.O_CREAT | os.O_EXCL, mode)
         _tell("after", "create", spare)
     try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         write_fd(descriptor, data, spare)
         os.ftruncate(descriptor, len(data))
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
         sync_fd(descriptor, spare)
     finally:
         os.close(descriptor)
@@ -270,6 +279,16 @@ def exchange_in(path: Path, spare: Path, data: bytes, mode: int = 0o600) -> None
         sync_folder_at(folder, path.parent)
     finally:
         os.close(folder)
+
+
+def read_exchanged(path: Path, *, max_bytes: int) -> bytes:
+    """As `read_regular`, for a file of `exchange_in`: what was opened is not written to meanwhile. Raises as that."""
+    descriptor = os.open(path, _READ)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        return read_regular_fd(descriptor, path, max_bytes=max_bytes)
+    finally:
+        os.close(descriptor)
 
 
 def write_all(folder: Path, files: Sequence[tuple[str, bytes]], mode: int = 0o600) -> None:
@@ -302,7 +321,7 @@ def read_regular(path: Path, *, max_bytes: int) -> bytes:
     Raises FileNotFoundError, or OSError with a reason for anything else (a link, FIFO, device, a second hard
     link, more than `max_bytes`, changed while it was read).
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    descriptor = os.open(path, _READ)
     try:
         return read_regular_fd(descriptor, path, max_bytes=max_bytes)
     finally:

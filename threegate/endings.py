@@ -20,9 +20,9 @@ from threegate.prepared import Ended, Prepared, Waiting
 from threegate.request.model import Request
 from threegate.results import (
     ResultFacts,
+    ResultText,
     deliver_result,
     read_record,
-    render_result,
     reserve_result,
     result_name,
 )
@@ -55,12 +55,13 @@ def finish(
     """
     event_type = _ENDS.get(ran.status, "finished")
     folder = services.workspace.finished if event_type == "finished" else services.workspace.refused
+    text = ResultText(ran)
     with services.trail.locked() as held:
         moved = services.gate.commit(held, policy, request, ran.status, run_folder)
         target = lifecycle.free_name(folder / path.name)
         seq, when = held.next_event()
         facts = replace(ran, created_utc=when, trail_seq=seq)
-        rendered = render_result(facts)
+        rendered = text.at(facts)
         told = {**data, **moved, "result_sha256": canonical.sha256_hex(rendered)}
         lifecycle.announce(
             held,
@@ -70,8 +71,9 @@ def finish(
             data={**told, "state": folder.name, "file": target.name},
         )
         _end_with_it(services.workspace, held, moved)
-        result = deliver_result(services.workspace, facts, rendered)
+        result = deliver_result(services.workspace, facts, rendered, settled=False)
         lifecycle.relocate(path, target, settled=False)
+    lifecycle.settle(result, result)
     lifecycle.settle(path, target)
     tell_state(services.workspace, target.name, _state(event_type), ran.status, judgement)
     services.ended(request.request_id, ran.status)

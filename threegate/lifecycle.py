@@ -49,8 +49,7 @@ def move(
     done that hangs on the new place.
 
     The event's data get `state` (the target's folder) and `file` (its name). Returns where the file now is: `target`, or a
-    numbered name when that was taken. After a `claimed` the head is kept outside too: a backup from before the claim, put
-    back, must not look like the present. Raises TrailError, Unavailable, OSError (FileNotFoundError before anything
+    numbered name when that was taken. Raises TrailError, Unavailable, OSError (FileNotFoundError before anything
     is announced).
     """
     os.lstat(source)
@@ -58,8 +57,6 @@ def move(
     named = {**(data or {}), "state": target.parent.name, "file": target.name}
     announce(held, type, request_id=request_id, actor=actor, data=named)
     relocate(source, target, settled=settled)
-    if type == "claimed":
-        held.keep_head()
     return target
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from threegate import durable, lifecycle, limits
 from threegate.approval import LaunchFacts
+from threegate.audit.held import advance_head
 from threegate.contracts import Decision
 from threegate.endings import CHANGED, finish, refuse, refuse_held
 from threegate.errors import Refused
@@ -97,7 +98,6 @@ def launch(
     claimed = claim(services, policy, prepared, judgement)
     if isinstance(claimed, Ended | Waiting):
         return claimed
-    lifecycle.settle(prepared.path, claimed)
     durable.make_folder(control.run_folder, 0o700)
     if _starts_late(services, job):
         _hand_evidence(services, policy, prepared, control)
@@ -217,8 +217,8 @@ def claim(
 ) -> Path | Ended | Waiting:
     """Under the lock: look once more at what may have changed, announce, move the file to running/, record `started`.
 
-    The move is durable only after `lifecycle.settle`, which needs no lock: the event is, and says where the file is.
-    `started` is on disk when this returns; it is synced behind the lock.
+    Behind the lock, before this returns, what does not need it is made durable: `started`, the move (its event is, and
+    says where the file is), and the head outside: a backup from before the claim, put back, must not look like the present.
     """
     request, job, clearance = prepared.request, prepared.job, judgement.clearance
     assert request is not None and job is not None and clearance is not None
@@ -280,11 +280,15 @@ def claim(
             data={**decided, "nonce": clearance.nonce, "grant": grant, **reservation},
             settled=False,
         )
-        if _starts_late(services, job):
-            return claimed
-        held.append("started", request_id=request.request_id, actor="daemon", data={"backend": job.backend})
+        head = held.head
+        if not _starts_late(services, job):
+            held.append(
+                "started", request_id=request.request_id, actor="daemon", data={"backend": job.backend}
+            )
         write = held.write()
     services.trail.settle(write)
+    advance_head(head)
+    lifecycle.settle(prepared.path, claimed)
     return claimed
 
 

@@ -7,7 +7,6 @@ but to take a draft away that it read; CORE never writes below `tool-exec/`.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -245,43 +244,3 @@ def find_workspace(start: Path | None = None, explicit: str | None = None) -> Wo
     raise NoWorkspace(
         f"{here}: no workspace here or above; make one with: threegate init DIR, or name it with --workspace"
     )
-
-
-@dataclass(frozen=True)
-class OutsideState:
-    """What is kept of a workspace outside of it: the user's state folder (spec 7)."""
-
-    folder: Path
-
-    @classmethod
-    def of(cls, workspace_id: str) -> OutsideState:
-        """The state folder of one workspace, below XDG_STATE_HOME (default ~/.local/state)."""
-        base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-        return cls(Path(base) / "threegate" / workspace_id)
-
-    @property
-    def key_file(self) -> Path:
-        """The workspace's Ed25519 private key (raw 32 bytes, hex)."""
-        return self.folder / "workspace.key"
-
-    @property
-    def head_file(self) -> Path:
-        """JSON {id, path, epoch, seq, hash}."""
-        return self.folder / "head.json"
-
-    def read_head(self) -> dict[str, str | int] | None:
-        """The kept head, or None when there is none. Raises Unavailable when it cannot be read."""
-        try:
-            value = json.loads(durable.read_regular(self.head_file, max_bytes=64 * 1024))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise Unavailable(f"{self.head_file}: cannot be read ({error})") from None
-        if not isinstance(value, dict):
-            raise Unavailable(f"{self.head_file}: is no JSON object")
-        return value
-
-    def write_head(self, value: dict[str, str | int]) -> None:
-        """Keep a head, durable; called under the trail's lock. Raises OSError."""
-        data = json.dumps(value, sort_keys=True).encode() + b"\n"
-        durable.exchange_in(self.head_file, self.head_file.with_suffix(".spare"), data)

@@ -18,7 +18,8 @@ from threegate.operations.dossier import open_desk
 from threegate.operations.prune import prune
 from threegate.operations.signing_key import Acting
 from threegate.operations.verify import verify_workspace
-from threegate.workspace import OutsideState, Workspace
+from threegate.outside_state import OutsideState
+from threegate.workspace import Workspace
 
 
 def test_a_restored_backup_is_adopted_by_a_signature_and_old_approvals_are_void(tmp_path: Path) -> None:

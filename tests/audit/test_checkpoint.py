@@ -24,7 +24,7 @@ from threegate.operations.checkpoints import (
     rotate,
     write_checkpoint,
 )
-from threegate.workspace import OutsideState
+from threegate.outside_state import OutsideState
 
 KEY = SigningKey("threegate.local/ws-test", Ed25519PrivateKey.from_private_bytes(b"k" * 32))
 NOTE = sign_checkpoint(KEY, 7, b"r" * 32)

@@ -15,7 +15,7 @@ from tests.audit.workspaces import WORKSPACE_ID, TickingClock, approve, grow, ma
 from threegate import durable, lifecycle
 from threegate.audit import Trail
 from threegate.errors import TrailError, Unavailable
-from threegate.workspace import OutsideState
+from threegate.outside_state import OutsideState
 
 
 def test_a_new_trail_has_its_first_event_key_and_outside_head(tmp_path: Path) -> None:

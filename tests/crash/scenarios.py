@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.crash.place import KILLED, CountingRunner, Place, announced, forked, problems_after
+from tests.crash.place import KILLED, CountingRunner, Place, announced, forked, last_words, problems_after
 from threegate.audit import Trail
 from threegate.operations.dossier import open_desk
 from threegate.operations.grant import list_grants, new_grant
 from threegate.operations.operator import add_operator
 from threegate.operations.prune import prune
 from threegate.operations.settings_file import set_values
-from threegate.workspace import STATES, OutsideState
+from threegate.outside_state import OutsideState
+from threegate.workspace import STATES
 
 
 @dataclass
@@ -32,7 +33,7 @@ class Scenario:
 
 def recovered(place: Place) -> list[str]:
     code = forked(place.daemon)
-    return [] if code == 0 else [f"the daemon after the stop ended with {code}"]
+    return [] if code == 0 else [f"the daemon after the stop ended with {code}: {last_words()}"]
 
 
 def prepare_pass(place: Place) -> None:

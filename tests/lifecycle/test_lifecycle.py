@@ -10,7 +10,6 @@ import pytest
 from tests.audit.workspaces import approve, make_workspace
 from threegate import durable, lifecycle
 from threegate.errors import TrailError, Unavailable
-from threegate.workspace import OutsideState
 
 
 @pytest.fixture(name="made")
@@ -61,15 +60,6 @@ def test_a_move_syncs_renames_and_syncs_both_folders(made) -> None:
         ("sync_folder", "approved"),
     ]
     assert not any(workspace.approved.iterdir())
-
-
-def test_a_claim_keeps_the_head_outside(made) -> None:
-    workspace, trail = made
-    with trail.locked() as held:
-        path = approve(held, "r-1")
-        lifecycle.move(held, path, workspace.running / path.name, "claimed", request_id="r-1", actor="daemon")
-        kept = OutsideState.of(held.index.workspace_id).read_head()
-        assert kept is not None and (kept["seq"], kept["hash"]) == (held.index.head.seq, held.index.head.hash)
 
 
 def test_a_taken_name_gets_a_number_and_the_event_names_it(made) -> None:

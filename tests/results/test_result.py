@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import jsonschema
@@ -20,6 +20,7 @@ from threegate.errors import InvalidInput
 from threegate.results import (
     STATUSES,
     ResultFacts,
+    ResultText,
     deliver_result,
     read_record,
     render_record,
@@ -305,3 +306,50 @@ class TestDelivery:
         assert names == [f"TS-20260102-030405Z-TR-x-1{n}.md" for n in ("", ".2", ".3")]
         (workspace.results / "TS-20260102-030405Z-TR-x-1.4.md").symlink_to("/nowhere")
         assert deliver_result(workspace, facts(trail_seq=4)).name.endswith(".5.md")
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+STREAMS = st.binary(max_size=200).map(lambda data: Stream(data, len(data) + 3, SHA))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    made=st.builds(
+        ResultFacts,
+        request_id=st.just("TR-x-1"),
+        status=st.sampled_from([status for status in STATUSES if status != "refused"]),
+        created_utc=st.just(WHEN),
+        trail_seq=st.just(7),
+        backend=TEXTS,
+        reason=TEXTS,
+        detail=TEXTS,
+        exit_code=st.none() | st.integers(-300, 300),
+        runtime_ms=st.none() | st.integers(0, 10**9),
+        network_used=st.booleans(),
+        destinations=st.lists(
+            st.builds(Destination, TEXTS, st.integers(1, 65535), st.integers(0, 10**12), st.booleans()),
+            max_size=2,
+        ).map(tuple),
+        artifacts=st.lists(st.builds(Artifact, TEXTS, st.integers(0, 10**12), st.just(SHA)), max_size=2).map(
+            tuple
+        ),
+        stdout=st.none() | STREAMS,
+        stderr=st.none() | STREAMS,
+        image=TEXTS,
+        runtime=TEXTS,
+        effective_limits=st.dictionaries(TEXTS, TEXTS, max_size=3),
+        dropped=st.lists(TEXTS, max_size=2).map(tuple),
+        notes=st.lists(TEXTS, max_size=2).map(tuple),
+        retry_after_sec=st.none() | st.integers(0, 10**9),
+    )
+)
+def test_what_is_recorded_is_what_was_told(
+    made: ResultFacts, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The end is told from the facts in memory, and told again after a crash from the record: the same bytes."""
+    folder = tmp_path_factory.mktemp("run")
+    digest = write_record(folder, replace(made, artifacts=()))
+    again = read_record(folder, created_utc=WHEN, trail_seq=7, sha256=digest)
+    assert again == replace(made, artifacts=())
+    later = {"created_utc": WHEN + timedelta(days=400), "trail_seq": 12345}
+    assert ResultText(made).at(replace(made, **later)) == render_result(replace(made, **later))

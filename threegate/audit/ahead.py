@@ -13,7 +13,8 @@ from pathlib import Path
 from threegate import durable, limits
 from threegate.audit.index import TrailIndex
 from threegate.errors import Unavailable
-from threegate.workspace import STATES, OutsideState, Workspace
+from threegate.outside_state import OutsideState
+from threegate.workspace import STATES, Workspace
 
 _TRAIL_SEQ = re.compile(rb"^trail_seq: ([1-9][0-9]{0,15})$", re.MULTILINE)
 

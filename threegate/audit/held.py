@@ -17,7 +17,8 @@ from threegate.audit.kept_index import write_kept_index
 from threegate.audit.keys import SigningKey
 from threegate.audit.on_disk import TrailOnDisk
 from threegate.errors import TrailError, Unavailable
-from threegate.workspace import OutsideState, Workspace
+from threegate.outside_state import OutsideState
+from threegate.workspace import Workspace
 
 
 class LockedTrail:
@@ -108,21 +109,22 @@ class LockedTrail:
         if not anew:
             self.refuse_mismatch()
         self.sync()
-        index = self.index
         try:
-            OutsideState.of(index.workspace_id).write_head(
-                {
-                    "id": index.workspace_id,
-                    "path": str(self.workspace.root),
-                    "epoch": index.epoch,
-                    "seq": index.head.seq,
-                    "hash": index.head.hash,
-                }
-            )
+            OutsideState.of(self.index.workspace_id).write_head(self.head)
         except OSError as error:
-            raise Unavailable(
-                f"the outside head cannot be kept ({error.strerror or error}); nothing new is started"
-            ) from error
+            raise _not_kept(error) from error
+
+    @property
+    def head(self) -> Mapping[str, str | int]:
+        """What is kept outside of where this trail stands now."""
+        index = self.index
+        return {
+            "id": index.workspace_id,
+            "path": str(self.workspace.root),
+            "epoch": index.epoch,
+            "seq": index.head.seq,
+            "hash": index.head.hash,
+        }
 
     def refuse_mismatch(self) -> None:
         """Raise Unavailable when the head kept outside does not agree with this trail."""
@@ -204,3 +206,16 @@ class LockedTrail:
         self._open = False
         if self._pending and not self._trail._failed:
             self.sync()
+
+
+def advance_head(head: Mapping[str, str | int]) -> None:
+    """Keep a head outside, durable, that was taken under the lock (`LockedTrail.head`), whose event is on disk, and that agreed
+    with the kept one there; without the lock now. Raises Unavailable."""
+    try:
+        OutsideState.of(str(head["id"])).advance_head(head)
+    except OSError as error:
+        raise _not_kept(error) from error
+
+
+def _not_kept(error: OSError) -> Unavailable:
+    return Unavailable(f"the outside head cannot be kept ({error.strerror or error}); nothing new is started")

@@ -23,7 +23,7 @@ import orjson
 
 from threegate import durable, limits
 from threegate.audit.keys import SigningKey, VerifierKey
-from threegate.workspace import OutsideState
+from threegate.outside_state import OutsideState
 
 MAGIC: Final = b"threegate-index/1\n"
 _LENGTH = struct.Struct(">Q")

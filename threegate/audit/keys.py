@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from threegate import durable
 from threegate.errors import InvalidInput, Unavailable
-from threegate.workspace import OutsideState
+from threegate.outside_state import OutsideState
 
 _ED25519 = b"\x01"
 _VKEY = re.compile(r"([^\s+]{1,128})\+([0-9a-f]{8})\+([A-Za-z0-9+/]{44})")

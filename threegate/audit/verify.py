@@ -22,7 +22,8 @@ from threegate.audit.tree import Frontier
 from threegate.canonical import INTEGER_MAX
 from threegate.errors import InvalidInput, TrailError, Unavailable
 from threegate.limits import TRAIL_LINE_BYTES
-from threegate.workspace import OutsideState, Workspace
+from threegate.outside_state import OutsideState
+from threegate.workspace import Workspace
 
 
 def checkpoint_folder(workspace: Workspace) -> Path:

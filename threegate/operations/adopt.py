@@ -17,7 +17,7 @@ from threegate.operations.dossier import Desk
 from threegate.operations.signed_acts import checked_act, sign_act
 from threegate.operations.signing_key import Acting
 from threegate.operations.verify import verify_workspace
-from threegate.workspace import OutsideState
+from threegate.outside_state import OutsideState
 
 ADOPT = "threegate-adopt/1"
 

@@ -23,7 +23,8 @@ from threegate.aana.vocabulary import ROUTES
 from threegate.audit import Event
 from threegate.audit.event import parse_time
 from threegate.audit.tail import TrailTail
-from threegate.workspace import OutsideState, Workspace
+from threegate.outside_state import OutsideState
+from threegate.workspace import Workspace
 
 RUN_SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 3600.0)
 WAIT_SECONDS: Final = (1.0, 5.0, 30.0, 60.0, 300.0, 1800.0, 3600.0, 14400.0, 86400.0, 259200.0)

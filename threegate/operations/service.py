@@ -21,9 +21,10 @@ import threegate
 from threegate import durable
 from threegate.errors import InvalidInput, Refused, Unavailable
 from threegate.operations.service_unit import UnitFacts, render_unit
+from threegate.outside_state import OutsideState
 from threegate.settings import Settings
 from threegate.version import described
-from threegate.workspace import OutsideState, Workspace
+from threegate.workspace import Workspace
 
 UNITS = Path("/etc/systemd/system")
 _BOOTED = Path("/run/systemd/system")

@@ -12,7 +12,7 @@ from threegate.results.facts import (
     result_name,
     write_record,
 )
-from threegate.results.render import deliver_result, render_result
+from threegate.results.render import ResultText, deliver_result, render_result
 from threegate.results.space import reserve_result
 from threegate.results.validate import ResultProblem, validate_result
 from threegate.results.verdict import Verdict, put_verdict, read_verdict, verdict_path, write_verdict
@@ -21,6 +21,7 @@ __all__ = [
     "STATUSES",
     "ResultFacts",
     "ResultProblem",
+    "ResultText",
     "Verdict",
     "deliver_result",
     "put_verdict",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
@@ -43,27 +43,52 @@ _SUMMARIES: Final[Mapping[str, str]] = {
 
 def render_result(facts: ResultFacts) -> bytes:
     """The result file's bytes. Raises ValueError for an unknown status (a mistake of ours)."""
+    return ResultText(facts).at(facts)
+
+
+class ResultText:
+    """A result but for its moment and its number in the trail, which are known only under the trail's lock."""
+
+    def __init__(self, facts: ResultFacts) -> None:
+        """Raises ValueError for an unknown status (a mistake of ours)."""
+        self._lines = _lines(facts)
+
+    def at(self, facts: ResultFacts) -> bytes:
+        """The result file's bytes, for the same facts with their moment and number."""
+        lines = (line if isinstance(line, str) else line(facts) for line in self._lines)
+        return "\n".join(lines).encode() + b"\n"
+
+
+_Line = str | Callable[[ResultFacts], str]
+"""A line of a result, or what makes it of the facts once moment and number are known."""
+
+
+def _lines(facts: ResultFacts) -> list[_Line]:
     if facts.status not in _SUMMARIES:
         raise ValueError(f"no status {facts.status!r}")
     stdout = _shown(facts.stdout.kept if facts.stdout else b"")
     stderr = _shown(facts.stderr.kept if facts.stderr else b"")
-    lines = ["---", *_front_matter(facts), "---", ""]
-    for title, body in (
+    lines: list[_Line] = ["---", *_front_matter(facts), "---", ""]
+    sections: tuple[tuple[str, Sequence[_Line]], ...] = (
         ("Summary", _summary(facts)),
         ("Provenance", _provenance(facts)),
         ("Outputs", _outputs(facts)),
         ("Stdout", _stream(facts.stdout, stdout)),
         ("Stderr", _stream(facts.stderr, stderr)),
         ("Safety Notes", _safety(facts, stdout.masked + stderr.masked)),
-    ):
+    )
+    for title, body in sections:
         lines += [f"## {title}", "", *body, ""]
-    return "\n".join(lines[:-1]).encode() + b"\n"
+    return lines[:-1]
 
 
-def deliver_result(workspace: Workspace, facts: ResultFacts, rendered: bytes | None = None) -> Path:
+def deliver_result(
+    workspace: Workspace, facts: ResultFacts, rendered: bytes | None = None, *, settled: bool = True
+) -> Path:
     """Deliver the result without replacing anything; the same bytes are there only once. Raises OSError.
 
-    `rendered` is what `render_result` made of the facts, for a caller that has it.
+    `rendered` is what `render_result` made of the facts, for a caller that has it. With `settled` false its name is not
+    durable before `lifecycle.settle` of it, when the lock is given back.
 
     Called under the trail's lock, after the event that `trail_seq` names is on disk. A second call with the
     same facts (recovery) finds the delivered file and gives its path.
@@ -74,7 +99,7 @@ def deliver_result(workspace: Workspace, facts: ResultFacts, rendered: bytes | N
     while True:
         path = numbered(target, number)
         try:
-            deliver_reserved(workspace, facts.request_id, path, data, 0o644)
+            deliver_reserved(workspace, facts.request_id, path, data, 0o644, settled=settled)
         except FileExistsError:
             if _same(path, data):
                 give_back(workspace, facts.request_id)
@@ -96,14 +121,13 @@ def _shown(data: bytes) -> ShownText:
     return show_stream(data)
 
 
-def _front_matter(facts: ResultFacts) -> list[str]:
-    created = facts.created_utc.astimezone(UTC)
+def _front_matter(facts: ResultFacts) -> list[_Line]:
     runtime = 0 if facts.runtime_ms is None else facts.runtime_ms
     return [
         "result_type: tool_result",
         'schema_version: "1"',
-        f"result_id: {_quoted(facts.result_id)}",
-        f'created_utc: "{created:%Y-%m-%dT%H:%M:%SZ}"',
+        lambda now: f"result_id: {_quoted(now.result_id)}",
+        lambda now: f'created_utc: "{now.created_utc.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"',
         f"request_id: {_quoted(facts.request_id)}",
         "executor: tool-exec",
         f"backend: {_quoted(facts.backend or None)}",
@@ -133,7 +157,7 @@ def _front_matter(facts: ResultFacts) -> list[str]:
         f"image: {_quoted(facts.image or None)}",
         f"runtime: {_quoted(facts.runtime or None)}",
         *_mapping("effective_limits", facts.effective_limits),
-        f"trail_seq: {facts.trail_seq}",
+        lambda now: f"trail_seq: {now.trail_seq}",
     ]
 
 
@@ -174,7 +198,7 @@ def _summary(facts: ResultFacts) -> list[str]:
     return [f"- {line}" for line in lines]
 
 
-def _provenance(facts: ResultFacts) -> list[str]:
+def _provenance(facts: ResultFacts) -> list[_Line]:
     rows = (
         ("Request", facts.request_id),
         ("Request sha256", facts.request_sha256),
@@ -184,9 +208,9 @@ def _provenance(facts: ResultFacts) -> list[str]:
         ("Backend", facts.backend),
         ("Image", facts.image),
         ("Runtime", facts.runtime),
-        ("Trail", f"event {facts.trail_seq}"),
     )
-    lines = [f"- {name}: {one_line(str(value))}" for name, value in rows if value]
+    lines: list[_Line] = [f"- {name}: {one_line(str(value))}" for name, value in rows if value]
+    lines.append(lambda now: f"- Trail: event {now.trail_seq}")
     lines += [f"- Input {one_line(name)}: sha256 {digest}" for name, digest in facts.inputs]
     return lines
 

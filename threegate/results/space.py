@@ -41,11 +41,16 @@ def reserve_result(workspace: Workspace, request_id: str) -> None:
         ) from error
 
 
-def deliver_reserved(workspace: Workspace, request_id: str, path: Path, data: bytes, mode: int) -> None:
-    """Make `path` appear whole and durable, from the reserved blocks where there are any. Raises FileExistsError, OSError."""
+def deliver_reserved(
+    workspace: Workspace, request_id: str, path: Path, data: bytes, mode: int, *, settled: bool = True
+) -> None:
+    """Make `path` appear whole and durable, from the reserved blocks where there are any. Raises FileExistsError, OSError.
+
+    With `settled` false the bytes are durable and their name not yet.
+    """
     reserved = reserved_place(workspace, request_id)
     if os.path.lexists(reserved):
-        durable.deliver_into(reserved, path, data, mode)
+        durable.deliver_into(reserved, path, data, mode, settled=settled)
     else:
         durable.deliver(path, data, mode)
 

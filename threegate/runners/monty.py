@@ -26,6 +26,7 @@ from threegate.runners.interface import Control, Outcome, Status
 from threegate.runners.monty_drive import Drive, Stopped, explain
 from threegate.runners.monty_process import WorkerProcess
 from threegate.runners.monty_value import ValueTooLarge, render_value
+from threegate.runners.monty_watch import Watch
 from threegate.runners.monty_worker import VERSION, WarmWorkers, Worker
 from threegate.runners.probe import monty_probe_job
 from threegate.runners.staging import Collected, StagingError, collect, remove_folder, stage_inputs
@@ -40,6 +41,7 @@ class MontyRunner:
     def __init__(self, workers: int = 2) -> None:
         self._workers = workers
         self._warm: WarmWorkers | None = None
+        self._watch = Watch()
         self._lock = threading.Lock()
 
     def available(self, job: Job | None = None) -> str | None:
@@ -75,6 +77,7 @@ class MontyRunner:
             if self._warm is not None:
                 self._warm.close()
                 self._warm = None
+        self._watch.close()
 
     def isolation_missing(self) -> tuple[str, ...]:
         """What cannot be taken away from a worker on this machine. Raises Unavailable."""
@@ -94,7 +97,7 @@ class MontyRunner:
         except (StagingError, Unavailable) as error:
             return nothing_ran(str(error))
         (work / "out").mkdir(mode=0o700)
-        run = _MontyRun(fixed, job, control, work)
+        run = _MontyRun(fixed, job, control, work, self._watch)
         try:
             run.execute(worker, warm.isolation.missing)
         finally:
@@ -106,7 +109,10 @@ class MontyRunner:
 class _MontyRun:
     """One run, from the checkout of its worker to the outcome."""
 
-    def __init__(self, fixed: tuple[datetime, str], job: Job, control: Control, work: Path) -> None:
+    def __init__(
+        self, fixed: tuple[datetime, str], job: Job, control: Control, work: Path, watch: Watch
+    ) -> None:
+        self._watch = watch
         self._clock, self._seed = fixed
         self._job = job
         self._control = control
@@ -179,7 +185,7 @@ class _MontyRun:
             self._started = datetime.now(UTC)
             begin = time.monotonic()
             try:
-                with drive.watch():
+                with drive.watched_by(self._watch):
                     self._feed(session, drive)
             finally:
                 self._wall_ms = int((time.monotonic() - begin) * 1000)

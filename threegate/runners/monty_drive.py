@@ -19,12 +19,10 @@ import pydantic_monty as pm
 
 from threegate.job import Job, JobLimits
 from threegate.runners.interface import Control, Status
+from threegate.runners.monty_watch import BEAT, Watch
 from threegate.runners.streams import StreamMeter
 
 Ended = tuple[Status, str]
-BEAT: Final = 0.02
-"""Seconds between two looks of the watch."""
-
 _PATH_CHARS: Final = 4096
 _MAKING = frozenset(
     {
@@ -66,21 +64,18 @@ class Drive:
         self._deadline = time.monotonic() + bounds.time_sec
         self._made: set[str] = set()
         self._wakes: dict[int, float] = {}
-        self._done = threading.Event()
         self._lock = threading.Lock()
         self.ended: Ended | None = None
 
     @contextmanager
-    def watch(self) -> Iterator[None]:
-        """Keep the deadline and the operator's wishes in a thread of its own while the block runs."""
+    def watched_by(self, watch: Watch) -> Iterator[None]:
+        """Have the deadline and the operator's wishes kept while the block runs."""
         self._deadline = time.monotonic() + self._bounds.time_sec
-        thread = threading.Thread(target=self._keep_watch, name="monty-watch", daemon=True)
-        thread.start()
+        watch.add(self)
         try:
             yield
         finally:
-            self._done.set()
-            thread.join()
+            watch.remove(self)
 
     def feed(
         self,
@@ -123,7 +118,7 @@ class Drive:
     def _sleep_until(self, moment: float) -> None:
         """Sleep on the run's own time; the watch ends the run where that is due."""
         while self.ended is None and (left := moment - time.monotonic()) > 0:
-            self._done.wait(min(left, BEAT))
+            time.sleep(min(left, BEAT))
 
     def _wake(self, state: pm.FutureSnapshot) -> Any:
         now = time.monotonic()
@@ -161,18 +156,16 @@ class Drive:
                 f"output_exceeded: {stream} reached its limit of {self._bounds.stream_bytes} bytes.",
             )
 
-    def _keep_watch(self) -> None:
-        while not self._done.wait(BEAT):
-            if self._control.cancelled.is_set():
-                self._stop("cancelled", "Cancelled by the operator while it ran.")
-            elif self._control.interrupted.is_set():
-                self._stop("interrupted", "Interrupted because the daemon stopped.")
-            elif time.monotonic() >= self._deadline:
-                self._stop(
-                    "timed_out", f"timed_out: the time limit of {self._bounds.time_sec} s was reached."
-                )
-            if self.ended is not None:
-                return
+    def look(self) -> None:
+        """End the run where that is due, and see to it that what was ended is dead. Called by the watch."""
+        if self._control.cancelled.is_set():
+            self._stop("cancelled", "Cancelled by the operator while it ran.")
+        elif self._control.interrupted.is_set():
+            self._stop("interrupted", "Interrupted because the daemon stopped.")
+        elif time.monotonic() >= self._deadline:
+            self._stop("timed_out", f"timed_out: the time limit of {self._bounds.time_sec} s was reached.")
+        elif self.ended is not None:
+            self._kill()
 
     def _stop(self, status: Status, detail: str) -> None:
         with self._lock:

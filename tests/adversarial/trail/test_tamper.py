@@ -24,7 +24,8 @@ from threegate.audit.keys import SigningKey, load_key
 from threegate.audit.tree import Frontier
 from threegate.audit.verify import verify_trail
 from threegate.operations.checkpoints import write_checkpoint
-from threegate.workspace import OutsideState, Workspace
+from threegate.outside_state import OutsideState
+from threegate.workspace import Workspace
 
 LINES = 200
 
