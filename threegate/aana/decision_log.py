@@ -13,14 +13,14 @@ import json
 import os
 import secrets
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from threegate import durable, limits
-from threegate.aana.leaks import masked
+from threegate.aana.leaks import masked_all
 
 EVENT_TYPE: Final = "aana_decision/1"
 Surface = Literal["api", "guard", "cli", "http", "mcp", "daemon"]
@@ -46,13 +46,18 @@ def audit_event(
     source: dict[str, Any] = event if isinstance(event, dict) else {}
     arguments: Any = source.get("proposed_arguments")
     formed = not result["validation_errors"]
+    keys = list(arguments)[:_KEYS] if formed else []
+    sources = result["evidence_report"]["used_source_ids"][:_KEYS]
+    request_id, agent_id, tool_name, *rest = _identifiers(
+        [source.get("request_id"), source.get("agent_id"), result["tool_name"], *sources, *keys]
+    )
     return {
         "type": EVENT_TYPE,
         "time": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "surface": surface,
-        "request_id": _identifier(source.get("request_id")),
-        "agent_id": _identifier(source.get("agent_id")),
-        "tool_name": _identifier(result["tool_name"]),
+        "request_id": request_id,
+        "agent_id": agent_id,
+        "tool_name": tool_name,
         "tool_category": result["tool_category"],
         "effective_category": result["effective_category"],
         "risk_domain": result["risk_domain"],
@@ -65,25 +70,22 @@ def audit_event(
         "hard_blockers": list(result["hard_blockers"]),
         "deviations": list(result["deviations"]),
         "aix_score": result["aix"]["score"],
-        "argument_keys": _keys(arguments) if formed else [],
+        "argument_keys": sorted((key or "")[:_KEY_CHARS] for key in rest[len(sources) :]),
         "arguments_fingerprint": _fingerprint(arguments, salt) if formed else None,
         "event_fingerprint": _fingerprint(event, salt) if formed else None,
-        "evidence_source_ids": [
-            _identifier(name) for name in result["evidence_report"]["used_source_ids"][:_KEYS]
-        ],
+        "evidence_source_ids": rest[: len(sources)],
         "latency_us": latency_us,
     }
 
 
-def _identifier(value: Any) -> str | None:
-    """An identifier, masked before it is cut; None for what is none."""
-    if not isinstance(value, str) or len(value) > limits.AANA_EVENT_BYTES:
-        return None
-    return masked(value)[: limits.AANA_NAME_CHARS]
-
-
-def _keys(arguments: dict[str, Any]) -> list[str]:
-    return sorted(masked(key)[:_KEY_CHARS] for key in list(arguments)[:_KEYS])
+def _identifiers(values: Sequence[Any]) -> list[str | None]:
+    """Identifiers, masked (all at once) before they are cut; None for what is none."""
+    names = [
+        value if isinstance(value, str) and len(value) <= limits.AANA_EVENT_BYTES else None
+        for value in values
+    ]
+    safe = iter(masked_all([name for name in names if name is not None]))
+    return [None if name is None else next(safe)[: limits.AANA_NAME_CHARS] for name in names]
 
 
 def _fingerprint(value: Any, salt: bytes) -> str | None:

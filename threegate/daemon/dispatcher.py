@@ -30,7 +30,7 @@ from threegate.telling import tell_waiting
 
 _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_AGAIN_AT_MOST = 8.0
-_LASTING_SECONDS = 0.1
+_LASTING_SECONDS = 0.25
 """A run that is longer is told of in its verdict; a shorter one has its end there before anybody could have read it."""
 
 
@@ -250,8 +250,8 @@ class Dispatcher:
 
     def _ran(self, lease: Lease) -> None:
         """A run is over and only its record is to be written: the next one need not wait for the disk."""
-        lease.release()
-        self.wake.set()
+        if lease.release():
+            self.wake.set()
 
     def _tell_lasting(self) -> None:
         """Say of what runs for longer than a moment that it does; what is not claimed yet is looked at a moment later."""

@@ -47,12 +47,13 @@ class Lease:
         self._job = job
         self._held = True
 
-    def release(self) -> None:
-        """Give the share back; more than once is the same as once."""
+    def release(self) -> bool:
+        """Give the share back; more than once is the same as once. Whether it was held until now."""
         with self._budget.lock:
-            if self._held:
-                self._held = False
+            held, self._held = self._held, False
+            if held:
                 self._budget.give_back(self._job)
+        return held
 
     def __enter__(self) -> Lease:
         return self
