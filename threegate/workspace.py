@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from threegate.settings import SETTINGS_BYTES, SETTINGS_FILE, Settings, parse_se
 
 STATES = ("approved", "running", "finished", "refused")
 """The folders of tool-exec/ that are a request's state."""
+
+_LOCK_SECONDS = 1.0
+_LOCK_PAUSE_SECONDS = 0.02
 
 _FOLDERS = {
     "inbox": 0o700,
@@ -191,17 +195,18 @@ class Workspace:
 
     @contextmanager
     def daemon_lock(self) -> Iterator[None]:
-        """Hold the one-daemon lock for as long as the block lasts. Raises Unavailable when another holds it."""
+        """Hold the one-daemon lock for as long as the block lasts. Raises Unavailable when another holds it for a second.
+
+        A child that a killed daemon was about to start has its lock too, until it is started: that is waited for.
+        """
         path = self.tool_exec / ".daemon.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _locked_within(descriptor, _LOCK_SECONDS):
                 holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
                 raise Unavailable(
                     f"{self.root}: another daemon works here (process {holder}); stop it or leave it the work"
-                ) from None
+                )
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
             yield
@@ -222,6 +227,19 @@ class Workspace:
             for words in fields
             if len(words) > 5
         )
+
+
+def _locked_within(descriptor: int, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_LOCK_PAUSE_SECONDS)
+        else:
+            return True
 
 
 def find_workspace(start: Path | None = None, explicit: str | None = None) -> Workspace:

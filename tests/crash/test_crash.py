@@ -44,13 +44,13 @@ def explore(folder: Path, scenario: str, mode: str, *more: str) -> dict:
 
 
 FLOORS = {
-    "pass": (164, 430),
+    "pass": (160, 375),
     "recovery": (36, 60),
     "approve": (40, 75),
     "reject": (40, 80),
     "cancel": (30, 55),
     "countersign": (15, 26),
-    "grant": (150, 320),
+    "grant": (150, 330),
     "apply": (29, 42),
     "prune": (15, 21),
     "rotate": (60, 110),
