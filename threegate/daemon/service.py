@@ -38,8 +38,8 @@ from threegate.workspace import Workspace
 STOP_GRACE_SECONDS = 5.0
 _TYPES_SECONDS = 0.2
 _NAMES_SHOWN = 8
-_CHECKPOINT_LOOK_SECONDS = 0.25
-_FOLDERS_LOOK_SECONDS = 0.05
+_CHECKPOINT_LOOK_SECONDS = 1.0
+_FOLDERS_LOOK_SECONDS = 0.1
 """While requests run and end, which wakes the daemon each time, its folders are looked through no more often."""
 
 
