@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.cluster.machines import Cluster, inside, missing_parts
 from tests.support import era_draft, monty_draft, request_id
 from threegate.cli import execute
-from threegate.operations.settings_file import set_values
+from threegate.setup.settings_file import set_values
 
 WORKER = "[runners]\nmemory_budget_mb = 4096\ncpu_budget = 8.0\n[runners.monty]\nworkers = {rows}\n"
 

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 from bench.validate import NAME, NOW, SETTINGS  # noqa: E402
 from tests.adversarial.request.mutations import corpus, mutate  # noqa: E402
 from threegate.request import read_request  # noqa: E402
-from threegate.request.draft import render_request  # noqa: E402
+from threegate.request.render_draft import render_request  # noqa: E402
 
 SLOW_SECONDS = 1.0
 """Processor time after which one input of at most 70 KB counts as a hang."""

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from jsonschema import Draft202012Validator, FormatChecker
 
+from threegate.core.settings import Settings
 from threegate.proposals import judge_proposal
 from threegate.proposals.schema import published_schema
-from threegate.settings import Settings
 
 CASES = Path(__file__).parents[1] / "tests" / "data" / "clawguard_cases.jsonl"
 ROUNDS = 15

@@ -23,8 +23,8 @@ import pydantic_monty
 
 from tests.engine_fixtures import ENGINE, era_job, era_settings, monty_job, run_job
 from threegate.runners import EraRunner, MontyRunner
-from threegate.runners.monty_worker import Worker, find_isolation, worker_binary
-from threegate.runners.seccomp import SECCOMP_JSON
+from threegate.runners.era.seccomp import SECCOMP_JSON
+from threegate.runners.monty.worker import Worker, find_isolation, worker_binary
 
 CODE = "sum(i * i for i in range(1000))"
 _MARK_BEGIN, _MARK_END = "<!-- bench/runners.py writes this -->", "<!-- until here -->"

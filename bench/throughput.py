@@ -24,10 +24,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.support import Place, make_place, monty_draft
-from threegate.operations.approve import promote, seal, sign
-from threegate.operations.dossier import open_desk, open_dossier, read_draft
-from threegate.runners.monty_worker import Worker, find_isolation, worker_binary
-from threegate.workspace import Workspace
+from threegate.acts.approve import promote, seal, sign
+from threegate.core.workspace import Workspace
+from threegate.review.reviewed_draft import open_desk, open_dossier, read_draft
+from threegate.runners.monty.worker import Worker, find_isolation, worker_binary
 
 CODE = "total = 0\nfor i in range(1000):\n    total += i\ntotal"
 THREADS = 2

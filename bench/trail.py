@@ -25,10 +25,9 @@ from typing import NamedTuple
 
 import orjson
 
-from tests.audit.populated import populate
-from tests.audit.workspaces import make_workspace
-from threegate import lifecycle
-from threegate.audit import Trail
+from tests.trail.populated import populate
+from tests.trail.workspaces import make_workspace
+from threegate.trail import Trail, moves
 
 EVENTS = 1500
 DATA = {"request_sha256": "a" * 64, "approval_sha256": "b" * 64, "state": "approved", "file": "TR-x.md"}
@@ -79,7 +78,7 @@ def our_appends(trail: Trail, producers: int, batch: int = 1) -> float:
     return per_second(EVENTS // producers // each * producers * each, work)
 
 
-def moves(root: Path, trail: Trail) -> float:
+def transitions(root: Path, trail: Trail) -> float:
     """Whole transitions: event, rename, both folders synced."""
     workspace = trail.workspace
     here, there = workspace.approved / "TR-x.md", workspace.refused / "TR-x.md"
@@ -89,7 +88,7 @@ def moves(root: Path, trail: Trail) -> float:
         source, target = here, there
         for _ in range(EVENTS // 5):
             with trail.locked() as held:
-                lifecycle.move(held, source, target, "observed", request_id="r", actor="bench")
+                moves.move(held, source, target, "observed", request_id="r", actor="bench")
             source, target = target, source
 
     return per_second(EVENTS // 5, work)
@@ -160,7 +159,7 @@ def main() -> None:
             ("1 producer, under the lock", our_appends(trail, 1)),
             ("8 producers, under the lock", our_appends(trail, 8)),
             ("1 producer, 8 events a sync", our_appends(trail, 1, 8)),
-            ("whole transitions", moves(base, trail)),
+            ("whole transitions", transitions(base, trail)),
         ):
             print(f"trail, {name:<29} {rate:10,.0f} /s   {rate / bare:5.2f} x bare")
         os.environ["XDG_STATE_HOME"] = str(base / "state2")

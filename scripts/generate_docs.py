@@ -15,7 +15,7 @@ from scripts.pages.codes import codes_page
 from scripts.pages.manual import cli_page, man_page
 from scripts.pages.settings import settings_page
 from threegate import __version__
-from threegate.request.rules.page import rules_page
+from threegate.request.rules.rules_page import rules_page
 from threegate.request.schema import report_schema, request_schema
 from threegate.results.verdict_schema import verdict_schema
 

@@ -209,7 +209,7 @@ def check(home: Path) -> None:
 
 _SANDBOX = """
 import os
-from threegate.operations.sandbox import sandbox_folder
+from threegate.setup.sandbox import sandbox_folder
 folder = sandbox_folder()
 assert "_data" in str(folder), folder
 for name in ("bootstrap", "runsc-in-cgroup", "era.Dockerfile", "egress/egress.Dockerfile"):
@@ -221,7 +221,7 @@ assert len(tags.split()) == 2, tags
 """
 
 _EXTRAS = """
-import threegate.serve.http_app, threegate.serve.mcp_server, threegate.operations.metrics_text, apprise, textual
+import threegate.serve.http_app, threegate.serve.mcp_server, threegate.records.metrics_text, apprise, textual
 """
 
 

@@ -171,7 +171,7 @@ def make_place(folder: Path, *, settings: dict[str, Any] | None = None) -> Place
     done = threegate("init", str(root), "--operator", "operator", "--key", f"{key}.pub", cwd=folder)
     assert done.code == 0, done.err
     if settings:
-        from threegate.operations.settings_file import set_values
+        from threegate.setup.settings_file import set_values
 
         set_values(root / "threegate.toml", settings)
     return Place(root, key)

@@ -1,6 +1,6 @@
 """docs/codes.md: every exit code, status and reason code, with what to do.
 
-What a code means for a person is said once, in threegate/operations/meanings.py and beside what gives it; a test reads the
+What a code means for a person is said once, in threegate/review/code_descriptions.py and beside what gives it; a test reads the
 code's own text for codes and finds each of them on the page.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import get_args
 
 from threegate.contracts.reasons import REASONS
-from threegate.errors import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
-from threegate.judge import WAITING_CODES
-from threegate.operations.meanings import AANA, APPROVAL, OTHERS, WORKER
+from threegate.core.errors import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from threegate.judgement.judge import WAITING_CODES
 from threegate.results.model import ToolResult
+from threegate.review.code_descriptions import AANA, APPROVAL, OTHERS, WORKER
 
 EXITS = {
     EXIT_OK: "fine. `run` and `run --once`: they did their work, whatever became of the requests",

@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
-from threegate.operations.settings_file import toml_value
-from threegate.settings import SecretReference, setting_rows
+from threegate.core.settings import SecretReference, setting_rows
+from threegate.setup.settings_file import toml_value
 
 
 def settings_page() -> str:

@@ -11,11 +11,11 @@ import pytest
 from tests.support import monty_draft
 from threegate import aana
 from threegate.aana import vocabulary as words
-from threegate.call_event import Authorization, aana_event
-from threegate.job import JobInput, build_job, platform_of
+from threegate.core.settings import Settings
+from threegate.judgement.gate_inputs import Authorization, aana_event
 from threegate.request import read_request
+from threegate.request.job import JobInput, build_job, platform_of
 from threegate.request.model import Request
-from threegate.settings import Settings
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from threegate import aana
-from threegate.errors import Refused
+from threegate.core.errors import Refused
 
 NOW = datetime(2026, 5, 10, tzinfo=UTC)
 CONFIRMED = aana.tool_evidence_ref(

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import Place, make_place, monty_draft, request_id
-from threegate.errors import Unavailable
+from threegate.core.errors import Unavailable
+from threegate.core.workspace import Workspace
 from threegate.results import ResultFacts, deliver_result, render_result, reserve_result
-from threegate.workspace import Workspace
 
 pytestmark = pytest.mark.root
 

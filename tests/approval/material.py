@@ -23,7 +23,7 @@ from threegate.approval import (
     statement_inputs,
 )
 from threegate.approval.operators import NAMESPACES
-from threegate.job import Job, Platform, build_job
+from threegate.request.job import Job, Platform, build_job
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request
 
 CREATED = datetime(2026, 11, 22, 10, 0, 0, tzinfo=UTC)

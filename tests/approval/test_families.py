@@ -9,7 +9,7 @@ import pytest
 from tests.adversarial.approval import mutations
 from tests.approval.material import Approved
 from threegate.approval import check_launch
-from threegate.errors import Refused
+from threegate.core.errors import Refused
 
 FAMILIES = {
     "armor": (lambda approved, other: mutations.armor(approved), 28),

@@ -40,9 +40,9 @@ from threegate.approval import (
     requester_of,
 )
 from threegate.approval.keys import PublicKey, decode_base64
+from threegate.approval.ssh_wire import Reader
 from threegate.approval.sshsig import render_armor
-from threegate.approval.wire import Reader
-from threegate.errors import Refused
+from threegate.core.errors import Refused
 
 ED25519 = string(b"ssh-ed25519") + string(b"k" * 32)
 MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(2099, 1, 1), timezones=st.just(UTC)).map(

@@ -24,9 +24,9 @@ from threegate.approval import (
     launch_checks,
     terms,
 )
-from threegate.errors import Refused
-from threegate.job import Job, JobInput
-from threegate.settings import QuorumSettings
+from threegate.core.errors import Refused
+from threegate.core.settings import QuorumSettings
+from threegate.request.job import Job, JobInput
 
 OWNER = 1000
 

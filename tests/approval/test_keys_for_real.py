@@ -20,7 +20,7 @@ from tests.approval.material import APPROVED, NOW, Approved, facts_of, line, mak
 from threegate.approval import Statement, check_launch, load_operators, render_signed, sign_statement
 from threegate.approval.operators import NAMESPACES
 from threegate.approval.signature import sign_command, verify_command
-from threegate.errors import InvalidInput, Refused, Unavailable
+from threegate.core.errors import InvalidInput, Refused, Unavailable
 
 
 def code_of(facts: object) -> str:
@@ -317,7 +317,7 @@ def test_an_ssh_keygen_that_never_answers(
     stuck.write_text("#!/bin/sh\nexec sleep 60\n")
     stuck.chmod(0o755)
     monkeypatch.setattr("threegate.approval.signature.SSH_KEYGEN", str(stuck))
-    monkeypatch.setattr("threegate.limits.SSH_KEYGEN_SECONDS", 0.05)
+    monkeypatch.setattr("threegate.core.limits.SSH_KEYGEN_SECONDS", 0.05)
     with pytest.raises(Unavailable):
         check_launch(approved.facts())
 

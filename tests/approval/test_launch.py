@@ -12,8 +12,8 @@ import pytest
 from tests.approval import material
 from tests.approval.material import APPROVED, CREATED, DATA_SHA, NOW, TTL, Approved
 from threegate.approval import PinnedFile, check_launch, launch_checks, load_operators
-from threegate.errors import Refused
-from threegate.settings import QuorumSettings
+from threegate.core.errors import Refused
+from threegate.core.settings import QuorumSettings
 
 
 def code_of(facts: Any) -> str:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import make_key
-from threegate import limits
 from threegate.approval import signature
 from threegate.approval.operators import load_operators
 from threegate.approval.sshsig import parse_armor
-from threegate.errors import Unavailable
+from threegate.core import limits
+from threegate.core.errors import Unavailable
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 

@@ -76,7 +76,7 @@ def completed(words: str, tmp_path: Path) -> list[str]:
     more = {"COMP_WORDS": words, "COMP_CWORD": number, "_THREEGATE_COMPLETE": "complete_bash"}
     code = (
         "import sys\nfrom threegate.cli import main\nsys.argv = ['threegate']\n"
-        "try:\n    main()\nfinally:\n    print('loaded', 'threegate.cli.approve' in sys.modules)\n"
+        "try:\n    main()\nfinally:\n    print('loaded', 'threegate.cli.approve_command' in sys.modules)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

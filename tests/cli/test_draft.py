@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from threegate import cli
-from threegate.cli import context
+from threegate.cli import invocation
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "ws" / "inbox" / "files").mkdir(parents=True)
     (tmp_path / "ws" / "threegate.toml").write_text("")
     monkeypatch.chdir(tmp_path / "ws")
-    monkeypatch.setattr(context, "ROOT", context.RootOptions())
+    monkeypatch.setattr(invocation, "ROOT", invocation.RootOptions())
     return tmp_path / "ws"
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from tests.request.examples import NAME, era
 from threegate import cli
-from threegate.cli import context
+from threegate.cli import invocation
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder without a workspace, with a bad draft in its inbox."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(context, "ROOT", context.RootOptions())
+    monkeypatch.setattr(invocation, "ROOT", invocation.RootOptions())
     Path("inbox").mkdir()
     Path("inbox", NAME).write_text(era(network="full"), "utf-8")
 

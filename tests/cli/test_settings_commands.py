@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import make_place
 from threegate.cli import execute
-from threegate.operations.settings_file import set_values
+from threegate.setup.settings_file import set_values
 
 _TOKEN = "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"
 

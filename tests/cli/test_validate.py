@@ -14,7 +14,7 @@ import pytest
 
 from tests.request.examples import NAME, era, monty
 from threegate import cli
-from threegate.cli import context, output, validate
+from threegate.cli import invocation, output, validate_command
 from threegate.request.schema import report_schema
 
 SECRET = "AKIA" + "IOSFODNN7" + "QRSTUVW"
@@ -24,7 +24,7 @@ SECRET = "AKIA" + "IOSFODNN7" + "QRSTUVW"
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No workspace above; the root options are those of a new process."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(context, "ROOT", context.RootOptions())
+    monkeypatch.setattr(invocation, "ROOT", invocation.RootOptions())
 
 
 def put(name: str, text: str, folder: str = "inbox") -> str:
@@ -76,7 +76,7 @@ def test_json_is_valid_for_its_schema(capsys: pytest.CaptureFixture[str]) -> Non
         value = json.loads(capsys.readouterr().out)
         jsonschema.Draft202012Validator(report_schema()).validate(value)
         assert [file["valid"] for file in value["files"]] == [True, False]
-        context.ROOT.json = False
+        invocation.ROOT.json = False
 
 
 def test_sarif_has_what_scanners_ask_for_and_exits_0(capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,7 +165,7 @@ def test_wrong_usage_is_64() -> None:
 def test_many_files_are_checked_in_parallel_in_order(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validate, "PARALLEL_FROM", 4)
+    monkeypatch.setattr(validate_command, "PARALLEL_FROM", 4)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     paths = [put(f"TR-{number}.md", era(network="full") if number % 2 else era()) for number in range(6)]
     assert cli.execute(["validate", "-q", *paths, "missing.md"]) == 2

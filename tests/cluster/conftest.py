@@ -10,14 +10,14 @@ import pytest
 
 from tests.cluster.envelopes import envelope_of, sealed_of
 from tests.support import Place, make_place, monty_draft, request_id
-from threegate.audit.keys import load_key
-from threegate.policy import load_policy
-from threegate.runners.cluster_envelope import Envelope
-from threegate.runners.seccomp import SECCOMP_SHA256
+from threegate.cluster.job_envelope import Envelope
+from threegate.core.workspace import Workspace
+from threegate.judgement.policy import load_policy
+from threegate.runners.era.seccomp import SECCOMP_SHA256
+from threegate.trail.workspace_key import load_key
 from threegate.worker.journal import NonceJournal
-from threegate.worker.operators import read_operators_file
-from threegate.worker.verify import Cleared, Trust, verify
-from threegate.workspace import Workspace
+from threegate.worker.operators_file import read_operators_file
+from threegate.worker.verify_job import Cleared, Trust, verify
 
 
 @dataclass

@@ -13,14 +13,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from threegate.audit.keys import load_key
-from threegate.job import build_job
-from threegate.policy import load_policy
+from threegate.cluster.job_envelope import Envelope, make_envelope, seal_envelope
+from threegate.core.workspace import Workspace
+from threegate.judgement.policy import load_policy
 from threegate.request import read_request
-from threegate.runners.cluster_envelope import Envelope, make_envelope, seal_envelope
+from threegate.request.job import build_job
+from threegate.runners.era.seccomp import SECCOMP_SHA256
 from threegate.runners.interface import Evidence
-from threegate.runners.seccomp import SECCOMP_SHA256
-from threegate.workspace import Workspace
+from threegate.trail.workspace_key import load_key
 
 
 def evidence_of(root: Path, request_id: str, folder: str = "approved") -> Evidence:
@@ -91,13 +91,13 @@ class Hand:
     """Plays the daemon: sends what it is told, hears what comes, gives the start token only when asked to."""
 
     def __init__(self, root: Path, files: Path, boot: str) -> None:
-        from threegate.runners.cluster_ledger import Ledger
-        from threegate.runners.cluster_link import Link
-        from threegate.runners.cluster_wire import Broker
+        from threegate.cluster.broker import Broker
+        from threegate.cluster.ledger import Ledger
+        from threegate.cluster.link import Link
 
         workspace = Workspace(root)
         settings = workspace.load_settings()
-        from threegate.runners.cluster import enrolled
+        from threegate.cluster.runner import enrolled
 
         workers = enrolled(settings.runners.cluster)
         self.root = root

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from threegate import durable
-from threegate.errors import Refused, Unavailable
+from threegate.core import durable
+from threegate.core.errors import Refused, Unavailable
 from threegate.worker import journal as journal_module
 from threegate.worker.journal import NonceJournal, Spent
 

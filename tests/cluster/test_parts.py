@@ -16,18 +16,18 @@ import pytest
 from cryptography import x509
 
 from tests.engine_fixtures import era_job, monty_job
-from threegate import limits
-from threegate.audit.keys import SigningKey, VerifierKey
-from threegate.errors import InvalidInput, Refused, Unavailable
-from threegate.job import JobLimits, Platform
-from threegate.operations.cluster import definitions
-from threegate.runners.cluster import enrolled
-from threegate.runners.cluster_envelope import make_envelope
-from threegate.runners.cluster_ledger import ClusterBudget, Ledger
-from threegate.runners.cluster_outcome import read_outcome, write_outcome
-from threegate.runners.cluster_seal import seal
+from threegate.cluster.job_envelope import make_envelope
+from threegate.cluster.ledger import ClusterBudget, Ledger
+from threegate.cluster.outcome import read_outcome, write_outcome
+from threegate.cluster.runner import enrolled
+from threegate.cluster.seal import seal
+from threegate.core import limits
+from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.settings import ClusterSettings
+from threegate.request.job import JobLimits, Platform
 from threegate.runners.interface import Artifact, Destination, Evidence, Outcome, Stream
-from threegate.settings import ClusterSettings
+from threegate.setup.cluster import definitions
+from threegate.trail.workspace_key import SigningKey, VerifierKey
 from threegate.worker.outbox import Outbox
 from threegate.worker.service import make_signing_key, read_identity
 from threegate.worker.store import Store

@@ -10,7 +10,7 @@ from tests.cluster.machines import Cluster, missing_parts
 from tests.cluster.test_machines import Count, approve
 from tests.conftest import missing
 from tests.support import make_key, monty_draft, request_id
-from threegate.operations.settings_file import set_values
+from threegate.setup.settings_file import set_values
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
 

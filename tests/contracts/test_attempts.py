@@ -15,21 +15,21 @@ import pytest
 from tests.contracts.material import NOW, call, opened
 from tests.contracts.test_daemon import ask, lay, near, state
 from tests.support import Place
-from threegate.audit import Trail
 from threegate.contracts import Outcome as ContractOutcome
 from threegate.contracts import engine
-from threegate.job import Job
-from threegate.judge import Clearance
-from threegate.operations.settings_file import set_values
-from threegate.pipeline import launch
-from threegate.policy import load_policy
-from threegate.prepared import Ended, Waiting, prepare
+from threegate.core.workspace import Workspace
+from threegate.judgement.judge import Clearance
+from threegate.judgement.policy import load_policy
+from threegate.launch.approved_file import Ended, Waiting, prepare
+from threegate.launch.context import Services, make_services
+from threegate.launch.pipeline import launch
+from threegate.request.job import Job
 from threegate.results import ResultFacts, render_record
+from threegate.runners.era.seccomp import SECCOMP_SHA256
 from threegate.runners.interface import Control, Outcome, Runner
-from threegate.runners.seccomp import SECCOMP_SHA256
 from threegate.runners.streams import nothing_ran
-from threegate.services import Services, make_services
-from threegate.workspace import Workspace
+from threegate.setup.settings_file import set_values
+from threegate.trail import Trail
 
 TWICE = {"retries": {"max_attempts": 3, "retry_on": ["unavailable"]}}
 

@@ -257,7 +257,7 @@ def test_every_reason_of_a_decision_is_explained() -> None:
     import re
 
     root = Path(__file__).parents[2] / "threegate"
-    sources = [*(root / "contracts").glob("*.py"), root / "session_gate.py", root / "session_record.py"]
+    sources = [*(root / "contracts").glob("*.py"), *(root / "launch").glob("*.py")]
     text = "\n".join(path.read_text() for path in sources)
     given = set(re.findall(r"Reason\(\s*[0-4],\s*\"([a-z_]+)\"", text)) | set(
         re.findall(r"block\([0-4], \"([a-z_]+)\"", text)

@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from tests.contracts.material import EXAMPLES, TOOL, codes, compiled, folder
-from threegate import limits
 from threegate.contracts import compile_folder, engine
 from threegate.contracts.codes import CODES
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document, read_document, show_path
 from threegate.contracts.folder import read_folder
 from threegate.contracts.schemas import SCHEMAS, schema_text
-from threegate.errors import InvalidInput
+from threegate.core import limits
+from threegate.core.errors import InvalidInput
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,12 +12,12 @@ import pytest
 
 from tests.contracts.material import NOW, call, compiled, opened
 from threegate.contracts import Call, Compiled, Outcome, Session, ask, engine
-from threegate.contracts.book import Book, merge
-from threegate.contracts.checkpoints import call_sha256
-from threegate.contracts.paths import MISSING
+from threegate.contracts.call_json import answer_from_json, answer_to_json, call_from_json, call_to_json
+from threegate.contracts.contract_checkpoints import call_sha256
+from threegate.contracts.json_paths import MISSING
+from threegate.contracts.session_table import Book, merge
 from threegate.contracts.state import Answer, Tally
-from threegate.contracts.wire import answer_from_json, answer_to_json, call_from_json, call_to_json
-from threegate.errors import Refused
+from threegate.core.errors import Refused
 
 MONTY: dict[str, Any] = {"implements": "(gone)"}
 

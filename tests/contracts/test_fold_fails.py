@@ -43,7 +43,7 @@ def test_nothing_is_let_through(stage: Stage) -> None:  # noqa: F811
 
 
 def test_shadow_mode_lets_it_run_and_says_so(stage: Stage) -> None:  # noqa: F811
-    from threegate.operations.settings_file import set_values
+    from threegate.setup.settings_file import set_values
 
     lay(stage.place, {"threegate.monty": {}})
     set_values(stage.place.root / "threegate.toml", {"contracts.mode": "shadow"})

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contracts.material import NOW, call, compiled
-from threegate.canonical import canonical_bytes
 from threegate.contracts import Outcome, Session, engine
 from threegate.contracts.document import Document, read_document
-from threegate.contracts.paths import compile_path
+from threegate.contracts.json_paths import compile_path
+from threegate.core.canonical import canonical_bytes
 
 NUMBERS = st.one_of(
     st.integers(-50, 50), st.floats(-50, 50, allow_nan=False).map(lambda number: round(number, 3))

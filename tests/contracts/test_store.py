@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.contracts.material import NOW, call, compiled
-from threegate.audit import Event, LockedTrail, Trail
 from threegate.contracts import Call, Outcome
 from threegate.contracts.session import SessionStore
-from threegate.workspace import Workspace
+from threegate.core.workspace import Workspace
+from threegate.trail import Event, LockedTrail, Trail
 
 WORKSPACE_ID = "ws-" + "0" * 32
 SPEC: dict[str, Any] = {

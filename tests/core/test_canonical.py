@@ -9,8 +9,8 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threegate import canonical
-from threegate.canonical import StrictJSONError, loads_strict
+from threegate.core import canonical
+from threegate.core.canonical import StrictJSONError, loads_strict
 
 VALUES = st.recursive(
     st.none()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from threegate import durable
+from threegate.core import durable
 
 
 def test_delivery_refuses_a_taken_name(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from threegate.errors import InvalidInput
-from threegate.operations.settings_file import render_settings, set_values
-from threegate.settings import Settings, parse_duration, parse_settings
+from threegate.core.errors import InvalidInput
+from threegate.core.settings import Settings, parse_duration, parse_settings
+from threegate.setup.settings_file import render_settings, set_values
 
 ID = "ws-" + "0" * 32
 

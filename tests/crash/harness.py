@@ -20,12 +20,12 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-import threegate.daemon.types
-import threegate.operations.dossier
+import threegate.daemon.typecheck_queue
+import threegate.review.reviewed_draft
 from tests.crash.journal import Journal, lose, read_journal
 from tests.crash.place import KILLED, Place, forked
 from tests.crash.scenarios import SCENARIOS, Scenario
-from threegate import durable
+from threegate.core import durable
 
 FAULTS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EINTR)
 
@@ -88,8 +88,8 @@ def explore(place: Place, scenario: Scenario, mode: str, every: int, offset: int
 
 def without_threads() -> None:
     """No type checker in here: Monty's client starts threads, and this process forks. It changes no state."""
-    threegate.operations.dossier.type_findings = lambda request: ()
-    threegate.daemon.types.type_findings = lambda request: ()
+    threegate.review.reviewed_draft.type_findings = lambda request: ()
+    threegate.daemon.typecheck_queue.type_findings = lambda request: ()
 
 
 def main() -> None:

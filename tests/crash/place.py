@@ -16,22 +16,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import threegate.runners.era
-import threegate.runners.monty
+import threegate.runners.era.runner
+import threegate.runners.monty.runner
 from tests.support import monty_draft, request_id
 from threegate import cli
-from threegate.audit import Trail
+from threegate.acts.operator import add_operator
+from threegate.acts.reject import reject_draft
+from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
-from threegate.daemon.service import Daemon
-from threegate.operations.dossier import open_desk
-from threegate.operations.operator import add_operator
-from threegate.operations.reject import reject_draft
-from threegate.operations.settings_file import render_settings
-from threegate.operations.verify import verify_workspace
+from threegate.daemon.loop import Daemon
+from threegate.records.audit_verify import verify_workspace
 from threegate.results import validate_result
+from threegate.review.reviewed_draft import open_desk
 from threegate.runners.interface import Outcome, Stream
 from threegate.runners.staging import collect
-from threegate.workspace import STATES, Workspace
+from threegate.setup.settings_file import render_settings
+from threegate.trail import Trail
 
 KILLED = 137
 CHILD_SECONDS = 120
@@ -71,8 +71,8 @@ class CountingRunner:
         pass
 
 
-threegate.runners.monty.MontyRunner = CountingRunner
-threegate.runners.era.EraRunner = CountingRunner
+threegate.runners.monty.runner.MontyRunner = CountingRunner
+threegate.runners.era.runner.EraRunner = CountingRunner
 
 
 @dataclass

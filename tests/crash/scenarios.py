@@ -12,14 +12,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.crash.place import KILLED, CountingRunner, Place, announced, forked, last_words, problems_after
-from threegate.audit import Trail
-from threegate.operations.dossier import open_desk
-from threegate.operations.grant import list_grants, new_grant
-from threegate.operations.operator import add_operator
-from threegate.operations.prune import prune
-from threegate.operations.settings_file import set_values
-from threegate.outside_state import OutsideState
-from threegate.workspace import STATES
+from threegate.acts.grants import list_grants, new_grant
+from threegate.acts.operator import add_operator
+from threegate.core.user_state import OutsideState
+from threegate.core.workspace import STATES
+from threegate.records.prune import prune
+from threegate.review.reviewed_draft import open_desk
+from threegate.setup.settings_file import set_values
+from threegate.trail import Trail
 
 
 @dataclass

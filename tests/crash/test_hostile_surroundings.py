@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.operated import make_operated
-from tests.audit.workspaces import approve
-from threegate.audit import Trail
-from threegate.workspace import Workspace
+from tests.trail.operated import make_operated
+from tests.trail.workspaces import approve
+from threegate.core.workspace import Workspace
+from threegate.trail import Trail
 
 THREEGATE = [sys.executable, "-m", "threegate"]
 
@@ -150,7 +150,7 @@ def test_the_environment_of_these_tests_is_their_own() -> None:
 
 
 def test_the_daemon_signs_a_checkpoint_when_one_is_due(workspace: Workspace) -> None:
-    from threegate.operations.settings_file import set_values
+    from threegate.setup.settings_file import set_values
 
     set_values(workspace.settings_file, {"audit.checkpoint_every": 3})
     assert once(workspace).returncode == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from threegate import limits
+from threegate.core import limits
 from threegate.daemon import event_budget
 from threegate.daemon.event_budget import EventBudget
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.operations.bench_workspace import make_bench
+from tests.acts.bench_workspace import make_bench
+from threegate.core.settings import NotifySettings
 from threegate.daemon.log import Log
+from threegate.daemon.loop import Daemon
 from threegate.daemon.notices import Notices, send
-from threegate.daemon.service import Daemon
-from threegate.settings import NotifySettings
 
 SECRET_WORDS = "words-of-the-request"
 

@@ -12,7 +12,7 @@ import pytest
 from tests.daemon.listening import Manager
 from tests.support import Place, make_place, monty_draft, request_id
 from threegate.daemon.supervisor import Supervisor
-from threegate.operations.settings_file import set_values
+from threegate.setup.settings_file import set_values
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from tests.support import make_key, monty_draft, request_id
 from threegate import cli
-from threegate.cli import context
-from threegate.operations.agent_examples import proposal_example
-from threegate.operations.settings_file import set_values
+from threegate.cli import invocation
 from threegate.serve.openapi import EXAMPLES
+from threegate.setup.agent_examples import proposal_example
+from threegate.setup.settings_file import set_values
 
 ROOT = Path(__file__).resolve().parents[2]
 MADE = {"cli.md", "rules.md", "codes.md", "settings.md"}
@@ -101,7 +101,7 @@ class Day:
     def run(self, line: str, folder: Path | None = None) -> str:
         """One command line, with `<`, `>` and `2>` as a shell has them; ends with 0 or 2 where a check may say no."""
         words = shlex.split(line)
-        context.ROOT.workspace, context.ROOT.json = "", False
+        invocation.ROOT.workspace, invocation.ROOT.json = "", False
         out, err, stdin = io.TextIOWrapper(io.BytesIO()), io.StringIO(), sys.stdin
         target = source = None
         for sign in (">", "<"):

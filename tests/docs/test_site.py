@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from threegate import errors
 from threegate.approval import REASON_CODES
 from threegate.contracts.reasons import REASONS
+from threegate.core import errors
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -106,7 +106,7 @@ def test_every_code_has_its_line() -> None:
 
 
 def test_every_setting_has_its_line_and_a_meaning() -> None:
-    from threegate.settings import SecretReference, setting_rows
+    from threegate.core.settings import SecretReference, setting_rows
 
     page = (DOCS / "settings.md").read_text()
     rows = [

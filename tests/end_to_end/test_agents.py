@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support import THREEGATE, Place, make_place, threegate
-from threegate.operations.agent_examples import SALES
+from threegate.setup.agent_examples import SALES
 
 ROOT = Path(__file__).resolve().parents[2]
 PURPOSE = "Add up the answer."

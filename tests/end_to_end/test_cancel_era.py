@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import engine_host
 from tests.support import Place, era_draft, request_id
-from threegate.runners.engine import REQUEST_LABEL
+from threegate.runners.era.container_engine import REQUEST_LABEL
 
 pytestmark = pytest.mark.engine
 

@@ -17,11 +17,11 @@ import pytest
 from tests.conftest import engine_host
 from tests.support import Place, make_place
 from threegate import cli
+from threegate.core.workspace import Workspace
 from threegate.daemon.log import Log
-from threegate.daemon.service import Daemon
-from threegate.runners import era
-from threegate.runners.egress_chain import EgressChain
-from threegate.workspace import Workspace
+from threegate.daemon.loop import Daemon
+from threegate.runners.egress.proxy_chain import EgressChain
+from threegate.runners.era import runner
 
 pytestmark = pytest.mark.engine
 
@@ -122,7 +122,7 @@ def run_it(folder: Path, network: str, trusted: Path, patch: pytest.MonkeyPatch)
     """Propose, approve and run the issue; the place and the request's id."""
     patch.setenv("GATE_TOKEN", TOKEN)
     patch.setenv("SSL_CERT_FILE", str(trusted))
-    patch.setattr(era, "EraRunner", functools.partial(era.EraRunner, egress_network=network))
+    patch.setattr(runner, "EraRunner", functools.partial(runner.EraRunner, egress_network=network))
     place = make_place(
         folder,
         settings={

@@ -16,10 +16,10 @@ import pytest
 from tests.conftest import engine_host
 from tests.support import Place, make_place
 from threegate import cli
+from threegate.core.workspace import Workspace
 from threegate.daemon.log import Log
-from threegate.daemon.service import Daemon
-from threegate.runners import era
-from threegate.workspace import Workspace
+from threegate.daemon.loop import Daemon
+from threegate.runners.era import runner
 
 pytestmark = pytest.mark.engine
 
@@ -99,7 +99,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, server: str) -> Iterator[tuple
     """A workspace in which each of these was dropped, drafted, approved and run, with proxies in the server's network."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        patch.setattr(era, "EraRunner", functools.partial(era.EraRunner, egress_network=server))
+        patch.setattr(runner, "EraRunner", functools.partial(runner.EraRunner, egress_network=server))
         place = make_place(
             tmp_path_factory.mktemp("web"),
             settings={

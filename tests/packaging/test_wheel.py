@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from threegate import __version__, version
+from threegate import __version__
+from threegate.core import version
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -77,7 +78,7 @@ def test_it_runs_away_from_the_checkout(installed: Path, tmp_path: Path) -> None
     assert run(installed, "-m", "threegate", "--version", cwd=tmp_path).startswith(
         f"threegate {__version__} (commit "
     )
-    code = "from threegate.operations.sandbox import sandbox_folder as f; import os; print(os.access(f() / 'bootstrap', os.X_OK), f())"
+    code = "from threegate.setup.sandbox import sandbox_folder as f; import os; print(os.access(f() / 'bootstrap', os.X_OK), f())"
     said = run(installed, "-c", code, cwd=tmp_path)
     assert said.startswith("True") and str(installed) in said
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
@@ -90,7 +91,7 @@ def test_the_commit_is_written_by_the_build_and_read_from_a_checkout(installed: 
     words = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), "rev-parse", "HEAD"]
     head = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
     assert version.commit() == head
-    said = run(installed, "-c", "import threegate.version as v; print(v.commit())", cwd=tmp_path).strip()
+    said = run(installed, "-c", "import threegate.core.version as v; print(v.commit())", cwd=tmp_path).strip()
     assert said == head
 
 

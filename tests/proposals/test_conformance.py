@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from threegate.core.settings import Settings
 from threegate.proposals import judge_proposal
-from threegate.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 CASES = [json.loads(line) for line in (ROOT / "tests/data/clawguard_cases.jsonl").read_text().splitlines()]

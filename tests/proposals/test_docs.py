@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.proposals.test_conformance import CASES, ORDER, verdict_of
-from threegate.proposals.paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
+from threegate.proposals.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
 from threegate.proposals.tools import TOOLS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "proposals.md"

@@ -15,13 +15,19 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as bounded
 
 from tests.proposals.strategies import proposals
-from threegate import limits
-from threegate.errors import Refused
+from threegate.core import limits
+from threegate.core.errors import Refused
+from threegate.core.settings import (
+    ProjectSettings,
+    ProposalSettings,
+    RequestSettings,
+    SecretReference,
+    Settings,
+)
+from threegate.core.workspace import Workspace
 from threegate.proposals import derive_again, draft_from_proposal, draft_inputs_folder
 from threegate.proposals.tools import TOOLS
 from threegate.request import read_request
-from threegate.settings import ProjectSettings, ProposalSettings, RequestSettings, SecretReference, Settings
-from threegate.workspace import Workspace
 
 NOW = datetime(2026, 11, 22, 6, tzinfo=UTC)
 

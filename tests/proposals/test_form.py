@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from jsonschema import Draft202012Validator, FormatChecker
 
 from tests.proposals.strategies import TIMES, URLS, bent_proposals
+from threegate.core.settings import Settings
 from threegate.proposals import judge_proposal
 from threegate.proposals.form import check_form, pointer, read_json
 from threegate.proposals.formats import is_date_time, is_uri
 from threegate.proposals.schema import published_bytes, published_schema
 from threegate.proposals.tools import TOOLS
-from threegate.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 FORMATS = FormatChecker(formats=["uri", "date-time"])

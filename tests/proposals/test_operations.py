@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from tests.support import Place, make_place
-from threegate import durable
-from threegate.audit import Trail
-from threegate.errors import Refused, Unavailable
-from threegate.operations import apply
-from threegate.operations.proposal import Proposer, sweep
-from threegate.proposals.paths import read_path
+from threegate.acts import apply
+from threegate.core import durable
+from threegate.core.errors import Refused, Unavailable
+from threegate.core.workspace import Workspace
+from threegate.daemon.proposals import Proposer
+from threegate.proposals.in_workspace import sweep
 from threegate.proposals.project import Project
-from threegate.workspace import Workspace
+from threegate.proposals.project_paths import read_path
+from threegate.trail import Trail
 
 
 @pytest.fixture
@@ -36,7 +37,9 @@ def take(place: Place, value: object, name: str = "AP-x.json") -> str:
     said: list[str] = []
     trail = Trail(workspace)
     try:
-        proposer = Proposer(workspace, trail, lambda event, file, what: said.append(what))
+        proposer = Proposer(
+            workspace, trail, lambda event, file, what: said.append(what), workspace.load_settings
+        )
         path = workspace.inbox / name
         data = json.dumps(value).encode()
         path.write_bytes(data)

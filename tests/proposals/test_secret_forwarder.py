@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from threegate.runners import secret_forwarder
-from threegate.runners.secret_forwarder import Forwarder
+from threegate.runners.egress import secret_forwarder
+from threegate.runners.egress.secret_forwarder import Forwarder
 
 HOST, PATH, TOKEN = "localhost", "/repos/a/b/issues", "gate3-" + "0123456789"
 

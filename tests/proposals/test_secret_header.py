@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.engine_fixtures import era_job
-from threegate.errors import Unavailable
-from threegate.runners.egress import squid_conf
-from threegate.runners.secret_header import SecretHeader, forwarder, listening, secret_for, squid_lines
-from threegate.settings import SecretReference
+from threegate.core.errors import Unavailable
+from threegate.core.settings import SecretReference
+from threegate.runners.egress.egress import squid_conf
+from threegate.runners.egress.secret_header import SecretHeader, forwarder, listening, secret_for, squid_lines
 
 JOB = replace(
     era_job("python3", "/in/lane.py"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+from threegate.core.settings import RequestSettings
 from threegate.request import Report, read_request
 from threegate.request.rules import Rule
-from threegate.settings import RequestSettings
 
 NOW = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)
 SETTINGS = RequestSettings()

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.request.examples import era, monty, read
-from threegate import limits
+from threegate.core import limits
 from threegate.request.code import check_code, check_vars
 from threegate.request.code_modules import MONTY_NAMES
 from threegate.request.command.python_code import NotPython, TooMuch, parse
 from threegate.request.rules import RULES
-from threegate.request.rules.code import TYPES
+from threegate.request.rules.code_rules import TYPES
 from threegate.request.typecheck import RULE, check_types, type_findings
 
 HOSTILE = {

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from threegate import limits
+from threegate.core import limits
+from threegate.core.settings import RequestSettings
 from threegate.request.command import WARNINGS, Command, read_command
 from threegate.request.command.programs import refusal, spellings
 from threegate.request.rules import RULES
-from threegate.request.rules.command import RULES as OURS
-from threegate.settings import RequestSettings
+from threegate.request.rules.command_rules import RULES as OURS
 
 PROGRAMS = frozenset(RequestSettings().programs)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from threegate import limits
+from threegate.core import limits
 from threegate.request.content import check_content
 from threegate.secretscan import find_secrets
 

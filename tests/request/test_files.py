@@ -7,7 +7,7 @@ import tarfile
 
 import pytest
 
-from threegate import limits
+from threegate.core import limits
 from threegate.request.files import TarError, check_file_name, read_tar
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.request.examples import APPROVED, ERA, KEYS, NAME, RISK, SETTINGS, era, ids, monty, read, request
+from threegate.core.settings import RequestSettings
 from threegate.request import DefaultSettings, refuse_unread, stage_of
 from threegate.request import reader as reader_module
-from threegate.settings import RequestSettings
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.request.examples import ids, read_example
 from threegate.request.rules import RULES, Rule
-from threegate.request.rules.page import example_lines, rules_page
+from threegate.request.rules.rules_page import example_lines, rules_page
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCEPTED = [(rule, example) for rule in RULES.values() for example in rule.accepted]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from threegate.request.draft import file_name, render_time, scalar, slug_of
 from threegate.request.fields import FieldError, check_output_path, read_cores, read_time
 from threegate.request.hosts import HostError, read_host, read_target
 from threegate.request.masking import mask_lines
+from threegate.request.render_draft import file_name, render_time, scalar, slug_of
 from threegate.request.yaml_nodes import Node, YAMLRefused, plain_value, read_mapping
 from threegate.secretscan import Found
 

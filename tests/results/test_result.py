@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from threegate import limits
-from threegate.errors import InvalidInput
+from threegate.core import limits
+from threegate.core.errors import InvalidInput
+from threegate.core.workspace import Workspace
 from threegate.results import (
     STATUSES,
     ResultFacts,
@@ -31,7 +32,6 @@ from threegate.results import (
 )
 from threegate.results.model import schema
 from threegate.runners.interface import Artifact, Destination, Outcome, Stream
-from threegate.workspace import Workspace
 
 SHA = "a" * 64
 WHEN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

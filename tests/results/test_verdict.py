@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from threegate import durable
-from threegate.errors import InvalidInput
+from threegate.core import durable
+from threegate.core.errors import InvalidInput
+from threegate.core.workspace import Workspace
 from threegate.results import Verdict, read_verdict, verdict_path, write_verdict
-from threegate.workspace import Workspace
 
 VERDICT = Verdict(
     file="TR-x.md", sha256="a" * 64, request_id="TR-x", stage="draft", valid=False, state="invalid", reason="TG101",

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine_fixtures import era_job, monty_job
+from threegate.core.settings import RunnersSettings
 from threegate.runners.budget import Budget, machine_memory_mb, need_of
-from threegate.settings import RunnersSettings
 
 
 def jobs():

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.engine_fixtures import clearance, control, docker, era_job, era_settings, run_job
-from threegate.runners import EraRunner, egress_chain, egress_routes
-from threegate.runners.egress import own_addresses, read_access_log, squid_conf
+from threegate.runners import EraRunner
+from threegate.runners.egress import proxy_chain, routes
+from threegate.runners.egress.egress import own_addresses, read_access_log, squid_conf
 from threegate.runners.interface import Destination
 
 
@@ -365,9 +366,9 @@ class TestPrivate:
                 [line for line in rules if "http_access" not in line] + ["http_access allow all", ""]
             )
 
-        monkeypatch.setattr(egress_chain, "squid_conf", generous)
+        monkeypatch.setattr(proxy_chain, "squid_conf", generous)
         if not second:
-            monkeypatch.setattr(egress_chain, "block_routes", lambda _: None)
+            monkeypatch.setattr(proxy_chain, "block_routes", lambda _: None)
             code = code.replace(", '169.254.169.254', '192.168.77.1'", "")
         try:
             server = http.server.ThreadingHTTPServer(
@@ -386,11 +387,11 @@ class TestPrivate:
         assert not any("proxy alone" in note for note in outcome.notes)
 
     def test_routes_that_cannot_be_laid_are_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(egress_routes, "_TOOLS", "/nowhere")
-        assert "nsenter and ip are not installed" in str(egress_routes.block_routes(1))
+        monkeypatch.setattr(routes, "_TOOLS", "/nowhere")
+        assert "nsenter and ip are not installed" in str(routes.block_routes(1))
         monkeypatch.undo()
-        monkeypatch.setattr(egress_routes, "_run", lambda *_: "")
-        assert "no route could be laid for 10.0.0.0/8" in str(egress_routes.block_routes(1))
+        monkeypatch.setattr(routes, "_run", lambda *_: "")
+        assert "no route could be laid for 10.0.0.0/8" in str(routes.block_routes(1))
 
     def test_a_proxy_that_dies_ends_the_way_out_and_nothing_else(self, net, tmp_path: Path) -> None:
         workspace = f"ws-{uuid.uuid4().hex}"
@@ -405,7 +406,12 @@ class TestPrivate:
             until = time.monotonic() + 40
             while time.monotonic() < until:
                 found = docker(
-                    "ps", "-q", "--filter", f"label=threegate.workspace={workspace}", "--filter", "name=proxy"
+                    "ps",
+                    "-q",
+                    "--filter",
+                    f"label=threegate.workspace={workspace}",
+                    "--filter",
+                    "name=proxy",
                 )
                 if (
                     found

@@ -22,13 +22,13 @@ from tests.engine_fixtures import (
     run_job,
     with_inputs,
 )
-from threegate.errors import Unavailable
-from threegate.job import ERA_ENVIRONMENT
+from threegate.core.errors import Unavailable
+from threegate.core.settings import EraSettings
+from threegate.request.job import ERA_ENVIRONMENT
 from threegate.runners import EraRunner, remove_orphans
-from threegate.runners import era as era_module
+from threegate.runners.era import runner as era_module
+from threegate.runners.era.out_volume import OutVolume, left_mounts
 from threegate.runners.interface import Outcome
-from threegate.runners.out_volume import OutVolume, left_mounts
-from threegate.settings import EraSettings
 
 __all__ = ["era_runner"]
 pytestmark = [pytest.mark.engine, pytest.mark.root]

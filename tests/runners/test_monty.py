@@ -16,9 +16,9 @@ import pytest
 
 from tests.engine_fixtures import clearance, control, monty_job, monty_runner, run_job, with_inputs
 from tests.support import children
-from threegate import limits
+from threegate.core import limits
 from threegate.runners import MontyRunner
-from threegate.runners.monty_value import ValueTooLarge, render_value
+from threegate.runners.monty.value import ValueTooLarge, render_value
 
 __all__ = ["monty_runner"]
 

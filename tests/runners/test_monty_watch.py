@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from threegate.runners.monty_watch import BEAT, Watch
+from threegate.runners.monty.run_watch import BEAT, Watch
 
 
 class Run:

@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from tests.engine_fixtures import era_job, era_settings, run_job
-from threegate.errors import Unavailable
-from threegate.runners import EraRunner, engine
-from threegate.settings import EraSettings
+from threegate.core.errors import Unavailable
+from threegate.core.settings import EraSettings
+from threegate.runners import EraRunner
+from threegate.runners.era import container_engine
 
 IMAGE = "sha256:" + "1" * 64
 DOCKER = {
@@ -82,8 +83,8 @@ def test_podman_is_refused_by_what_it_says_of_itself(tmp_path: Path) -> None:
     "version", [DOCKER, {**DOCKER, "Components": None}, {"Version": "1", "ApiVersion": "1.41"}]
 )
 def test_an_engine_that_is_none_of_them_is_asked_on(version: dict[str, object]) -> None:
-    with answering(version) as url, engine.client(url) as api:
-        assert engine.check_runtime(api, "") == "runc"
+    with answering(version) as url, container_engine.client(url) as api:
+        assert container_engine.check_runtime(api, "") == "runc"
 
 
 @pytest.mark.root
@@ -138,4 +139,4 @@ def test_the_real_podman_is_refused(podman: str) -> None:
     if not Path(podman.removeprefix("unix://")).exists():
         pytest.skip("podman's service does not start here")
     with pytest.raises(Unavailable, match=r"is Podman \d+\.\d+"):
-        engine.connect(podman)
+        container_engine.connect(podman)

@@ -12,8 +12,8 @@ import pytest
 from tests.conftest import engine_host
 from tests.engine_fixtures import era_job, monty_job
 from tests.support import Place, era_draft, make_place, monty_draft, request_id
-from threegate.errors import Refused
-from threegate.judge import replay_clearance
+from threegate.core.errors import Refused
+from threegate.judgement.judge import replay_clearance
 
 CODE = """
 import datetime, random

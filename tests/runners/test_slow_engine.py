@@ -13,10 +13,11 @@ import pytest
 
 from tests.engine_fixtures import ENGINE, IMAGE, clearance, control, docker, era_job
 from tests.runners.between import Action, between
-from threegate.runners import EraRunner, engine, era_run, remove_orphans
+from threegate.core.settings import EraSettings
+from threegate.runners import EraRunner, remove_orphans
+from threegate.runners.era import container_engine, container_run
+from threegate.runners.era.out_volume import left_mounts
 from threegate.runners.interface import Outcome
-from threegate.runners.out_volume import left_mounts
-from threegate.settings import EraSettings
 
 pytestmark = [pytest.mark.engine, pytest.mark.root]
 LIMIT = 2
@@ -84,8 +85,8 @@ def run_behind(folder: Path, rules: list[tuple[str, Action]], workspace: str) ->
 def test_slow_and_wrong_answers(
     rules: list[tuple[str, Action]], status: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "ANSWER_SECONDS", 1.5)
-    monkeypatch.setattr(era_run, "_GONE_SECONDS", 1)
+    monkeypatch.setattr(container_engine, "ANSWER_SECONDS", 1.5)
+    monkeypatch.setattr(container_run, "_GONE_SECONDS", 1)
     if status == "succeeded":
         monkeypatch.undo()
     workspace = f"ws-{uuid.uuid4().hex}"
@@ -98,12 +99,14 @@ def test_slow_and_wrong_answers(
         assert outcome.artifacts == () and outcome.stdout.size == 0
 
 
-@pytest.mark.parametrize("patience", [1.5, pytest.param(engine.ANSWER_SECONDS, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "patience", [1.5, pytest.param(container_engine.ANSWER_SECONDS, marks=pytest.mark.soak)]
+)
 def test_an_engine_that_never_answers_the_start_is_not_waited_for_longer_than_said(
     patience: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every question from the start on stays without an answer; the long form has the real patience."""
-    monkeypatch.setattr(engine, "ANSWER_SECONDS", patience)
+    monkeypatch.setattr(container_engine, "ANSWER_SECONDS", patience)
     workspace = f"ws-{uuid.uuid4().hex}"
     outcome, seconds = run_behind(
         tmp_path, [(START, "late"), (INSPECT, "hang"), (REMOVE, "hang"), ("kill", "hang")], workspace
@@ -118,7 +121,7 @@ def test_an_engine_that_never_answers_the_start_is_not_waited_for_longer_than_sa
 
 def test_the_end_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine takes the go and then says nothing about how it ended: nobody knows, so it is interrupted."""
-    monkeypatch.setattr(era_run, "_GONE_SECONDS", 1)
+    monkeypatch.setattr(container_run, "_GONE_SECONDS", 1)
     workspace = f"ws-{uuid.uuid4().hex}"
     with tempfile.TemporaryDirectory() as short, between(ENGINE, Path(short)) as (url, proxy):
         runner = EraRunner(EraSettings(engine=url, image=IMAGE))

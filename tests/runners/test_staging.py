@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from threegate import limits
-from threegate.job import JobInput, JobLimits
+from threegate.core import limits
+from threegate.request.job import JobInput, JobLimits
 from threegate.runners.staging import StagingError, collect, remove_folder, shown, stage_inputs
 
 SMALL = JobLimits("1", 64, 5, out_bytes=10_000, out_files=8, file_bytes=4_000)

@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 
 from threegate.aana import DecisionLog
-from threegate.operations.page_login import new_code
+from threegate.core.workspace import Workspace
 from threegate.serve.http_app import HttpOptions, create_app
-from threegate.workspace import Workspace
+from threegate.setup.page_login import new_code
 
 HOST = "127.0.0.1:8766"
 

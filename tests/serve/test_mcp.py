@@ -176,7 +176,7 @@ def test_a_named_workspace_must_be_one(tmp_path: Path) -> None:
     assert done.returncode == 64 and "no workspace here" in done.stderr
 
 
-@pytest.mark.parametrize("module", ["threegate.serve", "threegate.cli.serve"])
+@pytest.mark.parametrize("module", ["threegate.serve", "threegate.cli.serve_command"])
 def test_the_extras_are_not_imported_before_they_are_asked_for(module: str) -> None:
     code = f"import sys, {module}; print([name for name in ('fastapi', 'uvicorn', 'mcp', 'anyio') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

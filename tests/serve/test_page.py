@@ -14,21 +14,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.workspaces import approve, make_workspace, run
-from tests.operations.bench_workspace import Bench, make_bench
+from tests.acts.bench_workspace import Bench, make_bench
 from tests.serve.page_client import Client
-from threegate import cli, limits
-from threegate.cli import context
-from threegate.operations.approval_lines import insert_approval
-from threegate.operations.dossier import open_desk
-from threegate.operations.look import look_at
-from threegate.operations.overview import entries
-from threegate.operations.reject import reject_draft
-from threegate.operations.review_sections import JOB_FIELDS, review_sections
+from tests.trail.workspaces import approve, make_workspace, run
+from threegate import cli
+from threegate.acts.approval_lines import insert_approval
+from threegate.acts.reject import reject_draft
+from threegate.cli import invocation
+from threegate.core import limits
+from threegate.core.workspace import Workspace
 from threegate.results import Verdict, write_verdict
-from threegate.serve.page.render import foreign
+from threegate.review.overview import entries
+from threegate.review.request_view import look_at
+from threegate.review.review_sections import JOB_FIELDS, review_sections
+from threegate.review.reviewed_draft import open_desk
+from threegate.serve.page.page_templates import foreign
 from threegate.serve.page.views import _pieces
-from threegate.workspace import Workspace
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_a_draft_is_shown_as_approve_shows_it(bench: Bench, tmp_path: Path) -> N
     client = client_of(bench.workspace, tmp_path)
     page = only(client, "drafts")
     shown = words(page)
-    from threegate.operations.dossier import open_dossier, read_draft
+    from threegate.review.reviewed_draft import open_dossier, read_draft
 
     desk = bench.desk
     with open_dossier(desk, read_draft(bench.workspace, path)) as dossier:
@@ -380,7 +381,7 @@ def test_the_commands_that_let_an_operator_in(
     assert link.startswith("http://127.0.0.1:9000/page/login/")
     client = Client(bench.workspace, tmp_path / "d.jsonl")
     assert client.ask(link.removeprefix("http://127.0.0.1:9000")).status_code == 303
-    monkeypatch.setattr(context, "ROOT", context.RootOptions())
+    monkeypatch.setattr(invocation, "ROOT", invocation.RootOptions())
     monkeypatch.chdir(tmp_path)
     for arguments in (["serve", "link"], ["serve", "http", "--no-auth", "--port", "0", "--page"]):
         assert cli.execute(arguments) == 64

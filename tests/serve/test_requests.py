@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from threegate.errors import InvalidInput, Unavailable
-from threegate.operations.draft import DraftOptions, write_draft
+from threegate.acts.draft import DraftOptions, write_draft
+from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.workspace import Workspace
 from threegate.results import Verdict, write_verdict
 from threegate.serve.recording import can_record, decision_log
 from threegate.serve.requests import RequestDesk
-from threegate.workspace import Workspace
 
 NAME = "TR-20260510-120000Z-add-up.md"
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pyte
 import pytest
 
+from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_terminal import terminal_environment
-from tests.operations.bench_workspace import Bench, make_bench
-from threegate.operations.waiting import verify_approval
+from threegate.review.countersign import verify_approval
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 
+from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.page.hostile_texts import MARK, fill
-from tests.operations.bench_workspace import Bench, make_bench
 from tests.tui.terminal import SCREENS, drive, open_first, read_all, rows, until
-from threegate.errors import InvalidInput, TrailError
-from threegate.operations.dossier import InvalidDraft, open_dossier, read_draft
-from threegate.operations.drafts import drafts_of
-from threegate.operations.screen import render_dossier, render_invalid
-from threegate.operations.waiting import verify_approval
+from threegate.acts.list_drafts import drafts_of
+from threegate.core.errors import InvalidInput, TrailError
+from threegate.review.countersign import verify_approval
+from threegate.review.reviewed_draft import InvalidDraft, open_dossier, read_draft
+from threegate.review.screen import render_dossier, render_invalid
 from threegate.tui.review import DraftList, ReviewApp, run_review
 from threegate.tui.screens import Confirm, text_of
 

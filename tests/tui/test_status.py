@@ -9,13 +9,13 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable
 
-from tests.operations.bench_workspace import Bench, make_bench
+from tests.acts.bench_workspace import Bench, make_bench
 from tests.tui.terminal import drive, open_first, read_all, rows, until
 from threegate import cli
-from threegate.cli import context
-from threegate.operations.reject import reject_draft
+from threegate.acts.reject import reject_draft
+from threegate.cli import invocation
 from threegate.tui.lines import Lines
-from threegate.tui.status import LookScreen, StatusApp
+from threegate.tui.status_screen import LookScreen, StatusApp
 
 
 @pytest.fixture
@@ -94,8 +94,8 @@ def test_when_the_application_is_taken(
     if terminal is not None:
         monkeypatch.setenv("TERM", terminal)
     if not there:
-        monkeypatch.setattr(context.importlib.util, "find_spec", lambda name: None)
-    assert context.wants_application(plain) is wanted
+        monkeypatch.setattr(invocation.importlib.util, "find_spec", lambda name: None)
+    assert invocation.wants_application(plain) is wanted
 
 
 def test_off_a_terminal_the_plain_form_stays(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:

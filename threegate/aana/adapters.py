@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from threegate import limits
 from threegate.aana.guard import Gate, bind
+from threegate.core import limits
 
 Handler = Callable[..., Awaitable[Any]]
 

@@ -13,12 +13,12 @@ import re
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from threegate import limits
 from threegate.aana import vocabulary as words
 from threegate.aana.envelope import Verdict, malformed, render
 from threegate.aana.event import EvidenceMode, check_event
 from threegate.aana.evidence import Findings, examine
 from threegate.aana.leaks import NOTHING, Leaks, find_leaks
+from threegate.core import limits
 
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

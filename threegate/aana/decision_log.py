@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from threegate import durable, limits
 from threegate.aana.leaks import masked_all
+from threegate.core import durable, limits
 
 EVENT_TYPE: Final = "aana_decision/1"
 Surface = Literal["api", "guard", "cli", "http", "mcp", "daemon"]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from threegate import limits
 from threegate.aana import vocabulary as words
 from threegate.aana.evidence import Findings
 from threegate.aana.leaks import masked, masked_all
+from threegate.core import limits
 
 _SCORES: Final = (0.95, 0.72, 0.45, 0.15)
 _ADVICE: Final = (

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from threegate import limits
 from threegate.aana import vocabulary as words
+from threegate.core import limits
 
 EvidenceMode = Literal["quickstart", "production"]
 """`production` takes structured evidence references only (D12)."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from threegate import limits
 from threegate.aana import vocabulary as words
 from threegate.aana.negation import is_negated
+from threegate.core import limits
 
 _AHEAD: Final = timedelta(seconds=limits.AANA_AHEAD_SECONDS)
 _MAX_AGE: Final = timedelta(hours=limits.AANA_MAX_AGE_HOURS)

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, cast
 from threegate.aana.decision import check_tool_call, should_execute_tool
 from threegate.aana.decision_log import DecisionLog, Surface
 from threegate.aana.event import EvidenceMode
-from threegate.errors import Refused
+from threegate.core.errors import Refused
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Arguments = Mapping[str, Any]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from threegate import canonical, limits
 from threegate.aana.decision_log import DecisionLog, Surface
 from threegate.aana.envelope import malformed
 from threegate.aana.event import EvidenceMode
 from threegate.aana.guard import checked
+from threegate.core import canonical, limits
 
 
 def check_bytes(

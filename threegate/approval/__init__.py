@@ -21,6 +21,7 @@ from threegate.approval.operators import NAME, Operator, Operators, load_operato
 from threegate.approval.quorum import Signer, check_countersignature
 from threegate.approval.signature import sign_statement
 from threegate.approval.signer import verify_signer
+from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, SshSignature, parse_armor
 from threegate.approval.statement import (
     Act,
@@ -33,7 +34,6 @@ from threegate.approval.statement import (
     parse_utc,
     render_signed,
 )
-from threegate.approval.wire import MalformedError
 
 __all__ = [
     "GRANT_TYPE",

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from threegate import limits
 from threegate.approval.operators import Operators
 from threegate.approval.quorum import Signer
 from threegate.approval.signer import verify_signer
+from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import NAMESPACE_ACT
 from threegate.approval.statement import Act, SignedBytes
-from threegate.approval.wire import MalformedError
-from threegate.errors import Refused
+from threegate.core import limits
+from threegate.core.errors import Refused
 
 
 def check_act(

@@ -10,9 +10,9 @@ from typing import Literal
 from threegate.approval.operators import Operators
 from threegate.approval.quorum import Signer
 from threegate.approval.statement import StatementInput
-from threegate.job import Job
+from threegate.core.settings import QuorumSettings
+from threegate.request.job import Job
 from threegate.request.model import Request
-from threegate.settings import QuorumSettings
 
 REASON_CODES = (
     "signature_missing",

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.statement import Act, SignedBytes, format_utc, parse_utc
-from threegate.approval.wire import MalformedError
-from threegate.errors import Refused
-from threegate.job import Job
+from threegate.core.errors import Refused
+from threegate.request.job import Job
 
 GRANT_TYPE: Final = "threegate-grant/1"
 _KEYS: Final = {"from", "pattern", "free_inputs", "owner_uid", "policy_sha256", "max_uses", "expires_utc"}

@@ -8,14 +8,14 @@ from __future__ import annotations
 import hashlib
 from datetime import timedelta
 
-from threegate import limits
 from threegate.approval.facts import LaunchFacts, VerifiedApproval
 from threegate.approval.grant import Grant, covers
 from threegate.approval.quorum import Signer
 from threegate.approval.signer import verify_signer
+from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import NAMESPACE_ACT
-from threegate.approval.wire import MalformedError
-from threegate.errors import Refused
+from threegate.core import limits
+from threegate.core.errors import Refused
 
 
 def read_grant(data: bytes) -> Grant:

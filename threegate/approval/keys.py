@@ -12,8 +12,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from threegate import limits
-from threegate.approval.wire import MalformedError, Reader, string
+from threegate.approval.ssh_wire import MalformedError, Reader, string
+from threegate.core import limits
 
 _CURVES: Final = {"nistp256": 32, "nistp384": 48, "nistp521": 66}
 _CERTIFICATE: Final = "-cert-v01@openssh.com"

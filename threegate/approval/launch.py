@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
-from threegate import limits
 from threegate.approval.facts import (
     Check,
     LaunchFacts,
@@ -28,11 +27,12 @@ from threegate.approval.granted import (
 from threegate.approval.launch_state import LaunchState, NotReadError
 from threegate.approval.quorum import Signer, check_quorum
 from threegate.approval.signer import verify_signer
+from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import NAMESPACE_APPROVAL
 from threegate.approval.statement import SignedApproval
 from threegate.approval.unsigned import check_began, check_unsigned, check_unsigned_time
-from threegate.approval.wire import MalformedError
-from threegate.errors import Refused
+from threegate.core import limits
+from threegate.core.errors import Refused
 
 
 def check_launch(facts: LaunchFacts) -> VerifiedApproval:

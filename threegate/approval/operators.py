@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from threegate import canonical, limits
 from threegate.approval.keys import PLAIN_TYPES, PublicKey, parse_key_text
+from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL
-from threegate.approval.wire import MalformedError
+from threegate.core import canonical, limits
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 """An operator's name: one literal principal, usable as part of a file name."""

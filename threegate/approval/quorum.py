@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from threegate import limits
 from threegate.approval.operators import Operators
 from threegate.approval.signer import verify_signer
+from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import NAMESPACE_APPROVAL
 from threegate.approval.statement import Countersignature, SignedApproval, SignedBytes
-from threegate.approval.wire import MalformedError
-from threegate.errors import Refused
+from threegate.core import limits
+from threegate.core.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from threegate import limits
 from threegate.approval.operators import Operators
+from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import SshSignature, parse_armor
-from threegate.approval.wire import MalformedError
-from threegate.errors import InvalidInput, Unavailable
+from threegate.core import limits
+from threegate.core.errors import InvalidInput, Unavailable
 
 SSH_KEYGEN: Final = "/usr/bin/ssh-keygen"
 _VERIFY_ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "TZ": "UTC", "LC_ALL": "C"}

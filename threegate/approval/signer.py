@@ -13,7 +13,7 @@ from datetime import datetime
 from threegate.approval.operators import Operator, Operators
 from threegate.approval.signature import genuine
 from threegate.approval.sshsig import SshSignature
-from threegate.errors import Refused
+from threegate.core.errors import Refused
 
 
 def verify_signer(

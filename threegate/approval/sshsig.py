@@ -11,9 +11,9 @@ import base64
 from dataclasses import dataclass
 from typing import Final
 
-from threegate import limits
 from threegate.approval.keys import PublicKey, decode_base64, parse_key
-from threegate.approval.wire import MalformedError, Reader
+from threegate.approval.ssh_wire import MalformedError, Reader
+from threegate.core import limits
 
 NAMESPACE_APPROVAL: Final = "threegate-approval"
 NAMESPACE_ACT: Final = "threegate-act"

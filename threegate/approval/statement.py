@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
-from threegate import canonical, limits
 from threegate.approval.operators import NAME
+from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import SshSignature, parse_armor
-from threegate.approval.wire import MalformedError
+from threegate.core import canonical, limits
 
 APPROVAL_TYPE: Final = "threegate-approval/1"
 COUNTERSIGN_TYPE: Final = "threegate-countersign/1"

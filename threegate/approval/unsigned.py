@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from threegate import limits
 from threegate.approval.facts import LaunchFacts
-from threegate.errors import Refused
+from threegate.core import limits
+from threegate.core.errors import Refused
 from threegate.request.model import Request
 
 

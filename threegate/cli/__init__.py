@@ -17,55 +17,55 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from threegate.cli import context
-from threegate.errors import EXIT_FAILED, EXIT_USAGE, ThreeGateError
+from threegate.cli import invocation
+from threegate.core.errors import EXIT_FAILED, EXIT_USAGE, ThreeGateError
 
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 """Wrong usage. Typer has moved Click's class before; its own public subclass names it wherever it lives."""
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module below threegate.cli, one line of help)
-    "init": ("init", "Make a workspace: folders, settings, key, operators."),
-    "validate": ("validate", "Check tool requests and say what is wrong and where."),
-    "rules": ("rules", "List the rules of gate 1."),
-    "explain": ("explain", "Explain one rule."),
-    "draft": ("draft", "Write a well-formed draft into the inbox."),
-    "approve": ("approve", "Read, sign and promote a draft."),
-    "countersign": ("countersign", "Add a second operator's signature to an approved request."),
-    "approval": ("approval", "Verify an approval, check by check."),
-    "review": ("review", "Walk through all drafts, one by one."),
-    "reject": ("reject", "Refuse a draft, with a reason."),
-    "cancel": ("cancel", "Stop a waiting or running request."),
-    "retry": ("retry", "Make a fresh draft of an ended request."),
-    "diff": ("diff", "Compare two requests."),
-    "grant": ("grant", "Standing grants: new, list, show, revoke."),
-    "run": ("run", "Run the daemon, or one pass with --once."),
-    "worker": ("worker", "Be a machine of a cluster."),
-    "cluster": ("cluster", "Many machines: make a CA, certificates and the broker's files."),
-    "status": ("status", "What waits, runs and has ended."),
-    "show": ("show", "Everything that is known about one request."),
-    "results": ("results", "List results, or print one."),
-    "result": ("result", "Check a result file."),
-    "replay": ("replay", "Run a finished request again and compare."),
-    "audit": ("audit", "Show, verify, prove and export the trail."),
-    "operator": ("operator", "Who may approve: add, list, revoke."),
-    "aana": ("aana", "The Agent Action Contract: check events, sum up decisions."),
-    "contracts": ("contracts", "The contract language: check, test, decide."),
-    "session": ("session", "Sessions of the contract gate."),
-    "workflow": ("workflow", "Workflows of the contract gate."),
-    "checkpoint": ("checkpoint", "Answer what a contract asks of a person."),
-    "kill": ("kill", "Kill a session, a subtree or a workflow."),
-    "proposal": ("proposal", "JSON action proposals: validate, explain, draft."),
-    "apply": ("apply", "Apply a finished write or cleanup to the project."),
-    "memory": ("memory", "Notes that proposals may search."),
-    "sandbox": ("sandbox", "Build and check the sandbox images."),
-    "settings": ("settings_commands", "Check and show the settings."),
-    "workspace": ("workspace_commands", "Adopt a moved or restored workspace."),
-    "prune": ("prune", "Remove what nothing needs any more."),
-    "serve": ("serve", "HTTP and MCP servers (extras)."),
-    "agent": ("agent", "The agent's side: what to tell an agent."),
-    "service": ("service", "The daemon as a systemd service."),
-    "doctor": ("doctor", "What is enforced on this machine, measured."),
+    "init": ("init_command", "Make a workspace: folders, settings, key, operators."),
+    "validate": ("validate_command", "Check tool requests and say what is wrong and where."),
+    "rules": ("rules_command", "List the rules of gate 1."),
+    "explain": ("explain_command", "Explain one rule."),
+    "draft": ("draft_command", "Write a well-formed draft into the inbox."),
+    "approve": ("approve_command", "Read, sign and promote a draft."),
+    "countersign": ("countersign_command", "Add a second operator's signature to an approved request."),
+    "approval": ("approval_command", "Verify an approval, check by check."),
+    "review": ("review_command", "Walk through all drafts, one by one."),
+    "reject": ("reject_command", "Refuse a draft, with a reason."),
+    "cancel": ("cancel_command", "Stop a waiting or running request."),
+    "retry": ("retry_command", "Make a fresh draft of an ended request."),
+    "diff": ("diff_command", "Compare two requests."),
+    "grant": ("grant_command", "Standing grants: new, list, show, revoke."),
+    "run": ("run_command", "Run the daemon, or one pass with --once."),
+    "worker": ("worker_command", "Be a machine of a cluster."),
+    "cluster": ("cluster_command", "Many machines: make a CA, certificates and the broker's files."),
+    "status": ("status_command", "What waits, runs and has ended."),
+    "show": ("show_command", "Everything that is known about one request."),
+    "results": ("results_command", "List results, or print one."),
+    "result": ("result_command", "Check a result file."),
+    "replay": ("replay_command", "Run a finished request again and compare."),
+    "audit": ("audit_command", "Show, verify, prove and export the trail."),
+    "operator": ("operator_command", "Who may approve: add, list, revoke."),
+    "aana": ("aana_command", "The Agent Action Contract: check events, sum up decisions."),
+    "contracts": ("contracts_command", "The contract language: check, test, decide."),
+    "session": ("session_command", "Sessions of the contract gate."),
+    "workflow": ("workflow_command", "Workflows of the contract gate."),
+    "checkpoint": ("checkpoint_command", "Answer what a contract asks of a person."),
+    "kill": ("kill_command", "Kill a session, a subtree or a workflow."),
+    "proposal": ("proposal_command", "JSON action proposals: validate, explain, draft."),
+    "apply": ("apply_command", "Apply a finished write or cleanup to the project."),
+    "memory": ("memory_command", "Notes that proposals may search."),
+    "sandbox": ("sandbox_command", "Build and check the sandbox images."),
+    "settings": ("settings_command", "Check and show the settings."),
+    "workspace": ("workspace_command", "Adopt a moved or restored workspace."),
+    "prune": ("prune_command", "Remove what nothing needs any more."),
+    "serve": ("serve_command", "HTTP and MCP servers (extras)."),
+    "agent": ("agent_command", "The agent's side: what to tell an agent."),
+    "service": ("service_command", "The daemon as a systemd service."),
+    "doctor": ("doctor_command", "What is enforced on this machine, measured."),
 }
 
 
@@ -129,7 +129,7 @@ _MENDS = {
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from threegate.version import described
+        from threegate.core.version import described
 
         typer.echo(f"threegate {described()}")
         raise typer.Exit
@@ -146,8 +146,8 @@ def threegate(
     ),
 ) -> None:
     """Stands between an AI agent and this machine: nothing runs that a human did not sign."""
-    context.ROOT.workspace = workspace
-    context.ROOT.json = json_
+    invocation.ROOT.workspace = workspace
+    invocation.ROOT.json = json_
 
 
 def main() -> None:
@@ -163,22 +163,22 @@ def execute(arguments: list[str]) -> int:
     except typer.Exit as error:
         return int(error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
-        context.warn("stopped; nothing was changed by what did not finish")
+        invocation.warn("stopped; nothing was changed by what did not finish")
         return EXIT_FAILED
     except ThreeGateError as error:
-        context.warn(str(error))
+        invocation.warn(str(error))
         return error.exit_code
     except BrokenPipeError:
         sys.stderr.close()
         return EXIT_FAILED
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        context.warn(f"{name}{error.strerror or error}{_MENDS.get(error.errno or 0, '')}")
+        invocation.warn(f"{name}{error.strerror or error}{_MENDS.get(error.errno or 0, '')}")
         return EXIT_FAILED
     except _UsageError as error:
         return _wrong_usage(error)
     except Exception as error:  # noqa: BLE001 - nobody is shown a traceback; a mistake of ours is named as one
-        context.warn(
+        invocation.warn(
             f"a mistake of ThreeGate itself: {_place_of(error)}; please report it, nothing more was done"
         )
         return EXIT_FAILED
@@ -201,5 +201,5 @@ def _wrong_usage(error: Exception) -> int:
         return EXIT_USAGE
     formatted = error.format_message() if hasattr(error, "format_message") else message
     hint = f" (see: {place.command_path} --help)" if place is not None else ""
-    context.warn(f"{formatted}{hint}")
+    invocation.warn(f"{formatted}{hint}")
     return EXIT_USAGE

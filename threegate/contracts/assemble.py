@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from threegate import limits
 from threegate.contracts.assemble_totals import (
     ALL,
     build_aggregates,
@@ -19,13 +18,13 @@ from threegate.contracts.assemble_totals import (
     unique_name,
 )
 from threegate.contracts.build import Scope, ToolParts
+from threegate.contracts.comparisons import Entry
 from threegate.contracts.document import KeyPath
 from threegate.contracts.model_session import SessionContract
 from threegate.contracts.model_tool import ToolContract
-from threegate.contracts.operators import Entry
-from threegate.contracts.patterns import pattern_ok
 from threegate.contracts.phases import check_phases
-from threegate.contracts.plan import (
+from threegate.contracts.provider_patterns import pattern_ok
+from threegate.contracts.tool_plan import (
     AggregatePlan,
     CheckpointPlan,
     PreconditionPlan,
@@ -33,6 +32,7 @@ from threegate.contracts.plan import (
     ToolPlan,
     exact,
 )
+from threegate.core import limits
 
 
 def build_rules(scope: Scope, contract: SessionContract, tools: Mapping[str, ToolParts]) -> Rules:

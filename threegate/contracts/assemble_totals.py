@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from threegate.contracts.build import Scope, ToolParts
 from threegate.contracts.document import KeyPath
 from threegate.contracts.model_session import Aggregate, Envelope, SessionContract
-from threegate.contracts.plan import AggregatePlan, EnvelopePlan, Override, exact
+from threegate.contracts.tool_plan import AggregatePlan, EnvelopePlan, Override, exact
 
 ALL = "*"
 

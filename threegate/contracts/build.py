@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from threegate.contracts.comparisons import BadPattern, Entry, compile_pattern
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document, KeyPath
+from threegate.contracts.json_paths import BadPath, Path, compile_path
 from threegate.contracts.model_common import Checkpoint, Condition, Model, NamedCheckpoint
 from threegate.contracts.model_tool import ToolContract
-from threegate.contracts.operators import BadPattern, Entry, compile_pattern
-from threegate.contracts.paths import BadPath, Path, compile_path
-from threegate.contracts.plan import (
+from threegate.contracts.schema_derived import Derived
+from threegate.contracts.tool_plan import (
     BindPlan,
     Check,
     CheckpointPlan,
@@ -24,7 +25,6 @@ from threegate.contracts.plan import (
     RefPlan,
     exact,
 )
-from threegate.contracts.schema_derived import Derived
 
 _FALLBACK = compile_path("$")
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from threegate.contracts.plan import Rules, ToolPlan
 from threegate.contracts.state import Call, Decision, block
+from threegate.contracts.tool_plan import Rules, ToolPlan
 
 Asked = list[tuple[ToolPlan, Any]]
 """Each plan that speaks about a call, with the arguments as it sees them."""

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from threegate import limits
-from threegate.canonical import StrictJSONError, digest, loads_strict, sha256_hex
 from threegate.contracts.assemble import build_rules
 from threegate.contracts.build import Scope, ToolParts, build_tool
 from threegate.contracts.diagnostics import Diagnostic, error
@@ -23,9 +21,11 @@ from threegate.contracts.load import load_model
 from threegate.contracts.model_session import SessionContract
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.model_workflow import WorkflowContract
-from threegate.contracts.plan import Rules
 from threegate.contracts.schema_derived import Derived, derive
+from threegate.contracts.tool_plan import Rules
 from threegate.contracts.workflow_check import check_workflow
+from threegate.core import limits
+from threegate.core.canonical import StrictJSONError, digest, loads_strict, sha256_hex
 
 SESSION_FILE = "session.yaml"
 WORKFLOW_FILE = "workflow.yaml"

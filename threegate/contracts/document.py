@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from threegate import limits
 from threegate.contracts.diagnostics import Diagnostic, error
+from threegate.core import limits
 
 KeyPath = tuple[str | int, ...]
 """Where a value stands in its file: keys and list indices from the top."""

@@ -14,9 +14,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from threegate.contracts import checkpoints, totals
+from threegate.contracts import contract_checkpoints, totals
 from threegate.contracts.calls import loop_key, plans_of
-from threegate.contracts.movement import (
+from threegate.contracts.comparisons import is_number, json_equal
+from threegate.contracts.json_paths import MISSING, PathTooWide
+from threegate.contracts.state import ALLOW, Call, Decision, Reason, Session, block
+from threegate.contracts.tool_plan import EXACT, Rules, ToolPlan, exact
+from threegate.contracts.transitions import (
     Effect,
     Total,
     close,
@@ -28,10 +32,6 @@ from threegate.contracts.movement import (
     release,
     reserve,
 )
-from threegate.contracts.operators import is_number, json_equal
-from threegate.contracts.paths import MISSING, PathTooWide
-from threegate.contracts.plan import EXACT, Rules, ToolPlan, exact
-from threegate.contracts.state import ALLOW, Call, Decision, Reason, Session, block
 
 __all__ = [
     "Effect",
@@ -147,7 +147,7 @@ def _decide(
         return Decision("block", tuple(reasons))
     for plan, _ in asked:
         if plan.checkpoints:
-            return checkpoints.ask(asked, call, now)
+            return contract_checkpoints.ask(asked, call, now)
     return ALLOW
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from threegate import durable, limits
-from threegate.errors import InvalidInput
+from threegate.core import durable, limits
+from threegate.core.errors import InvalidInput
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:

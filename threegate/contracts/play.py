@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from threegate.contracts import checkpoints
-from threegate.contracts.book import Book
+from threegate.contracts import contract_checkpoints
 from threegate.contracts.compiler import Compiled
-from threegate.contracts.movement import Effect
-from threegate.contracts.paths import MISSING
+from threegate.contracts.json_paths import MISSING
+from threegate.contracts.session_table import Book
 from threegate.contracts.state import Answer, Call, Decision, Outcome, Reason, block
-from threegate.errors import InvalidInput, Refused
+from threegate.contracts.transitions import Effect
+from threegate.core.errors import InvalidInput, Refused
 
 CALL_KEYS = frozenset(
     {
@@ -100,7 +100,7 @@ class Play:
             call = replace(
                 call,
                 answer=Answer(
-                    checkpoints.call_sha256(call), value["answer"] == "approve", answered, "operator"
+                    contract_checkpoints.call_sha256(call), value["answer"] == "approve", answered, "operator"
                 ),
             )
         decision = self.book.decide(call, now)

@@ -14,12 +14,12 @@ from threegate.contracts.compiler import SESSION_FILE, Compiled
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import read_document
 from threegate.contracts.engine import check_alone
+from threegate.contracts.json_paths import MISSING
 from threegate.contracts.model_tool import GoldenCase
-from threegate.contracts.paths import MISSING
-from threegate.contracts.plan import Rules, ToolPlan
 from threegate.contracts.play import Play
 from threegate.contracts.state import Reason
-from threegate.errors import InvalidInput
+from threegate.contracts.tool_plan import Rules, ToolPlan
+from threegate.core.errors import InvalidInput
 
 EXPECT_KEYS = frozenset({"expect", "code", "codes", "outcome_is", "why"})
 _SCENARIO_KEYS = frozenset({"name", "principal", "calls"})

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from threegate import limits
-from threegate.canonical import StrictJSONError, loads_strict
+from threegate.contracts.comparisons import BadPattern, Entry, is_number
 from threegate.contracts.diagnostics import Diagnostic, error
-from threegate.contracts.operators import BadPattern, Entry, is_number
-from threegate.contracts.paths import BadPath, compile_path
+from threegate.contracts.json_paths import BadPath, compile_path
+from threegate.core import limits
+from threegate.core.canonical import StrictJSONError, loads_strict
 
 _NUMBERS = {
     "minimum": "gte",

@@ -10,15 +10,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
-from threegate import durable, limits
-from threegate.audit import Event, LockedTrail
-from threegate.canonical import StrictJSONError, canonical_bytes, loads_strict
-from threegate.contracts.book import Book
 from threegate.contracts.calls import plans_of
 from threegate.contracts.compiler import Compiled
+from threegate.contracts.session_table import Book
 from threegate.contracts.state import Answer, Call, Decision, Outcome, Session
-from threegate.errors import Refused
-from threegate.workspace import Workspace
+from threegate.core import durable, limits
+from threegate.core.canonical import StrictJSONError, canonical_bytes, loads_strict
+from threegate.core.errors import Refused
+from threegate.core.workspace import Workspace
+from threegate.trail import Event, LockedTrail
 
 STATE_VERSION = 1
 _ENDS = frozenset({"finished", "cancelled", "interrupted"})

@@ -13,8 +13,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
-from threegate.contracts.paths import MISSING
-from threegate.contracts.plan import Rules
+from threegate.contracts.json_paths import MISSING
+from threegate.contracts.tool_plan import Rules
 
 Verdict = Literal["allow", "block", "checkpoint"]
 Path = tuple[str | int, ...]

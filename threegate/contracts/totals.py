@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from threegate import canonical
 from threegate.contracts.calls import Asked, plans_of
-from threegate.contracts.operators import is_number
-from threegate.contracts.paths import selected
-from threegate.contracts.plan import EXACT, AggregatePlan, EnvelopePlan, exact, measure
+from threegate.contracts.comparisons import is_number
+from threegate.contracts.json_paths import selected
 from threegate.contracts.state import Call, Pending, Reason, Session, Tally
+from threegate.contracts.tool_plan import EXACT, AggregatePlan, EnvelopePlan, exact, measure
+from threegate.core import canonical
 
 if TYPE_CHECKING:
-    from threegate.contracts.movement import Total
+    from threegate.contracts.transitions import Total
 
 
 def canonical_text(value: Any) -> str:

@@ -13,10 +13,10 @@ from typing import Any
 
 from threegate.contracts.calls import plans_of
 from threegate.contracts.model_workflow import ClosePolicy, Handoff, WorkflowContract
-from threegate.contracts.plan import EXACT, exact
 from threegate.contracts.state import Call, Reason, Session
+from threegate.contracts.tool_plan import EXACT, exact
 from threegate.contracts.totals import canonical_text
-from threegate.errors import Refused
+from threegate.core.errors import Refused
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from threegate.contracts.build import Scope
 from threegate.contracts.model_workflow import WorkflowContract
-from threegate.contracts.plan import Rules
+from threegate.contracts.tool_plan import Rules
 
 
 def check_workflow(

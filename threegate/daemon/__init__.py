@@ -1,5 +1,5 @@
 """The daemon: watches the folders, gives verdicts, runs what is approved, and mends what was left half-way."""
 
-from threegate.daemon.service import Daemon, run_daemon
+from threegate.daemon.loop import Daemon, run_daemon
 
 __all__ = ["Daemon", "run_daemon"]

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from threegate.prepared import told_backend
+from threegate.launch.approved_file import told_backend
 from threegate.request.model import Backend
 
 _LONG = 32

@@ -14,19 +14,19 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
+from threegate.core.errors import ThreeGateError, TrailError
 from threegate.daemon.approved_queue import ApprovedQueue
 from threegate.daemon.log import Log
-from threegate.endings import refuse_broken
-from threegate.errors import ThreeGateError, TrailError
-from threegate.judge import STOPPING_CODES
-from threegate.pipeline import Judged, launch, look_ahead
-from threegate.policy import Policy
-from threegate.prepared import Ended, Prepared, Waiting, prepare
+from threegate.judgement.judge import STOPPING_CODES
+from threegate.judgement.policy import Policy
+from threegate.launch.approved_file import Ended, Prepared, Waiting, prepare
+from threegate.launch.completion import refuse_broken
+from threegate.launch.context import Services
+from threegate.launch.pipeline import Judged, launch, look_ahead
+from threegate.launch.status_file import tell_waiting
 from threegate.request.model import Backend
 from threegate.runners.budget import Budget, Lease, Round
 from threegate.runners.interface import Control
-from threegate.services import Services
-from threegate.telling import tell_waiting
 
 _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_AGAIN_AT_MOST = 8.0

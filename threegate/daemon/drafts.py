@@ -15,21 +15,21 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from threegate import durable, limits
-from threegate.audit import Trail
+from threegate.core import durable, limits
+from threegate.core.workspace import Workspace
+from threegate.daemon.draft_findings import InputHashes, surrounding_findings, surrounding_fixes
 from threegate.daemon.event_budget import EventBudget
 from threegate.daemon.log import Log
-from threegate.daemon.types import TypeWarnings
-from threegate.operations.proposal import input_place
-from threegate.policy import Policy
+from threegate.daemon.typecheck_queue import TypeWarnings
+from threegate.judgement.policy import Policy
+from threegate.proposals.in_workspace import input_place
 from threegate.request import read_request
 from threegate.request.fixes import propose_fixes
 from threegate.request.model import InputFile
 from threegate.request.report import Finding, Fix, Report
 from threegate.results import Verdict, write_verdict
 from threegate.results.verdict import State
-from threegate.surroundings import InputHashes, surrounding_findings, surrounding_fixes
-from threegate.workspace import Workspace
+from threegate.trail import Trail
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _Identity = tuple[int, int, int, int, int]

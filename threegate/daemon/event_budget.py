@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from threegate import limits
+from threegate.core import limits
 
 
 @dataclass

@@ -10,8 +10,8 @@ import queue
 import threading
 from collections.abc import Sequence
 
+from threegate.core.settings import NotifySettings
 from threegate.daemon.log import Log
-from threegate.settings import NotifySettings
 
 _WAITING = 256
 """Notices that may wait to be sent; what comes beyond is counted and said in the log."""

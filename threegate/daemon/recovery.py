@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from threegate import durable, lifecycle
-from threegate.audit import RequestHistory
+from threegate.core import durable
+from threegate.core.errors import ThreeGateError
+from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
-from threegate.endings import close_from_trail, find_file, interrupt, unsettled
-from threegate.errors import ThreeGateError
-from threegate.runners.orphans import remove_orphans
-from threegate.services import Services
-from threegate.workspace import STATES, Workspace
+from threegate.launch.completion import close_from_trail, find_file, interrupt, unsettled
+from threegate.launch.context import Services
+from threegate.runners.era.orphans import remove_orphans
+from threegate.trail import RequestHistory, moves
 
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
 
@@ -72,10 +72,10 @@ def _mend(services: Services, history: RequestHistory) -> str | None:
     elsewhere = find_file(workspace, history)
     if elsewhere is not None:
         with services.trail.locked():
-            lifecycle.relocate(elsewhere, path)
+            moves.relocate(elsewhere, path)
         return "was put back into approved/"
     with services.trail.locked() as held:
-        lifecycle.announce(
+        moves.announce(
             held,
             "approval_abandoned",
             request_id=history.request_id,
@@ -87,7 +87,7 @@ def _mend(services: Services, history: RequestHistory) -> str | None:
 
 
 def _remove_lone(folder: Path, file_name: str) -> None:
-    for signature in lifecycle.companions(folder / file_name):
+    for signature in moves.companions(folder / file_name):
         durable.unlink(signature)
     durable.sync_folder(folder)
 

@@ -7,7 +7,8 @@ again. Source: spec 5, seed 003.
 
 from __future__ import annotations
 
-from threegate.proposals.draft import (
+from threegate.proposals.form import Problem, Proposal
+from threegate.proposals.proposal_draft import (
     DraftResult,
     derive_again,
     draft_from_proposal,
@@ -15,10 +16,9 @@ from threegate.proposals.draft import (
     links_of,
     proposal_file,
 )
-from threegate.proposals.form import Problem, Proposal
+from threegate.proposals.proposal_verdict import Verdict
 from threegate.proposals.rules import judge_proposal
 from threegate.proposals.tools import TOOLS, Tool
-from threegate.proposals.verdict import Verdict
 
 __all__ = [
     "TOOLS",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from threegate import canonical, limits
+from threegate.core import canonical, limits
 from threegate.proposals.formats import is_date_time, is_uri
 from threegate.proposals.tools import RISKS, SCHEMA_VERSION, TOOLS, TOP_LEVEL, Field, ProposalRisk, Tool
 from threegate.secretscan import mask_secrets

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from threegate import canonical, durable, limits
-from threegate.proposals.paths import PathBlocked, ProjectPath, read_path
+from threegate.core import canonical, durable, limits
+from threegate.core.settings import Settings
 from threegate.proposals.project import Entry, Project, ProjectError, read_at
+from threegate.proposals.project_paths import PathBlocked, ProjectPath, read_path
+from threegate.proposals.proposal_verdict import Verdict
 from threegate.proposals.snapshot import take_snapshot
-from threegate.proposals.verdict import Verdict
-from threegate.settings import Settings
 
 CLEANED: Final = (
     "build",

@@ -10,14 +10,14 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from threegate import canonical, limits
+from threegate.core import canonical, limits
+from threegate.core.settings import Settings
 from threegate.proposals import era_code, monty_code
-from threegate.proposals.paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
-from threegate.proposals.plan import Plan
-from threegate.proposals.verdict import Verdict
+from threegate.proposals.draft_plan import Plan
+from threegate.proposals.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
+from threegate.proposals.proposal_verdict import Verdict
 from threegate.proposals.web_lanes import WEB_LANES
 from threegate.request.model import Sensitivity
-from threegate.settings import Settings
 
 READ_BYTES: Final = 65_536
 GIT_BYTES: Final = 262_144

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from threegate import durable
-from threegate.proposals.paths import PathBlocked, ProjectPath, is_own, is_protected, read_path
+from threegate.core import durable
+from threegate.proposals.project_paths import PathBlocked, ProjectPath, is_own, is_protected, read_path
 from threegate.request.characters import has_hidden
 
 _LINKS_FOLLOWED = 40

@@ -10,15 +10,15 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from threegate.core.settings import Settings
 from threegate.proposals.argv import judge_argv, judge_command
+from threegate.proposals.dangerous_words import names_secret, says_submit, types_secret
 from threegate.proposals.form import Problem, Proposal, check_form, read_json, sound_part
-from threegate.proposals.paths import PathBlocked, ProjectPath, read_path
+from threegate.proposals.project_paths import PathBlocked, ProjectPath, read_path
+from threegate.proposals.proposal_verdict import Verdict
 from threegate.proposals.tools import RISKS, Lane, ProposalRisk, strictest
 from threegate.proposals.urls import URL, URLError, reach, read_url
-from threegate.proposals.verdict import Verdict
-from threegate.proposals.words import names_secret, says_submit, types_secret
 from threegate.request.characters import has_hidden
-from threegate.settings import Settings
 
 _REPOSITORY: Final = re.compile(r"([A-Za-z0-9_.-]{1,100})/([A-Za-z0-9_.-]{1,100})", re.ASCII)
 _FOLDER: Final = re.compile(r"[A-Za-z0-9._-]{1,128}(?:/[A-Za-z0-9._-]{1,128}){0,6}", re.ASCII)

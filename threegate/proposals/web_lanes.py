@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from threegate.core.settings import Settings
 from threegate.proposals import era_code
-from threegate.proposals.plan import Plan
+from threegate.proposals.draft_plan import Plan
 from threegate.proposals.project import ProjectError
+from threegate.proposals.proposal_verdict import Verdict
 from threegate.proposals.urls import URL, URLError, reach, read_url
-from threegate.proposals.verdict import Verdict
-from threegate.settings import Settings
 
 WEB_BYTES: Final = 262_144
 WEB_SECONDS: Final = 60

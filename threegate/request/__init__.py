@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from threegate.request.keys import DefaultSettings, GateSettings
+from threegate.request.front_matter_keys import DefaultSettings, GateSettings
 from threegate.request.model import Request, Stage
 from threegate.request.problem import Problem
 from threegate.request.reader import read_request, refuse_unread, stage_of

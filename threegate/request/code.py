@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from threegate import limits
+from threegate.core import limits
 from threegate.request.code_inputs import check_vars
 from threegate.request.code_modules import MONTY_NAMES
 from threegate.request.command.installs import find_installs

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
-from threegate import limits
+from threegate.core import limits
 from threegate.request.characters import describe, hidden_places
 from threegate.request.code_modules import MONTY_NAMES
 from threegate.request.problem import Problem

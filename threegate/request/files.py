@@ -12,7 +12,7 @@ import tarfile
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from threegate import limits
+from threegate.core import limits
 from threegate.request.characters import has_hidden
 from threegate.request.fields import check_file_name
 

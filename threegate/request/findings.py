@@ -6,7 +6,7 @@ so a flood of one kind can never hide another kind.
 
 from __future__ import annotations
 
-from threegate import limits
+from threegate.core import limits
 from threegate.request.problem import Problem
 from threegate.request.yaml_nodes import Node
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
-from threegate.request.keys import KEYS, Bounds
+from threegate.request.front_matter_keys import KEYS, Bounds
 from threegate.request.model import Stage
 from threegate.request.yaml_nodes import Node
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from frontmatter.default_handlers import BaseHandler
 
-from threegate import limits
-from threegate.request.draft import scalar
+from threegate.core import limits
+from threegate.request.render_draft import scalar
 from threegate.request.source import FENCE, find_front_matter, read_source
 from threegate.request.yaml_nodes import plain_value, read_mapping
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from threegate import limits
+from threegate.core import limits
 from threegate.request.fields import SHA256, FieldError, check_file_name, check_output_path, read_text
 from threegate.request.findings import Findings
 from threegate.request.hosts import HostError, read_target

@@ -16,8 +16,8 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
-from threegate import limits
-from threegate.canonical import sha256_hex
+from threegate.core import limits
+from threegate.core.canonical import sha256_hex
 from threegate.request import rules, sections
 from threegate.request.body import Section, read_sections
 from threegate.request.characters import describe, hidden_places, visible
@@ -26,7 +26,7 @@ from threegate.request.command import Command, read_command
 from threegate.request.content import check_content
 from threegate.request.findings import Findings
 from threegate.request.front_matter import check_together, read_keys
-from threegate.request.keys import Bounds, GateSettings
+from threegate.request.front_matter_keys import Bounds, GateSettings
 from threegate.request.masking import mask_lines, tell
 from threegate.request.model import OutputFile, Request, Stage
 from threegate.request.report import Finding, Report

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from threegate.request.keys import KEYS
+from threegate.request.front_matter_keys import KEYS
 from threegate.request.model import Stage
 from threegate.request.report import REPORT_SCHEMA, Finding, Op, Severity
 

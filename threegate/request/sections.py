@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from threegate import limits
+from threegate.core import limits
 from threegate.request.body import Section
 from threegate.request.fields import FILE_NAME, check_output_path
 from threegate.request.findings import Findings

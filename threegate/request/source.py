@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from threegate import limits
+from threegate.core import limits
 from threegate.request.problem import Problem
 
 FENCE = "---"

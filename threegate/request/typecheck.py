@@ -19,12 +19,12 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import Final
 
-from threegate import limits
+from threegate.core import limits
 from threegate.request.characters import visible
 from threegate.request.model import Request
 from threegate.request.problem import Problem
 from threegate.request.report import Finding
-from threegate.request.rules.code import TYPES
+from threegate.request.rules.code_rules import TYPES
 from threegate.secretscan import mask_secrets
 
 RULE: Final = TYPES.id

@@ -28,7 +28,7 @@ from yaml import (
 )
 from yaml._yaml import CParser
 
-from threegate.canonical import INTEGER_MAX
+from threegate.core.canonical import INTEGER_MAX
 from threegate.request.problem import Problem
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")

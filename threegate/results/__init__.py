@@ -4,7 +4,8 @@ What others use: `ResultFacts`, `render_result`, `deliver_result`, `write_record
 `Verdict`, `write_verdict`, `read_verdict`.
 """
 
-from threegate.results.facts import (
+from threegate.results.render import ResultText, deliver_result, render_result
+from threegate.results.result_facts import (
     STATUSES,
     ResultFacts,
     read_record,
@@ -12,7 +13,6 @@ from threegate.results.facts import (
     result_name,
     write_record,
 )
-from threegate.results.render import ResultText, deliver_result, render_result
 from threegate.results.space import reserve_result
 from threegate.results.validate import ResultProblem, validate_result
 from threegate.results.verdict import Verdict, put_verdict, read_verdict, verdict_path, write_verdict

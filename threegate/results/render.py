@@ -13,13 +13,13 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
 
-from threegate import durable, limits
-from threegate.lifecycle import numbered
-from threegate.results.facts import ResultFacts
+from threegate.core import durable, limits
+from threegate.core.workspace import Workspace
+from threegate.results.result_facts import ResultFacts
 from threegate.results.space import deliver_reserved, give_back
 from threegate.results.text import ShownText, fence, one_line, show_stream, visible
 from threegate.secretscan import mask_secrets
-from threegate.workspace import Workspace
+from threegate.trail.moves import numbered
 
 SECTIONS: Final = ("Summary", "Provenance", "Outputs", "Stdout", "Stderr", "Safety Notes")
 UNTRUSTED: Final = (

@@ -13,10 +13,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from threegate import durable, limits
-from threegate.audit import trail_text
-from threegate.errors import Unavailable
-from threegate.workspace import Workspace
+from threegate.core import durable, limits
+from threegate.core.errors import Unavailable
+from threegate.core.workspace import Workspace
+from threegate.trail import trail_text
 
 PREFIX = ".reserved-"
 

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from threegate import limits
+from threegate.core import limits
 from threegate.secretscan import find_secrets, mask_secrets
 
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")

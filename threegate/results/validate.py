@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from threegate import limits
+from threegate.core import limits
 from threegate.results.model import ToolResult
 from threegate.results.text import visible
 from threegate.secretscan import find_secrets

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from threegate import canonical, durable, limits
-from threegate.errors import InvalidInput
-from threegate.workspace import Workspace
+from threegate.core import canonical, durable, limits
+from threegate.core.errors import InvalidInput
+from threegate.core.workspace import Workspace
 
 VERDICT_SCHEMA: Final = "threegate.verdict/1"
 State = Literal["draft", "invalid", "approved", "waiting", "running", "finished", "refused"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 from threegate.runners.budget import Budget, Lease
+from threegate.runners.era.seccomp import SECCOMP_SHA256
 from threegate.runners.interface import (
     Artifact,
     Control,
@@ -14,7 +15,6 @@ from threegate.runners.interface import (
     Status,
     Stream,
 )
-from threegate.runners.seccomp import SECCOMP_SHA256
 
 __all__ = [
     "SECCOMP_SHA256",
@@ -33,9 +33,9 @@ __all__ = [
 ]
 
 _LAZY = {
-    "MontyRunner": "threegate.runners.monty",
-    "EraRunner": "threegate.runners.era",
-    "remove_orphans": "threegate.runners.orphans",
+    "MontyRunner": "threegate.runners.monty.runner",
+    "EraRunner": "threegate.runners.era.runner",
+    "remove_orphans": "threegate.runners.era.orphans",
 }
 
 

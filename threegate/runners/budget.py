@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from types import TracebackType
 
-from threegate import limits
-from threegate.job import Job
+from threegate.core import limits
+from threegate.core.settings import RunnersSettings
+from threegate.request.job import Job
 from threegate.request.model import Backend
-from threegate.settings import RunnersSettings
 
 MONTY_OVERHEAD_MB = 32
 """An idle worker and the copy of one frame; measured: 10 MiB resident."""

@@ -14,8 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from threegate.job import Job, Platform
-from threegate.judge import Clearance
+from threegate.judgement.judge import Clearance
+from threegate.request.job import Job, Platform
 
 Status = Literal[
     "succeeded",

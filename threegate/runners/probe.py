@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from threegate.job import ERA_ENVIRONMENT, PROXY_URL, Job, JobLimits
+from threegate.core.settings import EraSettings
+from threegate.request.job import ERA_ENVIRONMENT, PROXY_URL, Job, JobLimits
+from threegate.runners.era.seccomp import SECCOMP_SHA256
 from threegate.runners.interface import Outcome
-from threegate.runners.seccomp import SECCOMP_SHA256
-from threegate.settings import EraSettings
 
 PROBE_HOST = "threegate-probe.invalid"
 """A name that no resolver has (RFC 2606): the probe's allowlist needs one."""

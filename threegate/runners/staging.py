@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from threegate import durable, limits
-from threegate.job import JobInput, JobLimits
+from threegate.core import durable, limits
+from threegate.request.job import JobInput, JobLimits
 from threegate.runners.interface import Artifact
 from threegate.runners.unpack import odd_name, unpack
 

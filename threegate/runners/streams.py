@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 
-from threegate import limits
+from threegate.core import limits
 from threegate.runners.interface import Outcome, Stream
 
 

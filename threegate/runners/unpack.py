@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import IO
 
-from threegate import limits
+from threegate.core import limits
 
 _CHUNK = 1 << 20
 _NAME_BYTES = 255

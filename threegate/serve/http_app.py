@@ -19,14 +19,15 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from threegate import __version__, limits
+from threegate import __version__
 from threegate.aana import DecisionLog, EvidenceMode, check_bytes
-from threegate.errors import ThreeGateError
+from threegate.core import limits
+from threegate.core.errors import ThreeGateError
+from threegate.core.workspace import Workspace
 from threegate.serve import openapi
 from threegate.serve.docs_page import CONTENT_SECURITY_POLICY, render_docs
 from threegate.serve.rate_limit import RateLimit
 from threegate.serve.recording import can_record
-from threegate.workspace import Workspace
 
 _OPEN: Final = frozenset({"/health"})
 """Paths that are not counted: a probe must not use up its host's requests."""

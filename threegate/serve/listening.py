@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 
-from threegate.errors import Refused, Unavailable
+from threegate.core.errors import Refused, Unavailable
 
 BACKLOG = 128
 

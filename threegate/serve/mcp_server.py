@@ -20,7 +20,7 @@ from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAn
 from threegate import __version__
 from threegate.aana import DecisionLog, EvidenceMode, checked
 from threegate.aana.envelope import unrecorded
-from threegate.errors import ThreeGateError
+from threegate.core.errors import ThreeGateError
 from threegate.serve import openapi
 from threegate.serve.requests import RequestDesk
 

@@ -10,7 +10,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 
-from threegate import limits
+from threegate.core import limits
 
 _ROUNDING = 1e-6
 """Seconds that floating point may be off by."""

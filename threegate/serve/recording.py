@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from threegate.aana import DecisionLog
-from threegate.errors import Unavailable
-from threegate.workspace import Workspace
+from threegate.core.errors import Unavailable
+from threegate.core.workspace import Workspace
 
 
 def decision_log(explicit: str, workspace: Workspace | None) -> DecisionLog:

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from threegate import durable, limits
-from threegate.errors import InvalidInput
-from threegate.operations.results import list_results
+from threegate.core import durable, limits
+from threegate.core.errors import InvalidInput
+from threegate.core.workspace import Workspace
 from threegate.request import read_request
 from threegate.request.fixes import propose_fixes
 from threegate.results import Verdict, read_verdict
-from threegate.workspace import Workspace
+from threegate.review.results import list_results
 
 _FILE_NAME: Final = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9][a-z0-9-]{0,63}\.md")
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")

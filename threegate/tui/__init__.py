@@ -7,6 +7,6 @@ signed is the dossier whose lines were on the screen, every one of them.
 from __future__ import annotations
 
 from threegate.tui.review import run_review
-from threegate.tui.status import run_status
+from threegate.tui.status_screen import run_status
 
 __all__ = ["run_review", "run_status"]

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from threegate.operations.shown_text import CodeLine, Title
+from threegate.review.shown_text import CodeLine, Title
 
 _TITLE = Style(bold=True)
 _OWN = Style(dim=True)

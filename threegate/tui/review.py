@@ -13,10 +13,14 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 from textual.worker import get_current_worker
 
-from threegate.audit import Trail
-from threegate.errors import ThreeGateError, TrailError
-from threegate.operations.approve import Promoted, known_operators, promote, seal, sign
-from threegate.operations.dossier import (
+from threegate.acts.approve import Promoted, known_operators, promote, seal, sign
+from threegate.acts.list_drafts import drafts_of
+from threegate.acts.reject import reject_draft
+from threegate.acts.signing_key import Acting, acting_operator
+from threegate.core.errors import ThreeGateError, TrailError
+from threegate.core.workspace import Workspace
+from threegate.review.overview import Entry, row
+from threegate.review.reviewed_draft import (
     Desk,
     Dossier,
     Draft,
@@ -25,16 +29,12 @@ from threegate.operations.dossier import (
     open_dossier,
     read_draft,
 )
-from threegate.operations.drafts import drafts_of
-from threegate.operations.init import account
-from threegate.operations.overview import Entry, row
-from threegate.operations.reject import reject_draft
-from threegate.operations.screen import render_dossier, render_invalid
-from threegate.operations.shown_text import WIDTH, quoted, shown
-from threegate.operations.signing_key import Acting, acting_operator
+from threegate.review.screen import render_dossier, render_invalid
+from threegate.review.shown_text import WIDTH, quoted, shown
+from threegate.setup.init import account
+from threegate.trail import Trail
 from threegate.tui.lines import Lines
 from threegate.tui.screens import Confirm, ListScreen, OperatorApp, Reason, Row, changed_of
-from threegate.workspace import Workspace
 
 _LEAST_WIDTH = 40
 

@@ -19,8 +19,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
-from threegate.errors import ThreeGateError, TrailError, Unavailable
-from threegate.operations.shown_text import GUTTER, shown
+from threegate.core.errors import ThreeGateError, TrailError, Unavailable
+from threegate.review.shown_text import GUTTER, shown
 
 EVERY_SECONDS = 1.0
 _REASON_CHARS = 500

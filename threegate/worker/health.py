@@ -12,13 +12,13 @@ from decimal import Decimal
 from pathlib import Path
 
 from threegate.approval import Operators
-from threegate.errors import ThreeGateError
-from threegate.operations.doctor import examine
-from threegate.operations.sandbox import known_images, prove_era
-from threegate.runners import engine
+from threegate.core.errors import ThreeGateError
+from threegate.core.settings import Settings
 from threegate.runners.budget import Budget
-from threegate.settings import Settings
-from threegate.worker.agent import Capacity
+from threegate.runners.era import container_engine
+from threegate.setup.doctor import examine
+from threegate.setup.sandbox import known_images, prove_era
+from threegate.worker.heartbeat import Capacity
 
 _SPACE = 256 << 20
 
@@ -66,8 +66,8 @@ def quick_look(operators: Operators, state: Path) -> str | None:
 def _era_problem(settings: Settings) -> str | None:
     """None when the container sandbox holds, as its probe measures it."""
     try:
-        with engine.client(engine.engine_url(settings.runners.era.engine)) as api:
-            engine.check_image(api, settings.runners.era.image)
+        with container_engine.client(container_engine.engine_url(settings.runners.era.engine)) as api:
+            container_engine.check_image(api, settings.runners.era.image)
         _, walls = prove_era(settings.runners.era, network=False)
     except (ThreeGateError, OSError) as error:
         return f"ERA: {error}"

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from threegate import canonical, durable, limits
-from threegate.errors import Refused, Unavailable
+from threegate.core import canonical, durable, limits
+from threegate.core.errors import Refused, Unavailable
 
 _LINES_BEFORE_REWRITE = 20_000
 _LINE_BYTES = 4096

@@ -10,11 +10,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from threegate import durable, limits
-from threegate.audit.keys import VerifierKey
-from threegate.errors import Refused
-from threegate.runners.cluster_seal import unseal
+from threegate.cluster.seal import unseal
+from threegate.core import durable, limits
+from threegate.core.errors import Refused
 from threegate.runners.staging import remove_folder
+from threegate.trail.workspace_key import VerifierKey
 
 _RESULT = "result.sealed"
 

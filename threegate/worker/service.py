@@ -23,24 +23,24 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
-from threegate import durable
-from threegate.audit.keys import SigningKey, VerifierKey
-from threegate.errors import InvalidInput, Unavailable
+from threegate.cluster.broker import FAULTS, TASK, Broker
+from threegate.cluster.celery import make_app
+from threegate.cluster.seal import WORKER
+from threegate.core import durable
+from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.settings import Settings, parse_settings
 from threegate.request.model import Backend
 from threegate.runners.budget import Budget
-from threegate.runners.cluster_celery import make_app
-from threegate.runners.cluster_seal import WORKER
-from threegate.runners.cluster_wire import FAULTS, TASK, Broker
-from threegate.runners.era import EraRunner
+from threegate.runners.era.orphans import remove_orphans
+from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Runner
-from threegate.runners.monty import MontyRunner
-from threegate.runners.orphans import remove_orphans
-from threegate.settings import Settings, parse_settings
-from threegate.worker.agent import Agent
-from threegate.worker.desk import Desk, Place
+from threegate.runners.monty.runner import MontyRunner
+from threegate.trail.workspace_key import SigningKey, VerifierKey
 from threegate.worker.health import images_of, look, quick_look
+from threegate.worker.heartbeat import Agent
+from threegate.worker.job_handler import Desk, Place
 from threegate.worker.journal import NonceJournal
-from threegate.worker.operators import read_operators_file
+from threegate.worker.operators_file import read_operators_file
 from threegate.worker.outbox import Outbox
 from threegate.worker.store import Store
 

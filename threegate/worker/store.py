@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from threegate import durable, limits
-from threegate.errors import Unavailable
+from threegate.core import durable, limits
+from threegate.core.errors import Unavailable
 
 Fetch = Callable[[str, int], bytes]
 """(sha256, offset) → the bytes from there, at most CLUSTER_CHUNK_BYTES. Raises Unavailable."""

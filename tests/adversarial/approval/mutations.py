@@ -26,8 +26,8 @@ from threegate.approval import (
     render_signed,
 )
 from threegate.approval.sshsig import render_armor
-from threegate.job import JobInput
-from threegate.settings import QuorumSettings
+from threegate.core.settings import QuorumSettings
+from threegate.request.job import JobInput
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_races import CountingRunner, daemons
-from tests.operations.bench_workspace import Bench, make_bench
-from threegate import pipeline
+from threegate.acts.cancel import cancel_request
+from threegate.acts.operator import revoke_operator
 from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.log import Log
-from threegate.job import Job
-from threegate.judge import Clearance
-from threegate.operations.cancel import cancel_request
-from threegate.operations.operator import revoke_operator
-from threegate.pipeline import Judged, launch, look_ahead
-from threegate.prepared import prepare
+from threegate.judgement.judge import Clearance
+from threegate.launch import pipeline
+from threegate.launch.approved_file import prepare
+from threegate.launch.context import Services
+from threegate.launch.pipeline import Judged, launch, look_ahead
+from threegate.request.job import Job
 from threegate.runners.budget import Budget
 from threegate.runners.interface import Control, Outcome
-from threegate.services import Services
 
 
 class HeldRunner(CountingRunner):

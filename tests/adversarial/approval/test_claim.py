@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_ahead import HeldRunner
 from tests.adversarial.approval.test_races import CountingRunner, daemons
-from tests.operations.bench_workspace import Bench, make_bench
-from threegate import durable
+from threegate.core import durable
+from threegate.core.errors import Unavailable
+from threegate.core.user_state import OutsideState
 from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.log import Log
-from threegate.errors import Unavailable
-from threegate.job import Job
-from threegate.judge import Clearance
-from threegate.outside_state import OutsideState
-from threegate.pipeline import launch
-from threegate.prepared import prepare
+from threegate.judgement.judge import Clearance
+from threegate.launch.approved_file import prepare
+from threegate.launch.pipeline import launch
+from threegate.request.job import Job
 from threegate.results import read_verdict
 from threegate.runners.budget import Budget
 from threegate.runners.interface import Control, Outcome

@@ -11,8 +11,8 @@ from tests.adversarial.approval import mutations
 from tests.approval import material
 from tests.approval.material import Approved
 from threegate.approval import REASON_CODES, check_launch
-from threegate.errors import Refused
-from threegate.settings import QuorumSettings
+from threegate.core.errors import Refused
+from threegate.core.settings import QuorumSettings
 
 WHOLE = b"---\nrequest_id: req-1\n---\n## Code\n\n```python\nprint(1)\n```\n" * 8
 

@@ -17,21 +17,21 @@ from typing import Any
 
 import pytest
 
-from tests.operations.bench_workspace import Bench, make_bench
-from threegate import pipeline
+from tests.acts.bench_workspace import Bench, make_bench
+from threegate.acts.approve import promote, seal, sign
+from threegate.acts.cancel import cancel_request
+from threegate.acts.operator import revoke_operator
 from threegate.approval import SignedApproval
-from threegate.audit import Trail
-from threegate.errors import Refused, ThreeGateError
-from threegate.job import Job
-from threegate.judge import Clearance
-from threegate.operations.approve import promote, seal, sign
-from threegate.operations.cancel import cancel_request
-from threegate.operations.dossier import open_dossier, read_draft
-from threegate.operations.operator import revoke_operator
-from threegate.pipeline import launch
-from threegate.prepared import prepare
+from threegate.core.errors import Refused, ThreeGateError
+from threegate.judgement.judge import Clearance
+from threegate.launch import pipeline
+from threegate.launch.approved_file import prepare
+from threegate.launch.context import Services, make_services
+from threegate.launch.pipeline import launch
+from threegate.request.job import Job
+from threegate.review.reviewed_draft import open_dossier, read_draft
 from threegate.runners.interface import Control, Outcome, Stream
-from threegate.services import Services, make_services
+from threegate.trail import Trail
 
 COPIES = 8
 ROUNDS = 15

@@ -22,12 +22,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.operations.bench_workspace import Bench, make_bench
-from threegate.job import Job
-from threegate.operations.dossier import open_dossier, read_draft
-from threegate.operations.review_sections import JOB_FIELDS
-from threegate.operations.screen import render_dossier
-from threegate.operations.shown_text import (
+from tests.acts.bench_workspace import Bench, make_bench
+from threegate.request.job import Job
+from threegate.review.review_sections import JOB_FIELDS
+from threegate.review.reviewed_draft import open_dossier, read_draft
+from threegate.review.screen import render_dossier
+from threegate.review.shown_text import (
     GUTTER,
     CodeLine,
     Title,

@@ -13,11 +13,11 @@ from tests.cluster.conftest import Bench, bench, signed_place
 from tests.cluster.envelopes import envelope_of, sealed_of
 from tests.support import make_key, monty_draft, request_id
 from threegate.approval import load_operators
-from threegate.audit.keys import SigningKey, load_key
-from threegate.errors import Refused
-from threegate.runners.cluster_envelope import open_envelope, seal_envelope
-from threegate.runners.cluster_seal import seal, unseal
-from threegate.settings import QuorumSettings
+from threegate.cluster.job_envelope import open_envelope, seal_envelope
+from threegate.cluster.seal import seal, unseal
+from threegate.core.errors import Refused
+from threegate.core.settings import QuorumSettings
+from threegate.trail.workspace_key import SigningKey, load_key
 
 __all__ = ["bench", "signed_place"]
 
@@ -117,8 +117,8 @@ def test_a_request_of_one_signature_of_another(bench: Bench) -> None:
 def test_an_era_job_with_another_seccomp_profile(bench: Bench) -> None:
     """What the job's digest says of this machine's walls must be what they are here."""
     from tests.support import era_draft
-    from threegate.job import build_job
     from threegate.request import read_request
+    from threegate.request.job import build_job
 
     name = request_id("era")
     bench.place.approve(bench.place.drop(era_draft(name, "true")))

@@ -12,8 +12,8 @@ import pytest
 
 from tests.adversarial.escapes.monty_attempts import BOMBS, LINKS, REFUSED
 from tests.engine_fixtures import APPROVED, clearance, control, monty_job, monty_runner, run_job
-from threegate.runners import monty as monty_module
 from threegate.runners.interface import Outcome
+from threegate.runners.monty import runner as monty_module
 
 __all__ = ["monty_runner"]
 SECRET = "canary-7f3a90c1"

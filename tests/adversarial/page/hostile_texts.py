@@ -5,7 +5,7 @@ Each carries MARK, so that a test can find every place where foreign words came 
 
 from __future__ import annotations
 
-from tests.operations.bench_workspace import Bench
+from tests.acts.bench_workspace import Bench
 
 MARK = "HOSTILE"
 PASSING = [

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.operations.bench_workspace import Bench, make_bench
+from tests.acts.bench_workspace import Bench, make_bench
 from tests.serve.page_client import HOST, Client
-from threegate import limits
-from threegate.operations.page_login import new_code, take_code
+from threegate.core import limits
 from threegate.serve.page.access import COOKIE, Sessions, cookies
-from threegate.serve.page.render import HEADERS
+from threegate.serve.page.page_templates import HEADERS
+from threegate.setup.page_login import new_code, take_code
 
 SECRET = "only-the-operator-reads-this"
 

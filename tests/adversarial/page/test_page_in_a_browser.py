@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.page.hostile_texts import MARK, fill
-from tests.operations.bench_workspace import Bench, make_bench
 from tests.serve.chromium import Chromium
 
 pytestmark = pytest.mark.browser

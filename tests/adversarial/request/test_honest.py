@@ -8,7 +8,7 @@ import pytest
 
 from tests.adversarial.request.honest import ALL, Honest
 from tests.request.examples import APPROVED, era, read
-from threegate.request.draft import render_request
+from threegate.request.render_draft import render_request
 
 
 @pytest.mark.parametrize("honest", ALL, ids=lambda honest: ascii(honest[0])[1:60])

@@ -15,11 +15,11 @@ from markdown_it import MarkdownIt
 from tests.adversarial.request.builders import command, prose
 from tests.adversarial.request.mutations import corpus, mutate
 from tests.request.examples import era, ids, monty, read
-from threegate.job import Platform, build_job
 from threegate.request import Report, Request
 from threegate.request.body import SECTIONS, lines_outside_fences, read_sections
-from threegate.request.draft import render_request
 from threegate.request.findings import Findings
+from threegate.request.job import Platform, build_job
+from threegate.request.render_draft import render_request
 
 CORPUS = corpus()
 WORDS = [

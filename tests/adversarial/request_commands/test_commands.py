@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.adversarial.request_commands import honest_commands, hostile_commands
-from threegate import limits
+from threegate.core import limits
+from threegate.core.settings import RequestSettings
 from threegate.request.command import WARNINGS, read_command
 from threegate.request.rules import RULES
-from threegate.settings import RequestSettings
 
 PROGRAMS = frozenset(RequestSettings().programs)
 

@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.audit.workspaces import WORKSPACE_ID, grow, make_workspace, raw_trail
-from threegate.audit import Trail
-from threegate.audit.chain import Chain
-from threegate.audit.checkpoint import Checkpoint, sign_checkpoint
-from threegate.audit.event import LineError, make_event
-from threegate.audit.keys import SigningKey, load_key
-from threegate.audit.tree import Frontier
-from threegate.audit.verify import verify_trail
-from threegate.operations.checkpoints import write_checkpoint
-from threegate.outside_state import OutsideState
-from threegate.workspace import Workspace
+from tests.trail.workspaces import WORKSPACE_ID, grow, make_workspace, raw_trail
+from threegate.core.user_state import OutsideState
+from threegate.core.workspace import Workspace
+from threegate.records.trail_checkpoints import write_checkpoint
+from threegate.trail import Trail
+from threegate.trail.chain import Chain
+from threegate.trail.checkpoint import Checkpoint, sign_checkpoint
+from threegate.trail.event import LineError, make_event
+from threegate.trail.tree import Frontier
+from threegate.trail.verify import verify_trail
+from threegate.trail.workspace_key import SigningKey, load_key
 
 LINES = 200
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from threegate.request.command.reader import WARNINGS, Command, read_command
+from threegate.request.command.read_command import WARNINGS, Command, read_command
 
 __all__ = ["WARNINGS", "Command", "read_command"]

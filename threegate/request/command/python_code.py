@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from threegate import limits
+from threegate.core import limits
 from threegate.request.command.programs import names
 
 Deed = Literal["shell", "start", "install"]

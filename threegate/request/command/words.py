@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from threegate import limits
+from threegate.core import limits
 from threegate.request.problem import Problem
 
 MARKS: Final = ";&|<>()"

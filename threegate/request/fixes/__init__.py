@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import PurePath
 
-from threegate.request.fixes import body, front_matter
+from threegate.request.fixes import body_fixes, front_matter_fixes
 from threegate.request.fixes.edit import Draft, apply_fixes, split_lines
-from threegate.request.keys import GateSettings
+from threegate.request.front_matter_keys import GateSettings
 from threegate.request.reader import read_request
 from threegate.request.report import Finding, Fix, Report
 
 __all__ = ["MENDED_RULES", "apply_fixes", "propose_fixes"]
 
-_MAKERS = {**front_matter.MAKERS, **body.MAKERS}
+_MAKERS = {**front_matter_fixes.MAKERS, **body_fixes.MAKERS}
 MENDED_RULES = frozenset(_MAKERS)
 """The rules whose findings may have a fix."""
 _LEAK = "TG501"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from threegate.request.keys import GateSettings
+from threegate.request.front_matter_keys import GateSettings
 from threegate.request.report import Fix
 
 LINE_CHARS: Final = 2_000

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from threegate.request.rules.rule import Rule, Where  # first: the modules below take it from here
-
-from threegate.request.rules import body, code, command, content, file, front_matter  # isort: skip
+from threegate.request.rules import (
+    body_rules,
+    code_rules,
+    command_rules,
+    content_rules,
+    file_rules,
+    front_matter_rules,
+)
+from threegate.request.rules.rule import Rule, Where
 
 __all__ = ["RULES", "Rule", "Where"]
 
 RULES: Mapping[str, Rule] = {
     rule.id: rule
-    for part in (file, front_matter, body, command, code, content)
+    for part in (file_rules, front_matter_rules, body_rules, command_rules, code_rules, content_rules)
     for rule in sorted(part.RULES, key=lambda item: item.id)
 }
 """Every rule by its id, in the order of ids."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from threegate import limits
+from threegate.core import limits
 
 COOKIE: Final = "threegate_page"
 _VIEW: Final = re.compile(r"[0-9a-f]{32}")

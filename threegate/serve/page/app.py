@@ -16,12 +16,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from threegate.errors import ThreeGateError
-from threegate.operations.page_login import take_code
+from threegate.core.errors import ThreeGateError
+from threegate.core.workspace import Workspace
 from threegate.serve.page.access import Asked, Sessions, refusal, set_cookie
-from threegate.serve.page.render import HEADERS, render
+from threegate.serve.page.page_templates import HEADERS, render
 from threegate.serve.page.views import Missing, Views
-from threegate.workspace import Workspace
+from threegate.setup.page_login import take_code
 
 LOGIN: Final = "On the terminal of this machine type: threegate serve link"
 Count = Callable[[str], int]

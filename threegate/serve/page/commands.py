@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from threegate.operations.look import Look
-from threegate.operations.overview import GROUPS, Entry
-from threegate.workspace import Workspace
+from threegate.core.workspace import Workspace
+from threegate.review.overview import GROUPS, Entry
+from threegate.review.request_view import Look
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 

@@ -7,17 +7,17 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
-from threegate import limits
-from threegate.audit import Trail
-from threegate.errors import InvalidInput, TrailError
-from threegate.operations.dossier import Desk, open_desk
-from threegate.operations.look import Look, look_at
-from threegate.operations.overview import GROUPS, Entry, entries, find_entry, matching, row
+from threegate.core import limits
+from threegate.core.errors import InvalidInput, TrailError
+from threegate.core.workspace import Workspace
+from threegate.launch.contract_sessions import SessionGate
+from threegate.review.overview import GROUPS, Entry, entries, find_entry, matching, row
+from threegate.review.request_view import Look, look_at
+from threegate.review.reviewed_draft import Desk, open_desk
 from threegate.secretscan import mask_secrets
 from threegate.serve.page.commands import commands
-from threegate.serve.page.render import foreign, render
-from threegate.session_gate import SessionGate
-from threegate.workspace import Workspace
+from threegate.serve.page.page_templates import foreign, render
+from threegate.trail import Trail
 
 TITLES: Final = {
     "drafts": "Drafts",

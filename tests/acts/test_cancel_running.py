@@ -1,0 +1,50 @@
+"""cancel of a running request: only the daemon says `cancelled`, and then the process is gone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.acts.bench_workspace import Bench
+from tests.support import children
+from threegate.cli import execute as run
+from threegate.trail import Trail
+
+ENDLESS = "while True:\n    pass"
+
+
+def test_cancelled_means_gone(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    root = ["--workspace", str(bench.workspace.root)]
+    bench.approve(bench.draft(code=ENDLESS, data=None))
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "threegate", *root, "run"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    try:
+        until = time.monotonic() + 60
+        while "started" not in {event.type for event in Trail(bench.workspace).events()}:
+            assert daemon.poll() is None, daemon.communicate()[1]
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        time.sleep(0.3)
+        capfd.readouterr()
+        assert run([*root, "--json", "cancel", "req-1", "--wait", "60", "--reason", "enough"]) == 0
+        assert json.loads(capfd.readouterr().out)["outcome"] == "cancelled"
+        events = [event for event in Trail(bench.workspace).events() if event.request_id == "req-1"]
+        kinds = [event.type for event in events]
+        assert kinds.index("cancel_requested") < kinds.index("cancelled")
+        assert next(event for event in events if event.type == "cancelled").actor == "daemon"
+        assert not list(bench.workspace.control.iterdir())
+        assert not children(daemon.pid, state="R"), "no child of the daemon is still running the loop"
+        asked = next(event for event in events if event.type == "cancel_requested").when
+        ended = next(event for event in events if event.type == "cancelled").when
+        print(f"from the wish to the word: {(ended - asked).total_seconds():.3f} s")
+    finally:
+        daemon.terminate()
+        daemon.communicate(timeout=60)
+    (result,) = bench.workspace.results.iterdir()
+    assert "status: cancelled" in result.read_text()
+    assert list(bench.workspace.refused.glob("*.md"))

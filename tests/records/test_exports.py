@@ -1,0 +1,126 @@
+"""Exports: CSV and JSON lines, and in-toto statements that the libraries' own verifiers accept."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.trail.workspaces import WORKSPACE_ID, approve, make_workspace, run
+from threegate.core.errors import InvalidInput
+from threegate.records.export import as_csv, export_trail, finished_runs, public_key, verify_envelope
+from threegate.trail import Trail, TrailIndex
+from threegate.trail.workspace_key import load_key
+
+
+@pytest.fixture(name="made")
+def a_workspace_with_a_run(tmp_path: Path):
+    workspace, trail = make_workspace(tmp_path / "ws")
+    with trail.locked() as held:
+        for name in ("ran1", "ran2", "waits"):
+            approve(held, name)
+        held.append("observed", actor="=HYPERLINK(1)", data={"reason": "x"})
+    run(trail, "ran1")
+    run(trail, "ran2", output=b"other\n")
+    return workspace, trail, tmp_path
+
+
+def test_csv_and_jsonl(made, capsys: pytest.CaptureFixture[str]) -> None:
+    workspace, trail, folder = made
+    count = export_trail(workspace, "jsonl", folder / "t.jsonl")
+    assert (folder / "t.jsonl").read_bytes() == workspace.trail_file.read_bytes()
+    assert export_trail(workspace, "csv", folder / "t.csv") == count == 11
+    rows = list(csv.DictReader((folder / "t.csv").open()))
+    assert [int(row["seq"]) for row in rows] == list(range(1, 12))
+    assert json.loads(rows[1]["data"])["approved_by"] == "operator"
+    assert "'=HYPERLINK(1)" in [row["actor"] for row in rows], "no cell is a formula"
+    assert export_trail(workspace, "csv", None, request_id="ran1") == 4
+    assert capsys.readouterr().out.count("\n") == 5
+    assert len(list(csv.reader(io.StringIO(as_csv(trail.events()))))) == 12
+    with pytest.raises(InvalidInput, match="--format"):
+        export_trail(workspace, "xml", None)
+
+
+def test_in_toto_statements_verify_with_the_libraries(made) -> None:
+    workspace, trail, folder = made
+    assert export_trail(workspace, "in-toto", folder / "statements") == 2
+    value = json.loads((folder / "statements" / "ran1.intoto.json").read_text())
+    key = public_key(load_key(WORKSPACE_ID))
+    statement = verify_envelope(value, key)
+    finished = next(event for event in trail.events() if event.type == "finished")
+    products = {item["name"]: item["digest"]["sha256"] for item in statement["subject"]}
+    assert products["out/result.txt"] == finished.data["outputs"]["result.txt"]
+    assert products["record.json"] == finished.data["record_sha256"]
+    assert {item["name"] for item in statement["predicate"]["materials"]} == {"request", "approval"}
+    assert statement["predicate"]["trail"] == {"seq": finished.seq, "hash": finished.hash}
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+
+
+def test_a_changed_statement_or_another_key_does_not_verify(made) -> None:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from threegate.trail.workspace_key import SigningKey
+
+    workspace, _, folder = made
+    export_trail(workspace, "in-toto", folder / "s", request_id="ran2")
+    value = json.loads((folder / "s" / "ran2.intoto.json").read_text())
+    real = load_key(WORKSPACE_ID)
+    payload = base64.b64decode(value["payload"])
+    changed = {**value, "payload": base64.b64encode(payload.replace(b"succeeded", b"failed!!!")).decode()}
+    for envelope in (changed, {**value, "payloadType": "text/plain"}, {**value, "signatures": []}, {}):
+        with pytest.raises(InvalidInput):
+            verify_envelope(envelope, public_key(real))
+    with pytest.raises(InvalidInput):
+        verify_envelope(value, public_key(SigningKey(real.name, Ed25519PrivateKey.generate())))
+
+
+def test_a_run_whose_record_was_changed_is_not_attested(made) -> None:
+    workspace, _, folder = made
+    (workspace.runs / "ran1" / "stdout").write_bytes(b"x")
+    with pytest.raises(InvalidInput, match="changed"):
+        export_trail(workspace, "in-toto", folder / "s")
+    with pytest.raises(InvalidInput, match="no finished run"):
+        export_trail(workspace, "in-toto", folder / "s", request_id="waits")
+
+
+def test_stdout_gets_the_envelope_too(made, capsys: pytest.CaptureFixture[str]) -> None:
+    workspace, *_ = made
+    assert export_trail(workspace, "in-toto", None, request_id="ran1") == 1
+    assert json.loads(capsys.readouterr().out)["payloadType"] == "application/vnd.in-toto+json"
+
+
+def test_a_pruned_run_is_attested_from_the_trail(made) -> None:
+    import shutil
+
+    workspace, _, folder = made
+    shutil.rmtree(workspace.runs / "ran1")
+    assert export_trail(workspace, "in-toto", folder / "s", request_id="ran1") == 1
+    assert len(list(Trail(workspace).events())) == 11
+
+
+def test_statements_need_no_memory_of_what_has_ended(made) -> None:
+    """A run is given out as it ends; what was abandoned, refused or never approved is forgotten."""
+    workspace, trail, _ = made
+    with trail.locked() as held:
+        held.append("validated", request_id="draft", actor="x")
+        held.append("approved", request_id="gone", actor="x", data={"file": "TR-gone.md"})
+        held.append("approval_abandoned", request_id="gone", actor="x")
+        held.append("quarantined", request_id="ran1", actor="x", data={"reason": "replayed"})
+        held.append(
+            "approved", request_id="gone", actor="x", data={"file": "TR-gone.md", "approved_by": "second"}
+        )
+        held.append("refused", request_id="gone", actor="x")
+    whole = TrailIndex()
+    for event in trail.events():
+        whole.add(event)
+    runs = list(finished_runs(trail.events()))
+    assert [history.request_id for history in runs] == ["ran1", "ran2"]
+    for history in runs:
+        same = whole.history(history.request_id)
+        assert same is not None
+        for name in ("approved", "claimed", "started", "finished", "end"):
+            assert getattr(history, name) == getattr(same, name), name

@@ -1,0 +1,73 @@
+"""The agent's prompt: every example passes its gate under any settings, and the text says what the code says."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from threegate.core.settings import RequestSettings, Settings
+from threegate.proposals import judge_proposal
+from threegate.request import read_request
+from threegate.request.front_matter_keys import KEYS
+from threegate.results.verdict import STATES
+from threegate.setup.agent_examples import proposal_example, request_examples
+from threegate.setup.agent_prompt import _STATES, Place, anywhere, prompt_json, prompt_text
+
+NOW = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)
+SMALL = RequestSettings(max_cpu=0.05, max_memory_mb=8, max_time_sec=1)
+
+
+@pytest.mark.parametrize("settings", [RequestSettings(), SMALL], ids=["defaults", "small"])
+def test_every_example_passes_gate_1_without_a_finding(settings: RequestSettings) -> None:
+    examples = request_examples(settings, NOW)
+    assert len(examples) == 4
+    for example in examples:
+        report = read_request(example.text.encode(), path=f"inbox/{example.name}", settings=settings, now=NOW)
+        assert report.valid and not report.findings, (example.name, report.findings)
+        assert example.text in prompt_text(anywhere(), NOW) or settings is SMALL
+
+
+def test_every_fenced_request_and_proposal_of_the_text_is_valid() -> None:
+    """Read from the printed text, as an agent does."""
+    text = prompt_text(anywhere(), NOW)
+    found = re.findall(r"`inbox/(TR-[^`]+)`:\n\n````markdown\n(.*?)````", text, re.S)
+    assert len(found) == 4
+    for name, request in found:
+        assert read_request(
+            request.encode(), path=name, settings=RequestSettings(), now=NOW, stage="draft"
+        ).valid
+    (proposal,) = re.findall(r"```json\n(.*?)```", text, re.S)
+    assert json.loads(proposal) == json.loads(proposal_example().text)
+    assert judge_proposal(proposal.encode(), settings=Settings()).verdict == "auto"
+
+
+def test_every_key_and_state_is_told() -> None:
+    text = prompt_text(anywhere(), NOW)
+    assert set(_STATES) == set(STATES)
+    for state in STATES:
+        assert f"- `{state}`: " in text
+    for key in KEYS.values():
+        assert f"| {key.name} |" in text or key.name.startswith("approved_")
+
+
+def test_a_place_without_engine_network_or_project_is_told_so() -> None:
+    place = Place("/ws", SMALL, False, False, False, ("threegate.monty",))
+    text = prompt_text(place, NOW)
+    assert "Only `backend: monty` works here" in text and "network: allowlist\n" not in text
+    assert "No project is set here" in text and "web.fetch" not in text
+    assert "Contracts hold for these tools: threegate.monty." in text
+    half = Place("/ws", SMALL, True, False, True, ())
+    assert "there is no network here" in prompt_text(half, NOW) and "sort-sales" in prompt_text(half, NOW)
+    value = prompt_json(place, NOW)
+    assert (
+        value["contracts"] == ["threegate.monty"] and "skill.install_guarded" not in value["proposal_tools"]
+    )
+
+
+def test_the_page_shows_the_text_of_today() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "for-agents.md").read_text()
+    assert "threegate agent prompt" in page

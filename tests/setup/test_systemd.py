@@ -1,0 +1,181 @@
+"""The service under a real systemd: installed, started, reloaded, hung, stopped, removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import missing
+from tests.setup.booted import Machine
+from tests.support import monty_draft, request_id
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(
+        shutil.which("systemd-nspawn") is None and os.environ.get("THREEGATE_REQUIRE_ENGINE") != "1",
+        reason="no systemd-nspawn (apt-get install systemd-container)",
+    ),
+]
+WS = Path("/var/lib/gate/ws")
+Said = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    if shutil.which("systemd-nspawn") is None:
+        missing("systemd-nspawn (apt-get install systemd-container)")
+    place = Path(sys.executable).absolute()
+    if place.is_relative_to("/tmp") or place.is_relative_to("/var/tmp"):
+        pytest.skip(f"{place}: the unit's PrivateTmp hides an interpreter below /tmp; check out elsewhere")
+    with Machine() as booted:
+        # The interpreter of this environment may lie below /root; in the thrown-away machine everybody may pass there.
+        for folder in reversed(Path(sys.executable).resolve().parents):
+            booted.run("chmod", "a+rx", str(folder))
+        booted.run("mkdir", "-p", str(WS.parent))
+        booted.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/var/lib/gate/key")
+        threegate(booted, "init", str(WS), "--key", "/var/lib/gate/key.pub", cwd=WS.parent)
+        yield booted
+
+
+def threegate(machine: Machine, *words: str, account: str = "", check: bool = True, cwd: Path = WS) -> Said:
+    as_account = ["runuser", "-u", account, "--", "env", f"HOME=/var/lib/{account}"] if account else []
+    return machine.run(*as_account, sys.executable, "-P", "-m", "threegate", *words, check=check, cwd=cwd)
+
+
+def wait_until(what: Callable[[], bool], seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def state(machine: Machine) -> dict[str, str]:
+    said = threegate(machine, "service", "status", "--json", check=False).stdout
+    value = json.loads(said)
+    assert isinstance(value, dict)
+    return value
+
+
+def journal(machine: Machine) -> str:
+    return machine.run("journalctl", "--no-pager", "-u", "threegate", "-o", "cat").stdout
+
+
+def events(machine: Machine, kind: str) -> list[dict[str, object]]:
+    lines = (machine.root / f"{WS}/tool-exec/audit/trail.jsonl".lstrip("/")).read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["type"] == kind]
+
+
+def test_the_life_of_the_service(machine: Machine) -> None:
+    asked = threegate(machine, "service", "install", check=False)
+    assert asked.returncode == 2 and "say --yes" in asked.stderr
+    assert "will  write /etc/systemd/system/threegate.service" in asked.stdout
+    assert not (machine.root / "etc/systemd/system/threegate.service").exists()
+
+    threegate(machine, "service", "install", "--yes")
+    told = state(machine)
+    assert (told["running"], told["SubState"], told["UnitFileState"]) == (True, "running", "enabled")
+    main = told["MainPID"]
+    status = machine.run("cat", f"/proc/{main}/status").stdout
+    assert "NoNewPrivs:\t1" in status and "CapBnd:\t0000000000000000" in status and "Seccomp:\t2" in status
+    for place in ("/etc/x", "/usr/x", "/var/lib/gate/x", "/var/lib/threegate/x"):
+        refused = machine.run("nsenter", "-t", main, "-m", "touch", place, check=False)
+        assert "Read-only file system" in refused.stderr, (place, refused)
+    machine.run("nsenter", "-t", main, "-m", "test", "-w", f"{WS}/tool-exec")
+
+    # The operator signs with a key that the service's account cannot read.
+    rid = request_id("served")
+    draft = WS / "inbox" / f"{rid}.md"
+    (machine.root / str(draft).lstrip("/")).write_text(monty_draft(rid, "sum(range(10))"))
+    wait_until(lambda: any(event["request_id"] == rid for event in events(machine, "validated")))
+    statement = threegate(
+        machine, "approve", str(draft), "--print-statement", "--as", "operator", account="threegate"
+    ).stdout
+    (machine.root / "var/lib/gate/statement").write_text(statement)
+    machine.run(
+        "ssh-keygen",
+        "-q",
+        "-Y",
+        "sign",
+        "-n",
+        "threegate-approval",
+        "-f",
+        "/var/lib/gate/key",
+        "/var/lib/gate/statement",
+    )
+    signed = statement + "\n" + (machine.root / "var/lib/gate/statement.sig").read_text()
+    (machine.root / "var/lib/gate/approval.sig").write_text(signed)
+    threegate(
+        machine,
+        "approve",
+        str(draft),
+        "--signature",
+        "/var/lib/gate/approval.sig",
+        "--yes",
+        account="threegate",
+    )
+    wait_until(lambda: events(machine, "finished") != [])
+    assert events(machine, "finished")[0]["data"]["status"] == "succeeded"  # type: ignore[index]
+    [result] = (machine.root / f"{WS}/tool-exec/results".lstrip("/")).glob("TS-*.md")
+    text = result.read_text()
+    for wall in (
+        'network_namespace: "own"',
+        'ipc_namespace: "own"',
+        'no_new_privs: "yes"',
+        'capabilities: "none"',
+    ):
+        assert wall in text, text
+
+    changed = machine.root / f"{WS}/threegate.toml".lstrip("/")
+    changed.write_text(changed.read_text().replace("# checkpoint_every = 1000", "checkpoint_every = 7"))
+    machine.run("systemctl", "reload", "threegate")
+    assert [event["data"]["changed"] for event in events(machine, "settings_changed")] == [  # type: ignore[index]
+        ["audit.checkpoint_every"]
+    ]
+    assert state(machine)["MainPID"] == main
+    lines = [json.loads(line) for line in journal(machine).splitlines() if line.startswith("{")]
+    assert {"ready", "finished", "reloaded"} <= {line["event"] for line in lines}
+    assert all(line["workspace"].startswith("ws-") for line in lines)
+
+
+def test_a_daemon_that_hangs_is_started_anew(machine: Machine) -> None:
+    machine.run("mkdir", "-p", "/etc/systemd/system/threegate.service.d")
+    drop_in = machine.root / "etc/systemd/system/threegate.service.d/quick.conf"
+    drop_in.write_text("[Service]\nWatchdogSec=3\nRestartSec=1\n")
+    machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "restart", "threegate")
+    before = state(machine)["MainPID"]
+    time.sleep(4)
+    assert state(machine)["MainPID"] == before, "a loop that turns is left alone"
+    machine.run("kill", "-STOP", before)
+    wait_until(lambda: state(machine)["MainPID"] not in ("0", before) and bool(state(machine)["running"]))
+    assert "Watchdog timeout" in machine.run("journalctl", "--no-pager", "-u", "threegate").stdout
+    machine.run("systemctl", "stop", "threegate")
+    told = state(machine)
+    assert (told["running"], told["Result"]) == (False, "success")
+    assert '"event": "ended"' in journal(machine)
+    verified = threegate(machine, "audit", "verify", account="threegate")
+    assert "trail verifies" in verified.stdout
+    threegate(machine, "service", "uninstall", "--yes")
+    assert not (machine.root / "etc/systemd/system/threegate.service").exists()
+    again = threegate(machine, "service", "uninstall", "--yes", check=False)
+    assert again.returncode == 2 and "no such service" in again.stderr
+
+
+def test_the_unit_with_era_keeps_the_machine_s_own_mounts(machine: Machine) -> None:
+    threegate(machine, "service", "install", "--era", "--yes", "--name", "gate-era")
+    main = json.loads(threegate(machine, "service", "status", "--name", "gate-era", "--json").stdout)[
+        "MainPID"
+    ]
+    own = machine.run("readlink", f"/proc/{main}/ns/mnt").stdout
+    assert own == machine.run("readlink", "/proc/1/ns/mnt").stdout
+    status = machine.run("cat", f"/proc/{main}/status").stdout
+    assert "NoNewPrivs:\t1" in status and "Seccomp:\t2" in status
+    threegate(machine, "service", "uninstall", "--yes", "--name", "gate-era")

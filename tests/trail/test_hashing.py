@@ -1,0 +1,179 @@
+"""Blocks of lines hashed here or in a second process: the same answers, whatever becomes of that process."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.trail.workspaces import grow, make_workspace, raw_trail
+from threegate.core import limits
+from threegate.core.workspace import Workspace
+from threegate.trail import hashing, tree
+from threegate.trail.chain import Chain
+from threegate.trail.event import LineError
+from threegate.trail.hashing import hash_block, hashed_blocks
+from threegate.trail.verify import verify_trail
+
+LINES = raw_trail(300)
+BLOCKS = [b"".join(line + b"\n" for line in LINES[start : start + 70]) for start in range(0, 300, 70)]
+
+
+def leaves(lines: list[bytes]) -> bytes:
+    return b"".join(tree.leaf_hash(line) for line in lines)
+
+
+def test_a_block_up_to_the_first_line_without_its_hash() -> None:
+    assert hash_block(BLOCKS[0]) == (70, leaves(LINES[:70]))
+    changed = BLOCKS[0].replace(b'"n":40', b'"n":41')
+    assert hash_block(changed) == (39, leaves(LINES[:39]))
+    assert hash_block(b"garbage\n" + BLOCKS[0]) == (0, b"")
+    assert hash_block(BLOCKS[0] + b"no newline") == (70, leaves(LINES[:70]))
+    assert hash_block(b"") == (0, b"")
+
+
+@pytest.mark.parametrize("size", [0, 1 << 40])
+def test_both_ways_give_the_same(monkeypatch, size: int) -> None:
+    monkeypatch.setattr(hashing.os, "sched_getaffinity", lambda pid: {0, 1})
+    changed = [*BLOCKS[:2], BLOCKS[2].replace(b'"n":150', b'"n":151'), *BLOCKS[3:], b"torn"]
+    found = list(hashed_blocks(iter(changed), size))
+    assert [block for block, _ in found] == changed
+    assert [hashed for _, hashed in found] == [hash_block(block) for block in changed]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "pass",
+        "import os; os.write(1, b'x' * 80); input()",
+        "import time; time.sleep(0.2)",
+        "import os, struct; os.write(1, struct.pack('>Q', 1 << 40) + bytes(4096)); input()",
+    ],
+)
+def test_a_second_process_that_dies_or_answers_nonsense(monkeypatch, program: str) -> None:
+    monkeypatch.setattr(hashing.os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(hashing, "_PROGRAM", program)
+    found = list(hashed_blocks(iter(BLOCKS), limits.TRAIL_SECOND_PROCESS_BYTES))
+    assert [hashed for _, hashed in found] == [hash_block(block) for block in BLOCKS]
+
+
+def test_who_stops_in_between_leaves_no_process(monkeypatch) -> None:
+    monkeypatch.setattr(hashing.os, "sched_getaffinity", lambda pid: {0, 1})
+    started: list[subprocess.Popen[bytes]] = []
+    start = hashing._start
+    monkeypatch.setattr(hashing, "_start", lambda: started.append(start()) or started[-1])
+    blocks = hashed_blocks(iter(BLOCKS * 50), 1 << 40)
+    next(blocks)
+    blocks.close()
+    assert [process.poll() is not None for process in started] == [True]
+
+
+def test_a_disk_that_cannot_be_read_is_told(monkeypatch) -> None:
+    monkeypatch.setattr(hashing.os, "sched_getaffinity", lambda pid: {0, 1})
+
+    def broken():
+        yield BLOCKS[0]
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        list(hashed_blocks(broken(), 1 << 40))
+
+
+def test_the_second_process_needs_nothing_but_the_package(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", hashing._PROGRAM],
+        input=b"",
+        capture_output=True,
+        cwd=tmp_path,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.fixture(name="workspace", scope="module")
+def a_workspace(tmp_path_factory) -> Workspace:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        workspace, trail = make_workspace(tmp_path_factory.mktemp("ws") / "ws")
+        grow(trail, 200)
+    return workspace
+
+
+@pytest.mark.parametrize("block", [600, 5_000, 1 << 20])
+def test_the_place_of_a_changed_byte_whatever_the_blocks(
+    workspace: Workspace, monkeypatch, block: int
+) -> None:
+    """Blocks that end within, at and far behind the changed line, hashed in the second process too."""
+    monkeypatch.setattr("threegate.trail.chain._CHUNK", block)
+    monkeypatch.setattr(limits, "TRAIL_SECOND_PROCESS_BYTES", 0 if block == 5_000 else 1 << 40)
+    data = workspace.trail_file.read_bytes()
+    assert verify_trail(workspace).ok
+    try:
+        for place in range(17, len(data), 1499 if block != 5_000 else 12_007):
+            changed = bytearray(data)
+            changed[place] ^= 4
+            workspace.trail_file.write_bytes(changed)
+            result = verify_trail(workspace)
+            assert result.problems[0].line == data.count(b"\n", 0, place) + 1, place
+    finally:
+        workspace.trail_file.write_bytes(data)
+
+
+@given(st.lists(st.integers(0, 90), max_size=6))
+def test_a_frontier_grows_by_leaves_as_by_lines(sizes: list[int]) -> None:
+    one, many = tree.Frontier(), tree.Frontier()
+    for size in sizes:
+        lines = [b"%d" % (one.size + number) for number in range(size)]
+        many.extend([tree.leaf_hash(line) for line in lines])
+        for line in lines:
+            one.add(line)
+        assert (many.size, many.root(), many._nodes) == (one.size, one.root(), one._nodes)
+
+
+def test_plain_lines_are_taken_as_one_by_one() -> None:
+    quick, slow, seen = Chain(), Chain(), []
+    quick.take(LINES[0])
+    slow.take(LINES[0])
+    assert quick.take_plain(LINES, 1, 200, seen.append) == 200
+    assert seen == [slow.take(line) for line in LINES[1:200]]
+    assert (quick.seq, quick.hash, quick.time, quick.type, quick.line) == (
+        slow.seq, slow.hash, slow.time, slow.type, slow.line)  # fmt: skip
+
+
+FORGED = [
+    {"v": True}, {"v": 2}, {"v": "1"}, {"seq": 2.0}, {"seq": 3}, {"seq": True}, {"actor": 5}, {"actor": None}, {"data": []},
+    {"data": None}, {"request_id": 3}, {"time": "2026-13-01T00:00:02.000Z"}, {"time": "2026-01-01T00:00:00.000Z"},
+    {"time": 7}, {"type": "nonsense"}, {"type": ["observed"]}, {"type": "workspace_created"}, {"prev": "0" * 64},
+    {"prev": None}, {"data": {"x": 1.5}}, {"data": {"x": 2**53}}, {"data": {"x": [1.5]}}, {"data": {"a": {"b": 1e9}}},
+    {"data": {"x": [2**53]}}, {"another": "key"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", FORGED, ids=str)
+def test_a_line_with_the_right_hash_and_the_wrong_form_stops_the_quick_way(change: dict) -> None:
+    """Whoever writes the file makes hashes that fit: the quick way must check all that the slow one does."""
+    value = {key: item for key, item in orjson.loads(LINES[1]).items() if key != "hash"} | change
+    value["hash"] = hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    line = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    assert hash_block(line + b"\n").good == 1, "the hash is right"
+    chain = Chain()
+    chain.take(LINES[0])
+    assert chain.take_plain([line], 0, 1, None) == 0
+    with pytest.raises(LineError):
+        chain.take(line)
+
+
+@pytest.mark.parametrize("respell", [lambda line: line.replace(b":", b": ", 1), lambda line: line + b" ",
+                                     lambda line: line.replace(b"observed", b"\\u006fbserved")])  # fmt: skip
+def test_another_spelling_stops_the_quick_way(respell) -> None:
+    chain = Chain()
+    chain.take(LINES[0])
+    assert chain.take_plain([respell(LINES[1])], 0, 1, None) == 0
+    assert chain.take_plain([b"", b"[]", b"5"], 0, 3, None) == 0
+    assert chain.take_plain([LINES[1]], 0, 1, None) == 1

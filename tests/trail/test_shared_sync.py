@@ -1,0 +1,119 @@
+"""Threads that announce at the same time share a sync, and none goes on before its own event is on disk."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.trail.workspaces import make_workspace
+from threegate.core import durable
+from threegate.core.errors import TrailError
+from threegate.trail import Event, Trail
+from threegate.trail.verify import verify_trail
+
+THREADS, EACH = 8, 12
+
+
+@pytest.fixture(name="trail")
+def a_trail(tmp_path: Path) -> Trail:
+    return make_workspace(tmp_path / "ws")[1]
+
+
+def everybody(trail: Trail, announce) -> list[BaseException]:
+    """Each of the threads announces its events; what they ended with."""
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(EACH):
+                announce(trail, number, turn)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return errors
+
+
+def test_one_sync_for_many_and_none_too_early(trail: Trail) -> None:
+    on_disk, syncs, early = [0], [0], []
+
+    def watch(moment: str, operation: str, path: str) -> None:
+        if operation != "sync" or not path.endswith("trail.jsonl"):
+            return
+        if moment == "before":
+            watch.size = os.stat(path).st_size
+            time.sleep(0.02)
+        else:
+            syncs[0] += 1
+            on_disk[0] = max(on_disk[0], watch.size)
+
+    def announce(trail: Trail, number: int, turn: int) -> None:
+        if number == 0 and turn % 3 == 0:
+            with trail.locked() as held:
+                event: Event = held.append("observed", actor="t", data={"turn": turn})
+                held.sync()
+        else:
+            event = trail.announce("observed", actor="t", data={"number": number, "turn": turn})
+        synced = on_disk[0]
+        with trail.workspace.trail_file.open("rb") as file:
+            if event.line not in file.read(synced).splitlines():
+                early.append(event.seq)
+
+    forget = durable.observe(watch)
+    try:
+        assert everybody(trail, announce) == []
+    finally:
+        forget()
+    assert early == []
+    assert syncs[0] < THREADS * EACH * 3 / 4, "they are shared"
+    trail.close()
+    result = verify_trail(trail.workspace)
+    assert result.ok and result.lines == 1 + THREADS * EACH
+
+
+def test_nobody_goes_on_after_a_sync_that_failed(trail: Trail) -> None:
+    went_on: list[int] = []
+
+    def fail(moment: str, operation: str, path: str) -> None:
+        if (moment, operation) == ("before", "sync"):
+            time.sleep(0.003)
+            raise OSError(5, "Input/output error", path)
+
+    def announce(trail: Trail, number: int, turn: int) -> None:
+        went_on.append(trail.announce("observed", actor="t").seq)
+
+    forget = durable.observe(fail)
+    try:
+        errors = everybody(trail, announce)
+    finally:
+        forget()
+    assert went_on == [] and len(errors) == THREADS and all(isinstance(error, TrailError) for error in errors)
+    with pytest.raises(TrailError, match="stop this process"):
+        trail.announce("observed", actor="t")
+    trail.close()
+
+
+def test_a_rotation_in_between(trail: Trail) -> None:
+    """The file is closed under the threads that wait for its sync."""
+
+    def announce(trail: Trail, number: int, turn: int) -> None:
+        if number == 0:
+            with trail.locked() as held:
+                held.rotate(
+                    actor="t",
+                    data={"size": held.index.frontier.size, "root": held.index.frontier.root().hex()},
+                )
+        else:
+            trail.announce("observed", actor="t")
+
+    assert everybody(trail, announce) == []
+    trail.close()
+    assert verify_trail(trail.workspace).ok

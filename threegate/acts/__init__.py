@@ -1,0 +1,1 @@
+"""What a person does, signed: approve, reject, grant, cancel, retry, countersign, replay, operator keys."""

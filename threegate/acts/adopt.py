@@ -1,0 +1,85 @@
+"""Adopting a workspace that was restored, copied or moved: an operator's signed act that begins a new epoch.
+
+Invariant: only a trail that verifies is adopted; after adoption every approval of an earlier epoch is void
+(`workspace_mismatch`), so that nothing that ran before the restored backup was made can run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from threegate.acts.signed_acts import checked_act, sign_act
+from threegate.acts.signing_key import Acting
+from threegate.core.errors import Refused, Unavailable
+from threegate.core.user_state import OutsideState
+from threegate.records.audit_verify import verify_workspace
+from threegate.review.reviewed_draft import Desk
+from threegate.trail import LockedTrail
+from threegate.trail.workspace_key import load_key, make_key
+
+ADOPT = "threegate-adopt/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """What was adopted: why it had to be, and the epoch that begins."""
+
+    problem: str
+    epoch: int
+    new_key: bool
+
+
+def adopt_about(desk: Desk) -> Mapping[str, Any]:
+    """What the act says: where the workspace lies now, where its trail ends, and why. Raises Refused when all is well."""
+    with desk.trail.locked() as held:
+        problem = held.outside_problem()
+        if problem is None:
+            raise Refused("nothing_to_adopt", "the workspace is where and what it was; nothing to adopt")
+        return _about(desk, held, problem)
+
+
+def adopt(desk: Desk, acting: Acting, about: Mapping[str, Any]) -> Adopted:
+    """Verify the trail, sign the act, raise the epoch, keep the new head outside. Raises Refused, Unavailable, TrailError."""
+    result = verify_workspace(desk.workspace)
+    bad = [item for item in result.problems if "head kept outside" not in item.message]
+    if bad:
+        raise Refused("trail_invalid", f"{bad[0]}; a workspace that does not verify is not adopted")
+    signed = sign_act(desk, acting, ADOPT, about)
+    with desk.trail.locked() as held:
+        problem = held.outside_problem()
+        if problem is None or _about(desk, held, problem) != about:
+            raise Refused("statement_mismatch", "the workspace changed meanwhile; look again")
+        data = checked_act(desk, held, signed, ADOPT, about)
+        actor = str(data.pop("actor"))
+        new_key = _own_key(held)
+        epoch = held.index.epoch + 1
+        held.append(
+            "workspace_adopted",
+            actor=actor,
+            data={**data, **about, "epoch": epoch, **({"vkey": new_key} if new_key else {})},
+        )
+        held.keep_head(anew=True)
+    return Adopted(problem, epoch, new_key is not None)
+
+
+def _about(desk: Desk, held: LockedTrail, problem: str) -> dict[str, Any]:
+    return {
+        "path": str(desk.workspace.root),
+        "seq": held.index.head.seq,
+        "head": held.index.head.hash,
+        "problem": problem,
+        "epoch": held.index.epoch + 1,
+    }
+
+
+def _own_key(held: LockedTrail) -> str | None:
+    """The verifier key of a new workspace key, made where this user has none; None when there is one."""
+    try:
+        load_key(held.index.workspace_id)
+    except Unavailable:
+        if OutsideState.of(held.index.workspace_id).key_file.exists():
+            raise
+        return make_key(held.index.workspace_id).public.render()
+    return None

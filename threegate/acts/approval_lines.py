@@ -1,0 +1,35 @@
+"""Writing `approved_by` and `approved_utc` into a draft's front matter.
+
+Invariant: exactly these two lines are inserted or replaced, and no other byte changes. The caller reads the result
+with gate 1 again and compares, so a front matter that this does not understand is refused and not mangled.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from threegate.approval import format_utc
+from threegate.core.errors import Refused
+
+_KEYS = (b"approved_by", b"approved_utc")
+
+
+def insert_approval(data: bytes, approved_by: str, approved_utc: datetime) -> bytes:
+    """The draft's bytes with the two lines. Raises Refused for a file without a closed front matter."""
+    values = {b"approved_by": approved_by, b"approved_utc": format_utc(approved_utc)}
+    lines = data.split(b"\n")
+    ending = b"\r" if lines[0].endswith(b"\r") else b""
+    fence = b"---" + ending
+    if lines[0] != fence or fence not in lines[1:]:
+        raise Refused("request_changed", "the file has no closed front matter")
+    close = lines.index(fence, 1)
+    for key in _KEYS:
+        line = key + b": " + json.dumps(values[key]).encode() + ending
+        places = [number for number in range(1, close) if lines[number].startswith(key + b":")]
+        if places:
+            lines[places[0]] = line
+        else:
+            lines.insert(close, line)
+            close += 1
+    return b"\n".join(lines)

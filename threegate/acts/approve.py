@@ -1,0 +1,298 @@
+"""Approving: what was shown is signed, announced and delivered into approved/.
+
+Invariant: nothing is delivered that `check_launch` would not let pass (but for the quorum, for which it waits);
+the trail's `approved` is on disk before a file appears in approved/.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from threegate.acts.approval_lines import insert_approval
+from threegate.acts.pinning import pin
+from threegate.approval import (
+    NAMESPACE_APPROVAL,
+    Operators,
+    SignedApproval,
+    Statement,
+    format_utc,
+    launch_checks,
+    render_signed,
+    sign_statement,
+    statement_inputs,
+)
+from threegate.approval.ssh_wire import MalformedError
+from threegate.core import durable, limits
+from threegate.core.errors import InvalidInput, Refused
+from threegate.launch.launch_facts import facts_for_launch, read_operators
+from threegate.request import read_request
+from threegate.request.job import Job
+from threegate.request.model import Request
+from threegate.results import Verdict, write_verdict
+from threegate.review.reviewed_draft import (
+    Desk,
+    Dossier,
+    refuse_bad_clock,
+    refuse_judged,
+    refuse_used,
+    take_draft_away,
+)
+from threegate.trail import LockedTrail, moves
+
+_MODE = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """The bytes that would be approved and the statement about them, not yet signed."""
+
+    data: bytes
+    request: Request
+    job: Job
+    statement: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """An approval that was delivered."""
+
+    path: Path
+    approval_sha256: str
+    expires_utc: datetime
+    fingerprint: str
+    waits_for_quorum: bool
+    draft_removed: bool
+
+
+def seal(
+    desk: Desk, dossier: Dossier, approved_by: str, *, approved_utc: datetime | None = None, nonce: str = ""
+) -> Sealed:
+    """Write the two lines, read the result with the same reader, and make the statement about it.
+
+    Raises Refused when the result would mean anything else than what was shown, or when the judgement on trial
+    is neither a yes nor a checkpoint: such a request could never run.
+    """
+    refuse_judged(dossier)
+    moment = approved_utc or _moment(dossier)
+    data = insert_approval(dossier.draft.data, approved_by, moment)
+    report = read_request(
+        data,
+        path=dossier.draft.path.name,
+        settings=desk.policy.settings.request,
+        now=max(dossier.now, moment),
+        stage="approved",
+    )
+    request = report.request
+    if request is None or _as_draft(request, dossier.request) != dossier.request:
+        raise Refused(
+            "request_changed",
+            f"{dossier.draft.path.name}: with approved_by and approved_utc written in it would not be the same"
+            " request; ask for a draft whose front matter has each key on one line",
+        )
+    if (request.approved_by, request.approved_utc) != (approved_by, moment):
+        raise Refused(
+            "request_changed", f"{dossier.draft.path.name}: the approval lines are not read as written"
+        )
+    statement = Statement(
+        workspace_id=desk.policy.settings.workspace.id,
+        epoch=_epoch(desk),
+        request_id=request.request_id,
+        request_sha256=request.sha256,
+        job_sha256=dossier.job.digest,
+        inputs=statement_inputs(request),
+        approved_by=approved_by,
+        approved_utc=moment,
+        expires_utc=moment + timedelta(seconds=desk.policy.settings.approval.ttl),
+        policy_sha256=desk.policy.digest,
+        nonce=nonce or secrets.token_hex(16),
+    )
+    return Sealed(data, request, dossier.job, statement)
+
+
+def seal_as(desk: Desk, dossier: Dossier, statement: Statement) -> Sealed:
+    """The same bytes as when `statement` was printed, for a signature that was made elsewhere.
+
+    Raises Refused when the statement is not about this draft as it is now.
+    """
+    sealed = seal(
+        desk,
+        dossier,
+        statement.approved_by,
+        approved_utc=statement.approved_utc,
+        nonce=statement.nonce,
+    )
+    if sealed.statement != statement:
+        names = [
+            name
+            for name in Statement.__dataclass_fields__
+            if getattr(sealed.statement, name) != getattr(statement, name)
+        ]
+        raise Refused("statement_mismatch", f"the statement differs in {', '.join(names)}; print it anew")
+    return sealed
+
+
+def sign(sealed: Sealed, key: Path) -> bytes:
+    """The signature file. ssh-keygen may ask on the terminal. Raises InvalidInput, Unavailable."""
+    statement = sealed.statement.to_bytes()
+    return render_signed(statement, sign_statement(statement, key, NAMESPACE_APPROVAL))
+
+
+def promote(
+    desk: Desk, dossier: Dossier, sealed: Sealed, signature: bytes, *, actor: str, reason: str = ""
+) -> Promoted:
+    """Pin, check as at launch, announce, deliver, take the draft away.
+
+    Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
+    """
+    pin(desk.workspace, dossier.inputs)
+    name = dossier.draft.path.name
+    with desk.trail.locked() as held:
+        refuse_bad_clock(held)
+        refuse_used(held, sealed.request)
+        waits = _refuse_what_cannot_run(desk, held, dossier, sealed, signature)
+        approval = SignedApproval.parse(signature)
+        fingerprint = approval.signed.signature.key.fingerprint
+        target = desk.workspace.approved / name
+        paths = moves.deliver(
+            held,
+            [(target.with_name(f"{name}.sig"), signature, _MODE), (target, sealed.data, _MODE)],
+            "approved",
+            request_id=sealed.request.request_id,
+            actor=actor,
+            data=_event(dossier, sealed, approval, fingerprint, reason),
+        )
+    removed = take_draft_away(dossier.draft)
+    tell_approved(desk, paths[-1].name, sealed)
+    return Promoted(
+        path=paths[-1],
+        approval_sha256=approval.approval_sha256,
+        expires_utc=sealed.statement.expires_utc,
+        fingerprint=fingerprint,
+        waits_for_quorum=waits,
+        draft_removed=removed,
+    )
+
+
+def known_operators(desk: Desk) -> Operators:
+    """The operators, as the trail recorded them. Raises Refused (operators_changed)."""
+    operators = read_operators(desk.workspace)
+    with desk.trail.locked() as held:
+        recorded = held.index.operators
+    if operators.problem is not None or operators.digests != recorded:
+        raise Refused(
+            "operators_changed",
+            f"{desk.workspace.operators_file}: {operators.problem or 'not what the trail last recorded'};"
+            " look at it, then: threegate operator record",
+        )
+    return operators
+
+
+def read_signature(path: Path) -> tuple[Statement, bytes]:
+    """A signature made elsewhere: a whole signature file, or plain armor beside the statement that it signs.
+
+    ``statement.json.sig`` as ssh-keygen writes it needs ``statement.json`` beside it. Returns the statement and the whole
+    signature file. Raises InvalidInput.
+    """
+    try:
+        data = durable.read_regular(path, max_bytes=limits.SIGNATURE_FILE_BYTES)
+        if data.startswith(b"-----BEGIN"):
+            beside = path.with_suffix("")
+            data = render_signed(durable.read_regular(beside, max_bytes=limits.SIGNATURE_FILE_BYTES), data)
+        return SignedApproval.parse(data).statement, data
+    except MalformedError as error:
+        raise InvalidInput(
+            f"{path}: {error}; sign exactly the printed bytes with ssh-keygen -Y sign"
+        ) from None
+    except OSError as error:
+        raise InvalidInput(
+            f"{error.filename or path}: cannot be read ({error.strerror or error}); keep the statement beside its .sig"
+        ) from None
+
+
+def _moment(dossier: Dossier) -> datetime:
+    """Now to the second, and not before created_utc where that has a fraction of this very second."""
+    moment = max(datetime.now(UTC), dossier.now).replace(microsecond=0)
+    if moment < dossier.request.created_utc:
+        moment += timedelta(seconds=1)
+    return moment
+
+
+def _as_draft(request: Request, draft: Request) -> Request:
+    return replace(
+        request,
+        approved_by=draft.approved_by,
+        approved_utc=draft.approved_utc,
+        data=draft.data,
+        sha256=draft.sha256,
+        stage=draft.stage,
+    )
+
+
+def _epoch(desk: Desk) -> int:
+    with desk.trail.locked() as held:
+        return held.index.epoch
+
+
+def _refuse_what_cannot_run(
+    desk: Desk, held: LockedTrail, dossier: Dossier, sealed: Sealed, signature: bytes
+) -> bool:
+    """Make every check of a launch now; returns whether only the quorum is missing."""
+    facts = replace(
+        facts_for_launch(
+            desk.workspace,
+            held,
+            desk.policy,
+            sealed.request,
+            sealed.job,
+            signature=signature,
+            countersignatures={},
+        ),
+        owner_uid=dossier.owner_uid,
+    )
+    failed = [check for check in launch_checks(facts) if check.ok is False]
+    for check in failed:
+        if check.code != "quorum_missing":
+            raise Refused(check.code, check.detail)
+    return bool(failed)
+
+
+def _event(
+    dossier: Dossier, sealed: Sealed, approval: SignedApproval, fingerprint: str, reason: str
+) -> dict[str, object]:
+    statement = sealed.statement
+    return {
+        "request_sha256": statement.request_sha256,
+        "job_sha256": statement.job_sha256,
+        "approval_sha256": approval.approval_sha256,
+        "policy_sha256": statement.policy_sha256,
+        "inputs": {item.name: item.sha256 for item in statement.inputs},
+        "approved_by": statement.approved_by,
+        "approved_utc": format_utc(statement.approved_utc),
+        "expires_utc": format_utc(statement.expires_utc),
+        "key": fingerprint,
+        "nonce": statement.nonce,
+        "owner_uid": dossier.owner_uid,
+        "draft_sha256": dossier.request.sha256,
+        "from": dossier.draft.path.parent.name,
+        "proposal_sha256": dossier.proposal_sha256,
+        "risk": sealed.job.effective_risk,
+        "reason": reason,
+    }
+
+
+def tell_approved(desk: Desk, name: str, sealed: Sealed) -> None:
+    """Bring the verdict of an approved request up to date. Raises OSError."""
+    write_verdict(
+        desk.workspace,
+        Verdict(
+            file=name,
+            sha256=sealed.request.sha256,
+            request_id=sealed.request.request_id,
+            stage="approved",
+            valid=True,
+            state="approved",
+        ),
+    )

@@ -1,0 +1,102 @@
+"""Cancelling a request in whatever state it is.
+
+Invariant: a request that waits is ended here, under the trail's lock, so no daemon can claim it any more; one
+that was claimed is only asked to end, and the daemon alone says `cancelled`, when the process is really gone.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from threegate.acts.reject import refuse_unknown
+from threegate.core import durable
+from threegate.core.errors import Refused
+from threegate.launch.completion import close_from_trail, find_file
+from threegate.results import reserve_result
+from threegate.review.reviewed_draft import Desk, quiet_services
+from threegate.trail import LockedTrail, RequestHistory, moves
+
+_POLL_SECONDS = 0.05
+_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """`cancelled`: it will not run, or its process is gone. `requested`: the daemon was asked and has not answered yet."""
+
+    request_id: str
+    outcome: Literal["cancelled", "requested", "ended"]
+    last_event: str
+
+
+def cancel_request(
+    desk: Desk, request_id: str, *, actor: str, reason: str = "", wait_seconds: float = 5.0
+) -> Cancelled:
+    """End a waiting request, or ask the daemon to end a running one and wait for its word.
+
+    Raises Refused (unknown_request, already_ended, not_approved), TrailError, Unavailable, OSError.
+    """
+    if not _REQUEST_ID.fullmatch(request_id):
+        raise refuse_unknown(request_id)
+    with desk.trail.locked() as held:
+        history = held.index.history(request_id)
+        if history is None:
+            raise refuse_unknown(request_id)
+        if history.end is not None:
+            raise Refused("already_ended", f"{request_id}: has ended ({history.end.type}); nothing to cancel")
+        if history.claimed is None:
+            _end_waiting(desk, held, history, actor, reason)
+            return Cancelled(request_id, "cancelled", "cancelled")
+        moves.announce(held, "cancel_requested", request_id=request_id, actor=actor, data={"message": reason})
+        durable.overwrite(desk.workspace.control / f"cancel-{request_id}", b"")
+    return _await(desk, request_id, wait_seconds)
+
+
+def _end_waiting(desk: Desk, held: LockedTrail, history: RequestHistory, actor: str, reason: str) -> None:
+    source = find_file(desk.workspace, history)
+    if source is None or source.parent != desk.workspace.approved:
+        raise Refused(
+            "not_approved", f"{history.request_id}: is a draft; say no to it with: threegate reject FILE"
+        )
+    approved = history.approved.data if history.approved else {}
+    kept = {
+        key: approved.get(key)
+        for key in ("request_sha256", "approval_sha256", "policy_sha256", "approved_by")
+    }
+    inputs = approved.get("inputs")
+    target = moves.free_name(desk.workspace.refused / source.name)
+    reserve_result(desk.workspace, history.request_id)
+    moves.announce(
+        held,
+        "cancelled",
+        request_id=history.request_id,
+        actor=actor,
+        data={
+            **kept,
+            "inputs": inputs if isinstance(inputs, dict) else {},
+            "reason": "cancelled",
+            "message": reason or "cancelled by the operator before it ran",
+            "state": target.parent.name,
+            "file": target.name,
+        },
+    )
+    ended = held.index.history(history.request_id)
+    assert ended is not None
+    close_from_trail(quiet_services(desk), held, ended)
+
+
+def _await(desk: Desk, request_id: str, seconds: float) -> Cancelled:
+    """The daemon's word, as long as there is hope for it."""
+    until = time.monotonic() + seconds
+    while True:
+        with desk.trail.locked() as held:
+            history = held.index.history(request_id)
+            end = history.end if history else None
+        if end is not None:
+            return Cancelled(request_id, "cancelled" if end.type == "cancelled" else "ended", end.type)
+        if time.monotonic() >= until:
+            return Cancelled(request_id, "requested", "cancel_requested")
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,180 @@
+"""Writing a draft: inputs are hashed and copied to inbox/files/, the text is rendered, checked, and delivered.
+
+Invariant: what is delivered passes gate 1 as a draft under this workspace's settings; where it does not,
+nothing is written.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
+from threegate.core.errors import InvalidInput
+from threegate.core.workspace import Workspace
+from threegate.request import Report, Request, read_request
+from threegate.request.fields import check_file_name
+from threegate.request.hosts import HostError, read_target
+from threegate.request.model import Backend, InputFile, NetworkTarget, OutputFile, Risk, Sensitivity
+from threegate.request.render_draft import file_name, render_request, slug_of
+
+
+@dataclass(frozen=True, slots=True)
+class DraftOptions:
+    """What a draft is made of. Paths are files of the one who drafts; everything else stands in the request."""
+
+    backend: Backend
+    purpose: str
+    command: str | None = None
+    code: str | None = None
+    vars_json: str | None = None
+    inputs: tuple[Path, ...] = ()
+    outputs: tuple[str, ...] = ()
+    slug: str = ""
+    requested_by: str = "core"
+    risk: Risk = "low"
+    sensitivity: Sensitivity = "internal"
+    justification: str = ""
+    network_allow: tuple[str, ...] = ()
+    network_rationale: str = ""
+    cpu: str = "1"
+    memory_mb: int = 256
+    time_sec: int = 60
+    language: str = "python"
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A draft that was written: its path, its report, and the input files that were copied."""
+
+    path: Path
+    report: Report
+    copied: tuple[str, ...]
+
+
+def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -> Drafted:
+    """Write a draft into the inbox. Raises InvalidInput with every finding when it would not pass gate 1, OSError."""
+    moment = now.astimezone(UTC).replace(microsecond=0)
+    slug = options.slug or slug_of(options.purpose)
+    if slug != slug_of(slug):
+        raise InvalidInput(f"--slug is 1 to 64 of a-z, 0-9 and single dashes, such as {slug_of(slug)}")
+    name = file_name(moment, slug)
+    read = [_read_input(path) for path in options.inputs]
+    request = _request(options, [item for item, _ in read], name, moment, slug)
+    settings = workspace.load_settings().request
+    data = render_request(request)
+    report = read_request(data, path=name, settings=settings, now=now, stage="draft")
+    if not report.valid:
+        lines = [f"{item.rule}: {item.message}" for item in report.findings if item.severity == "error"]
+        raise InvalidInput(f"the draft is not written, it would be refused: {'; '.join(lines)}")
+    copied = tuple(item.name for item, content in read if _keep(workspace.files / item.name, content))
+    path = workspace.inbox / name
+    durable.deliver(path, data, 0o644)
+    return Drafted(path, replace(report, path=str(path)), copied)
+
+
+def _request(
+    options: DraftOptions, inputs: Sequence[InputFile], name: str, moment: datetime, slug: str
+) -> Request:
+    targets = tuple(_target(host) for host in options.network_allow)
+    return Request(
+        file_name=name,
+        data=b"",
+        sha256="",
+        stage="draft",
+        request_id=f"{slug[:48].strip('-') or 'r'}-{moment:%Y%m%d%H%M%S}-{secrets.token_hex(4)}",
+        created_utc=moment,
+        requested_by=options.requested_by,
+        approved_by=None,
+        approved_utc=None,
+        purpose=options.purpose,
+        backend=options.backend,
+        language="python" if options.backend == "monty" else options.language,
+        network="allowlist" if targets else "none",
+        cpu_limit=_cores(options.cpu),
+        memory_limit_mb=options.memory_mb,
+        time_limit_sec=options.time_sec,
+        inputs=tuple(inputs),
+        workdir="/in",
+        outputs=tuple(
+            OutputFile(path if path.startswith("/") else f"/out/{path}") for path in options.outputs
+        ),
+        network_allowlist=targets,
+        constraints=(),
+        session_id=None,
+        tool=None,
+        labels=(),
+        workflow=None,
+        role=None,
+        risk_domain=None,
+        evidence=(),
+        argv=_argv(options),
+        code=_ended(options.code) if options.backend == "monty" else None,
+        vars_json=_ended(options.vars_json) if options.vars_json is not None else None,
+        risk_level=options.risk,
+        justification=options.justification or options.purpose,
+        data_sensitivity=options.sensitivity,
+        network_rationale=options.network_rationale
+        or ("needed for the purpose above" if targets else "none"),
+    )
+
+
+def _argv(options: DraftOptions) -> tuple[str, ...] | None:
+    if options.backend == "monty":
+        if not options.code:
+            raise InvalidInput("backend monty runs code; name the file with --code FILE")
+        if options.command:
+            raise InvalidInput(
+                "backend monty runs code, not a command; leave --command out or use --backend ERA"
+            )
+        return None
+    if not options.command:
+        raise InvalidInput("backend ERA runs a command; give it with --command 'python3 /in/script.py'")
+    if options.code or options.vars_json is not None:
+        raise InvalidInput("backend ERA runs a command; send code as an --input, or use --backend monty")
+    try:
+        return tuple(shlex.split(options.command))
+    except ValueError as error:
+        raise InvalidInput(f"--command: {error}; mend the quoting") from None
+
+
+def _cores(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        raise InvalidInput('--cpu is a decimal number of cores, such as "0.5"') from None
+
+
+def _target(host: str) -> NetworkTarget:
+    try:
+        return read_target(host)
+    except HostError as error:
+        raise InvalidInput(f"--network-allow {host}: {error}") from None
+
+
+def _ended(text: str | None) -> str:
+    return f"{(text or '').rstrip(chr(10))}\n"
+
+
+def _read_input(path: Path) -> tuple[InputFile, bytes]:
+    if (wrong := check_file_name(path.name)) is not None:
+        raise InvalidInput(f"{path}: the name of an input {wrong}; rename it")
+    content = durable.read_regular(path, max_bytes=limits.INPUT_FILE_BYTES)
+    return InputFile(path.name, sha256_hex(content)), content
+
+
+def _keep(target: Path, content: bytes) -> bool:
+    """Copy an input to inbox/files/ unless the same bytes are there. Raises InvalidInput when others are."""
+    try:
+        durable.deliver(target, content, 0o644)
+    except FileExistsError:
+        if durable.read_regular(target, max_bytes=limits.INPUT_FILE_BYTES) != content:
+            raise InvalidInput(f"{target}: another file of this name is there; rename the input") from None
+        return False
+    return True

@@ -1,0 +1,270 @@
+"""Standing grants: giving one from a finished request, revoking it, and promoting drafts that it covers.
+
+Invariant: a draft is promoted under a grant only when the check of a launch passes with the grant in the place of an
+approval; the number of uses is decided again at each claim, under the trail's lock.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from threegate.acts.approve import Promoted, seal, tell_approved
+from threegate.acts.pinning import pin
+from threegate.approval import (
+    GRANT_TYPE,
+    NAMESPACE_ACT,
+    Act,
+    Grant,
+    MalformedError,
+    covers,
+    format_utc,
+    render_signed,
+    sign_statement,
+    terms,
+    verify_signer,
+)
+from threegate.approval.launch import check_launch
+from threegate.core import durable, limits
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
+from threegate.launch.launch_facts import facts_for_launch, read_operators
+from threegate.review.countersign import read_waiting
+from threegate.review.reviewed_draft import (
+    Desk,
+    Dossier,
+    open_dossier,
+    read_draft,
+    refuse_bad_clock,
+    refuse_used,
+    take_draft_away,
+)
+from threegate.review.show import show_request
+from threegate.trail import TrailIndex, moves
+
+_MODE = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A grant and how it stands: `uses` is None when it was revoked or the trail never knew it."""
+
+    grant: Grant
+    uses: int | None
+
+    @property
+    def live(self) -> bool:
+        """Whether it can still be used, but for its expiry."""
+        return self.uses is not None and self.uses < self.grant.max_uses
+
+
+def new_grant(
+    desk: Desk,
+    request_id: str,
+    *,
+    free_inputs: Sequence[str],
+    max_uses: int,
+    seconds: int,
+    name: str,
+    key: Path,
+) -> Grant:
+    """Sign a grant made from a finished request. Raises Refused, InvalidInput, TrailError, Unavailable."""
+    if not desk.policy.settings.approval.grants:
+        raise Refused("grants_off", "grants are off: set approval.grants = true in threegate.toml first")
+    path = show_request(desk.workspace, request_id).path
+    if path is None or path.parent != desk.workspace.finished:
+        raise InvalidInput(f"{request_id}: has not finished; a grant is made from a request that ran")
+    prepared = read_waiting(desk, path)
+    assert prepared.request is not None and prepared.job is not None
+    approved = prepared.history.approved if prepared.history else None
+    owner = approved.data.get("owner_uid") if approved else None
+    if type(owner) is not int:
+        raise Refused("grant_mismatch", f"{request_id}: the trail does not say who drafted it")
+    with desk.trail.locked() as held:
+        refuse_bad_clock(held)
+        now, epoch = max(held.now, datetime.now(UTC)).replace(microsecond=0), held.index.epoch
+    act = Act(
+        type=GRANT_TYPE,
+        workspace_id=desk.policy.settings.workspace.id,
+        epoch=epoch,
+        acted_by=name,
+        acted_utc=now,
+        nonce=secrets.token_hex(16),
+        about=terms(
+            prepared.job,
+            from_request=prepared.request.request_id,
+            free_inputs=free_inputs,
+            owner_uid=owner,
+            policy_sha256=desk.policy.digest,
+            max_uses=max_uses,
+            expires_utc=now + timedelta(seconds=seconds),
+        ),
+    )
+    statement = act.to_bytes()
+    data = render_signed(statement, sign_statement(statement, key, NAMESPACE_ACT))
+    grant = _parse(data)
+    operators = read_operators(desk.workspace)
+    fingerprint = verify_signer(statement, grant.signed.signature, name, NAMESPACE_ACT, operators, at=(now,))
+    with desk.trail.locked() as held:
+        if operators.problem is not None or operators.digests != held.index.operators:
+            raise Refused("operators_changed", "operators is not what the trail last recorded")
+        folder = desk.workspace.grants
+        if not folder.is_dir():
+            durable.make_folder(folder, 0o700)
+        moves.announce(
+            held,
+            "granted",
+            actor=f"operator:{name}",
+            data={
+                "grant": grant.id,
+                "from": grant.from_request,
+                "inputs": list(grant.free_inputs),
+                "max_uses": grant.max_uses,
+                "expires_utc": format_utc(grant.expires_utc),
+                "key": fingerprint,
+                "nonce": act.nonce,
+            },
+        )
+        durable.deliver(folder / f"{grant.id}.grant", data, _MODE)
+    return grant
+
+
+def list_grants(desk: Desk) -> list[Standing]:
+    """All grants, with their uses. Raises InvalidInput for a file that is none."""
+    with desk.trail.locked() as held:
+        index = held.index
+    return [Standing(grant, index.grant_uses(grant.id)) for grant in _read_all(desk)]
+
+
+def find_grant(desk: Desk, which: str) -> Standing:
+    """The one grant whose id begins so. Raises InvalidInput."""
+    found = [standing for standing in list_grants(desk) if which and standing.grant.id.startswith(which)]
+    if len(found) != 1:
+        raise InvalidInput(
+            f"{which}: {'more than one' if found else 'no'} grant begins so; see: threegate grant list"
+        )
+    return found[0]
+
+
+def revoke_grant(desk: Desk, which: str, *, actor: str) -> Grant:
+    """End a grant for ever; what was promoted under it and waits does not run. Raises InvalidInput, TrailError."""
+    standing = find_grant(desk, which)
+    with desk.trail.locked() as held:
+        moves.announce(held, "grant_revoked", actor=actor, data={"grant": standing.grant.id})
+    return standing.grant
+
+
+def use_grants(desk: Desk) -> list[Promoted]:
+    """Promote every draft of the inbox that a live grant covers. Never raises for a draft; TrailError ends the daemon."""
+    if not desk.policy.settings.approval.grants or not desk.workspace.grants.is_dir():
+        return []
+    live = [standing.grant for standing in list_grants(desk) if standing.live]
+    if not live:
+        return []
+    done = []
+    for path in sorted(desk.workspace.inbox.glob("TR-*.md")):
+        try:
+            promoted = promote_granted(desk, path, live)
+        except TrailError:
+            raise
+        except (ThreeGateError, OSError):
+            continue  # it waits for an operator, who is told what is wrong with it by `approve`
+        if promoted is not None:
+            done.append(promoted)
+    return done
+
+
+def promote_granted(desk: Desk, path: Path, grants: Sequence[Grant]) -> Promoted | None:
+    """Promote one draft under the first grant that covers it; None when none does. Raises as `approve` does."""
+    draft = read_draft(desk.workspace, path)
+    with open_dossier(desk, draft) as dossier:
+        for grant in grants:
+            if grant.owner_uid == dossier.owner_uid and covers(grant, dossier.job):
+                return _promote(desk, dossier, grant)
+    return None
+
+
+def _promote(desk: Desk, dossier: Dossier, grant: Grant) -> Promoted:
+    sealed = seal(desk, dossier, grant.act.acted_by)
+    data = grant.signed.to_bytes()
+    name = dossier.draft.path.name
+    pin(desk.workspace, dossier.inputs)
+    with desk.trail.locked() as held:
+        refuse_bad_clock(held)
+        refuse_used(held, sealed.request)
+        facts = replace(
+            facts_for_launch(
+                desk.workspace,
+                held,
+                desk.policy,
+                sealed.request,
+                sealed.job,
+                signature=data,
+                countersignatures={},
+            ),
+            owner_uid=dossier.owner_uid,
+        )
+        verified = check_launch(facts)
+        _refuse_promised(held.index, grant)
+        target = desk.workspace.approved / name
+        paths = moves.deliver(
+            held,
+            [(target.with_name(f"{name}.sig"), data, _MODE), (target, sealed.data, _MODE)],
+            "approved",
+            request_id=sealed.request.request_id,
+            actor=f"grant:{grant.id}",
+            data={
+                "request_sha256": sealed.request.sha256,
+                "job_sha256": sealed.job.digest,
+                "policy_sha256": desk.policy.digest,
+                "inputs": {item.name: item.sha256 for item in sealed.request.inputs},
+                "approved_by": verified.approved_by,
+                "grant": grant.id,
+                "owner_uid": dossier.owner_uid,
+                "from": dossier.draft.path.parent.name,
+                "risk": sealed.job.effective_risk,
+            },
+        )
+    removed = take_draft_away(dossier.draft)
+    tell_approved(desk, paths[-1].name, sealed)
+    return Promoted(paths[-1], grant.id, grant.expires_utc, verified.signers[0].fingerprint, False, removed)
+
+
+def _refuse_promised(index: TrailIndex, grant: Grant) -> None:
+    """No more drafts are promoted than uses are left, those that wait counted."""
+    waiting = sum(
+        1
+        for history in index.open_histories()
+        if history.approved is not None
+        and history.claimed is None
+        and history.end is None
+        and history.approved.data.get("grant") == grant.id
+    )
+    if (index.grant_uses(grant.id) or 0) + waiting >= grant.max_uses:
+        raise Refused("grant_used_up", "every use of the grant that is left is promised already")
+
+
+def _read_all(desk: Desk) -> list[Grant]:
+    folder = desk.workspace.grants
+    if not folder.is_dir():
+        return []
+    grants = []
+    for path in sorted(folder.glob("*.grant")):
+        try:
+            data = durable.read_regular(path, max_bytes=limits.SIGNATURE_FILE_BYTES)
+        except OSError as error:
+            raise Unavailable(f"{path}: cannot be read ({error.strerror or error})") from None
+        grant = _parse(data, str(path))
+        if path.name != f"{grant.id}.grant":
+            raise InvalidInput(f"{path}: is not the grant that it is named by; remove it")
+        grants.append(grant)
+    return grants
+
+
+def _parse(data: bytes, where: str = "the grant") -> Grant:
+    try:
+        return Grant.parse(data)
+    except MalformedError as error:
+        raise InvalidInput(f"{where}: {error}") from None

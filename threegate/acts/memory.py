@@ -1,0 +1,91 @@
+"""Notes: a proposed one is stored only when the operator says so, by a signed act.
+
+Invariant: a stored note has the bytes that the trail's `finished` names, and no secret stands in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from threegate.acts.proposal_finished import FinishedProposal, announce_act, finished_proposal, refuse_done
+from threegate.core import canonical, durable, limits
+from threegate.core.errors import InvalidInput, Refused
+from threegate.review.reviewed_draft import Desk
+from threegate.secretscan import has_secret
+
+NOTES_FILE = "notes.jsonl"
+_TOOLS = frozenset({"memory.propose"})
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedNote:
+    """A note that waits for the operator."""
+
+    finished: FinishedProposal
+    note: Mapping[str, Any]
+    about: Mapping[str, Any]
+
+
+def proposed_note(desk: Desk, request_id: str) -> ProposedNote:
+    """The note of a finished memory.propose. Raises InvalidInput, Refused."""
+    with desk.trail.locked() as held:
+        finished = finished_proposal(desk, held, request_id, _TOOLS)
+        refuse_done(held, request_id)
+    data = finished.output("/out/note.json")
+    note = canonical.loads_strict(data, max_bytes=2 * limits.PROPOSAL_BYTES)
+    if note != finished.given["note"]:
+        raise Refused("result_unverified", "/out/note.json: is not the note that was proposed")
+    if has_secret(str(note["content"])):
+        raise InvalidInput(
+            f"{request_id}: the note holds a secret; notes are read by agents, so it is not stored"
+        )
+    about = {
+        "request_id": request_id,
+        "approval_sha256": finished.approval_sha256,
+        "note_sha256": canonical.sha256_hex(data),
+    }
+    return ProposedNote(finished, note, about)
+
+
+def store_note(desk: Desk, proposed: ProposedNote, signed: bytes) -> None:
+    """Announce the signed act and add the note. Raises Refused, TrailError, OSError."""
+    request_id = proposed.finished.request_id
+    line = (
+        json.dumps({**proposed.note, "request_id": request_id}, ensure_ascii=True, sort_keys=True).encode()
+        + b"\n"
+    )
+    path = desk.workspace.memory / NOTES_FILE
+    with desk.trail.locked() as held:
+        announce_act(
+            desk,
+            held,
+            signed,
+            proposed.about,
+            request_id,
+            {"tool": "memory.propose", "note_sha256": proposed.about["note_sha256"]},
+        )
+        old = durable.read_regular(path, max_bytes=limits.MEMORY_BYTES) if os.path.lexists(path) else b""
+        if len(old) + len(line) > limits.MEMORY_BYTES:
+            raise InvalidInput(f"{path}: is full; move old notes away")
+        durable.overwrite(path, old + line, 0o600)
+
+
+def notes(desk: Desk) -> list[dict[str, Any]]:
+    """All stored notes, in the order of files and lines. Raises InvalidInput for a line that is none."""
+    found = []
+    for path in sorted(desk.workspace.memory.glob("*.jsonl")):
+        for number, line in enumerate(
+            durable.read_regular(path, max_bytes=limits.MEMORY_BYTES).splitlines(), start=1
+        ):
+            try:
+                note = canonical.loads_strict(line, max_bytes=2 * limits.PROPOSAL_BYTES)
+            except canonical.StrictJSONError as error:
+                raise InvalidInput(f"{path}:{number}: no note: {error}; mend or remove the line") from None
+            if not isinstance(note, dict) or not isinstance(note.get("content"), str):
+                raise InvalidInput(f"{path}:{number}: no note: it needs a content; mend or remove the line")
+            found.append({"file": path.name, "line": number, **note})
+    return found

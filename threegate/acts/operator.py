@@ -1,0 +1,233 @@
+"""Who may approve: adding, listing and revoking operators.
+
+Invariant: the trail's event with the digests of both files is on disk before a file changes, and a file that
+is not what the trail last recorded is never built upon: somebody must look at it and record it first.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from threegate.approval import (
+    NAME,
+    MalformedError,
+    Operator,
+    Operators,
+    load_operators,
+    parse_key_text,
+    render_operator,
+)
+from threegate.approval.signature import SSH_KEYGEN
+from threegate.core import durable
+from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.workspace import Workspace
+from threegate.launch.launch_facts import read_operators
+from threegate.trail import LockedTrail, Trail, moves
+
+_FILE_MODE = 0o644
+_KRL_MAGIC = b"SSHKRL\n\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorLine:
+    """One key of one operator, for a list. `revoked` is None for a KRL that only ssh-keygen can read."""
+
+    name: str
+    fingerprint: str
+    type: str
+    authority: bool
+    valid_after: datetime | None
+    valid_before: datetime | None
+    comment: str
+    revoked: bool | None
+
+
+def add_operator(
+    workspace: Workspace,
+    name: str,
+    key_line: str,
+    *,
+    actor: str,
+    authority: bool = False,
+    valid_after: datetime | None = None,
+    valid_before: datetime | None = None,
+) -> Operator:
+    """Give a name one more key. `key_line` is a line of a .pub file: type, base64, comment.
+
+    Raises InvalidInput for a name or key that cannot be, Refused (operators_changed) when the file on disk is
+    not the recorded one, TrailError, Unavailable, OSError.
+    """
+    if not NAME.fullmatch(name):
+        raise InvalidInput(f"{name}: no name for an operator; use letters, digits and . _ @ + - (at most 64)")
+    parts = key_line.split(None, 2)
+    if len(parts) < 2:
+        raise InvalidInput("the key is not a line of a .pub file: TYPE BASE64 [COMMENT]")
+    try:
+        key = parse_key_text(parts[0], parts[1])
+    except MalformedError as error:
+        raise InvalidInput(
+            f"the key {error}; give the .pub file of an Ed25519, ECDSA, RSA or FIDO key"
+        ) from None
+    comment = parts[2].strip() if len(parts) > 2 else ""
+    if not (comment.isascii() and comment.isprintable()):
+        comment = ""
+    entry = Operator(name, key, authority, valid_after, valid_before, comment)
+    with _trail(workspace).locked() as held:
+        current = _recorded(workspace, held)
+        data = current.data + (render_operator(entry, parts[1]) + "\n").encode()
+        changed = load_operators(data, current.revoked)
+        if changed.problem is not None:
+            raise InvalidInput(f"{changed.problem}; nothing was changed")
+        _announce(
+            held,
+            "operator_added",
+            changed,
+            actor,
+            {"operator": name, "key": key.fingerprint, "authority": authority},
+        )
+        durable.overwrite(workspace.operators_file, data, _FILE_MODE)
+    return entry
+
+
+def revoke_operator(workspace: Workspace, which: str, *, actor: str) -> list[Operator]:
+    """Revoke every key of a name, or the one with this fingerprint. Returns the lines concerned.
+
+    The lines stay in `operators`, so that old approvals can still be explained; their keys go to
+    `operators.revoked`. Raises InvalidInput, Refused, TrailError, Unavailable, OSError.
+    """
+    with _trail(workspace).locked() as held:
+        current = _recorded(workspace, held)
+        concerned = [entry for entry in current.entries if which in (entry.name, entry.key.fingerprint)]
+        if not concerned:
+            raise InvalidInput(
+                f"{which}: neither a name nor a key fingerprint in operators; see: threegate operator list"
+            )
+        lines = "".join(f"{_public_line(current.data, entry)}\n" for entry in concerned)
+        revoked = _with_keys(current.revoked, lines)
+        changed = load_operators(current.data, revoked)
+        if changed.problem is not None:
+            raise InvalidInput(f"{changed.problem}; nothing was changed")
+        _announce(
+            held,
+            "operator_revoked",
+            changed,
+            actor,
+            {"operator": which, "keys": [entry.key.fingerprint for entry in concerned]},
+        )
+        durable.overwrite(workspace.revoked_file, revoked, _FILE_MODE)
+    return concerned
+
+
+def record_operators(workspace: Workspace, *, actor: str) -> Operators:
+    """Take both files as they are now, after somebody looked at them. Raises InvalidInput, TrailError, Unavailable."""
+    with _trail(workspace).locked() as held:
+        current = read_operators(workspace)
+        if current.problem is not None:
+            raise InvalidInput(f"{current.problem}; mend it first")
+        names = sorted({entry.name for entry in current.entries})
+        _announce(held, "operator_added", current, actor, {"operator": "(file recorded)", "names": names})
+    return current
+
+
+def list_operators(workspace: Workspace) -> tuple[list[OperatorLine], str | None]:
+    """Every key, and one line that says what is wrong with the files (None: they are as recorded)."""
+    current = read_operators(workspace)
+    problem = current.problem
+    if problem is None:
+        with _trail(workspace).locked() as held:
+            if held.index.operators != current.digests:
+                problem = "the files are not what the trail last recorded; look at them, then: threegate operator record"
+    revoked = _revoked_blobs(current.revoked)
+    return [
+        OperatorLine(
+            name=entry.name,
+            fingerprint=entry.key.fingerprint,
+            type=entry.key.type,
+            authority=entry.authority,
+            valid_after=entry.valid_after,
+            valid_before=entry.valid_before,
+            comment=entry.comment,
+            revoked=None if revoked is None else entry.key.blob in revoked,
+        )
+        for entry in current.entries
+    ], problem
+
+
+def _trail(workspace: Workspace) -> Trail:
+    return Trail(workspace)
+
+
+def _recorded(workspace: Workspace, held: LockedTrail) -> Operators:
+    """Both files, when they are as the trail recorded them; nothing at all when it recorded none."""
+    current = read_operators(workspace)
+    if held.index.operators == (None, None) and not current.data and current.revoked is None:
+        return replace(current, problem=None)
+    if current.digests != held.index.operators:
+        raise Refused(
+            "operators_changed",
+            f"{workspace.operators_file}: not what the trail last recorded; look at it, then: threegate operator record",
+        )
+    if current.problem is not None:
+        raise Refused("operators_changed", f"{current.problem}; mend it, then: threegate operator record")
+    return current
+
+
+def _announce(
+    held: LockedTrail, type: str, changed: Operators, actor: str, data: Mapping[str, object]
+) -> None:
+    operators, revoked = changed.digests
+    moves.announce(
+        held, type, actor=actor, data={**data, "operators_sha256": operators, "revoked_sha256": revoked}
+    )
+
+
+def _public_line(data: bytes, entry: Operator) -> str:
+    """Type and base64 of an entry as they stand in the file."""
+    for raw in data.decode("ascii").splitlines():
+        parts = raw.split(" ")
+        if len(parts) >= 4 and not raw.startswith("#") and parse_key_text(parts[2], parts[3]) == entry.key:
+            return f"{parts[2]} {parts[3]} {entry.name}"
+    raise InvalidInput(f"{entry.name}: the line is not there any more")
+
+
+def _with_keys(revoked: bytes | None, lines: str) -> bytes:
+    """The revocation file with further keys; a KRL is updated by ssh-keygen itself."""
+    if revoked is None or not revoked.startswith(_KRL_MAGIC):
+        known = (revoked or b"").decode("ascii")
+        fresh = [line for line in lines.splitlines() if line.rpartition(" ")[0] not in known]
+        return (known + "".join(f"{line}\n" for line in fresh)).encode()
+    with tempfile.TemporaryDirectory(prefix="threegate-krl-") as folder:
+        krl, keys = Path(folder) / "krl", Path(folder) / "keys"
+        krl.write_bytes(revoked)
+        keys.write_text(lines)
+        try:
+            subprocess.run(
+                [SSH_KEYGEN, "-q", "-k", "-u", "-f", str(krl), str(keys)],
+                check=True,
+                capture_output=True,
+                timeout=30,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise Unavailable(f"{SSH_KEYGEN}: could not update the KRL ({type(error).__name__})") from None
+        return krl.read_bytes()
+
+
+def _revoked_blobs(revoked: bytes | None) -> frozenset[bytes] | None:
+    if revoked is None:
+        return frozenset()
+    if revoked.startswith(_KRL_MAGIC):
+        return None
+    blobs = set()
+    for raw in revoked.decode("latin-1").splitlines():
+        parts = raw.split(" ")
+        if len(parts) >= 2 and not raw.startswith("#"):
+            try:
+                blobs.add(parse_key_text(parts[0], parts[1]).blob)
+            except MalformedError:
+                return None
+    return frozenset(blobs)

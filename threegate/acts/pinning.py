@@ -1,0 +1,51 @@
+"""Pinning: a reviewed copy of an input gets its lasting name in tool-exec/inputs/.
+
+Invariant: a pinned file is named by its digest and never replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from threegate.core import durable
+from threegate.core.errors import Unavailable
+from threegate.core.workspace import Workspace
+from threegate.review.input_copies import InputCopy
+
+_CHUNK = 1 << 20
+
+
+def pin(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
+    """Give each copy its lasting name, durable. Raises Unavailable when that name holds other bytes, OSError."""
+    for copy in copies:
+        target = workspace.inputs / copy.sha256
+        if os.path.lexists(target):
+            _check_pinned(target, copy)
+            continue
+        try:
+            durable.rename(copy.path, target)
+        except FileExistsError:
+            _check_pinned(target, copy)
+    if copies:
+        durable.sync_folder(workspace.inputs)
+
+
+def _check_pinned(target: Path, copy: InputCopy) -> None:
+    """What lies there already must be the same bytes: it may be pinned for another request as well."""
+    digest = hashlib.sha256()
+    try:
+        descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as stream:
+            for chunk in iter(lambda: stream.read(_CHUNK), b""):
+                digest.update(chunk)
+    except OSError as error:
+        raise Unavailable(
+            f"{target}: cannot be read ({error.strerror}); look at it and move it away"
+        ) from None
+    if digest.hexdigest() != copy.sha256:
+        raise Unavailable(
+            f"{target}: does not hold the bytes that it is named by; look at it and move it away"
+        )

@@ -1,0 +1,129 @@
+"""A finished proposal, as far as the trail vouches for it: what `apply` and `memory approve` may act on.
+
+Invariant: every byte that comes out of here has the sha256 that the trail's `finished` (outputs) or `approved` (inputs)
+names; the tool, the path and the hashes come from `args.json`, which the approval bound.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from threegate.acts.signed_acts import checked_act
+from threegate.core import canonical, durable, limits
+from threegate.core.errors import InvalidInput, Refused
+from threegate.review.reviewed_draft import Desk
+from threegate.trail import LockedTrail, RequestHistory, moves
+
+APPLY = "threegate-apply/1"
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedProposal:
+    """A request that was made from a proposal and succeeded. `args` is the pinned args.json, `outputs` are path below /out/ → sha256."""
+
+    request_id: str
+    tool: str
+    proposal_sha256: str
+    approval_sha256: str
+    args: Mapping[str, Any]
+    outputs: Mapping[str, str]
+    run_folder: Path
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """What the run was given: the path, and the hashes before and after."""
+        given = self.args["given"]
+        assert isinstance(given, dict)
+        return given
+
+    def output(self, path: str) -> bytes:
+        """An artifact's bytes, as the trail knows them. Raises Refused("result_unverified")."""
+        inner = path.removeprefix("/out/")
+        place = self.run_folder / "out" / inner
+        try:
+            data = durable.read_regular(place, max_bytes=limits.OUT_FILE_BYTES)
+        except OSError as error:
+            raise Refused(
+                "result_unverified", f"{path}: cannot be read ({error.strerror or error})"
+            ) from None
+        if canonical.sha256_hex(data) != self.outputs.get(inner):
+            raise Refused("result_unverified", f"{path}: is not what the trail says that the run made")
+        return data
+
+
+def finished_proposal(
+    desk: Desk, held: LockedTrail, request_id: str, tools: frozenset[str]
+) -> FinishedProposal:
+    """What the trail says about a finished proposal of one of these tools.
+
+    Raises InvalidInput when the request is none, or did not succeed; Refused("result_unverified") when bytes differ.
+    """
+    history = held.index.history(request_id)
+    if history is None:
+        raise InvalidInput(f"{request_id}: the trail knows no such request; threegate status lists them")
+    if history.proposal_sha256 is None or history.approved is None:
+        raise InvalidInput(f"{request_id}: was not made from a proposal; there is nothing to do with it here")
+    if history.finished is None or history.finished.data.get("status") != "succeeded":
+        raise InvalidInput(f"{request_id}: has not succeeded; only a finished run has something to act on")
+    args = _pinned_args(desk, history)
+    tool = args["proposal"]["tool"]
+    if args["proposal"]["sha256"] != history.proposal_sha256:
+        raise Refused("result_unverified", f"{request_id}: its args.json belongs to another proposal")
+    if tool not in tools:
+        raise InvalidInput(f"{request_id}: is a {tool}; this command is for {', '.join(sorted(tools))}")
+    outputs = history.finished.data.get("outputs")
+    return FinishedProposal(
+        request_id=request_id,
+        tool=tool,
+        proposal_sha256=history.proposal_sha256,
+        approval_sha256=str(history.approved.data.get("approval_sha256")),
+        args=args,
+        outputs=outputs if isinstance(outputs, dict) else {},
+        run_folder=desk.workspace.run_folder(request_id),
+    )
+
+
+def _pinned_args(desk: Desk, history: RequestHistory) -> dict[str, Any]:
+    """args.json, by the digest that was approved."""
+    assert history.approved is not None
+    inputs = history.approved.data.get("inputs")
+    digest = inputs.get("args.json") if isinstance(inputs, dict) else None
+    try:
+        data = durable.read_regular(desk.workspace.inputs / str(digest), max_bytes=4 * limits.PROPOSAL_BYTES)
+    except OSError as error:
+        raise Refused(
+            "result_unverified", f"args.json: the pinned input cannot be read ({error.strerror or error})"
+        ) from None
+    if canonical.sha256_hex(data) != digest:
+        raise Refused(
+            "result_unverified", "args.json: the pinned input does not have the bytes that were approved"
+        )
+    value = json.loads(data)
+    assert isinstance(value, dict)
+    return value
+
+
+def refuse_done(held: LockedTrail, request_id: str) -> None:
+    """An act on a request is done once. Raises Refused("replayed")."""
+    history = held.index.history(request_id)
+    if history is not None and history.applied is not None:
+        raise Refused("replayed", f"{request_id}: was applied before (trail line {history.applied.seq})")
+
+
+def announce_act(
+    desk: Desk,
+    held: LockedTrail,
+    signed: bytes,
+    about: Mapping[str, Any],
+    request_id: str,
+    data: Mapping[str, Any],
+) -> None:
+    """Check the signed act under the trail's lock and put `applied` on disk. Raises Refused, TrailError."""
+    refuse_done(held, request_id)
+    act = checked_act(desk, held, signed, APPLY, about)
+    actor = act.pop("actor")
+    moves.announce(held, "applied", request_id=request_id, actor=actor, data={**data, **act})

@@ -1,0 +1,102 @@
+"""Rejecting a draft: the operator says no, for good, and CORE learns why.
+
+Invariant: the trail's `rejected` is on disk before our copy appears in refused/; a draft that only claims the id
+of another request cannot end that one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from threegate.core import limits
+from threegate.core.errors import Refused
+from threegate.launch.completion import close_from_trail
+from threegate.request import Report, read_request
+from threegate.results import Verdict, reserve_result, write_verdict
+from threegate.review.reviewed_draft import Desk, Draft, quiet_services, read_draft, take_draft_away
+from threegate.trail import LockedTrail, moves
+
+_MODE = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """What became of the draft."""
+
+    path: Path
+    request_id: str | None
+    draft_removed: bool
+
+
+def reject_draft(desk: Desk, which: Path | Draft, *, reason: str, actor: str) -> Rejected:
+    """Say no to one draft, by its file or as it was read. Raises InvalidInput, TrailError, Unavailable, OSError."""
+    draft = which if isinstance(which, Draft) else read_draft(desk.workspace, which)
+    with desk.trail.locked() as held:
+        report = read_request(
+            draft.data,
+            path=draft.path.name,
+            settings=desk.policy.settings.request,
+            now=held.now,
+            stage="draft",
+        )
+        request_id = _own_id(held, report)
+        if request_id is not None:
+            reserve_result(desk.workspace, request_id)
+        (copy,) = moves.deliver(
+            held,
+            [(desk.workspace.refused / draft.path.name, draft.data, _MODE)],
+            "rejected",
+            request_id=request_id,
+            actor=actor,
+            data=_event(draft, report, request_id, reason),
+        )
+        history = held.index.history(request_id) if request_id is not None else None
+        if history is not None:
+            close_from_trail(quiet_services(desk), held, history)
+    removed = take_draft_away(draft)
+    _tell(desk, draft, report, reason)
+    return Rejected(copy, request_id, removed)
+
+
+def refuse_unknown(request_id: str) -> Refused:
+    """Nothing is known of this id."""
+    return Refused("unknown_request", f"{request_id}: no such request here; threegate status lists them")
+
+
+def _own_id(held: LockedTrail, report: Report) -> str | None:
+    """The draft's id, unless it is another request's."""
+    request_id = report.request_id
+    if not isinstance(request_id, str) or not 0 < len(request_id) <= limits.REQUEST_ID_CHARS:
+        return None
+    history = held.index.history(request_id)
+    taken = history is not None and (history.approved or history.claimed or history.end or history.promoted)
+    return None if taken else request_id
+
+
+def _event(draft: Draft, report: Report, request_id: str | None, reason: str) -> dict[str, object]:
+    return {
+        "reason": "rejected",
+        "message": reason or "the operator said no",
+        "request_sha256": report.sha256,
+        "owner_uid": draft.owner_uid,
+        "from": draft.path.parent.name,
+        "claims_id": None if request_id else report.request_id,
+        "backend": report.request.backend if report.request else None,
+    }
+
+
+def _tell(desk: Desk, draft: Draft, report: Report, reason: str) -> None:
+    write_verdict(
+        desk.workspace,
+        Verdict(
+            file=draft.path.name,
+            sha256=report.sha256,
+            request_id=report.request_id,
+            stage="draft",
+            valid=report.valid,
+            state="refused",
+            reason=f"rejected: {reason}" if reason else "rejected",
+            findings=tuple(finding.to_json() for finding in report.findings),
+        ),
+    )

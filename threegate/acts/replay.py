@@ -1,0 +1,178 @@
+"""Running an ended request again, to compare what comes out (spec 6, Monty; issue 8).
+
+Invariant: a replay is an operator's signed act over exactly the request and job that ran; it has the walls of the
+first run, writes nowhere but below ``runs/<id>/replay-N/``, and changes neither result, state nor session.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from threegate.acts.signed_acts import checked_act, sign_act
+from threegate.acts.signing_key import Acting
+from threegate.core import canonical, durable, limits
+from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.judgement.judge import Clearance, replay_clearance
+from threegate.request import read_request
+from threegate.request.job import Job, build_job
+from threegate.request.model import Request
+from threegate.results import ResultFacts, read_record, write_record
+from threegate.review.reviewed_draft import Desk
+from threegate.runners.interface import Control, Outcome, Runner
+
+REPLAY = "threegate-replay/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A request that ran: read again, with the job that it means today and what the trail says that it was."""
+
+    request: Request
+    job: Job
+    about: Mapping[str, Any]
+    first: ResultFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How a replay compares: its folder, its status, and one line for each difference (none: identical)."""
+
+    folder: Path
+    status: str
+    differences: tuple[str, ...]
+
+
+def ended_request(desk: Desk, request_id: str) -> Ended:
+    """What would be run again. Raises InvalidInput when it never ran, Refused when it means something else today."""
+    with desk.trail.locked() as held:
+        history = held.index.history(request_id)
+    if history is None or history.claimed is None or history.finished is None:
+        raise InvalidInput(f"{request_id}: has not run to an end; threegate status lists what has")
+    path = desk.workspace.finished / str(history.file)
+    try:
+        data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
+    then = history.claimed.data
+    report = read_request(
+        data,
+        path=path.name,
+        settings=desk.policy.settings.request,
+        now=datetime.now(UTC),
+        stage="approved",
+    )
+    request = report.request
+    if request is None or canonical.sha256_hex(data) != then.get("request_sha256"):
+        raise Refused("request_changed", f"{path.name}: is not what ran; threegate audit verify says more")
+    try:
+        job = build_job(
+            request,
+            input_sizes={
+                item.sha256: (desk.workspace.inputs / item.sha256).lstat().st_size for item in request.inputs
+            },
+            platform=desk.policy.platform,
+            write_class=desk.gate.write_class(desk.policy, request),
+            time_cap_sec=desk.gate.time_cap_sec(desk.policy, request),
+            proposal_sha256=history.proposal_sha256,
+        )
+    except FileNotFoundError as error:
+        raise Unavailable(f"{error.filename}: the pinned input is gone; it cannot be run again") from None
+    about = {
+        "request_id": request_id,
+        "request_sha256": str(then.get("request_sha256")),
+        "job_sha256": str(then.get("job_sha256")),
+    }
+    replay_clearance(about, request, job)
+    first = read_record(
+        desk.workspace.run_folder(request_id),
+        created_utc=history.finished.when,
+        trail_seq=history.finished.seq,
+        sha256=str(history.finished.data.get("record_sha256")),
+    )
+    return Ended(request, job, about, first)
+
+
+def replay(desk: Desk, ended: Ended, acting: Acting, runner: Runner) -> Replayed:
+    """Sign, run again, compare, record. Raises Refused, Unavailable, TrailError, OSError."""
+    if (missing := runner.available()) is not None:
+        raise Unavailable(missing)
+    signed = sign_act(desk, acting, REPLAY, ended.about)
+    with desk.trail.locked() as held:
+        act = checked_act(desk, held, signed, REPLAY, ended.about)
+    clearance = replay_clearance(ended.about, ended.request, ended.job)
+    folder = _fresh_folder(desk.workspace.run_folder(ended.request.request_id))
+    control = Control(
+        folder, desk.workspace.inputs, desk.policy.settings.workspace.id, f"replay-{secrets.token_hex(8)}"
+    )
+    outcome = runner.run(clearance, ended.job, control)
+    if outcome.status == "unavailable":
+        raise Unavailable(f"{outcome.detail}; nothing ran")
+    record = write_record(folder, _facts(ended, clearance, outcome))
+    differences = compare(ended.first, outcome)
+    with desk.trail.locked() as held:
+        held.append(
+            "replayed",
+            request_id=ended.request.request_id,
+            actor=str(act.pop("actor")),
+            data={
+                **act,
+                "job_sha256": ended.job.digest,
+                "replay": folder.name,
+                "status": outcome.status,
+                "outcome": "different" if differences else "identical",
+                "differences": len(differences),
+                "record_sha256": record,
+            },
+        )
+        held.sync()
+    return Replayed(folder, outcome.status, differences)
+
+
+def compare(first: ResultFacts, again: Outcome) -> tuple[str, ...]:
+    """One line for each difference between the first run and this one: status, exit code, streams, artifacts."""
+    lines = []
+    for name, then, now in (
+        ("status", first.status, again.status),
+        ("exit code", first.exit_code, again.exit_code),
+        ("stdout", first.stdout.sha256 if first.stdout else None, again.stdout.sha256),
+        ("stderr", first.stderr.sha256 if first.stderr else None, again.stderr.sha256),
+    ):
+        if then != now:
+            lines.append(f"{name}: {then} then, {now} now")
+    then_made = {item.path: item.sha256 for item in first.artifacts}
+    now_made = {item.path: item.sha256 for item in again.artifacts}
+    for path in sorted(then_made.keys() | now_made.keys()):
+        if then_made.get(path) != now_made.get(path):
+            lines.append(
+                f"{path}: {then_made.get(path, 'not there')} then, {now_made.get(path, 'not there')} now"
+            )
+    return tuple(lines)
+
+
+def _fresh_folder(run_folder: Path) -> Path:
+    for number in range(1, 10_000):
+        folder = run_folder / f"replay-{number}"
+        try:
+            durable.make_folder(folder)
+        except FileExistsError:
+            continue
+        return folder
+    raise Unavailable(f"{run_folder}: too many replays; remove old ones")
+
+
+def _facts(ended: Ended, clearance: Clearance, outcome: Outcome) -> ResultFacts:
+    return ResultFacts(
+        request_id=ended.request.request_id,
+        status=outcome.status,
+        created_utc=datetime.now(UTC),
+        trail_seq=0,
+        backend=ended.job.backend,
+        request_sha256=clearance.request_sha256,
+        approved_by=clearance.approved_by,
+        inputs=tuple((item.name, item.sha256) for item in ended.job.inputs),
+    ).with_outcome(outcome)

@@ -1,0 +1,121 @@
+"""A fresh draft of an earlier request, with a new id, for a new approval.
+
+Invariant: the draft means what the earlier request meant in all but id and time; it is a draft like any other
+and carries no approval.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
+from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.workspace import STATES
+from threegate.request import read_request
+from threegate.request.model import Request
+from threegate.request.render_draft import file_name, render_request
+from threegate.review.reviewed_draft import Desk
+from threegate.trail import LockedTrail
+
+_RETRY = re.compile(r"\.r[0-9]{1,6}")
+_SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
+_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """The fresh draft, and the input files that were put back into inbox/files/."""
+
+    path: Path
+    request_id: str
+    of: str
+    restored: tuple[str, ...]
+
+
+def retry_request(desk: Desk, source: Path, *, now: datetime | None = None) -> Retried:
+    """Write a fresh draft of the request in `source` (a file of approved/, finished/ or refused/).
+
+    Raises InvalidInput when it is no request that could be drafted again, Unavailable when an input is gone, OSError.
+    """
+    if source.parent.name not in STATES:
+        raise InvalidInput(f"{source}: has not ended and was not approved; it is a draft already")
+    moment = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
+    request = _read(desk, source, moment)
+    slug = match[1] if (match := _SLUG.fullmatch(source.name)) else "retry"
+    with desk.trail.locked() as held:
+        request_id = _free_id(held, request.request_id)
+    name = file_name(moment, slug)
+    fresh = replace(
+        request,
+        file_name=name,
+        stage="draft",
+        request_id=request_id,
+        created_utc=moment,
+        approved_by=None,
+        approved_utc=None,
+    )
+    data = render_request(fresh)
+    report = read_request(data, path=name, settings=desk.policy.settings.request, now=moment, stage="draft")
+    if report.request is None or replace(report.request, data=fresh.data, sha256=fresh.sha256) != fresh:
+        raise InvalidInput(f"{source}: cannot be drafted again as the same request; write a new draft")
+    restored = tuple(item.name for item in request.inputs if _restore(desk, item.name, item.sha256))
+    path = desk.workspace.inbox / name
+    durable.deliver(path, data, 0o644)
+    return Retried(path, request_id, request.request_id, restored)
+
+
+def _read(desk: Desk, source: Path, now: datetime) -> Request:
+    try:
+        data = durable.read_regular(source, max_bytes=limits.REQUEST_BYTES)
+    except OSError as error:
+        raise InvalidInput(f"{source}: cannot be read ({error.strerror or error})") from None
+    settings = desk.policy.settings.request
+    for stage in ("approved", "draft"):
+        report = read_request(
+            data,
+            path=source.name,
+            settings=settings,
+            now=now,
+            stage="approved" if stage == "approved" else "draft",
+        )
+        if report.request is not None:
+            return report.request
+    first = next(finding for finding in report.findings if finding.severity == "error")
+    raise InvalidInput(f"{source}:{first.line}: {first.rule}: {first.message}; write a new draft")
+
+
+def _free_id(held: LockedTrail, request_id: str) -> str:
+    stem = _RETRY.sub("", request_id) if _RETRY.search(request_id[-8:]) else request_id
+    stem = stem[: limits.REQUEST_ID_CHARS - 8]
+    for number in range(2, _MOST):
+        candidate = f"{stem}.r{number}"
+        if held.index.history(candidate) is None:
+            return candidate
+    raise Unavailable(f"{request_id}: was retried {_MOST} times; write a new draft")
+
+
+def _restore(desk: Desk, name: str, sha256: str) -> bool:
+    """Put a pinned input back beside the drafts, where it is not there any more."""
+    target = desk.workspace.files / name
+    try:
+        data = durable.read_regular(desk.workspace.inputs / sha256, max_bytes=limits.INPUT_FILE_BYTES)
+    except OSError:
+        data = None
+    try:
+        there = durable.read_regular(target, max_bytes=limits.INPUT_FILE_BYTES)
+    except FileNotFoundError:
+        if data is None or sha256_hex(data) != sha256:
+            raise Unavailable(
+                f"{name}: its pinned bytes are gone; put the file into {desk.workspace.files}"
+            ) from None
+        durable.deliver(target, data, 0o644)
+        return True
+    except OSError as error:
+        raise Unavailable(f"{target}: cannot be read ({error.strerror or error})") from None
+    if sha256_hex(there) != sha256:
+        raise Unavailable(f"{target}: is another file now; move it away, then retry")
+    return False

@@ -1,0 +1,172 @@
+"""`threegate aana`: check events of the Agent Action Contract, sum up a decision log.
+
+Invariant: exit 0 only when every event that was read is accepted; what cannot be read is a refusal, not an error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, safe, say, wants_json, workspace_here
+from threegate.core import limits
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="The Agent Action Contract: check events, sum up decisions.",
+)
+
+
+class Format(StrEnum):
+    """How decisions are printed."""
+
+    text = "text"
+    json = "json"
+
+
+class Mode(StrEnum):
+    """What evidence may look like."""
+
+    quickstart = "quickstart"
+    production = "production"
+
+
+@app.command()
+def check(
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="An event as JSON; - reads stdin.")],
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="One event a line in, one result a line out.")
+    ] = False,
+    now: Annotated[str, typer.Option(metavar="ISO", help="The moment that evidence is aged at.")] = "",
+    form: Annotated[Format | None, typer.Option("--format", help="Default: text, with --jsonl json.")] = None,
+    evidence: Annotated[
+        Mode, typer.Option(help="production refuses evidence that is only a string.")
+    ] = Mode.quickstart,
+    log: Annotated[str, typer.Option(metavar="FILE", help="Append audit-safe events here.")] = "",
+    json_: JsonFlag = False,
+) -> None:
+    """Say whether a proposed tool call should run now. Exit 0 only if it is accepted."""
+    from threegate.aana import DecisionLog, check_bytes
+
+    as_json = form is Format.json or wants_json(json_) or (jsonl and form is None)
+    moment = _moment(now, "--now") if now else None
+    decision_log = DecisionLog(Path(log)) if log else None
+    accepted = True
+    with _opened(file) as stream:
+        for data in _lines(stream) if jsonl else [stream.read(limits.AANA_EVENT_BYTES + 1)]:
+            result = check_bytes(
+                data,
+                now=moment or datetime.now(UTC),
+                evidence_mode=evidence.value,
+                log=decision_log,
+                surface="cli",
+            )
+            accepted = accepted and result["execution_allowed"]
+            if as_json and jsonl:
+                typer.echo(json.dumps(result, ensure_ascii=True, separators=(",", ":")))
+            elif as_json:
+                emit_json(result)
+            elif jsonl:
+                say(_line_of(result))
+            else:
+                _tell(result)
+    if not accepted:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+@app.command()
+def summary(
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE|-]", help="A decision log; default: the workspace's.")
+    ] = "",
+    since: Annotated[str, typer.Option(metavar="ISO", help="Count from this moment on.")] = "",
+    until: Annotated[str, typer.Option(metavar="ISO", help="Count up to this moment.")] = "",
+    json_: JsonFlag = False,
+) -> None:
+    """Count routes, blockers and tools of a decision log."""
+    from threegate.aana import summarise
+
+    if not file:
+        try:
+            file = str(workspace_here().decisions_file)
+        except NoWorkspace:
+            raise NoWorkspace(
+                "no decision log named and no workspace here; name one: threegate aana summary FILE"
+            ) from None
+    with _opened(file) as stream:
+        total = summarise(
+            _lines(stream),
+            since=_moment(since, "--since") if since else None,
+            until=_moment(until, "--until") if until else None,
+        )
+    if wants_json(json_):
+        emit_json(total.as_json())
+    else:
+        say(f"{total.decisions} decisions")
+        for title, counts in (
+            ("routes", total.routes),
+            ("blockers", total.blockers),
+            ("tools", total.tools),
+            ("surfaces", total.surfaces),
+        ):
+            say(f"{title}:")
+            for name, count in counts.most_common():
+                say(f"  {count:>7}  {name}")
+    if total.unreadable_lines:
+        raise InvalidInput(
+            f"{file}: {total.unreadable_lines} lines are no audit-safe events; they were not counted"
+        )
+
+
+def _tell(result: dict[str, Any]) -> None:
+    """A decision for a person, in a few lines."""
+    say(f"{result['recommended_action']}: {result['tool_name'] or '(no tool name)'}")
+    for blocker in result["hard_blockers"]:
+        say(f"  blocked: {blocker}")
+    for problem in result["validation_errors"]:
+        say(f"  malformed: {problem['path'] or 'event'}: {problem['message']}")
+    if result["deviations"]:
+        say(f"  stricter than the documented SDK: {', '.join(result['deviations'])}")
+    say(f"  {result['architecture_decision']['recovery']}")
+
+
+def _line_of(result: dict[str, Any]) -> str:
+    blockers = ",".join(result["hard_blockers"])
+    name = safe(result["tool_name"] or "(no tool name)", keep_newlines=False)
+    return f"{result['recommended_action']:<7} {name}  {blockers}".rstrip()
+
+
+def _moment(text: str, option: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{option} is no ISO 8601 time, such as 2026-05-10T00:00:00Z") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _opened(file: str) -> BinaryIO:
+    """The named file or stdin. Raises InvalidInput."""
+    if file == "-":
+        return sys.stdin.buffer
+    try:
+        return open(file, "rb")
+    except OSError as error:
+        raise InvalidInput(f"{file}: cannot be read ({error.strerror}); name a readable file or -") from None
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """All lines, blank ones too, each at most one byte longer than an event may be; the rest of a longer one is skipped."""
+    while line := stream.readline(limits.AANA_EVENT_BYTES + 2):
+        data = line.removesuffix(b"\n")
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(limits.AANA_EVENT_BYTES)
+        yield data

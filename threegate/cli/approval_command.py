@@ -1,0 +1,44 @@
+"""`threegate approval verify`: each check of a launch and its outcome."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.core.errors import EXIT_REFUSED
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def approval() -> None:
+    """Approvals: what a launch would say about one."""
+
+
+@app.command("verify")
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A request in approved/.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Make every check that a launch makes. Ends with 2 when one fails."""
+    from threegate.review.countersign import verify_approval
+    from threegate.review.reviewed_draft import open_desk
+
+    checks = verify_approval(open_desk(workspace_here()), file)
+    if wants_json(json_):
+        emit_json(
+            [
+                {"check": item.name, "ok": item.ok, "code": item.code or None, "detail": item.detail}
+                for item in checks
+            ]
+        )
+    else:
+        words = {True: "ok    ", False: "FAILED", None: "-     "}
+        for item in checks:
+            code = f" [{item.code}]" if item.code else ""
+            say(f"{words[item.ok]} {item.name:<19}{item.detail}{code}")
+    if not all(item.ok for item in checks):
+        raise typer.Exit(EXIT_REFUSED)

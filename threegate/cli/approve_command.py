@@ -1,0 +1,148 @@
+"""`threegate approve`: show everything, ask, sign, deliver."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, on_terminal, say, wants_json, warn, workspace_here
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
+
+if TYPE_CHECKING:
+    from threegate.acts.approve import Promoted, Sealed
+    from threegate.review.reviewed_draft import Desk, Dossier
+
+app = typer.Typer()
+
+
+@app.command()
+def approve(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A draft: inbox/TR-….md")],
+    name: Annotated[
+        str, typer.Option("--as", metavar="NAME", help="Who approves; default: whose key it is.")
+    ] = "",
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's key.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="Kept in the trail.")] = "",
+    full: Annotated[bool, typer.Option("--full", help="Shorten nothing on the screen.")] = False,
+    print_statement: Annotated[
+        bool,
+        typer.Option("--print-statement", help="Print the statement to sign elsewhere; approve nothing."),
+    ] = False,
+    signature: Annotated[
+        Path | None,
+        typer.Option("--signature", metavar="FILE.sig", help="A signature that was made elsewhere."),
+    ] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Read, sign and promote one draft."""
+    from threegate.acts.approve import known_operators, read_signature, seal, seal_as, sign
+    from threegate.acts.signing_key import acting_operator
+    from threegate.review.reviewed_draft import open_desk, open_dossier, read_draft
+
+    if print_statement and signature is not None:
+        raise NoWorkspace("--print-statement and --signature are two steps; give one of them")
+    desk = open_desk(workspace_here())
+    draft = read_draft(desk.workspace, file)
+    operators = known_operators(desk)
+    quiet = wants_json(json_)
+    with open_dossier(desk, draft) as dossier:
+        if print_statement:
+            if not name:
+                raise NoWorkspace("--print-statement needs --as NAME: the statement names who approves")
+            acting_operator(operators, name=name, key=Path(name))
+            show(dossier, desk, name, full=full, to_stderr=True)
+            sys.stdout.buffer.write(seal(desk, dossier, name).statement.to_bytes())
+            sys.stdout.buffer.flush()
+            return
+        if signature is not None:
+            statement, signed = read_signature(signature)
+            show(dossier, desk, statement.approved_by, full=full, to_stderr=quiet)
+            ask("Deliver this approval?", yes)
+            sealed = seal_as(desk, dossier, statement)
+        else:
+            acting = acting_operator(operators, name=name, key=key)
+            show(dossier, desk, acting.name, full=full, to_stderr=quiet)
+            ask(f"Sign as {acting.name} and let it run once?", yes)
+            sealed = seal(desk, dossier, acting.name)
+            signed = sign(sealed, acting.key)
+        done = finish(desk, dossier, sealed, signed, reason)
+    if quiet:
+        emit_json(promoted_json(done, sealed))
+    else:
+        tell(done)
+
+
+def show(dossier: Dossier, desk: Desk, operator: str, *, full: bool, to_stderr: bool = False) -> None:
+    """Print the review screen."""
+    from threegate.review.screen import render_dossier
+
+    put(render_dossier(dossier, desk.policy.settings, operator=operator, full=full), to_stderr=to_stderr)
+
+
+def put(lines: list[str], *, to_stderr: bool = False) -> None:
+    """Print lines of a screen, in colours on a terminal that wants them."""
+    from threegate.review.shown_text import painted
+
+    stream = sys.stderr if to_stderr else sys.stdout
+    colours = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    for line in lines:
+        typer.echo(painted(line) if colours else str(line), err=to_stderr)
+
+
+def ask(question: str, yes: bool) -> None:
+    """A yes of the operator, given beforehand or on the terminal. Raises InvalidInput off a terminal, Exit on a no."""
+    if yes:
+        return
+    if not on_terminal():
+        raise InvalidInput("not on a terminal: read the screen above, then say --yes")
+    typer.echo(f"\n{question} [y/N] ", nl=False)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        warn("not approved; nothing was changed")
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def finish(desk: Desk, dossier: Dossier, sealed: Sealed, signed: bytes, reason: str) -> Promoted:
+    """Deliver, in the name of the approver."""
+    from threegate.acts.approve import promote
+
+    return promote(
+        desk, dossier, sealed, signed, actor=f"operator:{sealed.statement.approved_by}", reason=reason
+    )
+
+
+def promoted_json(done: Promoted, sealed: Sealed) -> dict[str, object]:
+    """What `--json` prints."""
+    return {
+        "file": str(done.path),
+        "request_id": sealed.request.request_id,
+        "approved_by": sealed.statement.approved_by,
+        "approval_sha256": done.approval_sha256,
+        "request_sha256": sealed.statement.request_sha256,
+        "job_sha256": sealed.statement.job_sha256,
+        "policy_sha256": sealed.statement.policy_sha256,
+        "key": done.fingerprint,
+        "expires_utc": f"{done.expires_utc:%Y-%m-%dT%H:%M:%SZ}",
+        "waits_for_quorum": done.waits_for_quorum,
+        "draft_removed": done.draft_removed,
+    }
+
+
+def tell(done: Promoted) -> None:
+    """Say what was done."""
+    say(f"approved  {done.path}")
+    say(f"approval  {done.approval_sha256}")
+    say(f"key       {done.fingerprint}")
+    say(f"until     {done.expires_utc:%Y-%m-%dT%H:%M:%SZ}")
+    if done.waits_for_quorum:
+        say(f"waits     for further operators: threegate countersign {done.path.name}")
+    if not done.draft_removed:
+        warn(
+            "the draft's file changed since it was read and was left where it is; what you saw is what was approved"
+        )

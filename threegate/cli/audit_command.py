@@ -1,0 +1,266 @@
+"""`threegate audit`: show, verify, sign, prove, rotate, export and report the trail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.progress import busy
+from threegate.core.errors import EXIT_REFUSED, InvalidInput
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from threegate.trail.workspace_key import VerifierKey
+
+app = typer.Typer(no_args_is_help=True, help="Show, verify, prove and export the trail.")
+
+KeyOption = Annotated[
+    str, typer.Option("--key", metavar="KEY.pub", help="The workspace's verifier key, kept elsewhere.")
+]
+
+
+@app.command()
+def show(
+    request: Annotated[str, typer.Option("--request", metavar="ID", help="Only this request.")] = "",
+    since: Annotated[
+        str, typer.Option("--since", metavar="WHEN", help="From this date or moment on, or 24h, 7d ago.")
+    ] = "",
+    type_: Annotated[list[str] | None, typer.Option("--type", help="Only events of this type.")] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Tell what happened, one line an event; every line is verified as it is read."""
+    from threegate.trail import Trail
+    from threegate.trail.event import TYPES
+    from threegate.trail.story import select, story_line
+
+    unknown = sorted(set(type_ or ()) - TYPES)
+    if unknown:
+        raise InvalidInput(f"--type {unknown[0]}: no such event; known are: {', '.join(sorted(TYPES))}")
+    events = select(
+        Trail(workspace_here()).events(),
+        request_id=request or None,
+        since=_moment(since) if since else None,
+        types=frozenset(type_ or ()),
+    )
+    shown = 0
+    for event in events:
+        shown += 1
+        if wants_json(json_):
+            typer.echo(event.line.decode())
+        else:
+            say(story_line(event))
+    if request and not shown:
+        raise InvalidInput(f"the trail knows no request {request}; see: threegate audit show")
+
+
+@app.command()
+def verify(
+    checkpoint: Annotated[
+        list[Path] | None, typer.Option("--checkpoint", help="A checkpoint that was kept elsewhere.")
+    ] = None,
+    key: KeyOption = "",
+    json_: JsonFlag = False,
+) -> None:
+    """Check the chain, the tree, signatures, and that folders and artifacts agree with the trail; 2 if not."""
+    from threegate.records.audit_verify import verify_workspace
+
+    workspace = workspace_here()
+    external = [(str(path), _read(path)) for path in checkpoint or ()]
+    with busy("verifying the trail"):
+        result = verify_workspace(workspace, external=external, key=_key(key))
+    if wants_json(json_):
+        emit_json(
+            {
+                "ok": result.ok,
+                "workspace": result.workspace_id,
+                "lines": result.lines,
+                "segments": result.segments,
+                "checkpoints": result.checkpoints,
+                "head": {"seq": result.seq, "hash": result.head, "time": result.last_time},
+                "root": result.root.hex(),
+                "problem_count": result.problem_count,
+                "problems": [
+                    {"place": item.place, "line": item.line, "message": item.message}
+                    for item in result.problems
+                ],
+            }
+        )
+    else:
+        for problem in result.problems:
+            say(str(problem))
+        left = result.problem_count - len(result.problems)
+        if left > 0:
+            say(f"... and {left} more")
+        verdict = (
+            "trail verifies" if result.ok else f"TRAIL DOES NOT VERIFY ({result.problem_count} problems)"
+        )
+        say(
+            f"{verdict}: {result.lines} events in {result.segments} files, {result.checkpoints} checkpoints, "
+            f"head {result.head[:16]}"
+        )
+    if not result.ok:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+@app.command()
+def checkpoint(
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Also write the note here, to keep it elsewhere.")
+    ] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Sign size and root of the tree; keep the note on paper, in mail or on another machine."""
+    from threegate.core import durable
+    from threegate.records.trail_checkpoints import write_checkpoint
+    from threegate.setup.init import account
+    from threegate.trail import Trail
+
+    with Trail(workspace_here()).locked() as held:
+        path, note = write_checkpoint(held, actor=account())
+    if out is not None:
+        durable.overwrite(out.absolute(), note.render(), 0o644)
+    if wants_json(json_):
+        emit_json(
+            {"path": str(path), "size": note.size, "root": note.root.hex(), "note": note.render().decode()}
+        )
+    else:
+        typer.echo(note.render().decode(), nl=False)
+
+
+@app.command()
+def prove(
+    seq: Annotated[int, typer.Argument(min=1, help="The event's number.")],
+    with_checkpoint: Annotated[
+        Path | None, typer.Option("--checkpoint", help="Prove for this checkpoint instead of a fresh one.")
+    ] = None,
+) -> None:
+    """Print a proof that an event stands in the trail, which anyone can check with the key alone."""
+    from threegate.records.trail_checkpoints import prove_line
+    from threegate.trail import Trail
+    from threegate.trail.checkpoint import Checkpoint
+
+    note = Checkpoint.parse(_read(with_checkpoint)) if with_checkpoint else None
+    with busy("building the proof"):
+        proof = prove_line(Trail(workspace_here()), seq, note=note)
+    typer.echo(proof.render().decode(), nl=False)
+
+
+@app.command("verify-proof")
+def verify_proof(
+    proof: Annotated[Path, typer.Argument(help="A file made by `audit prove`.")],
+    key: KeyOption = "",
+    json_: JsonFlag = False,
+) -> None:
+    """Check a proof, with no workspace when --key is given; prints the event that it proves."""
+    from threegate.trail.checkpoint import LineProof
+    from threegate.trail.event import LineError, parse_line
+    from threegate.trail.workspace_key import VerifierKey
+
+    verifier = _key(key)
+    if verifier is None:
+        named = _read(workspace_here().audit / "workspace.pub").decode("ascii", "replace").strip()
+        verifier = VerifierKey.parse(named)
+    try:
+        item = LineProof.parse(_read(proof))
+        item.verify(verifier)
+        event = parse_line(item.line)
+    except InvalidInput as error:
+        raise InvalidInput(f"{proof}: {error}") from None
+    except LineError as error:
+        raise InvalidInput(f"{proof}: the proven line {error}") from None
+    if event.seq != item.index + 1:
+        raise InvalidInput(f"{proof}: the event's number is not its place in the tree")
+    if wants_json(json_):
+        emit_json(
+            {
+                "ok": True,
+                "size": item.checkpoint.size,
+                "origin": item.checkpoint.origin,
+                "event": event.to_json(),
+            }
+        )
+    else:
+        say(f"proven: event {event.seq} of {item.checkpoint.size} of {item.checkpoint.origin}")
+        say(item.line.decode())
+
+
+@app.command()
+def rotate(json_: JsonFlag = False) -> None:
+    """Close the trail's file with a signed checkpoint and begin the next one."""
+    from threegate.records.trail_checkpoints import rotate as rotate_trail
+    from threegate.setup.init import account
+    from threegate.trail import Trail
+
+    with Trail(workspace_here()).locked() as held:
+        path, note = rotate_trail(held, actor=account())
+    if wants_json(json_):
+        emit_json({"checkpoint": str(path), "size": note.size})
+    else:
+        say(f"closed at {note.size} events; checkpoint {path}")
+
+
+@app.command()
+def export(
+    format_: Annotated[str, typer.Option("--format", help="csv, jsonl or in-toto.")] = "jsonl",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A file (csv, jsonl) or a folder (in-toto); default stdout.")
+    ] = None,
+    request: Annotated[str, typer.Option("--request", metavar="ID", help="Only this request.")] = "",
+) -> None:
+    """Write the trail for other programs: csv, jsonl, or one signed in-toto statement a run."""
+    from threegate.records.export import export_trail
+
+    with busy("exporting the trail"):
+        count = export_trail(workspace_here(), format_, out, request_id=request or None)
+    if out is not None:
+        say(f"{out}: {count} written")
+
+
+@app.command()
+def report(
+    out: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
+    since: Annotated[str, typer.Option("--since", metavar="WHEN", help="Requests from then on.")] = "",
+) -> None:
+    """Write one page that needs no network: requests, decisions, durations, artifacts, and the verification."""
+    from threegate.records.trail_report import write_report
+
+    with busy("verifying the trail and writing the page"):
+        count = write_report(workspace_here(), out, since=_moment(since) if since else None)
+    say(f"{out}: {count} requests")
+
+
+def _moment(text: str) -> datetime:
+    from datetime import UTC, datetime, timedelta
+
+    from threegate.core.settings import parse_duration
+
+    try:
+        return datetime.now(UTC) - timedelta(seconds=parse_duration(text))
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(
+            f"--since {text}: give a date, a moment or a duration (2026-11-22, 24h, 7d)"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _read(path: Path) -> bytes:
+    from threegate.core import durable
+
+    try:
+        return durable.read_regular(path, max_bytes=1024 * 1024)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+def _key(path: str) -> VerifierKey | None:
+    from threegate.trail.workspace_key import VerifierKey
+
+    return VerifierKey.parse(_read(Path(path)).decode("ascii", "replace").strip()) if path else None

@@ -1,0 +1,44 @@
+"""`threegate cancel`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
+
+app = typer.Typer()
+
+
+@app.command()
+def cancel(
+    which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A request by its id or file.")],
+    reason: Annotated[str, typer.Option("--reason", help="Kept in the trail.")] = "",
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, max=600, help="Seconds to wait for a running one.")
+    ] = 5.0,
+    json_: JsonFlag = False,
+) -> None:
+    """Stop a waiting or running request. Ends with 3 when the daemon has not answered yet."""
+    from threegate.acts.cancel import cancel_request
+    from threegate.review.reviewed_draft import open_desk
+    from threegate.review.show import show_request
+    from threegate.setup.init import account
+
+    desk = open_desk(workspace_here())
+    request_id = show_request(desk.workspace, which).request_id or which
+    done = cancel_request(desk, request_id, actor=account(), reason=reason, wait_seconds=wait)
+    if wants_json(json_):
+        emit_json({"request_id": done.request_id, "outcome": done.outcome, "last_event": done.last_event})
+    elif done.outcome == "cancelled":
+        say(f"cancelled {done.request_id}: it does not run")
+    elif done.outcome == "ended":
+        say(f"{done.request_id} ended by itself before: {done.last_event}")
+    else:
+        say(f"asked the daemon to end {done.request_id}; it has not answered yet (is one running?)")
+    if done.outcome == "requested":
+        raise typer.Exit(EXIT_FAILED)
+    if done.outcome == "ended":
+        raise typer.Exit(EXIT_REFUSED)

@@ -1,0 +1,65 @@
+"""`threegate cluster`: what many machines need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+
+app = typer.Typer(no_args_is_help=True, help="Many machines.")
+
+
+@app.callback()
+def cluster() -> None:
+    """Many machines: files for the broker and its workers."""
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files go; keep it secret.")],
+    worker: Annotated[
+        list[str] | None,
+        typer.Option("--worker", metavar="NAME", help="A worker; may be given several times."),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", metavar="NAME", help="Name or address of the broker, as all reach it.")
+    ] = "localhost",
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The broker's port.")] = 5671,
+    enter: Annotated[
+        bool, typer.Option("--enter", help="Enter broker, identity and workers into threegate.toml.")
+    ] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Make a development CA, certificates, and RabbitMQ's definitions and configuration; again: add workers."""
+    from threegate.cluster.extra import require_extra
+
+    workspace = workspace_here()
+    require_extra()
+    from threegate.setup.cluster import enter_cluster, make_cluster
+    from threegate.setup.settings_file import toml_value
+
+    made = make_cluster(workspace, folder.absolute(), worker or [], host=host, port=port)
+    if enter:
+        enter_cluster(workspace, made, actor="operator")
+    if wants_json(json_):
+        emit_json(
+            {
+                "folder": str(made.folder),
+                "workers": list(made.workers),
+                "settings": made.settings,
+                "entered": enter,
+            }
+        )
+        return
+    say(
+        f"broker/ is for the broker's machine, workers/<name>/ for each worker's, daemon/ for this one: {made.folder}"
+    )
+    say(
+        "[runners.cluster] of threegate.toml"
+        + (" has now:" if enter else " needs (or call it with --enter):")
+    )
+    for name, value in made.settings.items():
+        say(f"{name.rpartition('.')[2]} = {toml_value(value)}")

@@ -1,0 +1,248 @@
+"""``threegate contracts``: check, test, play and draw a contracts folder.
+
+Reads the named folder only (default: the workspace's); nothing here changes a session of the daemon.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, safe, say, wants_json, warn, workspace_here
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
+
+if TYPE_CHECKING:
+    from threegate.contracts import Compiled
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+Folder = Annotated[str, typer.Argument(metavar="[DIR]", help="A contracts folder; default: the workspace's.")]
+CALL_BYTES = 1 << 20
+
+
+def _load(folder: str) -> tuple[Compiled, dict[str, bytes]]:
+    """The folder's files, compiled under the workspace's settings where there is one. Raises InvalidInput."""
+    from threegate.contracts import compile_folder
+    from threegate.contracts.folder import read_folder
+
+    permit = False
+    try:
+        workspace = workspace_here()
+        permit = workspace.load_settings().contracts.permit_timeout_allow
+    except NoWorkspace:
+        if not folder:
+            raise
+    files = read_folder(Path(folder) if folder else workspace.contracts)
+    return compile_folder(files, environment=os.environ, permit_timeout_allow=permit), files
+
+
+def _compiled(folder: str) -> tuple[Compiled, dict[str, bytes]]:
+    """As `_load`; a folder that does not compile is told and ends the command with 2."""
+    compiled, files = _load(folder)
+    if not compiled.ok:
+        for item in compiled.diagnostics:
+            warn(item.render())
+        raise InvalidInput("the contracts do not compile; mend them first: threegate contracts check")
+    return compiled, files
+
+
+@app.command()
+def check(folder: Folder = "", json_: JsonFlag = False) -> None:
+    """Compile a folder and say what is wrong, and where. Exit 2 with any error."""
+    compiled, _ = _load(folder)
+    errors = sum(item.severity == "error" for item in compiled.diagnostics)
+    if wants_json(json_):
+        emit_json({"ok": compiled.ok, "diagnostics": [item.to_json() for item in compiled.diagnostics]})
+    else:
+        for item in compiled.diagnostics:
+            say(item.render())
+        count = "no contracts" if compiled.empty else f"{len(compiled.contracts)} tools"
+        warnings = len(compiled.diagnostics) - errors
+        say(f"{errors} errors, {warnings} warnings" if errors else f"compiles: {count}, {warnings} warnings")
+    if errors:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+@app.command()
+def test(folder: Folder = "", json_: JsonFlag = False) -> None:
+    """Run golden cases and *.test.yaml files; say which rules no case has reached."""
+    from threegate.contracts.scenario import run_tests
+
+    compiled, files = _compiled(folder)
+    report = run_tests(compiled, files)
+    failed = [item for item in report.results if item.problem]
+    if wants_json(json_):
+        emit_json(
+            {
+                "passed": report.passed,
+                "cases": [{"file": r.file, "name": r.name, "problem": r.problem} for r in report.results],
+                "unreached": report.unreached,
+            }
+        )
+    else:
+        for item in failed:
+            say(f"{item.file}: {item.name}: {item.problem}")
+        for rule in report.unreached:
+            say(f"not reached by any case: {rule}")
+        say(f"{len(report.results) - len(failed)} of {len(report.results)} cases passed")
+    if failed:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+@app.command()
+def decide(
+    folder: Folder = "",
+    calls: Annotated[str, typer.Option("--calls", metavar="FILE.jsonl", help="One call a line.")] = "",
+    form: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
+    json_: JsonFlag = False,
+) -> None:
+    """Play calls, one a line, and print a decision a line. Exit 0: all were played, whatever was decided."""
+    from threegate.contracts.play import Play
+    from threegate.core import durable
+
+    if form not in ("text", "json"):
+        raise typer.BadParameter("--format is text or json")
+    if not calls:
+        raise typer.BadParameter("name the file with --calls FILE.jsonl")
+    compiled, _ = _load(folder)
+    try:
+        data = durable.read_regular(Path(calls), max_bytes=256 * CALL_BYTES)
+    except OSError as error:
+        raise InvalidInput(f"{calls}: cannot be read ({error.strerror or error})") from None
+    play = Play(compiled)
+    as_json = form == "json" or wants_json(json_)
+    for number, line in enumerate(data.splitlines(), start=1):
+        if line.strip():
+            _decide_line(play, line, f"{calls}:{number}", as_json)
+
+
+def _decide_line(play: Any, line: bytes, where: str, as_json: bool) -> None:
+    import orjson
+
+    from threegate.core.canonical import StrictJSONError, loads_strict
+
+    try:
+        value = loads_strict(line, max_bytes=CALL_BYTES)
+    except StrictJSONError as error:
+        raise InvalidInput(f"{where}: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{where}: a line is an object")
+    try:
+        played = play.line(value)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from None
+    if as_json:
+        typer.echo(orjson.dumps(played.to_json()).decode("utf-8"))
+        return
+    answer = played.to_json()
+    verdict = answer.get("verdict") or answer.get("outcome", {}).get("status") or "done"
+    codes = " ".join(item["code"] for item in answer.get("reasons", ()))
+    say(f"{verdict}{' ' + codes if codes else ''}")
+
+
+@app.command()
+def explain(code: Annotated[str, typer.Argument(metavar="CODE")], json_: JsonFlag = False) -> None:
+    """Say what a diagnostic code or a reason code means."""
+    from threegate.contracts.codes import CODES
+    from threegate.contracts.reasons import REASONS
+
+    entry = CODES.get(code)
+    severity: str
+    if entry is not None:
+        severity, text = entry.severity, entry.help
+    elif code in REASONS:
+        severity, text = "reason of a decision", REASONS[code]
+    else:
+        raise InvalidInput(f"{code}: no such code; see docs/contracts.md")
+    if wants_json(json_):
+        emit_json({"code": code, "severity": severity, "help": text})
+    else:
+        say(f"{code} ({severity})\n{text}")
+
+
+@app.command()
+def new(tool: Annotated[str, typer.Argument(metavar="TOOL")]) -> None:
+    """Print a commented contract for a tool, to be saved as TOOL.yaml."""
+    import re
+
+    from threegate.contracts.skeleton import skeleton
+
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tool):
+        raise InvalidInput(f"{tool}: a tool's name has letters, digits, _ . and - only")
+    typer.echo(skeleton(tool), nl=False)
+
+
+@app.command()
+def graph(
+    folder: Folder = "",
+    out: Annotated[str, typer.Option("--out", metavar="FILE.svg|.mmd", help="Where to write it.")] = "",
+) -> None:
+    """Draw phases, tools and preconditions; without --out as Mermaid text."""
+    from threegate.contracts.drawing import mermaid, svg
+
+    if out and not out.endswith((".svg", ".mmd")):
+        raise typer.BadParameter("--out ends with .svg or .mmd")
+    compiled, _ = _compiled(folder)
+    if compiled.empty:
+        raise InvalidInput("there are no contracts to draw")
+    if not out:
+        typer.echo(safe(mermaid(compiled)), nl=False)
+        return
+    text = svg(compiled) if out.endswith(".svg") else mermaid(compiled)
+    Path(out).write_text(text, encoding="utf-8")
+    say(f"wrote {out}")
+
+
+def _traffic(file: str) -> Any:
+    from threegate.core import durable
+    from threegate.core.canonical import StrictJSONError, loads_strict
+
+    try:
+        data = durable.read_regular(Path(file), max_bytes=16 * CALL_BYTES)
+        return loads_strict(data, max_bytes=16 * CALL_BYTES)
+    except OSError as error:
+        raise InvalidInput(f"{file}: cannot be read ({error.strerror or error})") from None
+    except StrictJSONError as error:
+        raise InvalidInput(f"{file}: {error}") from None
+
+
+def _tell(findings: list[Any], json_: bool) -> None:
+    if wants_json(json_):
+        emit_json([item.to_json() for item in findings])
+    else:
+        for item in findings:
+            say(f"{item.severity}: {item.code} ({item.path}): {item.message}")
+        if not findings:
+            say("keeps to the contracts")
+    if any(item.severity == "error" for item in findings):
+        raise typer.Exit(EXIT_REFUSED)
+
+
+@app.command("check-response")
+def check_response(
+    file: Annotated[str, typer.Argument(metavar="FILE.json")],
+    folder: Annotated[str, typer.Option("--contracts", metavar="DIR")] = "",
+    json_: JsonFlag = False,
+) -> None:
+    """Hold a recorded model response against response_format_invariants."""
+    from threegate.contracts.provider import check_response as checked
+
+    compiled, _ = _compiled(folder)
+    _tell(checked(compiled, _traffic(file)), json_)
+
+
+@app.command("check-request")
+def check_request(
+    file: Annotated[str, typer.Argument(metavar="FILE.json")],
+    provider: Annotated[str, typer.Option("--provider", metavar="NAME")],
+    folder: Annotated[str, typer.Option("--contracts", metavar="DIR")] = "",
+    json_: JsonFlag = False,
+) -> None:
+    """Hold a request to a model provider against provider_constraints."""
+    from threegate.contracts.provider import check_request as checked
+
+    compiled, _ = _compiled(folder)
+    _tell(checked(compiled, _traffic(file), provider), json_)

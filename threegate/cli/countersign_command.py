@@ -1,0 +1,50 @@
+"""`threegate countersign`: a further operator's signature."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from threegate.cli.approve_command import ask, show
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+
+app = typer.Typer()
+
+
+@app.command()
+def countersign(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A request in approved/.")],
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Who signs.")] = "",
+    key: Annotated[Path | None, typer.Option("--key", metavar="KEY", help="Their key.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Shorten nothing on the screen.")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Add a second operator's signature to an approved request."""
+    from threegate.acts.approve import known_operators
+    from threegate.acts.signing_key import acting_operator
+    from threegate.review.countersign import countersign as add_signature
+    from threegate.review.countersign import open_waiting
+    from threegate.review.reviewed_draft import open_desk
+
+    desk = open_desk(workspace_here())
+    acting = acting_operator(known_operators(desk), name=name, key=key)
+    quiet = wants_json(json_)
+    with open_waiting(desk, file) as (prepared, dossier):
+        show(dossier, desk, acting.name, full=full, to_stderr=quiet)
+        ask(f"Countersign as {acting.name}?", yes)
+        done = add_signature(desk, prepared, acting.name, acting.key)
+    if quiet:
+        emit_json(
+            {
+                "file": str(done.path),
+                "countersigned_by": done.name,
+                "key": done.fingerprint,
+                "quorum_missing": done.missing,
+            }
+        )
+        return
+    say(f"countersigned {done.path}")
+    say("waits for still another operator" if done.missing else "the quorum is met")

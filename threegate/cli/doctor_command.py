@@ -1,0 +1,47 @@
+"""`threegate doctor`: what is enforced on this machine, measured."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.progress import busy
+
+app = typer.Typer()
+
+
+@app.command()
+def doctor(
+    probes: Annotated[
+        bool, typer.Option("--probes/--no-probes", help="Measure the walls by short runs (some seconds).")
+    ] = True,
+    json_: JsonFlag = False,
+) -> None:
+    """Look at everything that has to hold, measure the walls, and say how to mend what does not."""
+    from threegate.core.errors import EXIT_REFUSED, NoWorkspace
+    from threegate.setup.doctor import examine
+
+    try:
+        workspace = workspace_here()
+    except NoWorkspace:
+        workspace = None
+    with busy("measuring"):
+        lines = examine(workspace, probes=probes)
+    if wants_json(json_):
+        emit_json(
+            {
+                "lines": [
+                    {"name": line.name, "state": line.state, "seen": line.seen, "mend": line.mend}
+                    for line in lines
+                ],
+                "ok": all(line.state != "failure" for line in lines),
+            }
+        )
+    else:
+        for line in lines:
+            mend = f"  → {line.mend}" if line.mend else ""
+            say(f"{line.state:<8} {line.name}: {line.seen}{mend}")
+    if any(line.state == "failure" for line in lines):
+        raise typer.Exit(EXIT_REFUSED)

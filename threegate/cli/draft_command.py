@@ -1,0 +1,116 @@
+"""``threegate draft``: a well-formed request from options, with its inputs hashed and copied."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from threegate.cli import invocation, output
+from threegate.core import durable, limits
+from threegate.core.errors import InvalidInput
+
+app = typer.Typer(add_completion=False)
+
+_CHOICES = {
+    "backend": ("ERA", "monty"),
+    "risk": ("low", "medium", "high"),
+    "sensitivity": ("public", "internal", "confidential"),
+}
+
+
+@app.command()
+def draft(
+    purpose: Annotated[str, typer.Option(help="One sentence: what the run is for.")],
+    backend: Annotated[
+        str, typer.Option(help="ERA (a command in a container) or monty (Python code).")
+    ] = "ERA",
+    command: Annotated[str, typer.Option(help="ERA: the command, as one line.")] = "",
+    code: Annotated[str, typer.Option(metavar="FILE", help="monty: the file with the code.")] = "",
+    variables: Annotated[
+        str, typer.Option("--vars", metavar="FILE", help="monty: a JSON file with the inputs' values.")
+    ] = "",
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", metavar="FILE", help="An input file; may be repeated.")
+    ] = None,
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option("--output", metavar="PATH", help="An expected output below /out/; may be repeated."),
+    ] = None,
+    slug: Annotated[str, typer.Option(help="The end of the file's name; default: from the purpose.")] = "",
+    requested_by: Annotated[str, typer.Option("--requested-by", help="Who asks.")] = "core",
+    risk: Annotated[str, typer.Option(help="low, medium or high.")] = "low",
+    sensitivity: Annotated[str, typer.Option(help="public, internal or confidential.")] = "internal",
+    justification: Annotated[
+        str, typer.Option(help="Why the run is worth its risk; default: the purpose.")
+    ] = "",
+    network_allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--network-allow", metavar="HOST[:PORT]", help="A host that may be reached; may be repeated."
+        ),
+    ] = None,
+    network_rationale: Annotated[
+        str, typer.Option("--network-rationale", help="Why the network is needed.")
+    ] = "",
+    language: Annotated[str, typer.Option(help="ERA: what the code is written in.")] = "python",
+    cpu: Annotated[str, typer.Option(help="Cores, as a decimal number.")] = "1",
+    memory: Annotated[int, typer.Option(help="Memory in MiB.")] = 256,
+    time: Annotated[int, typer.Option(help="Seconds.")] = 60,
+    json_: invocation.JsonFlag = False,
+) -> None:
+    """Write a well-formed draft into the inbox, with its inputs hashed and copied to inbox/files/."""
+    for name, given in (("backend", backend), ("risk", risk), ("sensitivity", sensitivity)):
+        if given not in _CHOICES[name]:
+            raise typer.BadParameter(f"--{name} is one of {', '.join(_CHOICES[name])}")
+    from threegate.acts.draft import DraftOptions, write_draft
+
+    options = DraftOptions(
+        backend=cast(Any, backend),
+        purpose=purpose,
+        command=command or None,
+        code=_text(code) if code else None,
+        vars_json=_text(variables) if variables else None,
+        inputs=tuple(Path(item) for item in inputs or ()),
+        outputs=tuple(outputs or ()),
+        slug=slug,
+        requested_by=requested_by,
+        risk=cast(Any, risk),
+        sensitivity=cast(Any, sensitivity),
+        justification=justification,
+        network_allow=tuple(network_allow or ()),
+        network_rationale=network_rationale,
+        cpu=cpu,
+        memory_mb=memory,
+        time_sec=time,
+        language=language,
+    )
+    drafted = write_draft(invocation.workspace_here(), options, now=datetime.now(UTC))
+    if invocation.wants_json(json_):
+        request = drafted.report.request
+        invocation.emit_json(
+            {
+                "path": str(drafted.path),
+                "request_id": drafted.report.request_id,
+                "sha256": drafted.report.sha256,
+                "inputs": [{"name": item.name, "sha256": item.sha256} for item in request.inputs]
+                if request
+                else [],
+                "copied": list(drafted.copied),
+                "findings": [finding.to_json() for finding in drafted.report.findings],
+            }
+        )
+        return
+    for name in drafted.copied:
+        invocation.say(f"copied {name} to inbox/files/")
+    typer.echo(invocation.safe(output.render([drafted.report], "text")), nl=False)
+
+
+def _text(path: str) -> str:
+    """A UTF-8 text file of the one who drafts."""
+    try:
+        return durable.read_regular(Path(path), max_bytes=limits.REQUEST_BYTES).decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path}: not UTF-8; save it as UTF-8") from None

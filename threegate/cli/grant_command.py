@@ -1,0 +1,147 @@
+"""`threegate grant`: new, list, show, revoke."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from threegate.cli.approve_command import ask, put
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from threegate.acts.grants import Standing
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("new")
+def new(
+    request_id: Annotated[
+        str, typer.Option("--from", metavar="REQUEST_ID", help="A request that has finished.")
+    ],
+    max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000)],
+    expires: Annotated[str, typer.Option("--expires", metavar="7d", help="90s, 15m, 24h or 7d from now.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME", help="An input whose content may differ (Monty)."),
+    ] = None,
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Who gives it.")] = "",
+    key: Annotated[Path | None, typer.Option("--key", metavar="KEY", help="Their key.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Let the same job run again without a signature of its own: a few times, for a while."""
+    from threegate.acts.approve import known_operators
+    from threegate.acts.grants import Standing, new_grant
+    from threegate.acts.signing_key import acting_operator
+    from threegate.core.settings import parse_duration
+    from threegate.review.reviewed_draft import open_desk
+    from threegate.review.shown_text import field
+
+    try:
+        seconds = parse_duration(expires)
+    except ValueError as error:
+        raise InvalidInput(f"--expires {expires}: {error}") from None
+    desk = open_desk(workspace_here())
+    acting = acting_operator(known_operators(desk), name=name, key=key)
+    quiet = wants_json(json_)
+    free = ", ".join(inputs or []) or "none: every byte must be the same"
+    put(
+        field("grant from", request_id) + field("uses", str(max_uses)) + field("for", expires),
+        to_stderr=quiet,
+    )
+    put(field("free inputs", free), to_stderr=quiet)
+    ask(f"Sign this grant as {acting.name}?", yes)
+    grant = new_grant(
+        desk,
+        request_id,
+        free_inputs=inputs or [],
+        max_uses=max_uses,
+        seconds=seconds,
+        name=acting.name,
+        key=acting.key,
+    )
+    if quiet:
+        emit_json(_json(Standing(grant, 0)))
+        return
+    say(f"granted {grant.id}")
+    say(f"until   {grant.expires_utc:%Y-%m-%dT%H:%M:%SZ}, {grant.max_uses} uses")
+
+
+@app.command("list")
+def list_(json_: JsonFlag = False) -> None:
+    """All grants and how often they were used."""
+    from threegate.acts.grants import list_grants
+    from threegate.review.reviewed_draft import open_desk
+
+    found = list_grants(open_desk(workspace_here()))
+    if wants_json(json_):
+        emit_json([_json(standing) for standing in found])
+        return
+    for standing in found:
+        grant = standing.grant
+        used = "revoked" if standing.uses is None else f"{standing.uses} of {grant.max_uses} used"
+        say(f"{grant.id[:16]}  from {grant.from_request}  by {grant.act.acted_by}  {used}"
+            f"  until {grant.expires_utc:%Y-%m-%dT%H:%M:%SZ}")  # fmt: skip
+
+
+@app.command("show")
+def show(
+    which: Annotated[str, typer.Argument(metavar="ID", help="A grant, by the beginning of its id.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Everything that a grant is bound to."""
+    from threegate.acts.grants import find_grant
+    from threegate.review.reviewed_draft import open_desk
+    from threegate.review.shown_text import field, quoted
+
+    standing = find_grant(open_desk(workspace_here()), which)
+    value = _json(standing)
+    if wants_json(json_):
+        emit_json(value)
+        return
+    lines: list[str] = []
+    for label, item in value.items():
+        if label == "pattern":
+            lines += ["  the job:", *quoted(json.dumps(item, indent=1, sort_keys=True))]
+        else:
+            lines += field(label, "none" if item is None else str(item))
+    put(lines)
+
+
+@app.command("revoke")
+def revoke(
+    which: Annotated[str, typer.Argument(metavar="ID", help="A grant, by the beginning of its id.")],
+    json_: JsonFlag = False,
+) -> None:
+    """End a grant; what was promoted under it and waits does not run."""
+    from threegate.acts.grants import revoke_grant
+    from threegate.review.reviewed_draft import open_desk
+    from threegate.setup.init import account
+
+    grant = revoke_grant(open_desk(workspace_here()), which, actor=account())
+    if wants_json(json_):
+        emit_json({"revoked": grant.id})
+        return
+    say(f"revoked {grant.id}")
+
+
+def _json(standing: Standing) -> dict[str, Any]:
+    grant = standing.grant
+    return {
+        "grant": grant.id,
+        "from": grant.from_request,
+        "by": grant.act.acted_by,
+        "given_utc": f"{grant.act.acted_utc:%Y-%m-%dT%H:%M:%SZ}",
+        "expires_utc": f"{grant.expires_utc:%Y-%m-%dT%H:%M:%SZ}",
+        "max_uses": grant.max_uses,
+        "uses": standing.uses,
+        "owner_uid": grant.owner_uid,
+        "policy_sha256": grant.policy_sha256,
+        "free_inputs": ", ".join(grant.free_inputs) or None,
+        "pattern": grant.pattern,
+    }

@@ -1,0 +1,46 @@
+"""`threegate init`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json
+
+app = typer.Typer()
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the workspace shall be.")],
+    operator: Annotated[str, typer.Option("--operator", help="Name of the first operator.")] = "operator",
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="PUB", help="The operator's public key file.")
+    ] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Make a workspace: folders, settings, identity and the first operator. Asks nothing."""
+    from threegate.setup.init import init_workspace
+
+    made = init_workspace(folder, operator=operator, public_key=key)
+    if wants_json(json_):
+        emit_json(
+            {
+                "workspace": str(made.workspace.root),
+                "id": made.workspace_id,
+                "operator": made.operator,
+                "public_key": str(made.public_key),
+                "new_key": str(made.new_key) if made.new_key else None,
+                "image": made.image or None,
+            }
+        )
+        return
+    say(f"workspace {made.workspace.root} ({made.workspace_id})")
+    say(f"operator  {made.operator}, key {made.public_key}")
+    if made.new_key:
+        say(f"new key   {made.new_key} (made now, without a passphrase: add one with ssh-keygen -p)")
+    if not made.image:
+        say("container no ERA image is known yet: `threegate sandbox build` makes it (Monty needs none)")
+    say(f"next      cd {made.workspace.root} && threegate draft --help")

@@ -1,0 +1,78 @@
+"""What every command needs: the workspace it speaks of, JSON or text, and safe printing.
+
+Invariant: text that came from outside reaches the terminal only through `safe`: no escape sequence, no
+invisible character, no markup.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from threegate.review.shown_text import safe as safe
+
+if TYPE_CHECKING:
+    from threegate.core.workspace import Workspace
+
+PlainFlag = Annotated[
+    bool, typer.Option("--plain", help="Lines only, also where the extra threegate[tui] is installed.")
+]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@dataclass
+class RootOptions:
+    """The options before the command's name; set once by the root callback."""
+
+    workspace: str = ""
+    json: bool = False
+
+
+ROOT = RootOptions()
+
+
+def workspace_here() -> Workspace:
+    """The workspace of --workspace, THREEGATE_WORKSPACE, or the folder we are in. Raises NoWorkspace."""
+    from threegate.core.workspace import find_workspace  # late: validate and explain work without settings
+
+    return find_workspace(explicit=ROOT.workspace or None)
+
+
+def wants_json(flag: bool = False) -> bool:
+    """Whether JSON was asked for, here or before the command's name."""
+    return flag or ROOT.json
+
+
+def emit_json(value: Any) -> None:
+    """Print a JSON value to stdout."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=True, sort_keys=False))
+
+
+def say(text: str = "") -> None:
+    """Print text to stdout, made safe for a terminal."""
+    typer.echo(safe(text))
+
+
+def warn(text: str) -> None:
+    """Print one line to stderr, made safe for a terminal."""
+    typer.echo(f"threegate: {safe(text)}", err=True)
+
+
+def wants_application(plain: bool) -> bool:
+    """Whether a terminal application can and shall be shown: the extra is there, and the terminal is not a dumb one."""
+    return (
+        not plain
+        and os.environ.get("TERM", "dumb") != "dumb"
+        and importlib.util.find_spec("textual") is not None
+    )
+
+
+def on_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()

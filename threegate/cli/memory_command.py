@@ -1,0 +1,62 @@
+"""`threegate memory`: the notes that proposals may search, and the proposed ones that wait to be stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from threegate.cli.approve_command import ask
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
+
+app = typer.Typer(no_args_is_help=True, help="Notes that proposals may search.", rich_markup_mode=None)
+
+
+@app.command()
+def approve(
+    request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="A finished memory.propose.")],
+    name: Annotated[
+        str, typer.Option("--as", metavar="NAME", help="Who stores; default: whose key it is.")
+    ] = "",
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Store a proposed note."""
+    from threegate.acts.approve import known_operators
+    from threegate.acts.memory import proposed_note, store_note
+    from threegate.acts.proposal_finished import APPLY
+    from threegate.acts.signed_acts import sign_act
+    from threegate.acts.signing_key import acting_operator
+    from threegate.review.reviewed_draft import open_desk
+
+    desk = open_desk(workspace_here())
+    quiet = wants_json(json_)
+    acting = acting_operator(known_operators(desk), name=name, key=key)
+    proposed = proposed_note(desk, request_id)
+    for line in str(proposed.note["content"]).split("\n"):
+        (warn if quiet else say)(f"note      {line}")
+    ask(f"Sign as {acting.name} and store this note?", yes)
+    store_note(desk, proposed, sign_act(desk, acting, APPLY, proposed.about))
+    if quiet:
+        emit_json({"request_id": request_id, "note": dict(proposed.note)})
+    else:
+        say(f"stored    {request_id}")
+
+
+@app.command("list")
+def list_notes(json_: JsonFlag = False) -> None:
+    """List the stored notes."""
+    from threegate.acts.memory import notes
+    from threegate.review.reviewed_draft import open_desk
+
+    found = notes(open_desk(workspace_here()))
+    if wants_json(json_):
+        emit_json(found)
+        return
+    for note in found:
+        mark = " (sensitive)" if note.get("sensitive") else ""
+        say(f"{note['file']}:{note['line']}{mark}  {note['content']}")

@@ -1,0 +1,135 @@
+"""`threegate operator`: add, list, revoke, record."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("add")
+def add(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The operator; a known one gets a further key.")
+    ],
+    key: Annotated[Path, typer.Option("--key", metavar="PUB", help="Their public key file.")],
+    authority: Annotated[
+        bool, typer.Option("--cert-authority", help="The key signs certificates for this name.")
+    ] = False,
+    valid_after: Annotated[str, typer.Option("--valid-after", metavar="YYYYMMDDZ")] = "",
+    valid_before: Annotated[str, typer.Option("--valid-before", metavar="YYYYMMDDZ")] = "",
+    json_: JsonFlag = False,
+) -> None:
+    """Let somebody approve."""
+    from threegate.acts.operator import add_operator
+    from threegate.setup.init import account, read_public_key
+
+    entry = add_operator(
+        workspace_here(),
+        name,
+        read_public_key(key),
+        actor=account(),
+        authority=authority,
+        valid_after=_moment(valid_after),
+        valid_before=_moment(valid_before),
+    )
+    if wants_json(json_):
+        emit_json({"operator": entry.name, "key": entry.key.fingerprint, "authority": entry.authority})
+        return
+    say(f"added {entry.name} {entry.key.type} {entry.key.fingerprint}")
+
+
+@app.command("list")
+def list_(json_: JsonFlag = False) -> None:
+    """Who may approve, with which keys. Ends with 2 when the files are not as recorded."""
+    from threegate.acts.operator import list_operators
+
+    lines, problem = list_operators(workspace_here())
+    if wants_json(json_):
+        emit_json(
+            {
+                "problem": problem,
+                "operators": [
+                    {
+                        "name": line.name,
+                        "key": line.fingerprint,
+                        "type": line.type,
+                        "authority": line.authority,
+                        "valid_after": _shown(line.valid_after),
+                        "valid_before": _shown(line.valid_before),
+                        "revoked": line.revoked,
+                    }
+                    for line in lines
+                ],
+            }
+        )
+    else:
+        for line in lines:
+            notes = [
+                "cert-authority" if line.authority else "",
+                f"from {_shown(line.valid_after)}" if line.valid_after else "",
+                f"until {_shown(line.valid_before)}" if line.valid_before else "",
+                {True: "REVOKED", None: "see the KRL", False: ""}[line.revoked],
+            ]
+            say(" ".join(filter(None, [line.name, line.type, line.fingerprint, *notes])))
+    if problem is not None:
+        warn(problem)
+        raise typer.Exit(EXIT_REFUSED)
+
+
+@app.command("revoke")
+def revoke(
+    which: Annotated[str, typer.Argument(metavar="NAME|SHA256:…", help="A name (all its keys) or one key.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Take the right to approve away; approvals that wait do not run any more."""
+    from threegate.acts.operator import revoke_operator
+    from threegate.setup.init import account
+
+    concerned = revoke_operator(workspace_here(), which, actor=account())
+    if wants_json(json_):
+        emit_json({"revoked": [{"name": entry.name, "key": entry.key.fingerprint} for entry in concerned]})
+        return
+    for entry in concerned:
+        say(f"revoked {entry.name} {entry.key.fingerprint}")
+
+
+@app.command("record")
+def record(
+    yes: Annotated[bool, typer.Option("--yes", help="The files were looked at and are right.")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Record both files as they are now, after they were changed by hand."""
+    from threegate.acts.operator import record_operators
+    from threegate.setup.init import account
+
+    if not yes:
+        raise NoWorkspace("look at tool-exec/operators and operators.revoked first, then say --yes")
+    current = record_operators(workspace_here(), actor=account())
+    operators, revoked = current.digests
+    if wants_json(json_):
+        emit_json({"operators_sha256": operators, "revoked_sha256": revoked})
+        return
+    say(f"recorded {len(current.entries)} keys, operators {operators}")
+
+
+def _moment(text: str) -> datetime | None:
+    if not text:
+        return None
+    for form in ("%Y%m%dZ", "%Y%m%d%H%M%SZ"):
+        try:
+            return datetime.strptime(text, form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    raise InvalidInput(f"{text}: no date of the form 20270101Z or 20270101120000Z")
+
+
+def _shown(moment: datetime | None) -> str | None:
+    return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"

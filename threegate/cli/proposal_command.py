@@ -1,0 +1,172 @@
+"""`threegate proposal`: judge JSON action proposals, explain the verdict, show the draft that one would become."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from threegate.cli.invocation import ROOT, emit_json, say, wants_json, workspace_here
+from threegate.core import limits
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from threegate.core.settings import Settings
+    from threegate.core.workspace import Workspace
+    from threegate.proposals import Verdict
+
+app = typer.Typer(no_args_is_help=True, help="JSON action proposals.", rich_markup_mode=None)
+
+
+class Format(StrEnum):
+    """How a verdict is printed."""
+
+    text = "text"
+    json = "json"
+
+
+FileArgument = Annotated[str, typer.Argument(metavar="FILE|-", help="A proposal, or - for standard input.")]
+LinesFlag = Annotated[bool, typer.Option("--jsonl", help="One proposal a line; one JSON verdict a line.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="text or json.")]
+
+
+@app.command()
+def validate(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = Format.text) -> None:
+    """Say the verdict and every error. Exit 0 for auto and approval, 2 otherwise."""
+    _judge(file, jsonl, form, explain=False)
+
+
+@app.command()
+def explain(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = Format.text) -> None:
+    """As validate, with the reasons, what the tool is and what the proposal would become."""
+    _judge(file, jsonl, form, explain=True)
+
+
+@app.command()
+def draft(
+    file: FileArgument,
+    jsonl: LinesFlag = False,
+    form: FormatOption = Format.text,
+    drop: Annotated[bool, typer.Option("--drop", help="Put the proposal into the inbox instead.")] = False,
+) -> None:
+    """Print the tool request that a proposal would become; nothing is written but with --drop."""
+    from threegate.proposals import draft_from_proposal
+    from threegate.proposals.in_workspace import moment
+
+    workspace, settings = _surroundings()
+    refused = False
+    missing: str | None = None
+    for data in _proposals(file, jsonl):
+        if drop:
+            _drop(workspace, data)
+            continue
+        result = draft_from_proposal(data, settings=settings, workspace=workspace, now=moment())
+        refused = refused or not result.verdict.allowed
+        if jsonl or form is Format.json or wants_json():
+            value = {
+                **result.verdict.to_json(),
+                "problem": result.problem,
+                "request_id": result.request_id,
+                "file_name": result.file_name,
+                "draft": result.draft.decode() if result.draft else None,
+            }
+            _emit(value, one_line=jsonl)
+        elif result.draft is not None:
+            say(result.draft.decode().rstrip("\n"))
+        else:
+            _say_verdict(result.verdict, explain=True)
+        missing = missing or result.problem
+    if missing is not None:
+        raise Unavailable(f"{file}: no draft: {missing}")
+    if refused:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _judge(file: str, jsonl: bool, form: Format, *, explain: bool) -> None:
+    from threegate.proposals import judge_proposal, links_of
+
+    _, settings = _surroundings()
+    links = links_of(settings)
+    refused = False
+    for data in _proposals(file, jsonl):
+        verdict = judge_proposal(data, settings=settings, links=links)
+        refused = refused or not verdict.allowed
+        if jsonl or form is Format.json or wants_json():
+            _emit(verdict.to_json(), one_line=jsonl)
+        else:
+            _say_verdict(verdict, explain=explain)
+    if refused:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _drop(workspace: Workspace | None, data: bytes) -> None:
+    from threegate.core.canonical import sha256_hex
+    from threegate.proposals.in_workspace import drop
+
+    if workspace is None:
+        workspace = workspace_here()
+    path = drop(workspace, data, f"AP-{sha256_hex(data)[:16]}.json")
+    say(str(path))
+
+
+def _surroundings() -> tuple[Workspace | None, Settings]:
+    """The workspace and its settings; the defaults where there is none and none was named."""
+    from threegate.core.settings import Settings
+
+    try:
+        workspace = workspace_here()
+    except NoWorkspace:
+        if ROOT.workspace:
+            raise
+        return None, Settings()
+    return workspace, workspace.load_settings()
+
+
+def _proposals(file: str, jsonl: bool) -> Iterator[bytes]:
+    """The bytes of each proposal. Raises InvalidInput when the file cannot be read."""
+    try:
+        with sys.stdin.buffer if file == "-" else Path(file).open("rb") as stream:
+            if not jsonl:
+                yield stream.read(limits.PROPOSAL_BYTES + 1)
+                return
+            while line := stream.readline(limits.PROPOSAL_BYTES + 2):
+                whole = line.endswith(b"\n") or len(line) < limits.PROPOSAL_BYTES + 2
+                while not whole:
+                    rest = stream.readline(limits.PROPOSAL_BYTES)
+                    whole = not rest or rest.endswith(b"\n")
+                if line.strip():
+                    yield line.rstrip(b"\r\n")
+    except OSError as error:
+        raise InvalidInput(f"{file}: cannot be read ({error.strerror}); name a proposal file") from None
+
+
+def _emit(value: object, *, one_line: bool) -> None:
+    if one_line:
+        import json
+
+        typer.echo(json.dumps(value, ensure_ascii=True))
+    else:
+        emit_json(value)
+
+
+def _say_verdict(verdict: Verdict, *, explain: bool) -> None:
+    say(f"{verdict.verdict}  risk {verdict.risk or 'unknown'}  becomes {verdict.becomes}")
+    for problem in verdict.errors:
+        say(f"  {problem.path or '/'}: {problem.code}: {problem.message}")
+    if not explain:
+        return
+    if verdict.proposal is not None:
+        tool = verdict.proposal.tool
+        least = f", never proposed below {tool.least}" if tool.least else ""
+        say(f"  tool {tool.name}: {tool.verdict} by itself, risk {tool.risk}{least}")
+    for reason in verdict.reasons:
+        say(f"  - {reason}")
+    for name, path in verdict.paths.items():
+        say(f"  {name} is {path.text} in the project{' (protected)' if path.protected else ''}")
+    if verdict.url is not None:
+        say(f"  the host that is asked is {verdict.url.host}, port {verdict.url.port}")

@@ -1,0 +1,56 @@
+"""`threegate prune --older-than 90d`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.progress import busy
+from threegate.core.errors import InvalidInput
+
+app = typer.Typer()
+
+
+@app.command()
+def prune(
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="90d", help="Only of requests that ended longer ago.")
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Remove runs, inputs and snapshots that nothing needs; the trail, results and request files stay."""
+    from datetime import UTC, datetime, timedelta
+
+    from threegate.core.settings import parse_duration
+    from threegate.records.prune import prune as remove
+    from threegate.setup.init import account
+
+    try:
+        seconds = parse_duration(older_than)
+    except ValueError as error:
+        raise InvalidInput(f"--older-than {older_than}: {error}") from None
+    before = datetime.now(UTC) - timedelta(seconds=seconds)
+    with busy("looking for what nothing needs"):
+        done = remove(workspace_here(), before=before, actor=account(), dry_run=dry_run)
+    if wants_json(json_):
+        emit_json(
+            {
+                "dry_run": dry_run,
+                "runs": list(done.runs),
+                "inputs": list(done.inputs),
+                "snapshots": list(done.snapshots),
+                "bytes": done.bytes,
+                "kept": list(done.kept),
+            }
+        )
+        return
+    verb = "would remove" if dry_run else "removed"
+    say(
+        f"{verb} {len(done.runs)} runs, {len(done.inputs)} inputs and {len(done.snapshots)} files of proposals, "
+        f"{done.bytes} bytes"
+    )
+    if done.kept:
+        say(f"kept {len(done.kept)} runs that open sessions of the contracts are folded from")

@@ -1,0 +1,53 @@
+"""`threegate result validate`: whether a file is a well-formed tool result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json
+from threegate.core.errors import EXIT_REFUSED, InvalidInput
+
+app = typer.Typer(no_args_is_help=True, help="Check a result file.")
+
+
+@app.callback()
+def result() -> None:
+    """Check a result file."""
+
+
+@app.command()
+def validate(
+    files: Annotated[list[Path], typer.Argument(help="TS-*.md files.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Say whether each file is a well-formed tool result, and what is wrong with it; 2 if one is not."""
+    from threegate.core import durable, limits
+    from threegate.results import validate_result
+
+    found = {}
+    for path in files:
+        try:
+            data = durable.read_regular(path, max_bytes=limits.RESULT_BYTES)
+        except OSError as error:
+            raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
+        found[str(path)] = validate_result(data)
+    if wants_json(json_):
+        emit_json(
+            {
+                "results": [
+                    {"path": path, "valid": not problems, "problems": [item.to_json() for item in problems]}
+                    for path, problems in found.items()
+                ]
+            }
+        )
+    else:
+        for name, problems in found.items():
+            for item in problems:
+                say(f"{name}:{item.line}: {item.message}")
+            if not problems:
+                say(f"{name}: valid")
+    if any(found.values()):
+        raise typer.Exit(EXIT_REFUSED)

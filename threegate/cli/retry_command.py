@@ -1,0 +1,41 @@
+"""`threegate retry`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.core.errors import InvalidInput
+
+app = typer.Typer()
+
+
+@app.command()
+def retry(
+    which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A request that has ended.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Make a fresh draft of an ended request, with a new id, for a new approval."""
+    from threegate.acts.retry import retry_request
+    from threegate.review.reviewed_draft import open_desk
+    from threegate.review.show import show_request
+
+    desk = open_desk(workspace_here())
+    source = show_request(desk.workspace, which).path
+    if source is None:
+        raise InvalidInput(f"{which}: its file is not here any more; write a new draft")
+    done = retry_request(desk, source)
+    if wants_json(json_):
+        emit_json(
+            {
+                "file": str(done.path),
+                "request_id": done.request_id,
+                "of": done.of,
+                "restored": list(done.restored),
+            }
+        )
+        return
+    say(f"draft {done.path} ({done.request_id}, a retry of {done.of})")
+    say(f"next  threegate approve {done.path}")

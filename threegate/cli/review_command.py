@@ -1,0 +1,118 @@
+"""`threegate review`: every draft, one by one; made for 80 columns and a slow line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from threegate.cli.approve_command import finish, put, show, tell
+from threegate.cli.invocation import PlainFlag, on_terminal, say, wants_application, warn, workspace_here
+from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
+
+if TYPE_CHECKING:
+    from threegate.acts.signing_key import Acting
+    from threegate.review.reviewed_draft import Desk, Draft
+
+app = typer.Typer()
+_QUESTION = "\n[a]pprove  [r]eject  [f]ull  [s]kip  [q]uit > "
+_INVALID = "\n[r]eject  [s]kip  [q]uit > "
+
+
+@app.command()
+def review(
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Who reviews.")] = "",
+    key: Annotated[Path | None, typer.Option("--key", metavar="KEY", help="Your key.")] = None,
+    plain: PlainFlag = False,
+) -> None:
+    """Walk through all drafts: read, then approve, reject or skip each."""
+    from threegate.acts.approve import known_operators
+    from threegate.acts.list_drafts import drafts_of
+    from threegate.acts.signing_key import acting_operator
+    from threegate.review.reviewed_draft import open_desk
+
+    if not on_terminal():
+        raise InvalidInput("review asks on a terminal; elsewhere use: threegate approve FILE --yes")
+    if wants_application(plain):
+        return _in_application(name, key)
+    desk = open_desk(workspace_here())
+    acting = acting_operator(known_operators(desk), name=name, key=key)
+    drafts = drafts_of(desk.workspace)
+    counts = {"approved": 0, "rejected": 0, "skipped": 0}
+    for number, path in enumerate(drafts, start=1):
+        say(f"\nDRAFT {number} of {len(drafts)}")
+        outcome = _one(desk, acting, path)
+        if outcome == "quit":
+            break
+        counts[outcome] += 1
+    say(", ".join(f"{count} {what}" for what, count in counts.items()))
+
+
+def _in_application(name: str, key: Path | None) -> None:
+    from threegate.tui import run_review
+
+    done = run_review(workspace_here(), name=name, key=key)
+    for promoted in done.approved:
+        tell(promoted)
+    for path in done.rejected:
+        say(f"rejected {path}")
+    say(f"{len(done.approved)} approved, {len(done.rejected)} rejected, {done.left} left")
+
+
+def _one(desk: Desk, acting: Acting, path: Path) -> str:
+    """Show one draft and do what is answered: approved, rejected, skipped or quit."""
+    from threegate.acts.approve import seal, sign
+    from threegate.review.reviewed_draft import InvalidDraft, open_dossier, read_draft
+    from threegate.review.screen import render_invalid
+
+    draft: Draft | None = None
+    try:
+        draft = read_draft(desk.workspace, path)
+        with open_dossier(desk, draft) as dossier:
+            full = False
+            while True:
+                show(dossier, desk, acting.name, full=full)
+                answer = _answer(_QUESTION, "arfsq")
+                full = answer == "f"
+                if not full:
+                    break
+            if answer == "a":
+                sealed = seal(desk, dossier, acting.name)
+                tell(finish(desk, dossier, sealed, sign(sealed, acting.key), ""))
+                return "approved"
+    except TrailError:
+        raise
+    except InvalidDraft as error:
+        put(render_invalid(error))
+        answer = _answer(_INVALID, "rsq")
+    except ThreeGateError as error:
+        warn(str(error))
+        answer = _answer(_INVALID, "rsq")
+    if answer == "r" and draft is not None:
+        return _reject(desk, draft)
+    return "quit" if answer == "q" else "skipped"
+
+
+def _reject(desk: Desk, draft: Draft) -> str:
+    from threegate.acts.reject import reject_draft
+    from threegate.setup.init import account
+
+    typer.echo("reason (told to the agent) > ", nl=False)
+    reason = sys.stdin.readline().strip()
+    done = reject_draft(desk, draft, reason=reason, actor=account())
+    say(f"rejected {done.path}")
+    return "rejected"
+
+
+def _answer(question: str, allowed: str) -> str:
+    """One letter of `allowed`; the end of input is a quit."""
+    while True:
+        typer.echo(question, nl=False)
+        line = sys.stdin.readline()
+        if not line:
+            return "q"
+        letter = line.strip().lower()[:1]
+        if letter and letter in allowed:
+            return letter

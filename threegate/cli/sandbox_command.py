@@ -1,0 +1,64 @@
+"""`threegate sandbox build|check`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.progress import busy
+
+app = typer.Typer(no_args_is_help=True, help="Build and check the sandbox images.")
+
+
+@app.command()
+def build(json_: JsonFlag = False) -> None:
+    """Build the images that are missing, and enter their digests into threegate.toml."""
+    from threegate.setup.init import account
+    from threegate.setup.sandbox import build_images, enter_images
+
+    workspace = workspace_here()
+    with busy("building the images (minutes, the first time)"):
+        images = build_images(workspace.load_settings().runners.era.engine)
+    changed = enter_images(workspace, images, actor=account())
+    if wants_json(json_):
+        emit_json({"image": images.era, "egress_image": images.egress, "settings_changed": changed})
+        return
+    say(f"image         {images.era}")
+    say(f"egress_image  {images.egress}")
+    say(
+        "entered into threegate.toml; approvals from before no longer hold"
+        if changed
+        else "already in threegate.toml"
+    )
+
+
+@app.command()
+def check(
+    network: Annotated[bool, typer.Option("--network/--no-network", help="Also try the way out.")] = True,
+    json_: JsonFlag = False,
+) -> None:
+    """Run a container of ours that tries every wall; exit 2 when one does not hold."""
+    from threegate.core.errors import EXIT_REFUSED
+    from threegate.setup.sandbox import prove_era
+
+    settings = workspace_here().load_settings().runners.era
+    with busy("trying every wall"):
+        outcome, walls = prove_era(settings, network=network and bool(settings.egress_image))
+    if wants_json(json_):
+        emit_json(
+            {
+                "walls": [{"name": wall.name, "held": wall.held, "seen": wall.seen} for wall in walls],
+                "effective_limits": outcome.effective_limits,
+                "runtime": outcome.runtime,
+                "image": outcome.image,
+            }
+        )
+    else:
+        for wall in walls:
+            say(f"{'held ' if wall.held else 'BROKE'}  {wall.name}  ({wall.seen})")
+        for name, value in outcome.effective_limits.items():
+            say(f"       {name}: {value}")
+    if not all(wall.held for wall in walls):
+        raise typer.Exit(EXIT_REFUSED)

@@ -1,0 +1,158 @@
+"""`threegate serve http|mcp`: the gate for other processes. Both are extras."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import say, warn, workspace_here
+from threegate.core import limits
+from threegate.core.errors import NoWorkspace, Unavailable
+from threegate.core.workspace import Workspace
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="HTTP and MCP servers (extras).",
+)
+
+TOKEN_VARIABLE = "THREEGATE_TOKEN"  # noqa: S105 - the variable's name
+
+
+class Evidence(StrEnum):
+    """What evidence may look like."""
+
+    quickstart = "quickstart"
+    production = "production"
+
+
+_EvidenceOption = Annotated[Evidence, typer.Option(help="production refuses evidence that is only a string.")]
+_LogOption = Annotated[
+    str, typer.Option(metavar="FILE", help="Decision log; default: the workspace's, else the state folder's.")
+]
+
+
+@app.command()
+def http(
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8766,
+    no_auth: Annotated[bool, typer.Option("--no-auth", help="Ask for no token; loopback only.")] = False,
+    evidence: _EvidenceOption = Evidence.quickstart,
+    rate: Annotated[
+        int, typer.Option(min=1, help="Requests a minute for each client address.")
+    ] = limits.SERVE_REQUESTS_PER_MINUTE,
+    log: _LogOption = "",
+    page: Annotated[
+        bool, typer.Option("--page", help="Show the operator's page too, on loopback only.")
+    ] = False,
+) -> None:
+    """Serve POST /pre-tool-check. The bearer token is read from THREEGATE_TOKEN."""
+    for module in ("fastapi", "uvicorn", *(("jinja2",) if page else ())):
+        _need(module, "http")
+    token = os.environ.pop(TOKEN_VARIABLE, "") or None
+    if token is None and not no_auth:
+        raise typer.BadParameter(
+            f"set {TOKEN_VARIABLE} to the token that callers must send, or give --no-auth"
+        )
+    if no_auth:
+        token = None
+    from threegate.serve.listening import bind
+    from threegate.serve.recording import decision_log
+
+    shown = workspace_here() if page else None
+    decisions = decision_log(log, shown or _workspace())
+    listener = bind(host, port, token=token)
+    from threegate.serve.http_app import HttpOptions
+    from threegate.serve.http_server import serve
+
+    options = HttpOptions(
+        token=token,
+        log=decisions,
+        evidence_mode=evidence.value,
+        per_minute=rate,
+        metrics=_metrics(decisions.path),
+        page=shown,
+    )
+    warn(f"decisions are recorded in {decisions.path}")
+
+    def ready(url: str) -> None:
+        say(f"listening on {url}")
+        sys.stdout.flush()
+        if shown is not None:
+            _tell_page(shown, listener.getsockname()[1])
+
+    serve(listener, options, ready=ready)
+
+
+@app.command()
+def link(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port that the server listens at.")] = 8766,
+) -> None:
+    """Print a link that opens the operator's page of `serve http --page`: for one browser, once, for ten minutes."""
+    say(_link(workspace_here(), port))
+
+
+def _link(workspace: Workspace, port: int) -> str:
+    from threegate.setup.page_login import new_code
+
+    return f"http://127.0.0.1:{port}/page/login/{new_code(workspace)}"
+
+
+def _tell_page(workspace: Workspace, port: int) -> None:
+    """How to get in; the link itself only where a person reads it, never into a log."""
+    if sys.stderr.isatty():
+        warn(f"the operator's page, once, within ten minutes: {_link(workspace, port)}")
+    else:
+        warn(f"the operator's page: threegate serve link{'' if port == 8766 else f' --port {port}'}")
+
+
+@app.command()
+def mcp(evidence: _EvidenceOption = Evidence.quickstart, log: _LogOption = "") -> None:
+    """Serve the MCP tools on stdin and stdout: aana_pre_tool_check, submit_request, request_status, read_result."""
+    _need("mcp", "mcp")
+    from threegate.serve.recording import decision_log
+
+    workspace = _workspace()
+    decisions = decision_log(log, workspace)
+    import anyio
+
+    from threegate.serve.mcp_server import ToolServer, serve_stdio
+    from threegate.serve.requests import RequestDesk
+
+    desk = RequestDesk(workspace) if workspace is not None else None
+    tools = ToolServer(log=decisions, desk=desk, evidence_mode=evidence.value)
+    anyio.run(serve_stdio, tools.server())
+
+
+def _metrics(decisions: Path) -> Callable[[], bytes] | None:
+    """What /metrics answers with; None without a workspace or without the extra."""
+    workspace = _workspace()
+    if workspace is None or importlib.util.find_spec("prometheus_client") is None:
+        return None
+    from threegate.records.metrics import SharedGauge
+
+    return SharedGauge(workspace, decisions).text
+
+
+def _need(module: str, extra: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise Unavailable(f"this needs the extra: pip install 'threegate[{extra}]'")
+
+
+def _workspace() -> Workspace | None:
+    """The workspace, when there is one; a server of the gate alone needs none. One that is named must exist."""
+    from threegate.cli.invocation import ROOT
+
+    try:
+        return workspace_here()
+    except NoWorkspace:
+        if ROOT.workspace or os.environ.get("THREEGATE_WORKSPACE"):
+            raise
+        return None

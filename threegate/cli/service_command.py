@@ -1,0 +1,98 @@
+"""`threegate service install|uninstall|status`: the daemon under systemd."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, on_terminal, say, wants_json, warn, workspace_here
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, Unavailable
+
+if TYPE_CHECKING:
+    from threegate.setup.systemd_service import Plan
+
+app = typer.Typer(no_args_is_help=True, help="The daemon as a systemd service: install, uninstall, status.")
+
+_Name = Annotated[str, typer.Option("--name", help="The service's name.")]
+_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")]
+
+
+@app.command()
+def install(
+    user: Annotated[
+        str, typer.Option("--user", help="The account that it runs as; default: threegate, with --era root.")
+    ] = "",
+    era: Annotated[
+        bool, typer.Option("--era", help="Run container requests too (root; less hardened).")
+    ] = False,
+    name: _Name = "threegate",
+    print_: Annotated[bool, typer.Option("--print", help="Print the unit and do nothing.")] = False,
+    yes: _Yes = False,
+) -> None:
+    """Say what will be done, ask, then write the unit and start it."""
+    from threegate.setup import systemd_service
+
+    plan = systemd_service.plan_install(workspace_here(), name=name, user=user, era=era)
+    if print_:
+        typer.echo(plan.unit, nl=False)
+        return
+    systemd_service.need_systemd()
+    systemd_service.need_root()
+    _tell(plan)
+    if plan.obstacles:
+        raise Unavailable(plan.obstacles[0])
+    _agreed("Install the service?", yes)
+    systemd_service.carry_out(plan, lambda what: say(f"now   {what}"))
+    say(f"runs  systemctl status {name}; journalctl -u {name}")
+
+
+@app.command()
+def uninstall(name: _Name = "threegate", yes: _Yes = False) -> None:
+    """Say what will be done, ask, then stop the service and take its unit away. The workspace stays."""
+    from threegate.setup import systemd_service
+
+    systemd_service.need_systemd()
+    plan = systemd_service.plan_uninstall(name)
+    systemd_service.need_root()
+    _tell(plan)
+    _agreed("Remove the service?", yes)
+    systemd_service.carry_out(plan, lambda what: say(f"now   {what}"))
+
+
+@app.command()
+def status(name: _Name = "threegate", json_: JsonFlag = False) -> None:
+    """What systemd says about the service; exit 2 when it does not run."""
+    from threegate.setup import systemd_service
+
+    systemd_service.need_systemd()
+    state = systemd_service.service_state(name)
+    running = state.get("ActiveState") in ("active", "reloading")
+    if wants_json(json_):
+        emit_json({"running": running, **state})
+    else:
+        for key, value in state.items():
+            say(f"{key:<14} {value}")
+    if not running:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _tell(plan: Plan) -> None:
+    for step in plan.steps:
+        say(f"will  {step.what}")
+    for note in plan.notes:
+        say(f"note  {note}")
+    for obstacle in plan.obstacles:
+        say(f"stop  {obstacle}")
+
+
+def _agreed(question: str, yes: bool) -> None:
+    if yes:
+        return
+    if not on_terminal():
+        raise InvalidInput("not on a terminal: read what will be done, then say --yes")
+    typer.echo(f"\n{question} [y/N] ", nl=False)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        warn("nothing was changed")
+        raise typer.Exit(EXIT_REFUSED)

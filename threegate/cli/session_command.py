@@ -1,0 +1,107 @@
+"""``threegate session``: the sessions of the contract gate."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="A session's name.")]
+
+
+@app.command("list")
+def list_(json_: JsonFlag = False) -> None:
+    """List the sessions: phase, steps, and whether they go on."""
+    from threegate.acts.session_acts import book_of
+    from threegate.review.reviewed_draft import open_desk
+
+    desk = open_desk(workspace_here())
+    with desk.trail.locked() as held:
+        book = book_of(desk, held)
+    if wants_json(json_):
+        emit_json([session.to_json() for _, session in sorted(book.sessions.items())])
+        return
+    for name, session in sorted(book.sessions.items()):
+        member = book.members.get(name)
+        role = f"  role {member.role} in {member.workflow}" if member else ""
+        state = session.killed or "open"
+        phase = f"  phase {session.phase}" if session.phase else ""
+        say(f"{name}  {state}{phase}  {session.tally.steps} steps, {len(session.pending)} pending{role}")
+    if not book.sessions:
+        say("no session was used yet")
+
+
+@app.command()
+def show(session: SessionId, json_: JsonFlag = False) -> None:
+    """Show everything that a session remembers."""
+    from threegate.acts.session_acts import book_of
+    from threegate.contracts import engine
+    from threegate.core.errors import Refused
+    from threegate.review.reviewed_draft import open_desk
+
+    desk = open_desk(workspace_here())
+    with desk.trail.locked() as held:
+        book = book_of(desk, held)
+    found = book.sessions.get(session)
+    if found is None:
+        raise Refused("unknown_session", f"no session {session}; see: threegate session list")
+    tools = list(engine.allowed_tools(found, book.others(found)))
+    value = {**found.to_json(), "pending": sorted(found.pending), "allowed_tools": tools}
+    if wants_json(json_):
+        emit_json(value)
+        return
+    for key, item in value.items():
+        say(f"{key}: {item}")
+
+
+@app.command("open")
+def open_(
+    session: SessionId,
+    requester: Annotated[str, typer.Option(help="Only this requester may use it.")] = "",
+    workflow: Annotated[str, typer.Option(help="The workflow it belongs to.")] = "",
+    role: Annotated[str, typer.Option(help="Its role in the workflow.")] = "",
+    parent: Annotated[str, typer.Option(help="The session that hands over to it.")] = "",
+) -> None:
+    """Open a session that requests may name."""
+    from threegate.acts.session_acts import open_session
+    from threegate.review.reviewed_draft import open_desk
+    from threegate.setup.init import account
+
+    open_session(
+        open_desk(workspace_here()),
+        session,
+        actor=account(),
+        requester=requester,
+        workflow=workflow or None,
+        role=role or None,
+        parent=parent or None,
+    )
+    say(f"opened {session}")
+
+
+@app.command()
+def close(session: SessionId) -> None:
+    """End a session in good order; its totals count no more. Exit 2 when a lower bound was missed."""
+    from threegate.acts.session_acts import close_session
+    from threegate.core.errors import EXIT_REFUSED
+    from threegate.review.reviewed_draft import open_desk
+    from threegate.setup.init import account
+
+    reasons = close_session(open_desk(workspace_here()), session, actor=account())
+    for reason in reasons:
+        say(f"{reason.code}: {reason.path}: {reason.message}")
+    say(f"closed {session}")
+    if reasons:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+@app.command()
+def kill(session: SessionId) -> None:
+    """Kill a session and what runs in it."""
+    from threegate.cli.kill_command import kill_and_tell
+
+    kill_and_tell("session", session, name="", key=None, yes=True)

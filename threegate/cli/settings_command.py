@@ -1,0 +1,82 @@
+"""`threegate settings check|show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+
+_ADDRESSES = frozenset(("notify.urls", "notify.requester_hook", "runners.cluster.broker"))
+
+app = typer.Typer(no_args_is_help=True, help="Check and show the settings.")
+
+
+@app.command()
+def check(
+    file: Annotated[Path | None, typer.Argument(help="Another settings file than the workspace's.")] = None,
+) -> None:
+    """Say whether the settings hold; exit 2 and the place of the first mistake where they do not."""
+    from threegate.core import durable
+    from threegate.core.errors import InvalidInput
+    from threegate.core.settings import SETTINGS_BYTES, parse_settings
+
+    if file is None:
+        workspace_here().load_settings()
+        say("the settings hold")
+        return
+    try:
+        data = durable.read_regular(file, max_bytes=SETTINGS_BYTES)
+    except OSError as error:
+        raise InvalidInput(f"{file}: cannot be read ({error.strerror or error})") from None
+    parse_settings(data, file)
+    say("the settings hold")
+
+
+@app.command()
+def show(
+    origin: Annotated[bool, typer.Option("--origin", help="Say where each value comes from.")] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Show every setting with its value as threegate.toml would have it; of addresses that may hold a secret, the kind."""
+    import tomllib
+
+    from threegate.setup.settings_file import toml_value
+
+    workspace = workspace_here()
+    settings = workspace.load_settings()
+    given = dict(_flat(tomllib.loads(workspace.settings_bytes().decode())))
+    rows = dict(_flat(settings.model_dump(mode="json")))
+    if wants_json(json_):
+        emit_json(
+            {
+                name: {"value": _shown(name, value), "origin": "file" if name in given else "default"}
+                for name, value in rows.items()
+            }
+        )
+        return
+    for name, value in rows.items():
+        place = f"   # {workspace.settings_file.name if name in given else 'default'}" if origin else ""
+        say(f"{name} = {toml_value(_shown(name, value))}{place}")
+
+
+def _shown(name: str, value: Any) -> Any:
+    """The value, or of an address that may hold a password or a token no more than its scheme."""
+    if name not in _ADDRESSES:
+        return value
+    if isinstance(value, list):
+        return [_shown(name, item) for item in value]
+    scheme, mark, _ = str(value).partition("://")
+    return f"{scheme}{mark}..." if mark else "..." if value else ""
+
+
+def _flat(value: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for name, item in value.items():
+        if isinstance(item, dict) and item:
+            rows += _flat(item, f"{prefix}{name}.")
+        else:
+            rows.append((f"{prefix}{name}", item))
+    return rows

@@ -1,0 +1,57 @@
+"""`threegate show`: one request, whole."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+
+app = typer.Typer()
+
+
+@app.command()
+def show(
+    which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A request id, a file name, or a path.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Show everything that is known about one request."""
+    from threegate.review.show import show_request
+
+    shown = show_request(workspace_here(), which)
+    if wants_json(json_):
+        emit_json(shown.to_json())
+        return
+    say(f"request   {shown.request_id}")
+    if shown.path is not None:
+        say(f"file      {shown.path}")
+    request = shown.report.request if shown.report else None
+    if request is not None:
+        say(
+            f"asked by  {request.requested_by} (as the file says), created {request.created_utc:%Y-%m-%dT%H:%M:%SZ}"
+        )
+        say(f"purpose   {request.purpose}")
+        say(
+            f"runs in   {request.backend}, cpu {request.cpu_limit}, {request.memory_limit_mb} MiB, {request.time_limit_sec} s"
+        )
+        if request.argv is not None:
+            say("argv      " + "  ".join(repr(word) for word in request.argv))
+        for item in request.inputs:
+            say(f"input     {item.name} sha256 {item.sha256}")
+    if shown.report is not None:
+        for finding in shown.report.findings:
+            say(f"{finding.severity:<9} line {finding.line}: {finding.rule} {finding.message}")
+    if shown.verdict is not None:
+        reason = f" ({shown.verdict.reason})" if shown.verdict.reason else ""
+        say(f"verdict   {shown.verdict.state}{reason}")
+        judgement = shown.verdict.judgement
+        if judgement is not None:
+            contract = judgement.get("contract") or {}
+            say(f"judged    AANA {judgement.get('route')}, contract {contract.get('verdict')}")
+    for event in shown.events:
+        facts = event["data"]
+        detail = "  ".join(str(facts[key]) for key in ("reason", "status", "approved_by") if facts.get(key))
+        say(f"{event['seq']:>6}    {event['time']}  {event['type']:<12} {event['actor']}  {detail}".rstrip())
+    for path in shown.results:
+        say(f"result    {path}")

@@ -1,0 +1,159 @@
+"""``threegate validate``: gate 1 on files, folders or standard input.
+
+Reads the named files and the settings, nothing else; needs no workspace.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from threegate.cli import invocation, output
+from threegate.core import durable, limits
+from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
+from threegate.request import (
+    DefaultSettings,
+    GateSettings,
+    Report,
+    Stage,
+    read_request,
+    refuse_unread,
+    stage_of,
+)
+
+app = typer.Typer(add_completion=False)
+
+PARALLEL_FROM = 400
+"""Below this many files starting a second process costs more than it saves."""
+_CHUNK = 100
+
+
+@app.command()
+def validate(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="FILE|DIR|-...", help="Requests, folders of them, or - .")
+    ],
+    stage: Annotated[
+        str, typer.Option(help="draft or approved; default: by the folder the file lies in.")
+    ] = "",
+    form: Annotated[str, typer.Option("--format", help="text, json, sarif or github.")] = "text",
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings make the exit code 2 too.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Only what is wrong, without help texts.")
+    ] = False,
+    json_: invocation.JsonFlag = False,
+) -> None:
+    """Check tool requests and say what is wrong and where. Exit 0: all valid; 2: not."""
+    if invocation.wants_json(json_):
+        form = "json"
+    if form not in output.FORMATS:
+        raise typer.BadParameter(f"--format is one of {', '.join(output.FORMATS)}")
+    if stage not in ("", "draft", "approved"):
+        raise typer.BadParameter("--stage is draft or approved")
+    settings = request_settings()
+    unread: list[str] = []
+    files = list(_files(paths, unread))
+    if not files and not unread:
+        invocation.warn(f"{', '.join(paths)}: no TR-*.md here; nothing was checked")
+    now = datetime.now(UTC)
+    check = partial(check_file, settings=settings, now=now, stage=stage, fixes=form == "json")
+    reports = []
+    for item in _checked(check, files):
+        if isinstance(item, Report):
+            reports.append(item)
+        else:
+            unread.append(item)
+    shown = [report for report in reports if report.findings] if quiet and form == "text" else reports
+    text = output.render(shown, form, show_help=not quiet)
+    typer.echo(invocation.safe(text) if form in ("text", "github") else text, nl=False)
+    for line in unread:
+        invocation.warn(line)
+    wrong = any(not report.valid or (strict and report.findings) for report in reports)
+    if wrong and form != "sarif":
+        raise typer.Exit(EXIT_REFUSED)
+    if unread:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def request_settings() -> GateSettings:
+    """The settings of the workspace that we are in, or the defaults where there is none. Raises InvalidInput."""
+    here = Path.cwd()
+    named = invocation.ROOT.workspace or os.environ.get("THREEGATE_WORKSPACE")
+    if named or any((folder / "threegate.toml").is_file() for folder in (here, *here.parents)):
+        return invocation.workspace_here().load_settings().request
+    return DefaultSettings()
+
+
+def check_file(
+    path: str, *, settings: GateSettings, now: datetime, stage: str, fixes: bool = False
+) -> Report | str:
+    """Read one file and check it. A file that cannot be had gives the line that says so."""
+    if path == "-":
+        data = sys.stdin.buffer.read(limits.REQUEST_BYTES + 1)
+        return _read(data, path, settings, now, _stage(stage, path), fixes)
+    decided = _stage(stage, path)
+    try:
+        data = durable.read_regular(Path(path), max_bytes=limits.REQUEST_BYTES)
+    except (FileNotFoundError, PermissionError) as error:
+        return f"{path}: cannot be read ({error.strerror})"
+    except OSError as error:
+        reason = error.strerror or str(error).removeprefix(f"{Path(path).name}: ")
+        return refuse_unread(path, reason, decided)
+    return _read(data, path, settings, now, decided, fixes)
+
+
+def _read(data: bytes, path: str, settings: GateSettings, now: datetime, stage: Stage, fixes: bool) -> Report:
+    report = read_request(data, path=path, settings=settings, now=now, stage=stage)
+    if not fixes:
+        return report
+    from threegate.request.fixes import propose_fixes
+
+    return replace(report, fixes=propose_fixes(data, report, settings=settings, now=now))
+
+
+def _stage(stage: str, path: str) -> Stage:
+    return cast("Stage", stage) if stage else stage_of(str(Path(path).absolute()) if path != "-" else path)
+
+
+def _files(paths: Sequence[str], unread: list[str]) -> Iterator[str]:
+    """The files of the arguments; of a folder all TR-*.md in it and below, without following links."""
+    for path in paths:
+        if path == "-" or not Path(path).is_dir():
+            yield path
+            continue
+        for folder, below, names in os.walk(
+            path, onerror=lambda error: unread.append(f"{error.filename}: cannot be read ({error.strerror})")
+        ):
+            below[:] = sorted(name for name in below if not name.startswith("."))
+            for name in sorted(names):
+                if name.startswith("TR-") and name.endswith(".md"):
+                    yield str(Path(folder) / name)
+
+
+def _checked(check: partial[Report | str], files: Sequence[str]) -> Iterator[Report | str]:
+    """The files' reports in order; with many files on several processors in parallel."""
+    workers = min(os.cpu_count() or 1, len(files) // (PARALLEL_FROM // 2))
+    if workers < 2 or "-" in files:
+        yield from map(check, files)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        yield from pool.map(partial(_light, check), files, chunksize=_CHUNK)
+
+
+def _light(check: partial[Report | str], path: str) -> Report | str:
+    """A report with only what is printed: less to send between processes."""
+    report = check(path)
+    if isinstance(report, str):
+        return report
+    return replace(report, request=None, masked_lines=report.masked_lines if report.findings else ())

@@ -1,0 +1,57 @@
+"""`threegate worker`: run the requests of a daemon elsewhere, after judging them here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import wants_json
+
+app = typer.Typer()
+
+
+@app.command()
+def worker(
+    broker: Annotated[str, typer.Option("--broker", metavar="URL", help="amqps://HOST[:PORT][/VHOST]")],
+    operators: Annotated[
+        Path,
+        typer.Option(
+            "--operators", metavar="FILE", help="Whose signatures count here; FILE.revoked beside it."
+        ),
+    ],
+    identity: Annotated[
+        Path,
+        typer.Option(
+            "--identity", metavar="DIR", help="ca.pem, tls.pem, tls.key and workspace.pub of this worker."
+        ),
+    ] = Path(),
+    state: Annotated[
+        Path | None, typer.Option("--state", metavar="DIR", help="Journal, inputs, runs; default: DIR/state.")
+    ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(
+            "--settings", metavar="FILE", help="[approval], [request] and [runners] for this worker."
+        ),
+    ] = None,
+    json_log: Annotated[bool, typer.Option("--json-log", help="Log JSON lines (for a journal).")] = False,
+) -> None:
+    """Be a machine of a cluster; SIGTERM stops it gracefully. Whatever is sent, only signed requests run."""
+    from threegate.cluster.extra import require_extra
+    from threegate.core.errors import NoWorkspace
+    from threegate.daemon.log import Log
+
+    if not re.fullmatch(r"amqps://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._-]{1,64})?", broker):
+        raise NoWorkspace("--broker: is not of the form amqps://HOST[:PORT][/VHOST]; only TLS is spoken")
+    require_extra()
+    from threegate.worker.service import Options, run_worker
+
+    log = Log(as_json=json_log or wants_json())
+    home = identity.absolute()
+    run_worker(
+        Options(broker, operators.absolute(), home, (state or home / "state").absolute(), settings),
+        lambda line: log.say("worker", what=line),
+    )

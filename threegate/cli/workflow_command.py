@@ -1,0 +1,71 @@
+"""``threegate workflow``: the workflows of the contract gate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+@app.command()
+def show(
+    workflow: Annotated[str, typer.Argument(metavar="[WORKFLOW]", help="One workflow; default: all.")] = "",
+    json_: JsonFlag = False,
+) -> None:
+    """Show workflows: their sessions, who owns what, whether they go on."""
+    from threegate.acts.session_acts import book_of
+    from threegate.core.errors import Refused
+    from threegate.review.reviewed_draft import open_desk
+
+    desk = open_desk(workspace_here())
+    with desk.trail.locked() as held:
+        book = book_of(desk, held)
+    if workflow and workflow not in book.workflows:
+        raise Refused("unknown_workflow", f"no workflow {workflow}; see: threegate workflow show")
+    names = [workflow] if workflow else sorted(book.workflows)
+    values = [
+        {
+            "workflow": name,
+            **book.workflows[name].to_json(),
+            "sessions": {
+                key: {**member.to_json(), "state": book.sessions[key].killed or "open"}
+                for key, member in sorted(book.members.items())
+                if member.workflow == name
+            },
+        }
+        for name in names
+    ]
+    if wants_json(json_):
+        emit_json(values)
+        return
+    for value in values:
+        say(f"{value['workflow']}  {'killed' if value['killed'] else 'open'}")
+        for key, member in value["sessions"].items():
+            parent = f"  under {member['parent']}" if member["parent"] else ""
+            say(f"  {key}  {member['role']}  {member['state']}{parent}")
+        for resource, owner in value["owners"].items():
+            say(f"  {resource} is written by {owner}")
+    if not values:
+        say("no workflow was used yet")
+
+
+@app.command()
+def kill(
+    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW")],
+    name: Annotated[
+        str, typer.Option("--as", metavar="NAME", help="Who acts; default: whose key it is.")
+    ] = "",
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+) -> None:
+    """End a workflow with all its sessions; needs your signature."""
+    from threegate.cli.kill_command import kill_and_tell
+
+    kill_and_tell("workflow", workflow, name=name, key=key, yes=yes)

@@ -1,0 +1,181 @@
+"""An Outcome as a worker tells it and as the daemon reads it back: bounded, typed, names checked.
+
+Invariant: what `read_outcome` returns could have come from a runner of this machine: statuses that exist, streams
+within their caps, artifacts that lie below /out/ and within the job's limits.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from threegate.core import limits
+from threegate.core.errors import InvalidInput
+from threegate.request.job import JobLimits
+from threegate.runners.interface import Artifact, Destination, Outcome, Status, Stream
+from threegate.runners.unpack import odd_name
+
+_SHA256 = r"^[0-9a-f]{64}$"
+_DEPTH = 32
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+class _Stream(_Part):
+    kept: str
+    size: int = Field(ge=0)
+    sha256: str = Field(pattern=_SHA256)
+
+
+class _Artifact(_Part):
+    path: str = Field(min_length=1, max_length=4096)
+    size: int = Field(ge=0)
+    sha256: str = Field(pattern=_SHA256)
+
+
+class _Destination(_Part):
+    host: str = Field(max_length=255)
+    port: int = Field(ge=0, le=65535)
+    bytes: int = Field(ge=0)
+    allowed: bool
+    busy: bool
+
+
+class _Outcome(_Part):
+    status: Status
+    detail: str = Field(max_length=2000)
+    exit_code: int | None
+    started: str | None
+    finished: str | None
+    wall_ms: int = Field(ge=0)
+    cpu_ms: int | None
+    peak_memory_bytes: int | None
+    effective_limits: dict[str, str] = Field(max_length=64)
+    stdout: _Stream
+    stderr: _Stream
+    artifacts: list[_Artifact]
+    dropped: list[str] = Field(max_length=4096)
+    destinations: list[_Destination] = Field(max_length=4096)
+    image: str = Field(max_length=200)
+    runtime: str = Field(max_length=200)
+    notes: list[str] = Field(max_length=64)
+    retry_after_sec: int | None
+
+
+def write_outcome(outcome: Outcome) -> dict[str, Any]:
+    """The outcome as a JSON value."""
+    return {
+        "status": outcome.status,
+        "detail": outcome.detail[:2000],
+        "exit_code": outcome.exit_code,
+        "started": outcome.started.isoformat() if outcome.started else None,
+        "finished": outcome.finished.isoformat() if outcome.finished else None,
+        "wall_ms": outcome.wall_ms,
+        "cpu_ms": outcome.cpu_ms,
+        "peak_memory_bytes": outcome.peak_memory_bytes,
+        "effective_limits": dict(outcome.effective_limits),
+        "stdout": _stream(outcome.stdout),
+        "stderr": _stream(outcome.stderr),
+        "artifacts": [
+            {"path": item.path, "size": item.size, "sha256": item.sha256} for item in outcome.artifacts
+        ],
+        "dropped": list(outcome.dropped[:4096]),
+        "destinations": [
+            {
+                "host": item.host,
+                "port": item.port,
+                "bytes": item.bytes,
+                "allowed": item.allowed,
+                "busy": item.busy,
+            }
+            for item in outcome.destinations[:4096]
+        ],
+        "image": outcome.image,
+        "runtime": outcome.runtime,
+        "notes": list(outcome.notes),
+        "retry_after_sec": outcome.retry_after_sec,
+    }
+
+
+def read_outcome(value: object, bounds: JobLimits) -> Outcome:
+    """The outcome again. Raises InvalidInput for anything that no runner of ours could have said."""
+    try:
+        told = _Outcome.model_validate(value)
+        started, finished = _moment(told.started), _moment(told.finished)
+        stdout, stderr = _read_stream(told.stdout), _read_stream(told.stderr)
+    except (ValidationError, ValueError):
+        raise InvalidInput("the worker's result is none that a runner gives") from None
+    artifacts = tuple(Artifact(item.path, item.size, item.sha256) for item in told.artifacts)
+    _check_artifacts(artifacts, bounds)
+    return Outcome(
+        status=told.status,
+        detail=told.detail,
+        exit_code=told.exit_code,
+        started=started,
+        finished=finished,
+        wall_ms=told.wall_ms,
+        cpu_ms=told.cpu_ms,
+        peak_memory_bytes=told.peak_memory_bytes,
+        effective_limits=dict(told.effective_limits),
+        stdout=stdout,
+        stderr=stderr,
+        artifacts=artifacts,
+        dropped=tuple(told.dropped),
+        destinations=tuple(
+            Destination(item.host, item.port, item.bytes, item.allowed, item.busy)
+            for item in told.destinations
+        ),
+        image=told.image,
+        runtime=told.runtime,
+        notes=tuple(told.notes),
+        retry_after_sec=told.retry_after_sec,
+    )
+
+
+def _check_artifacts(artifacts: tuple[Artifact, ...], bounds: JobLimits) -> None:
+    paths = {item.path for item in artifacts}
+    folders = {str(parent) for item in artifacts for parent in PurePosixPath(item.path).parents}
+    if len(paths) != len(artifacts) or paths & folders or len(artifacts) > bounds.out_files:
+        raise InvalidInput("the worker's result names an output twice, or too many of them")
+    if sum(item.size for item in artifacts) > bounds.out_bytes:
+        raise InvalidInput("the worker's result names more output than the job may have")
+    for item in artifacts:
+        parts = item.path.split("/")
+        if len(parts) > _DEPTH + 1 or any(
+            part in ("", ".", "..") or odd_name(part) is not None for part in parts
+        ):
+            raise InvalidInput("the worker's result names an output that is not below /out/")
+
+
+def _stream(stream: Stream) -> dict[str, Any]:
+    return {
+        "kept": base64.b64encode(stream.kept).decode(),
+        "size": stream.size,
+        "sha256": stream.sha256,
+    }
+
+
+def _read_stream(value: _Stream) -> Stream:
+    try:
+        kept = base64.b64decode(value.kept, validate=True)
+    except binascii.Error:
+        raise ValueError("no base64") from None
+    if len(kept) > limits.STREAM_KEPT_BYTES or len(kept) > value.size:
+        raise ValueError("more than a stream keeps")
+    return Stream(kept, value.size, value.sha256)
+
+
+def _moment(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("a moment without a zone")
+    return moment

@@ -1,0 +1,269 @@
+"""One run on a worker, as the daemon sees it: sent, started once, answered once, or lost and never repeated.
+
+Invariant: the start token is given at most once, after `started` is in the trail; without it nothing ran, so a loss before
+is `unavailable`; after it a loss is `interrupted`. A signed result beats a loss report.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+import queue
+import secrets
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from threegate.cluster.broker import read_chunk
+from threegate.cluster.job_envelope import make_envelope, seal_envelope
+from threegate.cluster.ledger import Ledger
+from threegate.cluster.link import Link, Mail
+from threegate.cluster.outcome import read_outcome
+from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
+from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.request.job import Job
+from threegate.runners.interface import Artifact, Control, Outcome, nothing_known
+from threegate.runners.streams import nothing_ran
+from threegate.trail.workspace_key import SigningKey
+
+_LOOK_SECONDS = 0.25
+_AGAIN_SECONDS = 3.0
+_STOPPING_SECONDS = 4.0
+
+
+class RemoteRun:
+    """One job on one worker."""
+
+    def __init__(
+        self, link: Link, ledger: Ledger, key: SigningKey, worker: str, job: Job, control: Control
+    ) -> None:
+        self._link = link
+        self._ledger = ledger
+        self._key = key
+        self._worker = worker
+        self._job = job
+        self._control = control
+        self._nonce = secrets.token_hex(16)
+        self._digest = ""
+        self._given = False
+        self._lost_at: float | None = None
+        self._lost_why = ""
+        self._stopped_at: float | None = None
+        self._cancel_told = 0.0
+
+    def execute(self) -> Outcome:
+        """Send, answer what the worker asks, and take its result. Raises TrailError when the start cannot be recorded."""
+        control, evidence = self._control, self._control.evidence
+        if evidence is None:
+            return nothing_ran("the launch gave no evidence that a worker could judge by")
+        box = self._link.open(self._nonce, self._worker)
+        try:
+            envelope = make_envelope(
+                evidence,
+                self._job,
+                workspace_id=control.workspace_id,
+                boot=control.boot_nonce,
+                worker=self._worker,
+                nonce=self._nonce,
+                now=datetime.now(UTC),
+            )
+            sealed = seal_envelope(envelope, self._key)
+            self._digest = sha256_hex(sealed)
+            start_by = time.monotonic() + envelope.expires - envelope.issued
+            self._link.send_job(self._worker, self._nonce, sealed, envelope.expires - envelope.issued)
+            return self._placed(self._follow(box.messages, start_by))
+        except (Refused, Unavailable) as error:
+            return self._placed(self._gone(str(error)))
+        finally:
+            self._link.shut(box)
+
+    def _placed(self, outcome: Outcome) -> Outcome:
+        """The outcome of what was started, with a note that says where."""
+        if not self._given:
+            return outcome
+        where = f"Run by worker {self._worker} on machine {self._ledger.machine(self._worker)}."
+        return replace(outcome, notes=(*outcome.notes, where))
+
+    def _follow(self, messages: queue.Queue[Mail], start_by: float) -> Outcome:
+        end_by = start_by
+        while True:
+            try:
+                mail = messages.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                mail = None
+            if mail is not None:
+                if mail.kind == "result" and mail.value.get("envelope_sha256") == self._digest:
+                    return self._take(mail.value, messages)
+                if mail.kind == "refused":
+                    code, message = str(mail.value.get("code"))[:64], str(mail.value.get("message"))[:300]
+                    return self._gone(f"refused by worker {self._worker}: {code}: {message}")
+                if mail.kind == "may-start" and self._give(mail, start_by):
+                    end_by = time.monotonic() + self._job.limits.time_sec + limits.CLUSTER_END_SECONDS
+                elif mail.kind == "want":
+                    self._send_input(mail.value)
+                elif mail.kind == "lost" and self._lost_at is None:
+                    self._lost_at, self._lost_why = time.monotonic(), str(mail.value["why"])
+            why = self._given_up(end_by)
+            if why is not None:
+                return self._gone(why)
+
+    def _given_up(self, end_by: float) -> str | None:
+        """Why nothing is waited for any more, or None. Tells the worker of a cancel meanwhile."""
+        now = time.monotonic()
+        if self._lost_at is not None and now - self._lost_at > limits.CLUSTER_GRACE_SECONDS:
+            return f"worker {self._worker} was lost, says the broker ({self._lost_why})"
+        silent = self._ledger.silent_for(self._worker)
+        if silent > limits.CLUSTER_SILENCE_SECONDS:
+            return f"worker {self._worker} was lost: not heard of for {silent:.0f} s"
+        if now > end_by:
+            return f"worker {self._worker} did not answer in time"
+        if self._control.interrupted.is_set():
+            self._stopped_at = self._stopped_at or now
+            self._tell_cancel(now)
+            if now - self._stopped_at > _STOPPING_SECONDS:
+                return "the daemon stopped"
+        if self._control.cancelled.is_set():
+            if not self._given:
+                return "cancelled before it started"
+            self._tell_cancel(now)
+        return None
+
+    def _tell_cancel(self, now: float) -> None:
+        if now - self._cancel_told > _AGAIN_SECONDS:
+            self._cancel_told = now
+            with contextlib.suppress(Unavailable):
+                self._link.tell(self._worker, "cancel", nonce=self._nonce)
+
+    def _gone(self, why: str) -> Outcome:
+        """The end without a result: the worker is told to stop, and nothing is ever sent again."""
+        with contextlib.suppress(Unavailable):
+            self._link.tell(self._worker, "cancel", nonce=self._nonce)
+        if self._given:
+            return nothing_known(f"{why}; how far the request came is not known, and it is never run again")
+        outcome = nothing_ran(f"{why}; nothing was started")
+        if self._control.cancelled.is_set():
+            return _as_cancelled(outcome)
+        return outcome
+
+    def _give(self, mail: Mail, start_by: float) -> bool:
+        """Record the start, then answer; once. Raises TrailError."""
+        told = mail.value
+        refused = (
+            self._given
+            or told.get("envelope_sha256") != self._digest
+            or time.monotonic() > start_by
+            or self._lost_at is not None
+            or self._control.cancelled.is_set()
+            or self._control.interrupted.is_set()
+        )
+        if refused:
+            with contextlib.suppress(Unavailable):
+                self._link.tell(self._worker, "no", nonce=self._nonce)
+            return False
+        self._given = True
+        self._control.started(
+            {
+                "worker": self._worker,
+                "machine": self._ledger.machine(self._worker),
+                "envelope": self._digest,
+                "image": self._job.image,
+            }
+        )
+        self._link.tell(self._worker, "go", nonce=self._nonce, envelope_sha256=self._digest)
+        return True
+
+    def _send_input(self, told: Any) -> None:
+        """One chunk of an input of this very job."""
+        sha256, offset = told.get("sha256"), told.get("offset")
+        size = next((item.size for item in self._job.inputs if item.sha256 == sha256), None)
+        if size is None or type(offset) is not int or not 0 <= offset < size:
+            return
+        with contextlib.suppress(OSError, Unavailable):
+            data = read_chunk(self._control.inputs_folder / str(sha256), offset)
+            self._link.send_chunk(self._worker, self._nonce, str(sha256), offset, data)
+
+    def _take(self, told: Any, messages: queue.Queue[Mail]) -> Outcome:
+        """A signed result: its outcome, with the outputs fetched. It wins over any loss report."""
+        try:
+            outcome = read_outcome(told.get("outcome"), self._job.limits)
+            if not self._given and outcome.status != "unavailable":
+                raise InvalidInput("the worker tells of a run that was never started")
+            inline = _inline(told.get("inline"))
+        except InvalidInput as error:
+            return self._gone(str(error))
+        out = self._control.run_folder / "out"
+        try:
+            self._fetch_all(outcome, inline, out, messages)
+        except Unavailable as error:
+            return self._gone(f"worker {self._worker} ended it as {outcome.status}, but {error}")
+        with contextlib.suppress(Unavailable):
+            self._link.tell(self._worker, "done", nonce=self._nonce)
+        return outcome
+
+    def _fetch_all(
+        self, outcome: Outcome, inline: dict[str, bytes], out: Path, messages: queue.Queue[Mail]
+    ) -> None:
+        if not outcome.artifacts:
+            return
+        out.mkdir(mode=0o700)
+        for artifact in outcome.artifacts:
+            path = out / artifact.path
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400
+            )
+            with os.fdopen(descriptor, "wb") as stream:
+                digest = hashlib.sha256()
+                while stream.tell() < artifact.size:
+                    data = inline.get(artifact.sha256) or self._chunk(artifact, stream.tell(), messages)
+                    if stream.tell() + len(data) > artifact.size:
+                        raise Unavailable("an output is longer than it said")
+                    stream.write(data)
+                    digest.update(data)
+            if digest.hexdigest() != artifact.sha256:
+                raise Unavailable("an output is not what its signed result names")
+        durable.sync_folder(out)
+
+    def _chunk(self, artifact: Artifact, offset: int, messages: queue.Queue[Mail]) -> bytes:
+        """Ask for one chunk until it comes. Raises Unavailable when the worker is gone."""
+        asked = 0.0
+        while True:
+            now = time.monotonic()
+            if self._ledger.silent_for(self._worker) > limits.CLUSTER_SILENCE_SECONDS:
+                raise Unavailable("it was lost before its outputs came")
+            if now - asked > _AGAIN_SECONDS * 2:
+                asked = now
+                with contextlib.suppress(Unavailable):
+                    self._link.tell(
+                        self._worker, "want", nonce=self._nonce, sha256=artifact.sha256, offset=offset
+                    )
+            try:
+                mail = messages.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                continue
+            if (
+                mail.kind == "chunk"
+                and mail.value.get("sha256") == artifact.sha256
+                and mail.value.get("offset") == offset
+                and 0 < len(mail.data) <= limits.CLUSTER_CHUNK_BYTES
+            ):
+                return mail.data
+
+
+def _inline(value: object) -> dict[str, bytes]:
+    """Small outputs that came with the result, by digest. Raises InvalidInput."""
+    if not isinstance(value, dict):
+        raise InvalidInput("the worker's result is none that a runner gives")
+    try:
+        return {str(name): base64.b64decode(data, validate=True) for name, data in value.items()}
+    except (TypeError, ValueError):
+        raise InvalidInput("the worker's result is none that a runner gives") from None
+
+
+def _as_cancelled(outcome: Outcome) -> Outcome:
+    return replace(outcome, status="cancelled", detail="Cancelled before it was started; nothing ran.")

@@ -1,0 +1,117 @@
+"""Layer 4: what a person must look at, and what their answer is worth.
+
+Invariant: only what all other layers would allow is put before a person, an answer counts for this very call
+only and for as long as the checkpoint says, and silence is what `on_timeout` says, which is a block unless the
+operator's settings permit otherwise.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from threegate.contracts.calls import Asked
+from threegate.contracts.json_paths import selected
+from threegate.contracts.state import ALLOW, Call, CheckpointDemand, Decision, Reason
+from threegate.contracts.tool_plan import CheckpointPlan
+from threegate.core import canonical
+
+
+def call_sha256(call: Call) -> str:
+    """What a checkpoint answer is bound to: the call, its session and its request."""
+    return canonical.digest(
+        {
+            "tool": call.tool,
+            "backend": call.backend or "",
+            "arguments": dict(call.arguments),
+            "session_id": call.session_id,
+            "call_id": call.call_id,
+        }
+    )
+
+
+def demands_of(asked: Asked) -> list[CheckpointDemand]:
+    """The checkpoints that this call triggers, in the order of the contracts, each once."""
+    demands: dict[str, CheckpointDemand] = {}
+    for plan, arguments in asked:
+        for checkpoint in plan.checkpoints:
+            if _triggered(checkpoint, plan.contract.side_effect, arguments):
+                demands[checkpoint.name] = CheckpointDemand(
+                    checkpoint.name,
+                    checkpoint.timeout_seconds,
+                    checkpoint.on_timeout,
+                    tuple((label, _shown(path, arguments)) for label, path in checkpoint.context),
+                )
+    return list(demands.values())
+
+
+def _triggered(checkpoint: CheckpointPlan, side_effect: str, arguments: Any) -> bool:
+    if checkpoint.always or checkpoint.side_effect == side_effect:
+        return True
+    matches = [entry.matches(arguments) for entry in checkpoint.conditions]
+    return bool(matches) and (all(matches) if checkpoint.match_all else any(matches))
+
+
+def _shown(path: Any, arguments: Any) -> Any:
+    values = selected(path, arguments)
+    if values is None:
+        return "(too many values)"
+    return None if not values else values[0] if len(values) == 1 else values
+
+
+def ask(asked: Asked, call: Call, now: datetime) -> Decision:
+    """The decision of layer 4."""
+    demands = demands_of(asked)
+    if not demands:
+        return ALLOW
+    answer = call.answer
+    if answer is not None and answer.call_sha256 != call_sha256(call):
+        answer = None
+    if answer is not None and not answer.approve:
+        return Decision(
+            "block", (Reason(4, "checkpoint_denied", "checkpoint", f"{answer.by} said no"),), tuple(demands)
+        )
+    waiting, late = [], []
+    for demand in demands:
+        if answer is not None and _in_time(demand, answer.answered, call.asked, now):
+            continue
+        if _over(demand, answer is not None, call.asked, now):
+            if demand.on_timeout == "deny":
+                late.append(demand)
+        else:
+            waiting.append(demand)
+    if late:
+        return Decision(
+            "block",
+            tuple(
+                Reason(
+                    4, "checkpoint_timed_out", demand.name, "nobody approved in time", demand.timeout_seconds
+                )
+                for demand in late
+            ),
+            tuple(late),
+        )
+    if waiting:
+        return Decision(
+            "checkpoint",
+            tuple(
+                Reason(4, "checkpoint_required", demand.name, "a person must approve this call")
+                for demand in waiting
+            ),
+            tuple(waiting),
+        )
+    return ALLOW
+
+
+def _in_time(demand: CheckpointDemand, answered: datetime, asked: datetime | None, now: datetime) -> bool:
+    """Whether an answer came within the timeout and still holds."""
+    if answered > now or (now - answered).total_seconds() > demand.timeout_seconds:
+        return False
+    return asked is None or 0 <= (answered - asked).total_seconds() <= demand.timeout_seconds
+
+
+def _over(demand: CheckpointDemand, answered: bool, asked: datetime | None, now: datetime) -> bool:
+    """Whether the time for an answer is over; an answer that came too late or is stale ends it too."""
+    if answered:
+        return True
+    return asked is not None and (now - asked).total_seconds() > demand.timeout_seconds

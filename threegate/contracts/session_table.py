@@ -1,0 +1,302 @@
+"""All sessions and workflows of a workspace (or of a play), as one value.
+
+Invariant: a session is there only because the operator (or a play) opened it, or it is a requester's default one;
+totals of requesters and of the workspace are the merge of their open sessions' tallies and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from threegate.contracts import call_json, engine, gate
+from threegate.contracts.compiler import SESSION_FILE, Compiled
+from threegate.contracts.state import Answer, Call, Decision, Outcome, Pending, Reason, Session, Tally
+from threegate.contracts.tool_plan import EXACT, AggregatePlan
+from threegate.contracts.transitions import note_blocked_key, seen_key
+from threegate.contracts.workflow import Member, Workflow, WorkflowGuard, closed_children
+from threegate.core.errors import Refused
+
+
+def merge(aggregates: Iterable[AggregatePlan], tallies: Iterable[Tally]) -> Tally:
+    """One tally that says what several say together."""
+    total = Tally()
+    metrics = {item.name: item.metric for item in aggregates}
+    for tally in tallies:
+        total.steps += tally.steps
+        total.cost = EXACT.add(total.cost, tally.cost)
+        for name, calls in tally.calls.items():
+            total.calls[name] = total.calls.get(name, 0) + calls
+        for name, value in tally.aggregates.items():
+            total.aggregates[name] = _together(metrics[name], total.aggregates.get(name), value)
+    return total
+
+
+def _together(metric: str, one: Any, other: Any) -> Any:
+    if metric == "count_distinct":
+        return (one or set()) | other
+    if one is None:
+        return other
+    if metric == "count":
+        return one + other
+    if metric == "sum":
+        return EXACT.add(one, other)
+    return max(one, other) if metric == "max" else min(one, other)
+
+
+@dataclass(slots=True)
+class Book:
+    """The sessions under one compiled folder. `totals` says whether requester and workspace totals hold."""
+
+    compiled: Compiled
+    totals: bool = True
+    sessions: dict[str, Session] = field(default_factory=dict)
+    members: dict[str, Member] = field(default_factory=dict)
+    """Session id: its place in a workflow."""
+    workflows: dict[str, Workflow] = field(default_factory=dict)
+    asked: dict[str, datetime] = field(default_factory=dict)
+    """Request id: when a checkpoint was first asked for."""
+    answers: dict[str, Answer] = field(default_factory=dict)
+    """Request id: the operator's last answer."""
+    _merged: dict[tuple[str, str | None], Tally] = field(default_factory=dict)
+
+    def open(
+        self,
+        session_id: str,
+        *,
+        requester: str = "",
+        workflow: str | None = None,
+        role: str | None = None,
+        parent: str | None = None,
+    ) -> Session:
+        """Open a session. Raises Refused with `session_exists`, `unknown_role`, `unknown_workflow`,
+        `handoff_undeclared`, `unknown_session` (the parent) or `workflow_limit_exceeded`."""
+        if session_id in self.sessions:
+            raise Refused("session_exists", f"session {session_id} is there already; choose another name")
+        rules = self.compiled.sessions[SESSION_FILE]
+        if workflow is not None or role is not None or parent is not None:
+            contract = self.compiled.workflow
+            if contract is None:
+                raise Refused(
+                    "unknown_workflow", "there is no workflow.yaml; add one, or leave role and workflow out"
+                )
+            state = self.workflows.setdefault(workflow or contract.workflow, Workflow())
+            member = state.admit(
+                contract, self.members, self.sessions, workflow or contract.workflow, role, parent
+            )
+            rules = self.compiled.sessions[member.contract]
+            self.members[session_id] = member
+        session = engine.open_session(rules, session_id, requester)
+        self.sessions[session_id] = session
+        return session
+
+    def default_session(self, requester: str) -> Session:
+        """A requester's default session; it is there when it is asked for."""
+        session_id = f"default:{requester}"
+        if session_id not in self.sessions:
+            self.open(session_id, requester=requester)
+        return self.sessions[session_id]
+
+    def _scopes(self, session: Session) -> tuple[tuple[str, str | None], ...]:
+        return ((session.rules.file, session.requester), (session.rules.file, None))
+
+    def _governed(self, scope: tuple[str, str | None]) -> list[Session]:
+        """The sessions whose tallies make a total: all that were not closed by the operator."""
+        file, requester = scope
+        return [
+            session
+            for session in self.sessions.values()
+            if session.rules.file == file
+            and requester in (None, session.requester)
+            and session.killed != "session_closed"
+        ]
+
+    def others(self, session: Session) -> tuple[engine.Total, ...]:
+        """The totals that hold for a session besides its own."""
+        if not self.totals:
+            return ()
+        names = ("requester", "workspace")
+        return tuple(
+            engine.Total(name, self._tally(scope), self._pending(scope, session))  # type: ignore[arg-type]
+            for name, scope in zip(names, self._scopes(session), strict=True)
+        )
+
+    def _tally(self, scope: tuple[str, str | None]) -> Tally:
+        if scope not in self._merged:
+            sessions = self._governed(scope)
+            aggregates = sessions[0].rules.aggregates if sessions else ()
+            self._merged[scope] = merge(aggregates, [session.tally for session in sessions])
+        return self._merged[scope]
+
+    def forget_totals(self) -> None:
+        """Merge the tallies anew when they are next asked for."""
+        self._merged.clear()
+
+    def _pending(self, scope: tuple[str, str | None], session: Session) -> list[Pending]:
+        return [
+            item for other in self._governed(scope) if other is not session for item in other.pending.values()
+        ]
+
+    def guard(self, session: Session) -> WorkflowGuard | None:
+        """What the workflow around a session says, None when there is none."""
+        member = self.members.get(session.session_id)
+        contract = self.compiled.workflow
+        if member is None or contract is None:
+            return None
+        return WorkflowGuard(contract, self.workflows[member.workflow], member, self.members, self.sessions)
+
+    def decide(self, call: Call, now: datetime) -> Decision:
+        """What may become of a call. Changes nothing."""
+        session = self.sessions.get(call.session_id)
+        if session is None or self.compiled.empty or not self.compiled.ok:
+            return gate.ask(self.compiled, session, call, now)
+        return gate.ask(
+            self.compiled, session, call, now, others=self.others(session), workflow=self.guard(session)
+        )
+
+    def note_block(self, call: Call) -> None:
+        """Count a blocked call."""
+        self.note_blocked_key(call.session_id, seen_key(call))
+
+    def note_blocked_key(self, session_id: str, key: bytes) -> None:
+        """As `note_block`, for a call of which only the key is known (from the trail)."""
+        session = self.sessions.get(session_id)
+        if session is not None:
+            was = session.killed
+            note_blocked_key(session, key)
+            self._broken(session, was)
+
+    def _broken(self, session: Session, was: str | None) -> None:
+        """A session whose breaker opened just now has ended: its children go the way of their policy."""
+        if was is None and session.killed == "circuit_open":
+            self._ended(session.session_id)
+
+    def _tallies(self, session: Session) -> list[Tally]:
+        return [self._tally(scope) for scope in self._scopes(session)] if self.totals else []
+
+    def reserve(self, call: Call) -> None:
+        """Claim an allowed call. Raises ValueError, KeyError."""
+        session = self.sessions[call.session_id]
+        engine.reserve(session, call, others=self._tallies(session))
+        self._own(session, call)
+
+    def commit(self, call: Call, outcome: Outcome, now: datetime | None = None) -> engine.Effect:
+        """Take the outcome of a call. Raises ValueError, KeyError."""
+        session = self.sessions[call.session_id]
+        was = session.killed
+        effect = engine.commit(session, call, outcome, others=self._tallies(session), now=now)
+        self._broken(session, was)
+        member = self.members.get(call.session_id)
+        if member is not None:
+            self._own(session, call)
+            if effect.status == "committed":
+                member.artifacts.update(outcome.artifacts)
+        return effect
+
+    def release(self, session_id: str, call_id: str) -> None:
+        """Give back a claim that never started."""
+        engine.release(self.sessions[session_id], call_id)
+
+    def _own(self, session: Session, call: Call) -> None:
+        guard = self.guard(session)
+        if guard is not None:
+            guard.own(session, call)
+
+    def close(self, session_id: str) -> tuple[Reason, ...]:
+        """The operator ends a session: lower bounds are checked, its totals are given back."""
+        reasons = engine.close(self.sessions[session_id])
+        self.sessions[session_id].killed = "session_closed"
+        self._merged.clear()
+        self._ended(session_id)
+        return reasons
+
+    def kill(self, scope: str, name: str) -> list[str]:
+        """Kill a session, a session with its descendants, or a workflow. Gives the sessions whose runs must end.
+
+        Raises Refused with `unknown_session`, `unknown_workflow` or `subtree_kill_off`.
+        """
+        if scope == "workflow":
+            if name not in self.workflows:
+                raise Refused("unknown_workflow", f"no workflow {name}; see: threegate workflow show")
+            self.workflows[name].killed = True
+            victims = [key for key, member in self.members.items() if member.workflow == name]
+        else:
+            if name not in self.sessions:
+                raise Refused("unknown_session", f"no session {name}; see: threegate session list")
+            victims = [name]
+            if scope == "subtree":
+                contract = self.compiled.workflow
+                if contract is not None and not contract.cancellation.subtree_kill:
+                    raise Refused(
+                        "subtree_kill_off", "workflow.yaml says subtree_kill: false; kill one by one"
+                    )
+                victims = [name, *self._below(name)]
+        stopped = []
+        for victim in victims:
+            if self.sessions[victim].killed is None:
+                self.sessions[victim].killed = "session_killed"
+                stopped.append(victim)
+        if scope == "session":
+            stopped.extend(self._ended(name))
+        return stopped
+
+    def _below(self, session_id: str) -> list[str]:
+        """All descendants of a session."""
+        found = []
+        open_ = [session_id]
+        while open_:
+            parent = open_.pop()
+            children = [key for key, member in self.members.items() if member.parent == parent]
+            found.extend(children)
+            open_.extend(children)
+        return found
+
+    def _ended(self, session_id: str) -> list[str]:
+        """What becomes of the children of a session that ended. Gives those that were killed."""
+        contract = self.compiled.workflow
+        killed = []
+        if contract is not None:
+            for child, policy in closed_children(contract, self.members, session_id):
+                if policy == "request_cancel":
+                    self.members[child].closing = True
+                elif self.sessions[child].killed is None:
+                    self.sessions[child].killed = "session_killed"
+                    killed.extend([child, *self._ended(child)])
+        return killed
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain JSON, but the compiled rules."""
+        return {
+            "sessions": {
+                key: {
+                    "contract": session.rules.file,
+                    "state": session.to_json(),
+                    "pending": {
+                        call_id: {"call": call_json.call_to_json(item.call), "moved": item.moved}
+                        for call_id, item in sorted(session.pending.items())
+                    },
+                }
+                for key, session in sorted(self.sessions.items())
+            },
+            "members": {key: member.to_json() for key, member in sorted(self.members.items())},
+            "workflows": {key: workflow.to_json() for key, workflow in sorted(self.workflows.items())},
+            "asked": {key: moment.isoformat() for key, moment in sorted(self.asked.items())},
+            "answers": {key: call_json.answer_to_json(item) for key, item in sorted(self.answers.items())},
+        }
+
+    @classmethod
+    def from_json(cls, compiled: Compiled, value: Mapping[str, Any]) -> Book:
+        """The inverse of `to_json`, under the same rules. Raises KeyError, TypeError, ValueError."""
+        book = cls(compiled)
+        for key, kept in value["sessions"].items():
+            session = Session.from_json(compiled.sessions[kept["contract"]], kept["state"])
+            for call_id, item in kept["pending"].items():
+                session.pending[call_id] = Pending(call_json.call_from_json(item["call"]), item["moved"])
+            book.sessions[key] = session
+        book.members = {key: Member.from_json(item) for key, item in value["members"].items()}
+        book.workflows = {key: Workflow.from_json(item) for key, item in value["workflows"].items()}
+        book.asked = {key: datetime.fromisoformat(item) for key, item in value["asked"].items()}
+        book.answers = {key: call_json.answer_from_json(item) for key, item in value["answers"].items()}
+        return book

@@ -1,0 +1,198 @@
+"""The compiled form of contracts: what the engine looks at for one tool, ready to be asked.
+
+Invariant: a plan is frozen and knows no file; everything that could be looked up or compiled was, so that a
+decision costs dictionary look-ups and comparisons only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Context, Decimal
+from typing import Any, Literal
+
+from threegate.contracts.comparisons import Entry, is_number
+from threegate.contracts.json_paths import Path, selected
+from threegate.contracts.model_session import SessionContract
+from threegate.contracts.model_tool import ToolContract
+
+EXACT = Context(prec=1200)
+"""Enough digits that the sum of doubles is never rounded: totals do not depend on the order of calls."""
+
+
+def exact(number: int | float) -> Decimal:
+    """A JSON number as the decimal that is written."""
+    return Decimal(number) if isinstance(number, int) else Decimal(repr(number))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """An entry over the arguments, with the reason code of a failure."""
+
+    code: str
+    entry: Entry
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RefPlan:
+    """An argument that must equal a bound slot."""
+
+    path: Path
+    slot: str
+    tolerance: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class PreconditionPlan:
+    """Something that must have happened before. `key` names it in the session."""
+
+    key: str
+    tool: str | None
+    with_output: tuple[Entry, ...]
+    resource: Path | None
+    bind_from: Literal["arguments", "output"]
+    steps: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """Other bounds of an aggregate while a slot fulfils the tests."""
+
+    binding: str
+    entry: Entry
+    gte: Decimal | None
+    lte: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatePlan:
+    """A bound over all calls."""
+
+    name: str
+    metric: Literal["sum", "count", "max", "min", "count_distinct"]
+    path: Path | None
+    gte: Decimal | None
+    lte: Decimal | None
+    reason: str
+    overrides: tuple[Override, ...]
+    tools: frozenset[str] | None
+    """None: every tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopePlan:
+    """One stage of an envelope as its tool sees it."""
+
+    name: str
+    path: Path
+    role: str
+    constraint: str
+    band: Decimal
+    reason: str
+    needs: tuple[str, ...]
+    """Keys of the references that a constrained stage is measured against."""
+    captures: str | None
+    """Key of the reference that a committed call of this stage sets; None: it only obeys."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlan:
+    """When a person must look."""
+
+    name: str
+    always: bool
+    conditions: tuple[Entry, ...]
+    side_effect: str | None
+    match_all: bool
+    timeout_seconds: float
+    on_timeout: Literal["deny", "allow"]
+    context: tuple[tuple[str, Path], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BindPlan:
+    """A value that a success captures."""
+
+    name: str
+    source: Literal["arguments", "output"]
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedFailure:
+    """A failure that does not count towards the breaker."""
+
+    status: str | None
+    exit_code: int | None
+    stderr: Any
+    reason: str
+
+
+@dataclass(slots=True)
+class ToolPlan:
+    """One tool under one session contract."""
+
+    contract: ToolContract
+    name: str
+    risk_allowed: bool
+    checks: tuple[Check, ...]
+    refs: tuple[RefPlan, ...]
+    preconditions: tuple[PreconditionPlan, ...]
+    outputs: tuple[Entry, ...]
+    binds: tuple[BindPlan, ...]
+    expected_failures: tuple[ExpectedFailure, ...]
+    phases: frozenset[str] | None
+    advances_to: str | None
+    deny: tuple[Entry, ...] = ()
+    allow_sets: tuple[tuple[Entry, ...], ...] = ()
+    """Each set needs one match of its own."""
+    policed: bool = False
+    """Any policy speaks here: a missing principal is denied."""
+    label_gates: tuple[tuple[str, str], ...] = ()
+    aggregates: tuple[AggregatePlan, ...] = ()
+    envelopes: tuple[EnvelopePlan, ...] = ()
+    checkpoints: tuple[CheckpointPlan, ...] = ()
+    fulfils: tuple[PreconditionPlan, ...] = ()
+    """Preconditions of any tool that a success of this one may fulfil."""
+    call_limit: int | None = None
+    early: bool = False
+    """commit_requirement none: its state moves at launch."""
+
+
+@dataclass(slots=True)
+class Rules:
+    """One session contract with all tools, compiled."""
+
+    file: str
+    contract: SessionContract
+    plans: dict[str, ToolPlan]
+    initial: str | None = None
+    max_steps: int | None = None
+    max_calls: int | None = None
+    max_cost: Decimal | None = None
+    narrow: bool = False
+    window_size: int = 0
+    """Calls kept for the loop: one less than the window, 0 without loop detection."""
+    loop_threshold: int = 0
+    max_blocks: int | None = None
+    max_errors: int | None = None
+    limited: bool = False
+    """Whether any limit or aggregate over totals exists."""
+    aggregates: tuple[AggregatePlan, ...] = ()
+    resources: tuple[tuple[str, str, Path], ...] = ()
+    """(alias, type, path)"""
+    terminal: frozenset[str] = field(default_factory=frozenset)
+
+
+def measure(aggregate: AggregatePlan, arguments: Any) -> list[Any] | None:
+    """The values that one call adds to an aggregate, None when they cannot be measured."""
+    if aggregate.path is None:
+        return [1]
+    values = selected(aggregate.path, arguments)
+    if not values:
+        return None
+    if aggregate.metric in ("sum", "max", "min"):
+        for value in values:
+            if not is_number(value) or value - value != 0:  # infinities and NaN
+                return None
+    return values

@@ -1,0 +1,288 @@
+"""How a session moves: reserved at the claim, committed at the end, counted when blocked.
+
+Invariant: state moves here and nowhere else. Under commit_requirement acknowledged nothing but labels and the
+breaker moves unless the call succeeded, its evidence is there and its output_invariants hold; totals are exact,
+so that the order of calls and the way of counting (one by one, or anew from the history) make no difference.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from threegate.contracts.calls import Asked, loop_key, plans_of
+from threegate.contracts.json_paths import MISSING, selected
+from threegate.contracts.model_tool import ToolContract
+from threegate.contracts.state import Call, Decision, Outcome, Pending, Reason, Session, Tally
+from threegate.contracts.tool_plan import EXACT, Rules, ToolPlan, exact
+from threegate.contracts.totals import add, canonical_text, captured, effective_bounds, measured
+from threegate.core import limits
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A tally beyond the session's own, with the calls pending under it in other sessions."""
+
+    name: Literal["requester", "workspace"]
+    tally: Tally
+    pending: Sequence[Pending] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a commit did: `contract_violated` when a success did not prove itself."""
+
+    status: Literal["committed", "failed", "contract_violated"]
+    moved: bool
+    reasons: tuple[Reason, ...] = field(default=())
+
+
+def open_session(rules: Rules, session_id: str = "default", requester: str = "") -> Session:
+    """A new session under `rules`, in the initial phase."""
+    return Session(
+        rules=rules,
+        session_id=session_id,
+        requester=requester,
+        phase=rules.initial,
+        window=deque(maxlen=rules.window_size),
+    )
+
+
+def note_block(session: Session, call: Call) -> None:
+    """Count a blocked call: the loop window and the breaker, nothing else."""
+    note_blocked_key(session, seen_key(call))
+
+
+def note_blocked_key(session: Session, key: bytes) -> None:
+    """As `note_block`, for a call of which only the key is known (from the trail)."""
+    rules = session.rules
+    if rules.loop_threshold:
+        session.window.append(key)
+    session.blocks += 1
+    if rules.max_blocks is not None and session.blocks >= rules.max_blocks and session.killed is None:
+        session.killed = "circuit_open"
+
+
+def seen_key(call: Call) -> bytes:
+    """The key of a call for the loop window; empty for what is no JSON: that was blocked, and equals no other."""
+    try:
+        return loop_key(call)
+    except (TypeError, RecursionError):
+        return b""
+
+
+def _see(session: Session, call: Call) -> None:
+    """Put a call into the loop window."""
+    if session.rules.loop_threshold:
+        session.window.append(seen_key(call))
+
+
+def reserve(session: Session, call: Call, *, others: Iterable[Tally] = ()) -> None:
+    """Claim an allowed call before it runs. Raises ValueError when its id is pending already."""
+    if call.call_id in session.pending:
+        raise ValueError(f"{call.call_id} is claimed already")
+    asked = _asked(session, call)
+    _see(session, call)
+    early = any(plan.early for plan, _ in asked)
+    if early:
+        _count(session, asked, None, call, others)
+        _advance(session, [pair for pair in asked if pair[0].early])
+    session.pending[call.call_id] = Pending(call, early)
+
+
+def release(session: Session, call_id: str) -> None:
+    """Give a claim back that never started. What moved at launch stays moved."""
+    session.pending.pop(call_id, None)
+
+
+def commit(
+    session: Session,
+    call: Call,
+    outcome: Outcome,
+    *,
+    others: Iterable[Tally] = (),
+    now: datetime | None = None,
+) -> Effect:
+    """Take the outcome of a call that was allowed. Changes `session` and `others`; `now` dates a 429's delay."""
+    asked = _asked(session, call)
+    if outcome.retry_after is not None and now is not None:
+        _delay(session, asked, outcome.retry_after, now)
+    pending = session.pending.pop(call.call_id, None)
+    if pending is None:
+        _see(session, call)
+    session.labels.update(call.labels, *(plan.contract.adds_labels for plan, _ in asked))
+    succeeded = outcome.status == "succeeded"
+    violations = _violations(asked, outcome) if succeeded else []
+    good = succeeded and not violations
+    early = any(plan.early for plan, _ in asked)
+    counted = pending is not None and pending.moved
+    if good or early:
+        if not counted:
+            _count(session, asked, outcome, call, others)
+        late = [pair for pair in asked if good and not (pair[0].early and counted)]
+        first = [pair for pair in asked if not good and pair[0].early and not counted]
+        _advance(session, late + first)
+    if good:
+        _succeed(session, asked, outcome)
+        return Effect("committed", True)
+    if outcome.status != "unavailable" and (violations or not _expected(asked, outcome)):
+        session.errors += 1
+        limit = session.rules.max_errors
+        if limit is not None and session.errors >= limit and session.killed is None:
+            session.killed = "circuit_open"
+    return Effect("contract_violated" if violations else "failed", early, tuple(violations))
+
+
+def _delay(session: Session, asked: Asked, retry_after: float, now: datetime) -> None:
+    """Hold a tool's next call back as its rate_limits say."""
+    for plan, _ in asked:
+        rule = plan.contract.rate_limits.on_429
+        longest = min(float(rule.max_sleep_seconds), float(limits.RETRY_UNKNOWN_SECONDS))
+        seconds = min(max(retry_after, 0.0), longest) if rule.respect_retry_after else longest
+        session.delayed[plan.name] = (now.astimezone(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+def may_retry(contract: ToolContract, status: str, attempts: int) -> bool:
+    """Whether an attempt that never started may be made again under the same approval (reads only)."""
+    retries = contract.retries
+    return (
+        status == "unavailable"
+        and contract.side_effect == "read"
+        and status in retries.retry_on
+        and attempts < retries.max_attempts
+    )
+
+
+def _asked(session: Session, call: Call) -> Asked:
+    asked = plans_of(session.rules, call)
+    if isinstance(asked, Decision):
+        raise ValueError(f"{call.tool}: {asked.code}; only an allowed call can be claimed or committed")
+    return asked
+
+
+def _violations(asked: Asked, outcome: Outcome) -> list[Reason]:
+    """What a success did not prove."""
+    reasons = []
+    for plan, _ in asked:
+        if plan.contract.evidence_class == "local_transaction" and outcome.output is MISSING:
+            reasons.append(Reason(1, "evidence_missing", "output", f"{plan.name} left no /out/result.json"))
+        reasons.extend(output_reasons(plan, outcome.output))
+    return reasons
+
+
+def output_reasons(plan: ToolPlan, output: Any) -> list[Reason]:
+    """The output_invariants that an output does not fulfil."""
+    reasons = []
+    for entry in plan.outputs:
+        failure = entry.failure(output)
+        if failure is not None:
+            operator, expected, found = failure
+            message = f"the output's {entry.path.text} does not fulfil {operator}"
+            reasons.append(Reason(1, "output_invariant", entry.path.text, message, expected, found))
+    return reasons
+
+
+def _count(
+    session: Session, asked: Asked, outcome: Outcome | None, call: Call, others: Iterable[Tally]
+) -> None:
+    """Add a call to the tallies and the envelopes."""
+    cost = call.cost if outcome is None or outcome.cost is None else outcome.cost
+    values = measured(asked)
+    for tally in (session.tally, *others):
+        tally.steps += 1
+        tally.cost = EXACT.add(tally.cost, exact(cost))
+        for plan, _ in asked:
+            tally.calls[plan.name] = tally.calls.get(plan.name, 0) + 1
+        for aggregate, found in values:
+            tally.aggregates[aggregate.name] = add(aggregate, tally.aggregates.get(aggregate.name), found)
+    for plan, arguments in asked:
+        for stage in plan.envelopes:
+            session.references.update(captured(stage, arguments))
+
+
+def _advance(session: Session, asked: Asked) -> None:
+    """Move the phase, the slots from arguments and the forbidden tools."""
+    for plan, arguments in asked:
+        if plan.advances_to is not None:
+            session.phase = plan.advances_to
+        for name in plan.contract.forbids_after:
+            session.forbidden.setdefault(name, plan.name)
+        _bind(session, plan, "arguments", arguments)
+
+
+def _bind(session: Session, plan: ToolPlan, source: str, root: Any) -> None:
+    for bind in plan.binds:
+        if bind.source == source:
+            values = selected(bind.path, root)
+            if values is None:
+                session.binds.pop(bind.name, None)  # too wide to be a value: whoever refers to it is blocked
+            elif values:
+                session.binds[bind.name] = values[0] if len(values) == 1 else values
+
+
+def _succeed(session: Session, asked: Asked, outcome: Outcome) -> None:
+    """What only a proven success does: outputs are bound, preconditions fulfilled, the breaker is reset."""
+    session.blocks = 0
+    session.errors = 0
+    for plan, arguments in asked:
+        observed = plan.contract.evidence_class != "unverifiable"
+        if observed and outcome.output is not MISSING:
+            _bind(session, plan, "output", outcome.output)
+        for condition in plan.fulfils:
+            if condition.with_output and not (
+                observed and all(entry.failure(outcome.output) is None for entry in condition.with_output)
+            ):
+                continue
+            if condition.resource is None:
+                session.fulfilled.setdefault(condition.key, set()).add("")
+                continue
+            if condition.bind_from == "output" and not observed:
+                continue
+            root = arguments if condition.bind_from == "arguments" else outcome.output
+            values = selected(condition.resource, root) or []
+            session.fulfilled.setdefault(condition.key, set()).update(
+                canonical_text(value) for value in values
+            )
+
+
+def _expected(asked: Asked, outcome: Outcome) -> bool:
+    """Whether a contract says that this failure may happen."""
+    for plan, _ in asked:
+        for failure in plan.expected_failures:
+            if (
+                failure.status in (None, outcome.status)
+                and failure.exit_code in (None, outcome.exit_code)
+                and (failure.stderr is None or failure.stderr(outcome.stderr) is not None)
+            ):
+                return True
+    return False
+
+
+def close(session: Session) -> tuple[Reason, ...]:
+    """End a session: check the lower bounds, and let nothing run any more."""
+    reasons = []
+    for aggregate in session.rules.aggregates:
+        lower, _ = effective_bounds(aggregate, session)
+        if lower is None:
+            continue
+        value = session.tally.aggregates.get(aggregate.name)
+        if value is None and aggregate.metric in ("sum", "count", "count_distinct"):
+            value = 0
+        number = len(value) if isinstance(value, set) else value
+        if number is None or number < lower:
+            reasons.append(
+                Reason(
+                    3,
+                    "aggregate_below",
+                    aggregate.name,
+                    aggregate.reason,
+                    str(lower),
+                    None if number is None else str(number),
+                )
+            )
+    if session.killed is None:
+        session.killed = "session_closed"
+    return tuple(reasons)

@@ -1,0 +1,379 @@
+"""threegate.toml: every setting, its safe default, and what it means.
+
+Invariant: a settings file with an unknown key, a wrong type or a value out of range is refused whole; no
+setting switches a gate off. `deciding()` is the part that goes into the policy digest (spec 2).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from threegate.core import limits
+from threegate.core.errors import InvalidInput
+
+SETTINGS_FILE = "threegate.toml"
+SETTINGS_BYTES = 256 * 1024
+
+_DURATION = re.compile(r"([1-9][0-9]{0,6})(s|m|h|d)")
+_DURATION_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def parse_duration(value: object) -> int:
+    """``90s``, ``15m``, ``24h``, ``7d`` or a whole number of seconds, in seconds. Raises ValueError."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value)):
+        return int(match[1]) * _DURATION_SECONDS[match[2]]
+    raise ValueError("a duration is a number and a unit: 90s, 15m, 24h or 7d")
+
+
+Duration = Annotated[int, BeforeValidator(parse_duration)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+class WorkspaceSettings(_Part):
+    """Which workspace this is; written by `threegate init`."""
+
+    id: str = Field(
+        default="", pattern=r"^(ws-[0-9a-f]{32})?$", description="this workspace's own id, made by init"
+    )
+
+
+class RequestSettings(_Part):
+    """Gate 1: the maxima and the programs that need no extra look."""
+
+    max_cpu: float = Field(
+        default=limits.REQUEST_MAX_CPU, ge=0.05, le=1024, description="highest cpu_limit, in cores"
+    )
+    max_memory_mb: int = Field(
+        default=limits.REQUEST_MAX_MEMORY_MB, ge=8, description="highest memory_limit_mb, in MiB"
+    )
+    max_time_sec: int = Field(
+        default=limits.REQUEST_MAX_TIME_SEC, ge=1, description="highest time_limit_sec, in seconds"
+    )
+    programs: tuple[str, ...] = Field(
+        default=limits.REQUEST_PROGRAMS,
+        strict=False,
+        description="programs that do not raise the effective risk; any other makes it high",
+    )
+
+
+class QuorumSettings(_Part):
+    """How many operators must sign, by effective risk."""
+
+    low: int = Field(default=1, ge=1, le=16, description="operators that must sign a request of low risk")
+    medium: int = Field(default=1, ge=1, le=16, description="the same for medium risk")
+    high: int = Field(default=1, ge=1, le=16, description="the same for high risk")
+
+
+class ApprovalSettings(_Part):
+    """Gate 2: what makes an approval one."""
+
+    signature: Literal["required", "optional"] = Field(
+        default="required",
+        description='"optional" lets hand-promoted requests of low risk run unsigned (spec 2)',
+    )
+    ttl: Duration = Field(
+        default=86400, le=30 * 86400, description="how long an approval holds, from its moment"
+    )
+    quorum: QuorumSettings = QuorumSettings()
+    grants: bool = Field(default=False, description="whether standing grants may be given and used")
+
+
+class AanaSettings(_Part):
+    """Gate 3a: the Agent Action Contract."""
+
+    risk_domain: Literal[
+        "devops",
+        "finance",
+        "education",
+        "hr",
+        "legal",
+        "pharma",
+        "healthcare",
+        "commerce",
+        "customer_support",
+        "security",
+        "research",
+        "personal_productivity",
+        "public_information",
+        "unknown",
+    ] = Field(default="research", description="risk domain of requests that name none")
+
+
+class ContractSettings(_Part):
+    """Gate 3b: the contract language."""
+
+    mode: Literal["enforce", "shadow"] = Field(
+        default="enforce", description="shadow records what would be blocked and blocks nothing"
+    )
+    cost_per_second: float = Field(
+        default=0.0, ge=0, description="cost of one second of runtime, for cost limits"
+    )
+    permit_timeout_allow: bool = Field(
+        default=False,
+        description="whether a checkpoint's `on_timeout: allow` compiles; silence is not consent",
+    )
+
+
+class MontySettings(_Part):
+    """The embedded sandbox."""
+
+    workers: int = Field(default=2, ge=1, le=64, description="requests that run at once")
+
+
+class EraSettings(_Part):
+    """The container sandbox."""
+
+    engine: str = Field(
+        default="", description="URL of the engine's socket; empty: DOCKER_HOST or the default socket"
+    )
+    image: str = Field(
+        default="",
+        pattern=r"^(sha256:[0-9a-f]{64})?$",
+        description="ERA image by digest; from `threegate sandbox build`",
+    )
+    egress_image: str = Field(
+        default="",
+        pattern=r"^(sha256:[0-9a-f]{64})?$",
+        description="egress proxy image by digest, for network: allowlist",
+    )
+    runtime: str = Field(
+        default="",
+        pattern=r"^[A-Za-z0-9._-]{0,64}$",
+        description="OCI runtime; empty: the engine's default (runc, runsc, kata, krun)",
+    )
+    parallel: int = Field(default=1, ge=1, le=64, description="containers that run at once")
+    warm: int = Field(
+        default=0, ge=0, le=16, description="containers prepared ahead, each used once; 0: none"
+    )
+
+
+class ClusterSettings(_Part):
+    """Runs on other machines, through RabbitMQ; off while `broker` is empty (docs/cluster.md)."""
+
+    broker: str = Field(
+        default="",
+        pattern=r"^(amqps://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._-]{1,64})?)?$",
+        description="URL of the broker; runs then go to its workers and none runs here",
+    )
+    identity: str = Field(
+        default="", description="absolute path of the folder with ca.pem, tls.pem and tls.key of this daemon"
+    )
+    workers: tuple[str, ...] = Field(
+        default=(), strict=False, description="enrolled workers: the verifier key that each printed"
+    )
+
+
+class RunnersSettings(_Part):
+    """Where requests run, and how much of the machine they may take together."""
+
+    memory_budget_mb: int = Field(
+        default=0, ge=0, description="memory of all runs together; 0: three quarters of the machine"
+    )
+    cpu_budget: float = Field(
+        default=0.0, ge=0, description="cores of all runs together; 0: as many as the machine has"
+    )
+    monty: MontySettings = MontySettings()
+    era: EraSettings = EraSettings()
+    cluster: ClusterSettings = ClusterSettings()
+
+
+class AuditSettings(_Part):
+    """The trail."""
+
+    checkpoint_every: int = Field(
+        default=1000, ge=1, description="events between two signed checkpoints of the daemon"
+    )
+
+
+class ProjectSettings(_Part):
+    """The project that file, git and shell proposals speak of."""
+
+    root: str = Field(
+        default="", description="absolute path of the project; empty: such proposals make no drafts"
+    )
+
+
+class ProposalSettings(_Part):
+    """Action proposals (spec 5)."""
+
+    search_url: str = Field(
+        default="", description="search page for web.search, with {query}; empty: no draft"
+    )
+    github_api: str = Field(
+        default="https://api.github.com", description="API that the github tools of proposals speak to"
+    )
+
+
+class SecretReference(_Part):
+    """Where the operator keeps a secret: an environment variable of the daemon, or a file; and for what it is used.
+
+    `method`, `host` and `path` are the one request that the run's proxy adds it to.
+    """
+
+    env: str = Field(
+        default="", pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$", description="the daemon's variable that holds it"
+    )
+    file: str = Field(default="", description="or the file that holds it")
+    method: Literal["GET", "POST", "PATCH", "PUT"] = Field(
+        default="POST", description="method of the one request that it is added to"
+    )
+    host: str = Field(
+        default="api.github.com", pattern=r"^[a-z0-9.-]{1,253}$", description="host of that request"
+    )
+    path: str = Field(default="", pattern=r"^(/[A-Za-z0-9._/-]{1,500})?$", description="path of that request")
+
+
+class NotifySettings(_Part):
+    """Whom to tell that something waits or has ended ([notify] extra). Never carries payload."""
+
+    urls: tuple[str, ...] = Field(
+        default=(), strict=False, description="apprise URLs told when a draft waits"
+    )
+    requester_hook: str = Field(default="", description="apprise URL told when a request has ended")
+
+
+class MetricsSettings(_Part):
+    """Numbers for Prometheus ([metrics] extra); `serve http` has them at /metrics as well."""
+
+    textfile: str = Field(
+        default="",
+        pattern=r"^(/.*\.prom)?$",
+        description="absolute path of a .prom file for node_exporter's textfile collector; empty: none is written",
+    )
+    interval: Duration = Field(default=15, le=3600, description="how often it is written")
+
+
+class Settings(_Part):
+    """All settings of a workspace."""
+
+    workspace: WorkspaceSettings = WorkspaceSettings()
+    request: RequestSettings = RequestSettings()
+    approval: ApprovalSettings = ApprovalSettings()
+    requesters: dict[str, str] = Field(
+        default={}, description="uid of a draft's owner = name of the requester"
+    )
+    principals: dict[str, dict[str, str | int | float | bool]] = Field(
+        default={}, description="requester name = attributes that contracts may ask for"
+    )
+    aana: AanaSettings = AanaSettings()
+    contracts: ContractSettings = ContractSettings()
+    runners: RunnersSettings = RunnersSettings()
+    audit: AuditSettings = AuditSettings()
+    project: ProjectSettings = ProjectSettings()
+    proposals: ProposalSettings = ProposalSettings()
+    secrets: dict[str, SecretReference] = Field(default={}, description="operator-side secrets, by name")
+    notify: NotifySettings = NotifySettings()
+    metrics: MetricsSettings = MetricsSettings()
+
+    @field_validator("requesters")
+    @classmethod
+    def _uids(cls, value: dict[str, str]) -> dict[str, str]:
+        for key, name in value.items():
+            if not re.fullmatch(r"[0-9]{1,10}", key) or not name:
+                raise ValueError('each line is "uid" = "name"')
+        return value
+
+    def deciding(self) -> dict[str, Any]:
+        """The settings that decide what may run, as a JSON value for the policy digest. Cosmetic ones are left out."""
+        whole = self.model_dump(mode="json")
+        for name in ("audit", "notify", "metrics"):
+            del whole[name]
+        runners = whole["runners"]
+        whole["runners"] = {
+            "era": {key: runners["era"][key] for key in ("engine", "image", "egress_image", "runtime")},
+        }
+        return _numbers(whole)  # type: ignore[no-any-return]
+
+
+def _numbers(value: Any) -> Any:
+    """Floats as their shortest text, so that the digest does not depend on a number's rendering."""
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, dict):
+        return {key: _numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    return value
+
+
+def parse_settings(data: bytes, path: Path | str = SETTINGS_FILE) -> Settings:
+    """Read a settings file's bytes. Raises InvalidInput with file, line and key of the first mistake."""
+    if len(data) > SETTINGS_BYTES:
+        raise InvalidInput(f"{path}: more than {SETTINGS_BYTES} bytes; make it smaller")
+    try:
+        text = data.decode("utf-8")
+        values = tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InvalidInput(f"{path}{_toml_mistake(str(error))}") from None
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_context=False, include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        what = (
+            f"unknown key; remove it or mend its spelling{_nearest_setting(key, [name for name, _ in setting_rows()])}"
+            if first["type"] == "extra_forbidden"
+            else first["msg"].removeprefix("Value error, ")
+        )
+        raise InvalidInput(f"{path}:{_line_of(text, first['loc'])}: {key}: {what}") from None
+
+
+def setting_rows() -> list[tuple[str, Any]]:
+    """Every setting by its path, with its field (type, default, description), in the order of the file."""
+    return list(_rows(Settings, ""))
+
+
+def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, entry in model.model_fields.items():
+        inner = entry.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _rows(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", entry
+
+
+def _toml_mistake(said: str) -> str:
+    """What the TOML reader says as `:line: what; mend`."""
+    match = re.fullmatch(r"(.*) \(at line ([0-9]+), column [0-9]+\)", said)
+    what, line = (match[1], f":{match[2]}") if match else (said, "")
+    twice = re.fullmatch(r"Cannot declare \((.*?),?\) twice", what)
+    if twice is not None:
+        table = ".".join(re.findall(r"'([^']*)'", twice[1]))
+        return f"{line}: the table [{table}] stands twice; put all of its keys below the first one"
+    return f"{line}: no TOML: {what}; mend this line"
+
+
+def _nearest_setting(key: str, known: Sequence[str]) -> str:
+    """The setting that was probably meant: a table nearly of this name, nearly the same path, or the same word."""
+    tables = difflib.get_close_matches(key, {name.partition(".")[0] for name in known}, 1, 0.75)
+    close = difflib.get_close_matches(key, known, 1, 0.75)
+    word = key.rpartition(".")[2]
+    elsewhere = [
+        name for name in known if difflib.get_close_matches(word, [name.rpartition(".")[2]], 1, 0.75)
+    ]
+    found = (*tables, *close, *elsewhere)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _line_of(text: str, location: tuple[int | str, ...]) -> int:
+    """Line of a key, by its last name (a search, good enough for a message)."""
+    for name in reversed([str(part) for part in location]):
+        pattern = re.compile(rf"^\s*(\[.*\b{re.escape(name)}\b.*\]|[\"']?{re.escape(name)}[\"']?\s*=)")
+        for number, line in enumerate(text.splitlines(), start=1):
+            if pattern.match(line):
+                return number
+    return 1

@@ -1,0 +1,85 @@
+"""What is kept of a workspace outside of it, for what a restored or copied workspace cannot bring along.
+
+Invariant: the kept head is replaced whole, by one writer at a time; `advance_head` never puts an earlier one in its place.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from threegate.core import durable
+from threegate.core.errors import Unavailable
+
+
+@dataclass(frozen=True)
+class OutsideState:
+    """What is kept of a workspace outside of it: the user's state folder (spec 7)."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, workspace_id: str) -> OutsideState:
+        """The state folder of one workspace, below XDG_STATE_HOME (default ~/.local/state)."""
+        base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        return cls(Path(base) / "threegate" / workspace_id)
+
+    @property
+    def key_file(self) -> Path:
+        """The workspace's Ed25519 private key (raw 32 bytes, hex)."""
+        return self.folder / "workspace.key"
+
+    @property
+    def head_file(self) -> Path:
+        """JSON {id, path, epoch, seq, hash}."""
+        return self.folder / "head.json"
+
+    def read_head(self) -> dict[str, str | int] | None:
+        """The kept head, or None when there is none. Raises Unavailable when it cannot be read."""
+        try:
+            value = json.loads(durable.read_exchanged(self.head_file, max_bytes=64 * 1024))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise Unavailable(f"{self.head_file}: cannot be read ({error})") from None
+        if not isinstance(value, dict):
+            raise Unavailable(f"{self.head_file}: is no JSON object")
+        return value
+
+    def write_head(self, value: Mapping[str, str | int]) -> None:
+        """Keep a head, durable, whatever was kept before. Raises OSError."""
+        with self._head_lock():
+            self._exchange_head(value)
+
+    def advance_head(self, value: Mapping[str, str | int]) -> None:
+        """Keep a later head of the same trail, durable; needs no lock of the trail, for a head never goes back here.
+
+        Raises Unavailable when what is kept is not an earlier head of this trail at this place, OSError.
+        """
+        with self._head_lock():
+            kept = self.read_head() or {}
+            if any(kept.get(name) != value[name] for name in ("id", "path", "epoch")):
+                raise Unavailable(f"{self.head_file}: is the head of another trail or place now")
+            before = kept.get("seq")
+            if type(before) is not int or before < int(value["seq"]):
+                self._exchange_head(value)
+
+    def _exchange_head(self, value: Mapping[str, str | int]) -> None:
+        data = json.dumps(value, sort_keys=True).encode() + b"\n"
+        durable.exchange_in(self.head_file, self.head_file.with_suffix(".spare"), data)
+
+    @contextmanager
+    def _head_lock(self) -> Iterator[None]:
+        """One writer of the head at a time, of all threads and processes."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self.folder / "head.lock", flags, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)

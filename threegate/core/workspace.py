@@ -1,0 +1,264 @@
+"""The folders of a workspace, and where each thing lies.
+
+Invariant: a path of the workspace is spelled here and nowhere else. The daemon never writes below `inbox/`
+but to take a draft away that it read; CORE never writes below `tool-exec/`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from threegate.core import durable
+from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
+from threegate.core.settings import SETTINGS_BYTES, SETTINGS_FILE, Settings, parse_settings
+
+STATES = ("approved", "running", "finished", "refused")
+"""The folders of tool-exec/ that are a request's state."""
+
+_LOCK_SECONDS = 1.0
+_LOCK_PAUSE_SECONDS = 0.02
+
+_FOLDERS = {
+    "inbox": 0o700,
+    "inbox/files": 0o700,
+    "tool-exec": 0o711,
+    "tool-exec/drafts": 0o755,
+    "tool-exec/approved": 0o700,
+    "tool-exec/running": 0o700,
+    "tool-exec/finished": 0o700,
+    "tool-exec/refused": 0o700,
+    "tool-exec/inputs": 0o700,
+    "tool-exec/runs": 0o700,
+    "tool-exec/results": 0o755,
+    "tool-exec/verdicts": 0o755,
+    "tool-exec/contracts": 0o700,
+    "tool-exec/memory": 0o700,
+    "tool-exec/control": 0o700,
+    "tool-exec/audit": 0o700,
+}
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A workspace by its root folder. Every property is a path, made once; nothing is read until it is asked for."""
+
+    root: Path
+
+    @cached_property
+    def settings_file(self) -> Path:
+        """threegate.toml"""
+        return self.root / SETTINGS_FILE
+
+    @cached_property
+    def inbox(self) -> Path:
+        """Where CORE writes."""
+        return self.root / "inbox"
+
+    @cached_property
+    def files(self) -> Path:
+        """Input files that drafts declare."""
+        return self.inbox / "files"
+
+    @cached_property
+    def tool_exec(self) -> Path:
+        """The operator's side."""
+        return self.root / "tool-exec"
+
+    @cached_property
+    def drafts(self) -> Path:
+        """Drafts made from proposals."""
+        return self.tool_exec / "drafts"
+
+    @cached_property
+    def approved(self) -> Path:
+        """The queue."""
+        return self.tool_exec / "approved"
+
+    @cached_property
+    def running(self) -> Path:
+        """Claimed by the daemon."""
+        return self.tool_exec / "running"
+
+    @cached_property
+    def finished(self) -> Path:
+        """Ran, whatever the exit code."""
+        return self.tool_exec / "finished"
+
+    @cached_property
+    def refused(self) -> Path:
+        """Stopped by a later gate, expired, cancelled or interrupted."""
+        return self.tool_exec / "refused"
+
+    @cached_property
+    def inputs(self) -> Path:
+        """Bytes pinned at approval, by sha256."""
+        return self.tool_exec / "inputs"
+
+    @cached_property
+    def runs(self) -> Path:
+        """One folder a run: stdout, stderr, out/, record.json."""
+        return self.tool_exec / "runs"
+
+    @cached_property
+    def results(self) -> Path:
+        """TS-*.md."""
+        return self.tool_exec / "results"
+
+    @cached_property
+    def verdicts(self) -> Path:
+        """What validation found, one JSON file a request file."""
+        return self.tool_exec / "verdicts"
+
+    @cached_property
+    def contracts(self) -> Path:
+        """The contracts folder."""
+        return self.tool_exec / "contracts"
+
+    @cached_property
+    def operators_file(self) -> Path:
+        """Who may approve."""
+        return self.tool_exec / "operators"
+
+    @cached_property
+    def revoked_file(self) -> Path:
+        """Revoked keys; may be missing."""
+        return self.tool_exec / "operators.revoked"
+
+    @cached_property
+    def memory(self) -> Path:
+        """Notes that proposals may search."""
+        return self.tool_exec / "memory"
+
+    @cached_property
+    def grants(self) -> Path:
+        """Standing grants, one signed file each; made with the first."""
+        return self.tool_exec / "grants"
+
+    @cached_property
+    def control(self) -> Path:
+        """What the operator asks of a running daemon."""
+        return self.tool_exec / "control"
+
+    @cached_property
+    def audit(self) -> Path:
+        """The trail, its lock and its checkpoints."""
+        return self.tool_exec / "audit"
+
+    @cached_property
+    def trail_file(self) -> Path:
+        """The current segment of the trail."""
+        return self.audit / "trail.jsonl"
+
+    @cached_property
+    def decisions_file(self) -> Path:
+        """The audit-safe events of gate 3a, one JSON line a decision (spec 3)."""
+        return self.audit / "decisions.jsonl"
+
+    @cached_property
+    def workers_file(self) -> Path:
+        """What a daemon with a cluster knows of its workers, while it runs; derived, for `threegate status`."""
+        return self.control / "workers.json"
+
+    def run_folder(self, request_id: str) -> Path:
+        """The folder of one run."""
+        return self.runs / request_id
+
+    def state_folder(self, state: str) -> Path:
+        """The folder that is this state, one of STATES."""
+        return self.tool_exec / state
+
+    def load_settings(self) -> Settings:
+        """Read threegate.toml once. Raises InvalidInput with the place of the mistake."""
+        return parse_settings(self.settings_bytes(), self.settings_file)
+
+    def settings_bytes(self) -> bytes:
+        """The settings file's bytes. Raises InvalidInput."""
+        try:
+            return durable.read_regular(self.settings_file, max_bytes=SETTINGS_BYTES)
+        except OSError as error:
+            raise InvalidInput(f"{self.settings_file}: cannot be read ({error.strerror or error})") from None
+
+    def make_folders(self) -> None:
+        """Make what is missing, with the modes of DESIGN.md. Raises OSError."""
+        for name, mode in _FOLDERS.items():
+            path = self.root / name
+            if not path.is_dir():
+                durable.make_folder(path, mode)
+            path.chmod(mode)
+
+    @contextmanager
+    def daemon_lock(self) -> Iterator[None]:
+        """Hold the one-daemon lock for as long as the block lasts. Raises Unavailable when another holds it for a second.
+
+        A child that a killed daemon was about to start has its lock too, until it is started: that is waited for.
+        """
+        path = self.tool_exec / ".daemon.lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            if not _locked_within(descriptor, _LOCK_SECONDS):
+                holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+                raise Unavailable(
+                    f"{self.root}: another daemon works here (process {holder}); stop it or leave it the work"
+                )
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def daemon_lock_held(self) -> bool:
+        """Whether a daemon works here now, as /proc/locks tells it; asking takes no lock that could stand in its way."""
+        path = self.tool_exec / ".daemon.lock"
+        try:
+            inode, holder = str(path.lstat().st_ino), path.read_text("ascii").strip()
+            lines = Path("/proc/locks").read_text("ascii").splitlines()
+        except (OSError, ValueError):
+            return False
+        fields = (line.split() for line in lines)
+        return any(
+            words[1] == "FLOCK" and words[4] == holder and words[5].rpartition(":")[2] == inode
+            for words in fields
+            if len(words) > 5
+        )
+
+
+def _locked_within(descriptor: int, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_LOCK_PAUSE_SECONDS)
+        else:
+            return True
+
+
+def find_workspace(start: Path | None = None, explicit: str | None = None) -> Workspace:
+    """The workspace of `explicit`, of THREEGATE_WORKSPACE, or the nearest parent with threegate.toml.
+
+    Raises NoWorkspace.
+    """
+    named = explicit or os.environ.get("THREEGATE_WORKSPACE")
+    if named:
+        root = Path(named).absolute()
+        if not (root / SETTINGS_FILE).is_file():
+            raise NoWorkspace(
+                f"{root}: no workspace here (no {SETTINGS_FILE}); make one with: threegate init {named}"
+            )
+        return Workspace(root)
+    here = (start or Path.cwd()).absolute()
+    for folder in (here, *here.parents):
+        if (folder / SETTINGS_FILE).is_file():
+            return Workspace(folder)
+    raise NoWorkspace(
+        f"{here}: no workspace here or above; make one with: threegate init DIR, or name it with --workspace"
+    )

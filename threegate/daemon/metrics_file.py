@@ -1,0 +1,68 @@
+"""The daemon's numbers as a file for node_exporter ([metrics] extra), written beside its work.
+
+Invariant: the file is whole at every moment; what cannot be counted or written stops nothing and is said once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from threegate.core import durable
+from threegate.core.errors import ThreeGateError
+from threegate.core.settings import MetricsSettings
+from threegate.core.workspace import Workspace
+from threegate.daemon.log import Log
+from threegate.records.metrics import SharedGauge
+
+_MODE = 0o644
+_IDLE_SECONDS = 5.0
+
+
+class Textfile:
+    """Writes in a thread of its own, as often as the settings of the moment say; nothing while they name no file."""
+
+    def __init__(self, workspace: Workspace, log: Log, settings: Callable[[], MetricsSettings]) -> None:
+        self._log = log
+        self._settings = settings
+        self._gauge = SharedGauge(workspace)
+        self._told: str | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def turn(self) -> None:
+        """Begin, as soon as the settings name a file. Called at each turn of the loop."""
+        if self._thread is None and self._settings().textfile:
+            self._thread = threading.Thread(target=self._work, name="metrics", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Write once more, and that no daemon runs."""
+        if self._thread is not None:
+            self._stop.set()
+            self._thread.join()
+            self._write(self._settings(), running=False)
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            settings = self._settings()
+            self._write(settings, running=True)
+            self._stop.wait(settings.interval if settings.textfile else _IDLE_SECONDS)
+
+    def _write(self, settings: MetricsSettings, *, running: bool) -> None:
+        if not settings.textfile:
+            return
+        problem = None
+        try:
+            text = self._gauge.text(daemon_runs=running)
+            durable.overwrite(Path(settings.textfile), text, _MODE)
+        except ImportError:
+            problem = "prometheus-client is not installed: pip install 'threegate[metrics]'"
+        except OSError as error:
+            problem = f"{settings.textfile}: not written ({error.strerror or error})"
+        except ThreeGateError as error:
+            problem = f"{settings.textfile}: not written ({error})"
+        if problem is not None and problem != self._told:
+            self._log.say("metrics", what=problem)
+        self._told = problem

@@ -1,0 +1,163 @@
+"""The policy that the daemon works by: today's settings and contracts, taken up whole or not at all.
+
+Invariant: `policy` is always one value that was read whole and held; another one takes its place only after the
+trail says `settings_changed`. While what lies on the disk does not hold, the old one stays and `problem` says why:
+the daemon starts nothing under a policy that is not the one on the disk. A file that was touched is read when it has
+lain still for a moment, so that an editor's half-written file is not taken for a whole one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from threegate.core.errors import InvalidInput
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
+from threegate.judgement.policy import Policy, load_policy
+from threegate.runners.era.seccomp import SECCOMP_SHA256
+from threegate.trail import Trail
+
+_STILL_SECONDS = 0.25
+_NAMES = 64
+"""Names of changed settings and contracts that an event tells; what is beyond is counted."""
+
+
+class PolicyInForce:
+    """Reads the policy again when a file of it was touched, or when told to."""
+
+    def __init__(self, workspace: Workspace, trail: Trail) -> None:
+        """Read it for the first time. Raises InvalidInput."""
+        self._workspace = workspace
+        self._trail = trail
+        self._seen = _touched(workspace)
+        self.policy = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256)
+        self.problem: str | None = None
+        """Why what lies on the disk cannot be taken up, in one line; None while it holds."""
+        self._touched_at: float | None = None
+        self._latest = self._seen
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a file was touched so lately that it is not read yet: nothing is started meanwhile."""
+        return self._touched_at is not None
+
+    def look(self, *, told_to: bool = False) -> tuple[str, ...] | None:
+        """Take up what changed: the names of what did, or None when nothing did or it does not hold.
+
+        `told_to`: read it at once, even if no file was touched (SIGHUP). Raises TrailError, Unavailable: the change
+        could not be announced, and the old policy stays.
+        """
+        seen = _touched(self._workspace)
+        if not told_to and self._lies_not_still(seen):
+            return None
+        if seen == self._seen and not told_to and self.problem is None:
+            return None
+        try:
+            policy = load_policy(self._workspace, seccomp_sha256=SECCOMP_SHA256)
+            if policy.settings.workspace != self.policy.settings.workspace:
+                raise InvalidInput(
+                    f"{self._workspace.settings_file}: workspace.id is not {self.policy.settings.workspace.id} any more; "
+                    "put it back"
+                )
+        except InvalidInput as error:
+            self.problem = str(error)
+            return None
+        changed = tuple(changes(self.policy, policy))
+        if changed:
+            self._announce(policy, changed, "SIGHUP" if told_to else "the files changed")
+        self._seen, self.policy, self.problem = seen, policy, None
+        return changed or None
+
+    def _lies_not_still(self, seen: list[tuple[str, int, int, int]]) -> bool:
+        now = time.monotonic()
+        if seen != self._latest:
+            self._latest, self._touched_at = seen, now
+        if self._touched_at is not None and now - self._touched_at >= _STILL_SECONDS:
+            self._touched_at = None
+        return self._touched_at is not None
+
+    def _announce(self, policy: Policy, changed: tuple[str, ...], reason: str) -> None:
+        data = {
+            "reason": reason,
+            "changed": changed[:_NAMES],
+            "count": len(changed),
+            "policy_sha256": policy.digest,
+            "before_sha256": self.policy.digest,
+        }
+        with self._trail.locked() as held:
+            held.append("settings_changed", actor="daemon", data=data)
+            held.sync()
+
+
+def contracts_problem(policy: Policy) -> str | None:
+    """Why every request is refused, in one line; None where the contracts compile.
+
+    Told is the mistake that is most likely the cause: a name that nothing describes is mostly its consequence.
+    """
+    errors = [item for item in policy.contracts.diagnostics if item.severity == "error"]
+    if not errors:
+        return None
+    wrong = min(errors, key=lambda item: item.code in ("UNKNOWN_TOOL_REFERENCE", "MISSING_FIELD"))
+    return (
+        f"{wrong.file}:{wrong.line}:{wrong.column}: {wrong.message}; every request is refused until this is mended, "
+        "see: threegate contracts check"
+    )
+
+
+def changes(old: Policy, new: Policy) -> Iterator[str]:
+    """Names of settings and contract files that differ, never a value of them; `environment` for what else differs."""
+    found = False
+    for name in _differing(_flat(old.settings), _flat(new.settings)):
+        found = True
+        yield name
+    for name in _differing(old.contract_digests, new.contract_digests):
+        found = True
+        yield f"contracts/{name}"
+    if not found and old.digest != new.digest:
+        yield "environment"
+
+
+def _flat(settings: Settings) -> dict[str, Any]:
+    rows: dict[str, Any] = {}
+    parts: list[tuple[str, Any]] = list(settings.model_dump(mode="json").items())
+    while parts:
+        name, value = parts.pop()
+        if isinstance(value, dict) and value:
+            parts += [(f"{name}.{key}", item) for key, item in value.items()]
+        else:
+            rows[name] = value
+    return rows
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    missing = object()
+    return sorted(
+        name for name in old.keys() | new.keys() if old.get(name, missing) != new.get(name, missing)
+    )
+
+
+def _touched(workspace: Workspace) -> list[tuple[str, int, int, int]]:
+    """Names, inodes and times of what a policy is made of: a change of any of them shows here."""
+    found = []
+    with suppress(FileNotFoundError):
+        facts = os.lstat(workspace.settings_file)
+        found.append((str(workspace.settings_file), facts.st_ino, facts.st_size, facts.st_ctime_ns))
+    with suppress(FileNotFoundError):
+        found.append((str(workspace.contracts), os.lstat(workspace.contracts).st_ino, 0, 0))
+    folders = [str(workspace.contracts)]
+    while folders:
+        # A folder that cannot be listed lacks its names here: it is read, and what is wrong with it is said there.
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name == ".state":
+                    continue
+                with suppress(FileNotFoundError):
+                    facts = entry.stat(follow_symlinks=False)
+                    found.append((entry.path, facts.st_ino, facts.st_size, facts.st_ctime_ns))
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+    return sorted(found)

@@ -1,0 +1,133 @@
+"""Proposals of the inbox become drafts.
+
+Invariant: one proposal makes one draft, ever (its request id is derived from what it says, and the trail knows the
+id); `proposed` is on disk before the draft appears; the policy that judges a proposal is the one in force, which the
+daemon read and verified: the settings file is not read again here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from threegate.core import durable
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
+from threegate.proposals import DraftResult, draft_from_proposal, draft_inputs_folder
+from threegate.proposals.in_workspace import sweep
+from threegate.results import Verdict, write_verdict
+from threegate.trail import Trail, moves
+
+Say = Callable[[str, str, str], None]
+"""Told (event, file, what) for the daemon's log."""
+
+
+class Proposer:
+    """Takes the proposals of the inbox, one by one; the daemon calls it with what it read."""
+
+    def __init__(
+        self, workspace: Workspace, trail: Trail, say: Say, settings: Callable[[], Settings]
+    ) -> None:
+        self._workspace = workspace
+        self._trail = trail
+        self._say = say
+        self._settings = settings
+        """The settings in force: those of a file that is being edited, or is broken, are nobody's."""
+        sweep(workspace)
+
+    def __call__(self, path: Path, data: bytes, facts: os.stat_result) -> bool:
+        """Judge, draft, tell; True when the file need not be looked at again. Raises TrailError, OSError."""
+        sweep(self._workspace)
+        settings = self._settings()
+        with self._trail.locked() as held:
+            now = held.now
+        result = draft_from_proposal(data, settings=settings, workspace=self._workspace, now=now)
+        state, reason, earlier = self._deliver(path, result, facts.st_uid)
+        if reason == "drafted_before":
+            result = replace(result, file_name=earlier)
+        verdict = _verdict_file(path.name, result, state == "draft", reason)
+        write_verdict(self._workspace, verdict)
+        self._say("proposal", path.name, f"{result.verdict.verdict}: {reason or 'drafted'}")
+        return True
+
+    def _deliver(self, path: Path, result: DraftResult, owner_uid: int) -> tuple[str, str | None, str | None]:
+        """Announce and deliver the draft; what became of it, why when there is none, and the name of an earlier one."""
+        shared: dict[str, Any] = {
+            "file": path.name,
+            "proposal_sha256": result.proposal_sha256,
+            "tool": result.verdict.proposal.tool.name if result.verdict.proposal else None,
+            "verdict": result.verdict.verdict,
+            "risk": result.verdict.risk,
+            "owner_uid": owner_uid,
+        }
+        with self._trail.locked() as held:
+            if result.draft is None:
+                reason = _why_no_draft(result)
+                held.append(
+                    "observed",
+                    actor="daemon",
+                    data={
+                        **shared,
+                        "reason": reason,
+                        "codes": sorted({problem.code for problem in result.verdict.errors}),
+                    },
+                )
+                held.sync()
+                return ("draft" if result.verdict.allowed else "invalid"), reason, None
+            assert result.request_id is not None
+            history = held.index.history(result.request_id)
+            if history is not None and (
+                history.approved or history.claimed or history.end or self._lies_there(result.request_id)
+            ):
+                return "draft", "drafted_before", history.file
+            *files, proposal, draft = result.deliveries(self._workspace)
+            self._put_inputs(files)
+            moves.deliver(
+                held,
+                [proposal, draft],
+                "proposed",
+                request_id=result.request_id,
+                actor="daemon",
+                data={**shared, "from": path.name},
+            )
+        return "draft", None, None
+
+    def _lies_there(self, request_id: str) -> bool:
+        """Whether the draft of this proposal waits in tool-exec/drafts/ (a crash may have kept it from getting there)."""
+        mark = f"-{request_id.removeprefix('proposal-')[:12]}."
+        return any(
+            mark in entry.name and entry.name.endswith(".md") for entry in self._workspace.drafts.iterdir()
+        )
+
+    def _put_inputs(self, files: list[tuple[Path, bytes, int]]) -> None:
+        folder = draft_inputs_folder(self._workspace)
+        if not folder.is_dir():
+            durable.make_folder(folder, 0o700)
+        for path, data, mode in files:
+            if not os.path.lexists(path):
+                durable.deliver(path, data, mode)
+
+
+def _why_no_draft(result: DraftResult) -> str:
+    if not result.verdict.allowed:
+        return result.verdict.errors[0].code
+    return "no_draft" if result.problem else "verdict_only"
+
+
+def _verdict_file(name: str, result: DraftResult, valid: bool, reason: str | None) -> Verdict:
+    """The verdict that CORE and the operator read. It is the proposal's, in the frame of a request's."""
+    judgement = {**result.verdict.to_json(), "draft": result.file_name, "problem": result.problem}
+    return Verdict(
+        file=name,
+        sha256=result.proposal_sha256,
+        request_id=result.request_id,
+        stage="draft",
+        valid=valid,
+        state="draft" if valid else "invalid",
+        reason=reason,
+        findings=tuple(problem.to_json() for problem in result.verdict.errors),
+        judgement=judgement,
+    )

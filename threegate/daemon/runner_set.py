@@ -1,0 +1,79 @@
+"""What the daemon works with under one set of settings: runners, queue and notices.
+
+Invariant: what runs is finished by the station that started it; the next one takes over only when nothing runs, so no
+request is judged by one policy and run by another's runners.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
+from threegate.daemon.dispatcher import Dispatcher
+from threegate.daemon.log import Log
+from threegate.daemon.notices import Notices
+from threegate.judgement.policy import Policy
+from threegate.launch.context import Services, make_services
+from threegate.runners.budget import Budget
+from threegate.trail import Trail
+
+
+@dataclass
+class Station:
+    """Made once for as long as the settings that it is made of stay."""
+
+    services: Services
+    dispatcher: Dispatcher
+    notices: Notices
+    _made_of: tuple[Any, ...]
+
+    @classmethod
+    def make(
+        cls,
+        workspace: Workspace,
+        trail: Trail,
+        policy: Policy,
+        log: Log,
+        *,
+        boot_nonce: str,
+        wake: threading.Event,
+        beat: Callable[[], None],
+    ) -> Station:
+        """Runners start nothing before they are asked. Raises TrailError, Unavailable."""
+        made = make_services(
+            workspace,
+            trail,
+            policy,
+            boot_nonce=boot_nonce,
+            say=lambda line: log.say("cluster", what=line),
+        )
+        notices = Notices(policy.settings.notify, log)
+        services = replace(made, on_end=notices.ended)
+        runners = policy.settings.runners
+        cluster = made.cluster
+        dispatcher = Dispatcher(
+            services,
+            Budget.of(runners) if cluster is None else cluster.budget,
+            log,
+            wake,
+            runners.monty.workers + runners.era.parallel if cluster is None else cluster.threads,
+            beat=beat,
+        )
+        return cls(services, dispatcher, notices, _parts(policy.settings))
+
+    def fits(self, policy: Policy) -> bool:
+        """Whether this station is the one that the policy's settings ask for."""
+        return self._made_of == _parts(policy.settings)
+
+    def close(self) -> None:
+        """Give back what the runners started ahead, and send the notices that wait."""
+        self.services.close()
+        self.notices.close()
+
+
+def _parts(settings: Settings) -> tuple[Any, ...]:
+    return (settings.workspace, settings.runners, settings.secrets, settings.notify)

@@ -1,0 +1,51 @@
+"""What Monty's type checker says of drafts: asked after the verdict is out, added to it as warnings.
+
+Invariant: no draft waits for the type checker, and no answer of it makes a draft invalid; a verdict that has
+changed meanwhile is left alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from threegate.core.errors import InvalidInput
+from threegate.core.workspace import Workspace
+from threegate.request.model import Request
+from threegate.request.typecheck import type_findings
+from threegate.results import Verdict, read_verdict, write_verdict
+
+
+@dataclass
+class TypeWarnings:
+    """Drafts whose code is still to be looked at, oldest first."""
+
+    workspace: Workspace
+    _waiting: deque[tuple[Verdict, Request]] = field(default_factory=deque)
+
+    def add(self, verdict: Verdict, request: Request) -> None:
+        """Remember a valid Monty draft; others have nothing to check."""
+        if request.code is not None and verdict.valid:
+            self._waiting.append((verdict, request))
+
+    def work(self, seconds: float) -> int:
+        """Ask about drafts until `seconds` are over; returns how many that were."""
+        until = time.monotonic() + seconds
+        done = 0
+        while self._waiting and time.monotonic() < until:
+            verdict, request = self._waiting.popleft()
+            done += 1
+            found = type_findings(request)
+            if found and self._unchanged(verdict):
+                findings = [*verdict.findings, *(finding.to_json() for finding in found)]
+                findings.sort(key=lambda item: (item["line"], item["column"]))
+                write_verdict(self.workspace, replace(verdict, findings=tuple(findings)))
+        return done
+
+    def _unchanged(self, verdict: Verdict) -> bool:
+        """Whether the file still holds this verdict; one that cannot be read is another one."""
+        try:
+            return read_verdict(self.workspace, verdict.file) == verdict
+        except InvalidInput:
+            return False

@@ -1,0 +1,1 @@
+"""Where approval, AANA and contracts meet; the only place that makes a Clearance."""

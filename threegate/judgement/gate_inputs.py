@@ -1,0 +1,152 @@
+"""What the gates are told about a request: the AANA event and the contract call (spec 3 and 4, last sections).
+
+Invariant: nothing that the request's text says about its own trustworthiness reaches a gate as more than a
+user's claim; summaries are fixed sentences and references carry digests only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+from threegate.aana import is_identity_bound
+from threegate.core import canonical, limits
+from threegate.request.job import Job
+from threegate.request.model import Request
+
+Authorization = Literal["confirmed", "validated", "user_claimed"]
+
+
+def tool_name(job: Job) -> str:
+    """The tool that a job is: the one it names, else ``threegate.<backend>``."""
+    return job.tool or backend_tool(job)
+
+
+def backend_tool(job: Job) -> str:
+    """``threegate.era`` or ``threegate.monty``: its contract applies to every request of the backend."""
+    return f"threegate.{job.backend.lower()}"
+
+
+def call_arguments(job: Job) -> dict[str, Any]:
+    """The arguments of a request as contracts and AANA see them (spec 4, "arguments of a request")."""
+    shared: dict[str, Any] = {
+        "inputs": {item.name: item.sha256 for item in job.inputs},
+        "limits": {
+            "cpu": float(job.limits.cpu),
+            "memory_mb": job.limits.memory_mb,
+            "time_sec": job.limits.time_sec,
+        },
+        "network": list(job.network),
+    }
+    if job.argv is not None:
+        return {"argv": list(job.argv), "workdir": job.workdir, **shared}
+    code = job.code or ""
+    return {"code_sha256": canonical.sha256_hex(code.encode()), "vars": call_vars(job), **shared}
+
+
+def call_vars(job: Job) -> Any:
+    """The Inputs (JSON) object of a Monty job, {} when there is none."""
+    if job.vars_json is None:
+        return {}
+    return canonical.loads_strict(job.vars_json.encode(), max_bytes=limits.REQUEST_BYTES)
+
+
+def category(job: Job, *, side_effect_above_read: bool, proposal_needs_approval: bool) -> str:
+    """The strictest of what is known about a job: public_read, private_read or write (spec 3)."""
+    if job.network or job.effective_risk == "high" or side_effect_above_read or proposal_needs_approval:
+        return "write"
+    if job.data_sensitivity != "public" or job.inputs:
+        return "private_read"
+    if is_identity_bound(tool_name(job), call_arguments(job)):
+        return "private_read"
+    return "public_read"
+
+
+def aana_event(
+    request: Request,
+    job: Job,
+    *,
+    authorization: Authorization,
+    risk_domain: str,
+    approval_sha256: str | None,
+    approved_utc: datetime | None,
+    now: datetime,
+    side_effect_above_read: bool = False,
+    proposal_needs_approval: bool = False,
+) -> dict[str, Any]:
+    """The Agent Action Contract event of a request, in production form (structured references only)."""
+    references: list[dict[str, Any]] = []
+    if approval_sha256 is not None and approved_utc is not None:
+        kind, summary = ("approval", "Operator confirmed exactly this request by signature.")
+        if authorization == "validated":
+            kind, summary = ("policy", "Request validated; promoted by hand into a guarded folder.")
+        references.append(_reference(f"approval.sha256.{approval_sha256}", kind, summary, approved_utc))
+    elif authorization == "validated" and approved_utc is not None:
+        references.append(
+            _reference(
+                f"promotion.sha256.{request.sha256}",
+                "policy",
+                "Request validated; promoted by hand into a guarded folder.",
+                approved_utc,
+            )
+        )
+    references.append(
+        _reference(
+            f"validation.sha256.{request.sha256}",
+            "policy",
+            "Request is allowed by every rule of the reader.",
+            now,
+        )
+    )
+    references.extend(
+        _reference(f"input.sha256.{item.sha256}", "system_state", "Input bytes pinned by digest.", now)
+        for item in job.inputs
+    )
+    references.extend(_claimed(item) for item in request.evidence)
+    arguments = call_arguments(job)
+    arguments.pop("vars", None)
+    if job.vars_json is not None:
+        arguments["vars_sha256"] = canonical.sha256_hex(job.vars_json.encode())
+    return {
+        "tool_name": tool_name(job),
+        "tool_category": category(
+            job,
+            side_effect_above_read=side_effect_above_read,
+            proposal_needs_approval=proposal_needs_approval,
+        ),
+        "authorization_state": authorization,
+        "evidence_refs": references,
+        "risk_domain": request.risk_domain or risk_domain,
+        "proposed_arguments": arguments,
+        "recommended_route": "accept",
+        "request_id": request.request_id,
+    }
+
+
+def _reference(source: str, kind: str, summary: str, when: datetime) -> dict[str, Any]:
+    return {
+        "source_id": source,
+        "kind": kind,
+        "trust_tier": "verified",
+        "redaction_status": "redacted",
+        "summary": summary,
+        "freshness": {"status": "fresh"},
+        "provenance": "threegate",
+        "retrieved_at": when.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def _claimed(item: Any) -> Any:
+    """Evidence that the request itself brings is a claim of its author, whatever it says about itself."""
+    if isinstance(item, Mapping):
+        return {**item, "kind": "other", "trust_tier": "user_claimed"}
+    return {
+        "source_id": str(item),
+        "kind": "other",
+        "trust_tier": "user_claimed",
+        "redaction_status": "unknown",
+        "summary": "",
+        "freshness": {"status": "unknown"},
+        "provenance": "request",
+    }

@@ -1,0 +1,235 @@
+"""The one place where approval, AANA and contracts meet; the only maker of a Clearance.
+
+Invariant: `Clearance` cannot be made outside of this module, and this module makes one only when all gates
+said yes to exactly this job. Everything here is a pure function of its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from threegate import aana
+from threegate.approval import LaunchFacts, VerifiedApproval, check_launch
+from threegate.contracts import PASSING, Decision
+from threegate.core.errors import Refused
+from threegate.judgement.gate_inputs import Authorization, aana_event
+from threegate.judgement.policy import Policy
+from threegate.request.job import Job
+from threegate.request.model import Request
+
+_SEAL = object()
+
+Verdict = Literal["clear", "wait", "refuse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clearance:
+    """Leave to run one job once. Made only by `judge`."""
+
+    request_id: str
+    request_sha256: str
+    job_sha256: str
+    approval_sha256: str | None
+    policy_sha256: str
+    approved_by: str
+    approved_utc: datetime
+    nonce: str
+    seal: object = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.seal is not _SEAL:
+            raise TypeError("only the judge makes a Clearance")
+
+    def must_cover(self, job: Job) -> None:
+        """Every runner asks this first. Raises TypeError for any other job than the one that was cleared."""
+        if job.digest != self.job_sha256:
+            raise TypeError("this clearance is for another job")
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What gates 3a and 3b say about a job: AANA's route and blockers, the contract decision."""
+
+    route: str
+    gate_decision: str
+    blockers: tuple[str, ...]
+    aana_reasons: tuple[str, ...]
+    contract: Decision
+    shadow: bool
+    event: Mapping[str, Any]
+    result: Mapping[str, Any]
+
+    @property
+    def contract_holds(self) -> bool:
+        """Whether the contract gate lets the call through (in shadow mode it always does)."""
+        return self.shadow or self.contract.verdict == "allow"
+
+    @property
+    def would_block(self) -> bool:
+        """In shadow mode: whether the contract gate would have held this call back."""
+        return self.shadow and self.contract.verdict != "allow"
+
+    def to_json(self) -> dict[str, Any]:
+        """`judgement` of a verdict file: codes and paths only, never a value."""
+        return {
+            "route": self.route,
+            "blockers": list(self.blockers),
+            "contract": {
+                "verdict": self.contract.verdict,
+                "shadow": self.shadow,
+                "would_block": self.would_block,
+                "reasons": [{"code": item.code, "path": item.path} for item in self.contract.reasons],
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The answer to "should this run now?". `clearance` is there exactly when the verdict is `clear`."""
+
+    verdict: Verdict
+    code: str
+    message: str
+    approval: VerifiedApproval | None
+    assessment: Assessment | None
+    clearance: Clearance | None
+
+
+def assess(
+    request: Request,
+    job: Job,
+    policy: Policy,
+    contract: Decision,
+    *,
+    authorization: Authorization,
+    approval_sha256: str | None,
+    approved_utc: datetime | None,
+    side_effect_above_read: bool,
+    proposal_needs_approval: bool,
+    now: datetime,
+) -> Assessment:
+    """Ask AANA about a job, beside the contract decision that is already made. Raises nothing of its own."""
+    event = aana_event(
+        request,
+        job,
+        authorization=authorization,
+        risk_domain=policy.settings.aana.risk_domain,
+        approval_sha256=approval_sha256,
+        approved_utc=approved_utc,
+        now=now,
+        side_effect_above_read=side_effect_above_read,
+        proposal_needs_approval=proposal_needs_approval,
+    )
+    result = aana.check_tool_call(event, now=now, evidence_mode="production")
+    return Assessment(
+        route=str(result["architecture_decision"]["route"]),
+        gate_decision=str(result["gate_decision"]),
+        blockers=tuple(str(item) for item in result["hard_blockers"]),
+        aana_reasons=tuple(str(item) for item in result["reasons"]),
+        contract=contract,
+        shadow=policy.settings.contracts.mode == "shadow",
+        event=event,
+        result=result,
+    )
+
+
+def judge(
+    facts: LaunchFacts,
+    request: Request,
+    job: Job,
+    policy: Policy,
+    contract: Decision,
+    *,
+    side_effect_above_read: bool = False,
+    proposal_needs_approval: bool = False,
+) -> Judgement:
+    """Approval, then AANA and the contract, for a launch. Never raises Refused: it is the answer.
+
+    `facts.now` is the clock of the whole judgement.
+    """
+    try:
+        approval = check_launch(facts)
+    except Refused as refusal:
+        verdict: Verdict = "wait" if refusal.code in WAITING_CODES else "refuse"
+        return Judgement(verdict, refusal.code, str(refusal), None, None, None)
+    assessment = assess(
+        request,
+        job,
+        policy,
+        contract,
+        authorization=approval.authorization,
+        approval_sha256=approval.approval_sha256,
+        approved_utc=approval.approved_utc,
+        side_effect_above_read=side_effect_above_read,
+        proposal_needs_approval=proposal_needs_approval,
+        now=facts.now,
+    )
+    blocked = _blocked(assessment)
+    if blocked is not None:
+        verdict, code, message = blocked
+        return Judgement(verdict, code, message, approval, assessment, None)
+    clearance = Clearance(
+        request_id=request.request_id,
+        request_sha256=request.sha256,
+        job_sha256=job.digest,
+        approval_sha256=approval.approval_sha256,
+        policy_sha256=policy.digest,
+        approved_by=approval.approved_by,
+        approved_utc=approval.approved_utc,
+        nonce=approval.nonce,
+        seal=_SEAL,
+    )
+    return Judgement("clear", "cleared", "all gates said yes", approval, assessment, clearance)
+
+
+def replay_clearance(about: Mapping[str, Any], request: Request, job: Job) -> Clearance:
+    """Leave to run an ended job once more, to compare (spec 6, Monty). `about` is what a verified act was signed over.
+
+    Raises Refused unless it names exactly this request and this job, or when the job has network.
+    """
+    if job.network:
+        raise Refused("replay_has_network", "a request with network is not run again: it could act twice")
+    named = (about.get("request_id"), about.get("request_sha256"), about.get("job_sha256"))
+    if named != (request.request_id, request.sha256, job.digest) or request.approved_utc is None:
+        raise Refused(
+            "job_changed", "it would not mean today what it meant then; draft it again: threegate retry"
+        )
+    return Clearance(
+        request_id=request.request_id,
+        request_sha256=request.sha256,
+        job_sha256=job.digest,
+        approval_sha256=None,
+        policy_sha256="",
+        approved_by=request.approved_by or "",
+        approved_utc=request.approved_utc,
+        nonce="",
+        seal=_SEAL,
+    )
+
+
+STOPPING_CODES = frozenset({"operators_changed", "clock_went_back"})
+"""Approval failures that are about the workspace and not about one request: nothing is launched meanwhile."""
+
+WAITING_CODES = STOPPING_CODES | {"quorum_missing"}
+"""Approval failures that a person or the clock can mend without a new approval: the request stays in approved/."""
+
+
+def _blocked(assessment: Assessment) -> tuple[Verdict, str, str] | None:
+    contract = assessment.contract
+    if not assessment.contract_holds:
+        code = contract.reasons[0].code if contract.reasons else "contract_blocked"
+        if contract.verdict == "checkpoint":
+            return ("wait", code, "a contract asks a person first: threegate checkpoint list")
+        if {item.code for item in contract.reasons} <= PASSING:
+            return ("wait", code, f"the contract gate lets it through later ({code})")
+        return ("refuse", code, f"the contract gate blocks this call ({code})")
+    if assessment.route == "refuse":
+        code = assessment.blockers[0] if assessment.blockers else "aana_refused"
+        return ("refuse", code, f"AANA refuses this call ({code})")
+    if assessment.route != "accept" or assessment.gate_decision != "pass" or assessment.blockers:
+        code = assessment.blockers[0] if assessment.blockers else f"aana_{assessment.route}"
+        return ("wait", code, f"AANA says {assessment.route} ({code})")
+    return None

@@ -1,0 +1,124 @@
+"""The one frozen value that decisions take, and its digest (spec 2, "Policy").
+
+Invariant: everything that can change a decision besides the request itself is in a Policy and in its digest;
+it is loaded whole from bytes, and no decision reads a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import importlib.metadata
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from threegate import __version__
+from threegate.contracts import Compiled, compile_folder
+from threegate.core import canonical, durable, limits
+from threegate.core.errors import InvalidInput
+from threegate.core.settings import Settings, parse_settings
+from threegate.core.workspace import Workspace
+from threegate.request.job import Platform, platform_of
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Settings, compiled contracts and platform, with the digest that an approval names."""
+
+    settings: Settings
+    contracts: Compiled
+    platform: Platform
+    digest: str
+    contract_digests: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of each file that the contracts were compiled from, by its path below contracts/."""
+
+
+def load_policy(
+    workspace: Workspace,
+    *,
+    seccomp_sha256: str,
+    environment: Mapping[str, str] | None = None,
+) -> Policy:
+    """Read settings and contracts once and make the policy. Raises InvalidInput.
+
+    Contracts that do not compile make a policy all the same: one that refuses every request.
+    """
+    settings = parse_settings(workspace.settings_bytes(), workspace.settings_file)
+    files = read_contract_files(workspace.contracts)
+    return make_policy(
+        settings,
+        files,
+        seccomp_sha256=seccomp_sha256,
+        environment=os.environ if environment is None else environment,
+    )
+
+
+def make_policy(
+    settings: Settings,
+    contract_files: Mapping[str, bytes],
+    *,
+    seccomp_sha256: str,
+    environment: Mapping[str, str],
+) -> Policy:
+    """The policy of settings and contract bytes; pure."""
+    compiled = compile_folder(
+        contract_files,
+        environment=environment,
+        permit_timeout_allow=settings.contracts.permit_timeout_allow,
+    )
+    platform = platform_of(settings, seccomp_sha256)
+    key = settings.workspace.id.encode()
+    named = {
+        name: None if (value := environment.get(name)) is None else _keyed_hash(key, name, value)
+        for name in sorted(compiled.variables)
+    }
+    digests = {name: canonical.sha256_hex(data) for name, data in sorted(contract_files.items())}
+    digest = canonical.digest(
+        {
+            "type": "threegate-policy/1",
+            "settings": settings.deciding(),
+            "contracts": digests,
+            "environment": named,
+            "image": platform.image,
+            "egress_image": platform.egress_image,
+            "runtime": platform.runtime,
+            "seccomp": seccomp_sha256,
+            "threegate": __version__,
+            "monty": importlib.metadata.version("pydantic-monty"),
+        }
+    )
+    return Policy(settings, compiled, platform, digest, digests)
+
+
+def _keyed_hash(key: bytes, name: str, value: str) -> str:
+    return hmac.new(key, f"{name}={value}".encode(), hashlib.sha256).hexdigest()
+
+
+def read_contract_files(folder: Path) -> dict[str, bytes]:
+    """Every file below the contracts folder that can be part of a contract, by relative path, read once.
+
+    `.state/`, other hidden names and READMEs are left out. Raises InvalidInput for links and anything unreadable.
+    """
+    files: dict[str, bytes] = {}
+    if not folder.is_dir():
+        return files
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(parent) / name
+            if name.startswith(".") or not name.endswith((".yaml", ".yml", ".json")):
+                continue
+            if len(files) >= limits.CONTRACT_FILES:
+                raise InvalidInput(f"{folder}: more than {limits.CONTRACT_FILES} contract files; remove some")
+            if not stat.S_ISREG(path.lstat().st_mode):
+                raise InvalidInput(f"{path}: is no regular file; put the contract itself there")
+            try:
+                files[path.relative_to(folder).as_posix()] = durable.read_regular(
+                    path, max_bytes=limits.CONTRACT_FILE_BYTES
+                )
+            except OSError as error:
+                raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
+    return files

@@ -1,0 +1,1 @@
+"""From an approved file to its result: judge, claim, run, record."""

@@ -1,0 +1,284 @@
+"""How a request ends: the event first, then the result, then the final folder; and the same again after a crash.
+
+Invariant: every end has exactly one event, one result file with the same bytes however often it is delivered, and
+one final folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from threegate.core import canonical, durable
+from threegate.core.workspace import STATES, Workspace
+from threegate.judgement.judge import Judgement
+from threegate.judgement.policy import Policy
+from threegate.launch.approved_file import Ended, Prepared, Waiting
+from threegate.launch.context import Services
+from threegate.launch.status_file import is_there, tell_state
+from threegate.request.model import Request
+from threegate.results import (
+    ResultFacts,
+    ResultText,
+    deliver_result,
+    read_record,
+    reserve_result,
+    result_name,
+)
+from threegate.results.verdict import State
+from threegate.trail import LockedTrail, RequestHistory, moves
+
+_ENDS = {"cancelled": "cancelled", "interrupted": "interrupted", "unavailable": "interrupted"}
+"""Statuses whose event is not `finished`; their requests go to refused/."""
+
+
+CHANGED = Waiting("request_changed", "the file changed while it was judged; it is read again")
+
+
+def finish(
+    services: Services,
+    policy: Policy,
+    path: Path,
+    request: Request,
+    ran: ResultFacts,
+    data: Mapping[str, Any],
+    run_folder: Path,
+    judgement: Judgement,
+) -> Ended:
+    """Announce the end, deliver the result, move the file.
+
+    `ran` are the facts that were just recorded in `run_folder`; moment and number come from the event. After a crash the
+    record gives the same facts, and so the same result.
+    """
+    event_type = _ENDS.get(ran.status, "finished")
+    folder = services.workspace.finished if event_type == "finished" else services.workspace.refused
+    text = ResultText(ran)
+    with services.trail.locked() as held:
+        moved = services.gate.commit(held, policy, request, ran.status, run_folder)
+        target = moves.free_name(folder / path.name)
+        seq, when = held.next_event()
+        facts = replace(ran, created_utc=when, trail_seq=seq)
+        rendered = text.at(facts)
+        told = {**data, **moved, "result_sha256": canonical.sha256_hex(rendered)}
+        moves.announce(
+            held,
+            event_type,
+            request_id=request.request_id,
+            actor="daemon",
+            data={**told, "state": folder.name, "file": target.name},
+        )
+        _end_with_it(services.workspace, held, moved)
+        result = deliver_result(services.workspace, facts, rendered, settled=False)
+        moves.relocate(path, target, settled=False)
+    moves.settle(result, result)
+    moves.settle(path, target)
+    tell_state(services.workspace, target.name, _state(event_type), ran.status, judgement)
+    services.ended(request.request_id, ran.status)
+    return Ended(event_type, ran.status, result)
+
+
+def refuse(
+    services: Services,
+    policy: Policy,
+    prepared: Prepared,
+    code: str,
+    message: str,
+    judgement: Judgement | None,
+) -> Ended | Waiting:
+    """A gate said no for good: event, result, refused/. Waiting when the file went away or changed meanwhile."""
+    with services.trail.locked() as held:
+        if not is_there(prepared):
+            return CHANGED
+        return refuse_held(services, held, policy, prepared, code, message, judgement)
+
+
+def refuse_broken(services: Services, policy: Policy, prepared: Prepared) -> Ended | Waiting:
+    """Refuse a file of approved/ that is no runnable request."""
+    return refuse(services, policy, prepared, prepared.code, prepared.message, None)
+
+
+def refuse_held(
+    services: Services,
+    held: LockedTrail,
+    policy: Policy,
+    prepared: Prepared,
+    code: str,
+    message: str,
+    judgement: Judgement | None,
+) -> Ended:
+    request = prepared.request
+    history = held.index.history(prepared.request_id)
+    known = history is not None and (
+        history.claimed is not None or history.end is not None or _is_copy(history, prepared.path)
+    )
+    approval = judgement.approval if judgement else None
+    data: dict[str, Any] = {
+        "reason": "replayed" if known else code,
+        "message": message,
+        "backend": prepared.backend,
+        "request_sha256": request.sha256 if request else None,
+        "approved_by": approval.approved_by if approval else None,
+        "approval_sha256": approval.approval_sha256 if approval else None,
+        "policy_sha256": policy.digest,
+        "inputs": {item.name: item.sha256 for item in prepared.job.inputs[:64]} if prepared.job else {},
+    }
+    moved = services.gate.blocked(held, policy, prepared.request, prepared.job, code)
+    data.update(moved)
+    target = moves.free_name(services.workspace.refused / prepared.path.name)
+    reserve_result(services.workspace, prepared.request_id or "")
+    event = moves.announce(
+        held,
+        "quarantined" if known else "refused",
+        request_id=prepared.request_id,
+        actor="daemon",
+        data={**data, "state": "refused", "file": target.name},
+    )
+    _end_with_it(services.workspace, held, moved)
+    result = deliver_result(
+        services.workspace, _refusal_facts(event.request_id or "", event.data, event.when, event.seq)
+    )
+    moves.relocate(prepared.path, target)
+    tell_state(services.workspace, target.name, "refused", str(data["reason"]), judgement)
+    services.ended(prepared.request_id, "refused")
+    return Ended("refused", str(data["reason"]), result)
+
+
+def _end_with_it(workspace: Workspace, held: LockedTrail, moved: Mapping[str, Any]) -> None:
+    """Ask the daemon to end the requests that run in sessions which ended with their parent just now.
+
+    A crash before this loses nothing: what ran then is interrupted by the next start.
+    """
+    for request_id in moved.get("contract", {}).get("ends", ()):
+        moves.announce(
+            held,
+            "cancel_requested",
+            request_id=request_id,
+            actor="daemon",
+            data={"message": "the parent session was ended by its circuit breaker"},
+        )
+        durable.overwrite(workspace.control / f"cancel-{request_id}", b"")
+
+
+def _is_copy(history: RequestHistory, path: Path) -> bool:
+    """Whether the trail approved this request under another file name, and that file still waits: refusing the
+    copy must not end the request itself."""
+    name = history.approved.data.get("file") if history.approved else None
+    return isinstance(name, str) and name != path.name and (path.parent / name).exists()
+
+
+def _refusal_facts(
+    request_id: str, data: Mapping[str, Any], when: datetime, seq: int, status: str = "refused"
+) -> ResultFacts:
+    return ResultFacts(
+        request_id=request_id,
+        status=status,
+        created_utc=when,
+        trail_seq=seq,
+        backend=str(data.get("backend") or ""),
+        reason=str(data.get("reason") or ""),
+        detail=str(data.get("message") or ""),
+        request_sha256=data.get("request_sha256"),
+        approved_by=data.get("approved_by"),
+        approval_sha256=data.get("approval_sha256"),
+        policy_sha256=data.get("policy_sha256"),
+        inputs=tuple(sorted((data.get("inputs") or {}).items())),
+    )
+
+
+def interrupt(services: Services, history: RequestHistory) -> None:
+    """Close a request that was claimed and never finished: nobody knows how far it came, so it never runs again."""
+    workspace = services.workspace
+    with services.trail.locked() as held:
+        source = find_file(workspace, history)
+        name = source.name if source else str(history.file or f"{history.request_id}.md")
+        target = moves.free_name(workspace.refused / name)
+        claimed = history.claimed
+        assert claimed is not None
+        kept = {key: claimed.data.get(key) for key in ("request_sha256", "approval_sha256", "policy_sha256")}
+        moved = services.gate.lost(held, history)
+        event = moves.announce(
+            held,
+            "interrupted",
+            request_id=history.request_id,
+            actor="daemon",
+            data={
+                **kept,
+                **moved,
+                "reason": "interrupted",
+                "message": "the daemon ended while this request ran; it may have run in part and is never run again",
+                "approved_by": history.approved.data.get("approved_by") if history.approved else None,
+                "state": "refused",
+                "file": target.name,
+            },
+        )
+        facts = _refusal_facts(history.request_id, event.data, event.when, event.seq, "interrupted")
+        deliver_result(workspace, facts)
+        if source is not None:
+            moves.relocate(source, target)
+    tell_state(workspace, target.name, "refused", "interrupted")
+    services.ended(history.request_id, "interrupted")
+
+
+def close_from_trail(services: Services, held: LockedTrail, history: RequestHistory) -> None:
+    """Do what an end's event announced and a crash left undone: the result (the same bytes), then the move."""
+    workspace, event = services.workspace, history.end
+    assert event is not None
+    record = event.data.get("record_sha256")
+    if isinstance(record, str):
+        folder = workspace.run_folder(history.request_id)
+        facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=record)
+    else:
+        status = event.type if event.type in ("cancelled", "interrupted") else "refused"
+        facts = _refusal_facts(history.request_id, event.data, event.when, event.seq, status)
+    deliver_result(workspace, facts)
+    source = find_file(workspace, history)
+    if source is not None and history.state and history.file:
+        target = workspace.state_folder(history.state) / history.file
+        if source != target and not target.exists():
+            moves.relocate(source, target)
+    tell_state(workspace, str(history.file), _state(event.type), facts.status)
+
+
+def _state(event_type: str) -> State:
+    return "finished" if event_type == "finished" else "refused"
+
+
+def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:
+    """Where a request's file is now, by its name in the trail; where it belongs comes first."""
+    order = [history.state, *STATES] if history.state in STATES else list(STATES)
+    names = {
+        str(event.data["file"])
+        for event in (history.claimed, history.approved, history.end)
+        if event and "file" in event.data
+    }
+    if history.file:
+        names.add(history.file)
+    for state in order:
+        for name in sorted(names):
+            path = workspace.state_folder(str(state)) / name
+            if path.is_file() and not path.is_symlink():
+                return path
+    return None
+
+
+def unsettled(workspace: Workspace, history: RequestHistory) -> bool:
+    """Whether a request is not where the trail says, or lacks its result. Cheap: names only."""
+    if history.abandoned or (history.approved is None and history.promoted is None and history.end is None):
+        return False
+    if history.end is None:
+        if history.claimed is not None:
+            return True
+        return history.file is not None and not (workspace.approved / history.file).exists()
+    if history.state is None or history.file is None:
+        return False
+    there = (workspace.state_folder(history.state) / history.file).exists()
+    return not there or not (workspace.results / result_name(history.end.when, history.request_id)).exists()
+
+
+def still_open(workspace: Workspace, history: RequestHistory) -> bool:
+    """Whether something has still to become of a request: it waits, it runs, or it is `unsettled`."""
+    waits = history.end is None and (history.approved or history.promoted or history.claimed)
+    return bool(waits) or unsettled(workspace, history)

@@ -1,0 +1,152 @@
+"""What the pipeline works with: the workspace, its trail, the runners and the contract gate, made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, cast
+
+from threegate.aana.decision_log import DecisionLog
+from threegate.cluster.extra import require_extra
+from threegate.core import limits
+from threegate.core.errors import TrailError, Unavailable
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
+from threegate.judgement.judge import Judgement
+from threegate.judgement.policy import Policy
+from threegate.launch.contract_gate import ContractGate
+from threegate.launch.contract_sessions import SessionGate
+from threegate.launch.launch_facts import read_operators
+from threegate.request.model import Backend
+from threegate.runners.interface import Runner
+from threegate.trail import LockedTrail, Trail
+from threegate.trail.chain import segment_paths
+from threegate.trail.workspace_key import load_key
+
+if TYPE_CHECKING:
+    from threegate.cluster.runner import ClusterRunner
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything that a launch needs besides the request and the policy."""
+
+    workspace: Workspace
+    workspace_id: str
+    trail: Trail
+    runners: Mapping[Backend, Runner]
+    gate: ContractGate
+    boot_nonce: str
+    decisions: DecisionLog
+    on_end: Callable[[str, str], None] = lambda request_id, status: None
+
+    @property
+    def cluster(self) -> ClusterRunner | None:
+        """The runner of a daemon whose requests run on other machines."""
+        runner = self.runners.get("monty")
+        return cast("ClusterRunner", runner) if getattr(runner, "starts_late", False) else None
+
+    def decided(self, judgement: Judgement, now: datetime) -> None:
+        """Keep the audit-safe event of a judgement. Raises Unavailable: nothing runs on an unrecorded decision."""
+        assessment = judgement.assessment
+        if assessment is None:
+            return
+        try:
+            self.decisions.record(assessment.event, dict(assessment.result), surface="daemon", now=now)
+        except OSError as error:
+            raise Unavailable(
+                f"{self.decisions.path}: cannot be written ({error.strerror or error}); nothing is started without it"
+            ) from error
+
+    def ended(self, request_id: str, status: str) -> None:
+        """A request came to its end (for notices)."""
+        self.on_end(request_id, status)
+
+    def launch_problem(self, held: LockedTrail) -> tuple[str, str] | None:
+        """Reason code and one line that says why nothing at all may be launched now, or None. Raises Unavailable."""
+        if held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS:
+            return (
+                "clock_went_back",
+                f"the system clock is {int(held.clock_behind_seconds)} s behind the trail; "
+                "set the clock (timedatectl), nothing is started before",
+            )
+        if held.index.workspace_id != self.workspace_id:
+            return ("workspace_mismatch", "the trail is of another workspace than threegate.toml names")
+        outside = held.outside_problem()
+        if outside is not None:
+            return (
+                "workspace_mismatch",
+                f"{outside}; when this is as it should be: threegate workspace adopt",
+            )
+        operators = read_operators(self.workspace)
+        if operators.problem is not None or operators.digests != held.index.operators:
+            what = operators.problem or "tool-exec/operators is not what the trail last recorded"
+            return ("operators_changed", f"{what}; look at it, then: threegate operator record")
+        return None
+
+    def begin(self) -> tuple[str, str] | None:
+        """At the daemon's start: the trail must verify; code and line when launches have to stop. Raises TrailError."""
+        with self.trail.locked() as held:
+            return self.launch_problem(held)
+
+    def close(self) -> None:
+        """Give back what the runners started ahead."""
+        for runner in self.runners.values():
+            runner.close()
+
+
+def make_services(
+    workspace: Workspace,
+    trail: Trail,
+    policy: Policy,
+    *,
+    boot_nonce: str,
+    say: Callable[[str], None] = lambda line: None,
+) -> Services:
+    """The services of a daemon. Runners start nothing before they are asked. Raises TrailError, Unavailable."""
+    settings = policy.settings
+    if not settings.workspace.id:
+        raise Unavailable(
+            f"{workspace.settings_file}: workspace.id is missing; restore it from the trail's first line"
+        )
+    if not workspace.trail_file.exists() and not segment_paths(workspace.audit):
+        raise TrailError(
+            f"{workspace.trail_file}: the trail is missing; restore it, nothing is started without it"
+        )
+    return Services(
+        workspace,
+        settings.workspace.id,
+        trail,
+        _runners(workspace, settings, boot_nonce, say),
+        SessionGate(workspace),
+        boot_nonce,
+        DecisionLog(workspace.decisions_file),
+    )
+
+
+def _runners(
+    workspace: Workspace, settings: Settings, boot_nonce: str, say: Callable[[str], None]
+) -> dict[Backend, Runner]:
+    """The runners of this machine, or the cluster's for both backends. Raises InvalidInput, Unavailable."""
+    if settings.runners.cluster.broker:
+        require_extra()
+        from threegate.cluster.runner import ClusterRunner
+
+        cluster = ClusterRunner(
+            settings.runners.cluster,
+            load_key(settings.workspace.id),
+            boot=boot_nonce,
+            told_file=workspace.workers_file,
+            say=say,
+        )
+        return {"monty": cluster, "ERA": cluster}
+    from threegate.runners.era.runner import EraRunner
+    from threegate.runners.monty.runner import MontyRunner
+
+    return {
+        "monty": MontyRunner(workers=settings.runners.monty.workers),
+        "ERA": EraRunner(
+            settings.runners.era, secret_references=settings.secrets, prepared_in=workspace.runs
+        ),
+    }

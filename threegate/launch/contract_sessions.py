@@ -1,0 +1,296 @@
+"""The contract gate of a workspace with contracts: requests become calls, and the trail's events move the sessions.
+
+Invariant: nothing here changes a session; every method reads the fold of the trail (`SessionStore.view`) and
+gives data for the event that its caller writes, and that event is what moves the session. So a crash between
+the two loses nothing, and parallel runs cannot race a limit: whoever claims next has folded the claim before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from threegate.contracts import Call, Decision, Session
+from threegate.contracts.contract_checkpoints import call_sha256
+from threegate.contracts.engine import may_retry
+from threegate.contracts.reasons import REASONS
+from threegate.contracts.session import SessionStore
+from threegate.contracts.session_table import Book
+from threegate.contracts.state import block
+from threegate.contracts.transitions import seen_key
+from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.workspace import Workspace
+from threegate.judgement.policy import Policy
+from threegate.launch.contract_gate import NO_CONTRACTS
+from threegate.launch.past_calls import PastCalls, call_of, outcome_of
+from threegate.request.job import Job
+from threegate.request.model import Request
+from threegate.results import read_record
+from threegate.trail import LockedTrail, RequestHistory
+
+_GIVEN_BACK = frozenset({"cancelled", "interrupted", "unavailable"})
+"""Statuses whose event is not `finished`: the claim is given back, and the breaker does not move."""
+
+
+class SessionGate:
+    """Asks the contracts about requests."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.store = SessionStore(workspace)
+
+    def write_class(self, policy: Policy, request: Request) -> bool:
+        """Whether a contract that applies says that the side effect is above read."""
+        contracts = policy.contracts.contracts
+        return any(contracts[name].side_effect != "read" for name in _tools(request) if name in contracts)
+
+    def time_cap_sec(self, policy: Policy, request: Request) -> int | None:
+        """The lowest `timeouts.total_ms` of the contracts that apply, in whole seconds (rounded up)."""
+        contracts = policy.contracts.contracts
+        caps = [contracts[name].timeouts.total_ms for name in _tools(request) if name in contracts]
+        return max(1, math.ceil(min(caps) / 1000)) if caps else None
+
+    def may_retry(self, policy: Policy, request: Request, status: str, attempts: int) -> bool:
+        """Whether every contract that applies lets an attempt that never started be made again (in enforce mode)."""
+        contracts = policy.contracts.contracts
+        return (
+            policy.contracts.ok
+            and policy.settings.contracts.mode == "enforce"
+            and all(
+                name in contracts and may_retry(contracts[name], status, attempts) for name in _tools(request)
+            )
+        )
+
+    def decide(
+        self,
+        held: LockedTrail,
+        policy: Policy,
+        request: Request,
+        job: Job,
+        now: datetime,
+        *,
+        owner_uid: int | None = None,
+    ) -> Decision:
+        """What contracts and session say about this call now. Changes no session.
+
+        `owner_uid` is the draft's owner where the trail does not know it yet (while it is approved).
+        """
+        decision, _ = self._decide(held, policy, request, job, now, owner_uid)
+        return decision
+
+    def _decide(
+        self,
+        held: LockedTrail,
+        policy: Policy,
+        request: Request,
+        job: Job,
+        now: datetime,
+        owner_uid: int | None,
+    ) -> tuple[Decision, Call | None]:
+        compiled = policy.contracts
+        if not compiled.ok:
+            return block(0, "contracts_do_not_compile", "run threegate contracts check"), None
+        if compiled.empty:
+            return NO_CONTRACTS, None
+        try:
+            book = self.view(held, policy)
+        except Unavailable as error:
+            return block(0, "session_state_lost", str(error)), None
+        call = self._call(held, policy, book, request, job, owner_uid)
+        wrong = _place(book, call, job)
+        return (wrong, call) if wrong is not None else (book.decide(call, now), call)
+
+    def view(self, held: LockedTrail, policy: Policy) -> Book:
+        """All sessions as the trail has them now, under contracts that compile and are not empty.
+
+        Raises Unavailable when an event of the trail cannot be taken: then nothing is let through.
+        """
+        try:
+            return self.store.view(
+                held, policy.contracts, PastCalls(self.workspace, policy, self.time_cap_sec)
+            )
+        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
+            raise Unavailable(
+                f"the sessions cannot be read from the trail ({type(error).__name__}); nothing is let through"
+            ) from error
+
+    def _call(
+        self,
+        held: LockedTrail,
+        policy: Policy,
+        book: Book,
+        request: Request,
+        job: Job,
+        owner_uid: int | None,
+    ) -> Call:
+        """The call that a request is. The session is the named one, or the requester's default.
+
+        Who the requester is comes from the draft's owner, never from `requested_by`: whoever is judged could
+        otherwise take a fresh session, with fresh limits, by writing another name.
+        """
+        history = held.index.history(request.request_id)
+        owner = history.owner_uid if history is not None and history.owner_uid is not None else owner_uid
+        mapped = policy.settings.requesters.get(str(owner)) if owner is not None else None
+        requester = mapped or (f"uid-{owner}" if owner is not None else "unknown")
+        attributes: Mapping[str, Any] = policy.settings.principals.get(mapped, {}) if mapped else {}
+        session_id = job.session_id
+        if session_id is None:
+            session_id = book.default_session(requester).session_id
+        call = call_of(policy, request, job, session_id)
+        return replace(
+            call,
+            principal={
+                **attributes,
+                "name": requester,
+                "approved_by": request.approved_by or "",
+                "backend": job.backend,
+                "risk": job.effective_risk,
+                "data_sensitivity": job.data_sensitivity,
+            },
+            asked=book.asked.get(request.request_id),
+            answer=book.answers.get(request.request_id),
+        )
+
+    def reserve(
+        self,
+        held: LockedTrail,
+        policy: Policy,
+        request: Request,
+        job: Job | None,
+        history: RequestHistory | None,
+    ) -> Mapping[str, Any] | Refused:
+        """Decide once more, under the lock of the claim; data for the `claimed` event."""
+        if job is None:
+            return Refused("request_changed", "there is no job to claim")
+        decision, call = self._decide(held, policy, request, job, held.now, None)
+        allowed = decision.verdict == "allow"
+        if not allowed and policy.settings.contracts.mode != "shadow":
+            return Refused(
+                decision.code or "contract_blocked", "the contract gate does not let it through now"
+            )
+        would = {} if allowed else {"would_block": decision.code or ""}
+        if call is None or call.session_id not in self.view(held, policy).sessions:
+            return {"contract": would} if would else {}
+        return {"contract": {**_named(self.view(held, policy), call), **would}}
+
+    def commit(
+        self, held: LockedTrail, policy: Policy, request: Request, status: str, run_folder: Path
+    ) -> Mapping[str, Any]:
+        """Data for the event of the end: what the outcome means under the contract."""
+        if policy.contracts.empty or not policy.contracts.ok:
+            return {}
+        try:
+            book = self.view(held, policy)
+        except Unavailable:
+            return {"contract": {"status": "session_state_lost"}}
+        session = _holding(book, request.request_id)
+        if session is None:
+            return {}
+        data: dict[str, Any] = {"session": session.session_id, "requester": session.requester}
+        call = session.pending[request.request_id].call
+        try:
+            facts = read_record(run_folder, created_utc=held.now, trail_seq=0, sha256=None)
+        except InvalidInput:
+            return {"contract": {**data, "status": "session_state_lost"}}
+        outcome = outcome_of(facts, run_folder, policy.settings.contracts.cost_per_second)
+        if outcome is None:
+            return {"contract": {**data, "status": "session_state_lost"}}
+        trial = Book.from_json(policy.contracts, book.to_json())
+        effect = trial.commit(call, replace(outcome, status=status), held.now)
+        return {
+            "contract": {
+                **data,
+                "status": effect.status,
+                "codes": sorted({item.code for item in effect.reasons}),
+                **({} if status in _GIVEN_BACK else _ends(policy, book, trial)),
+            }
+        }
+
+    def blocked(
+        self, held: LockedTrail, policy: Policy, request: Request | None, job: Job | None, code: str
+    ) -> Mapping[str, Any]:
+        """Data for the event of a refusal: only what the contract gate refused moves a session."""
+        compiled = policy.contracts
+        if request is None or job is None or code not in REASONS or compiled.empty or not compiled.ok:
+            return {}
+        try:
+            book = self.view(held, policy)
+        except Unavailable:
+            return {}
+        call = self._call(held, policy, book, request, job, None)
+        if call.session_id not in book.sessions:
+            return {}
+        named = _named(book, call)
+        if call.session_id in book.members:
+            trial = Book.from_json(compiled, book.to_json())
+            trial.note_block(call)
+            named.update(_ends(policy, book, trial))
+        return {"contract": named}
+
+    def lost(self, held: LockedTrail, history: RequestHistory) -> Mapping[str, Any]:
+        """Data for the event of an interruption: its reservation is given back."""
+        claimed = history.claimed
+        contract = claimed.data.get("contract") if claimed is not None else None
+        if not isinstance(contract, Mapping):
+            return {}
+        return {"contract": {key: contract[key] for key in ("session", "requester") if key in contract}}
+
+    def demand(
+        self, held: LockedTrail, policy: Policy, request: Request, job: Job
+    ) -> tuple[Decision, str, Call] | None:
+        """For `checkpoint list`: the decision now, the call's digest, the call; None without contracts."""
+        decision, call = self._decide(held, policy, request, job, held.now, None)
+        return None if call is None else (decision, call_sha256(call), call)
+
+
+def _tools(request: Request) -> tuple[str, ...]:
+    backend = f"threegate.{request.backend.lower()}"
+    return (backend,) if request.tool in (None, backend) else (backend, str(request.tool))
+
+
+def _place(book: Book, call: Call, job: Job) -> Decision | None:
+    """The block for a request that names a session, role or workflow that is not its own."""
+    session = book.sessions.get(call.session_id)
+    requester = str((call.principal or {}).get("name"))
+    if session is None or session.requester not in ("", requester):
+        return block(0, "unknown_session", "the operator has not opened that session", "session_id")
+    member = book.members.get(call.session_id)
+    if job.workflow is not None and (member is None or member.workflow != job.workflow):
+        return block(0, "unknown_workflow", "the session is not in that workflow", "workflow")
+    if job.role is not None and (member is None or member.role != job.role):
+        return block(0, "unknown_role", "the session does not have that role", "role")
+    return None
+
+
+def _named(book: Book, call: Call) -> dict[str, Any]:
+    """What an event says about a call: names and digests, never a value."""
+    session = book.sessions[call.session_id]
+    requester = session.requester or str((call.principal or {}).get("name"))
+    return {
+        "session": call.session_id,
+        "requester": requester,
+        "tool": call.tool,
+        "loop": seen_key(call).hex(),
+    }
+
+
+def _ends(policy: Policy, before: Book, after: Book) -> dict[str, list[str]]:
+    """The running requests of the sessions that an event kills with their parent; whoever writes it ends them."""
+    if policy.settings.contracts.mode == "shadow":
+        return {}
+    found = sorted(
+        request_id
+        for key, session in after.sessions.items()
+        if session.killed == "session_killed" and before.sessions[key].killed is None
+        for request_id in before.sessions[key].pending
+    )
+    return {"ends": found} if found else {}
+
+
+def _holding(book: Book, request_id: str) -> Session | None:
+    """The session that claimed a request."""
+    return next((item for item in book.sessions.values() if request_id in item.pending), None)

@@ -1,0 +1,125 @@
+"""Gathering what gate 2 asks about a launch: from the trail, the operators' files and the pinned inputs.
+
+Invariant: everything here is read under the trail's lock, once, and handed on as values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from threegate.approval import LaunchFacts, Operators, PinnedFile, load_operators
+from threegate.core import durable
+from threegate.core.workspace import STATES, Workspace
+from threegate.judgement.policy import Policy
+from threegate.request.job import Job
+from threegate.request.model import Request
+from threegate.trail import LockedTrail, RequestHistory
+
+OPERATORS_BYTES = 1024 * 1024
+
+
+def file_identity(path: Path) -> tuple[int, ...]:
+    """What tells a file from another one of its name. Raises FileNotFoundError."""
+    facts = path.lstat()
+    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+
+
+def read_operators(workspace: Workspace) -> Operators:
+    """Both operators' files, read once; what cannot be read is a problem inside, never a pass."""
+    return load_operators(_read(workspace.operators_file), _read(workspace.revoked_file))
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return durable.read_regular(path, max_bytes=OPERATORS_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return b"unreadable\n"  # no such line is allowed in either file, so every approval is refused
+
+
+def facts_for_launch(
+    workspace: Workspace,
+    held: LockedTrail,
+    policy: Policy,
+    request: Request,
+    job: Job,
+    *,
+    signature: bytes | None,
+    countersignatures: Mapping[str, bytes],
+) -> LaunchFacts:
+    """The facts of a launch now, under the trail's lock. Raises TrailError, OSError."""
+    index = held.index
+    history = index.history(request.request_id)
+    settings = policy.settings
+    approved = history.approved if history else None
+    recorded = approved.data.get("approval_sha256") if approved else None
+    behind = timedelta(seconds=held.clock_behind_seconds)
+    return LaunchFacts(
+        request=request,
+        job=job,
+        signature=signature,
+        operators=read_operators(workspace),
+        recorded_operators=index.operators,
+        workspace_id=settings.workspace.id,
+        epoch=index.epoch,
+        policy_sha256=policy.digest,
+        ttl_sec=settings.approval.ttl,
+        now=held.now,
+        clock_behind_sec=behind.total_seconds(),
+        pinned=pinned_inputs(workspace, job),
+        nonce_used=index.nonce_used,
+        id_used=id_used(workspace, history, request.request_id),
+        countersignatures=countersignatures,
+        quorum=settings.approval.quorum,
+        requesters=settings.requesters,
+        owner_uid=draft_owner(history),
+        recorded_approval=recorded if isinstance(recorded, str) else None,
+        recorded_file=_text(approved.data.get("file")) if approved else None,
+        was_approved=approved is not None,
+        grants=settings.approval.grants,
+        grant_uses=index.grant_uses,
+        mode=settings.approval.signature,
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def draft_owner(history: RequestHistory | None) -> int | None:
+    """Owner of the draft that was approved; a later draft that claims the same id must not change who asked."""
+    if history is None:
+        return None
+    owner = history.approved.data.get("owner_uid") if history.approved else None
+    return owner if type(owner) is int else history.owner_uid
+
+
+def pinned_inputs(workspace: Workspace, job: Job) -> dict[str, PinnedFile]:
+    """What lies in inputs/ for a job's inputs, by the digest that names it; hashed again while it is staged."""
+    found = {}
+    for item in job.inputs:
+        try:
+            facts = (workspace.inputs / item.sha256).lstat()
+        except FileNotFoundError:
+            continue
+        found[item.sha256] = PinnedFile(facts.st_size)
+    return found
+
+
+def id_used(workspace: Workspace, history: RequestHistory | None, request_id: str) -> bool:
+    """Whether a request of this id was claimed or has ended, by the trail or by what lies in the state folders."""
+    if history is not None and (history.claimed is not None or history.end is not None):
+        return True
+    if workspace.run_folder(request_id).exists():
+        return True
+    return any(
+        (workspace.state_folder(state) / f"{request_id}.md").exists()
+        for state in STATES
+        if state != "approved"
+    )
+
+
+__all__ = ["draft_owner", "facts_for_launch", "file_identity", "id_used", "pinned_inputs", "read_operators"]

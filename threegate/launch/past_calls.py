@@ -1,0 +1,135 @@
+"""What a request was, told as the contracts see it: its call from the request file, its outcome from the record.
+
+Invariant: a file counts only with the digest that the trail names; what is gone or changed gives None, and the
+session then says that its state is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from threegate.contracts import Call, Outcome
+from threegate.contracts.json_paths import MISSING
+from threegate.core import canonical, durable, limits
+from threegate.core.errors import InvalidInput
+from threegate.core.settings import RequestSettings
+from threegate.core.workspace import STATES, Workspace
+from threegate.judgement.gate_inputs import backend_tool, call_arguments, tool_name
+from threegate.judgement.policy import Policy
+from threegate.request import read_request
+from threegate.request.job import Job, Platform, build_job
+from threegate.request.model import Request
+from threegate.results import ResultFacts, read_record
+from threegate.trail import Event
+
+RESULT_FILE = "result.json"
+"""The output that a contract calls the call's output."""
+
+_WIDEST = RequestSettings(max_cpu=1024.0, max_memory_mb=10**9, max_time_sec=10**9)
+"""The fold reads requests that ran; which maxima held then was judged then."""
+
+
+def call_of(policy: Policy, request: Request, job: Job, session_id: str) -> Call:
+    """The call of a request, without who asks and what was answered."""
+    return Call(
+        tool=tool_name(job),
+        arguments=call_arguments(job),
+        session_id=session_id,
+        workflow_session=job.workflow,
+        labels=job.labels,
+        call_id=request.request_id,
+        backend=backend_tool(job),
+        code_sha256=None if job.code is None else canonical.sha256_hex(job.code.encode()),
+        image=job.image,
+        cost=policy.settings.contracts.cost_per_second * job.limits.time_sec,
+    )
+
+
+def outcome_of(facts: ResultFacts, run_folder: Path, cost_per_second: float) -> Outcome | None:
+    """The outcome of a recorded run; None when the result that it names is gone or was changed."""
+    output: Any = MISSING
+    for artifact in facts.artifacts:
+        if artifact.path.removeprefix("/out/") == RESULT_FILE:
+            try:
+                data = durable.read_regular(
+                    run_folder / "out" / RESULT_FILE, max_bytes=limits.CONTRACT_VALUE_BYTES
+                )
+            except OSError:
+                return None
+            if canonical.sha256_hex(data) != artifact.sha256:
+                return None
+            try:
+                output = canonical.loads_strict(data, max_bytes=limits.CONTRACT_VALUE_BYTES)
+            except canonical.StrictJSONError:
+                output = MISSING
+    stderr = facts.stderr.kept.decode("utf-8", "replace") if facts.stderr is not None else ""
+    return Outcome(
+        status=facts.status,
+        output=output,
+        cost=round(cost_per_second * (facts.runtime_ms or 0) / 1000, 9),
+        exit_code=facts.exit_code,
+        stderr=stderr,
+        retry_after=facts.retry_after_sec,
+        artifacts=tuple(sorted(f"/out/{item.path.removeprefix('/out/')}" for item in facts.artifacts)),
+    )
+
+
+class PastCalls:
+    """The finished requests and records that events name by digest."""
+
+    def __init__(
+        self, workspace: Workspace, policy: Policy, time_cap_sec: Callable[[Policy, Request], int | None]
+    ) -> None:
+        self.workspace = workspace
+        self.policy = policy
+        self._time_cap_sec = time_cap_sec
+
+    def call(self, event: Event) -> Call | None:
+        """The call of a claimed request, read again from its file."""
+        contract = event.data["contract"]
+        request = self._request(event)
+        if request is None:
+            return None
+        job = build_job(
+            request,
+            input_sizes={item.sha256: 0 for item in request.inputs},
+            platform=Platform(image=self.policy.platform.image),
+            time_cap_sec=self._time_cap_sec(self.policy, request),
+        )
+        return call_of(self.policy, request, job, str(contract["session"]))
+
+    def _request(self, event: Event) -> Request | None:
+        """The request file of an event, wherever it lies now, if it has the digest that the event names."""
+        wanted = event.data.get("request_sha256")
+        names = {str(event.data.get("file")), f"{event.request_id}.md"}
+        for state in STATES:
+            folder = self.workspace.state_folder(state)
+            for name in sorted(names | {path.name for path in folder.glob(f"{event.request_id}.*md")}):
+                try:
+                    data = durable.read_regular(folder / name, max_bytes=limits.REQUEST_BYTES)
+                except OSError:
+                    continue
+                if canonical.sha256_hex(data) == wanted:
+                    moment = event.when + timedelta(days=1)
+                    return read_request(
+                        data, path=name, settings=_WIDEST, now=moment, stage="approved"
+                    ).request
+        return None
+
+    def outcome(self, event: Event) -> Outcome | None:
+        """The outcome of a finished request, read again from its record."""
+        folder = self.workspace.run_folder(str(event.request_id))
+        digest = event.data.get("record_sha256")
+        try:
+            facts = read_record(
+                folder,
+                created_utc=event.when,
+                trail_seq=event.seq,
+                sha256=digest if isinstance(digest, str) else "",
+            )
+        except InvalidInput:
+            return None
+        return outcome_of(facts, folder, self.policy.settings.contracts.cost_per_second)

@@ -1,0 +1,323 @@
+"""The way of an approved request, from the file in approved/ to its result: judge → claim → run → record.
+
+Invariant: `launch` runs a job only with the Clearance that `judge` made for exactly it, after `claimed` is on
+disk and the file lies in running/; every way out of it ends in one event, one result and one final folder.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from threegate.approval import LaunchFacts
+from threegate.contracts import Decision
+from threegate.core import durable, limits
+from threegate.core.errors import Refused
+from threegate.judgement.judge import Clearance, Judgement, judge
+from threegate.judgement.policy import Policy
+from threegate.launch.approved_file import Ended, Prepared, Waiting, prepare
+from threegate.launch.completion import CHANGED, finish, refuse, refuse_held
+from threegate.launch.context import Services
+from threegate.launch.launch_facts import draft_owner, facts_for_launch
+from threegate.launch.status_file import RunningNotice, is_there
+from threegate.request.job import Job
+from threegate.results import ResultFacts, reserve_result, write_record
+from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
+from threegate.trail import moves
+from threegate.trail.locked_trail import advance_head
+
+UNSIGNED_NOTE = "Promoted by hand without a signature: it counts as validated, never as confirmed."
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was judged, by which policy, and when: by the trail's clock and by the machine's."""
+
+    prepared: Prepared
+    policy: str
+    judgement: Judgement
+    now: datetime
+    at: float
+
+    def holds(self, policy: Policy) -> bool:
+        """Whether it may still be acted on; the claim looks again at all that may have changed meanwhile."""
+        return time.monotonic() - self.at < limits.JUDGED_AHEAD_SECONDS and self.policy == policy.digest
+
+
+def judge_now(services: Services, policy: Policy, prepared: Prepared) -> Judged:
+    """Judge a request, and change nothing. Raises TrailError, Unavailable, OSError."""
+    at = time.monotonic()
+    request, job = prepared.request, prepared.job
+    assert request is not None and job is not None
+    facts, decision = _facts_now(services, policy, prepared)
+    judgement = judge(
+        facts,
+        request,
+        job,
+        policy,
+        decision,
+        side_effect_above_read=services.gate.write_class(policy, request),
+        proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
+    )
+    return Judged(prepared, policy.digest, judgement, facts.now, at)
+
+
+def look_ahead(services: Services, policy: Policy, path: Path) -> Judged | None:
+    """Read and judge a file of approved/ before there is room to run it; None: nothing of it can run. Changes nothing.
+
+    Raises TrailError, Unavailable, OSError.
+    """
+    prepared = prepare(services, policy, path)
+    if prepared.request is None or prepared.job is None:
+        return None
+    return judge_now(services, policy, prepared)
+
+
+def launch(
+    services: Services, policy: Policy, prepared: Prepared, control: Control, ahead: Judged | None = None
+) -> Ended | Waiting:
+    """Judge, claim, run and record. `ahead` may be what `judge_now` said of this very `prepared` a moment ago.
+
+    Raises TrailError and Unavailable (launches must stop), OSError.
+    """
+    request, job = prepared.request, prepared.job
+    assert request is not None and job is not None
+    if ahead is None or ahead.prepared is not prepared or not ahead.holds(policy):
+        ahead = judge_now(services, policy, prepared)
+    judged = ahead
+    judgement = judged.judgement
+    services.decided(judgement, judged.now)
+    if judgement.verdict == "wait":
+        return Waiting(judgement.code, judgement.message, judgement)
+    if judgement.clearance is None:
+        return refuse(services, policy, prepared, judgement.code, judgement.message, judgement)
+    clearance = judgement.clearance
+    claimed = claim(services, policy, prepared, judgement)
+    if isinstance(claimed, Ended | Waiting):
+        return claimed
+    durable.make_folder(control.run_folder, 0o700)
+    if _starts_late(services, job):
+        _hand_evidence(services, policy, prepared, control)
+    notice = RunningNotice(services.workspace, claimed.name, judgement)
+    control.lasting = notice.tell
+    outcome, attempts = _attempts(services, policy, prepared, clearance, control)
+    control.ran()
+    notice.over()
+    result = ResultFacts(
+        request_id=request.request_id,
+        status=outcome.status,
+        created_utc=datetime.now(UTC),
+        trail_seq=0,
+        backend=job.backend,
+        request_sha256=request.sha256,
+        approved_by=clearance.approved_by,
+        approval_sha256=clearance.approval_sha256,
+        policy_sha256=policy.digest,
+        inputs=tuple((item.name, item.sha256) for item in job.inputs),
+        notes=_notes(judgement),
+    ).with_outcome(outcome)
+    record_sha256 = write_record(control.run_folder, result)
+    data = {
+        "status": outcome.status,
+        "exit_code": outcome.exit_code,
+        "wall_ms": outcome.wall_ms,
+        "record_sha256": record_sha256,
+        "outputs": {item.path: item.sha256 for item in outcome.artifacts[:64]},
+        "stdout_sha256": outcome.stdout.sha256,
+        "stderr_sha256": outcome.stderr.sha256,
+        "image": outcome.image,
+        "reached": [f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed][:32],
+        "blocked": [f"{item.host}:{item.port}" for item in outcome.destinations if not item.allowed][:32],
+    }
+    if attempts > 1:
+        data["attempts"] = attempts
+    return finish(services, policy, claimed, request, result, data, control.run_folder, judgement)
+
+
+def _starts_late(services: Services, job: Job) -> bool:
+    """Whether the runner itself says when a run is possible; for any other the claim records `started`."""
+    return bool(getattr(services.runners[job.backend], "starts_late", False))
+
+
+def _hand_evidence(services: Services, policy: Policy, prepared: Prepared, control: Control) -> None:
+    """Give a runner that starts late the recording of `started`, and what it has to show."""
+    request, job = prepared.request, prepared.job
+    assert request is not None and job is not None
+
+    def started(where: Mapping[str, Any]) -> None:
+        services.trail.announce(
+            "started",
+            request_id=request.request_id,
+            actor="daemon",
+            data={"backend": job.backend, **where},
+        )
+
+    with services.trail.locked() as held:
+        epoch = held.index.epoch
+    control.started = started
+    control.evidence = Evidence(
+        file_name=prepared.path.name,
+        request=prepared.data,
+        signature=prepared.signature,
+        countersignatures=prepared.countersignatures,
+        epoch=epoch,
+        owner_uid=draft_owner(prepared.history),
+        policy_sha256=policy.digest,
+        write_class=services.gate.write_class(policy, request),
+        time_cap_sec=services.gate.time_cap_sec(policy, request),
+        platform=policy.platform,
+    )
+
+
+def _attempts(
+    services: Services, policy: Policy, prepared: Prepared, clearance: Clearance, control: Control
+) -> tuple[Outcome, int]:
+    """The outcome, and how many attempts it took.
+
+    One attempt, except where the contracts of a read let one that never started (`unavailable`: no instruction
+    ran) be made again. All of them are made inside the one claim, so nothing ever returns from running/.
+    """
+    request, job = prepared.request, prepared.job
+    assert request is not None and job is not None
+    told: list[str] = []
+    for attempt in range(1, limits.CONTRACT_ATTEMPTS + 1):
+        outcome = _run(services.runners[job.backend], clearance, job, control)
+        if (
+            outcome.status != "unavailable"
+            or attempt == limits.CONTRACT_ATTEMPTS
+            or not services.gate.may_retry(policy, request, outcome.status, attempt)
+        ):
+            break
+        told.append(f"attempt {attempt} never started: {outcome.detail}")
+        if control.cancelled.wait(limits.CONTRACT_ATTEMPT_PAUSE_SECONDS):
+            outcome = replace(
+                outcome, status="cancelled", detail="Cancelled between two attempts; nothing ran."
+            )
+            break
+        if control.interrupted.is_set():
+            break
+    return replace(outcome, notes=(*told, *outcome.notes)), attempt
+
+
+def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Outcome:
+    """Run the job. A runner that fails in a way of its own leaves an end like any other, and the daemon goes on."""
+    try:
+        return runner.run(clearance, job, control)
+    except Exception as error:  # noqa: BLE001 - whatever a runner raises, the request must get its end
+        return nothing_known(
+            f"the runner failed ({type(error).__name__}); how far the request came is not known"
+        )
+
+
+def claim(
+    services: Services, policy: Policy, prepared: Prepared, judgement: Judgement
+) -> Path | Ended | Waiting:
+    """Under the lock: look once more at what may have changed, announce, move the file to running/, record `started`.
+
+    Behind the lock, before this returns, what does not need it is made durable: `started`, the move (its event is, and
+    says where the file is), and the head outside: a backup from before the claim, put back, must not look like the present.
+    """
+    request, job, clearance = prepared.request, prepared.job, judgement.clearance
+    assert request is not None and job is not None and clearance is not None
+    with services.trail.locked() as held:
+        problem = services.launch_problem(held)
+        if problem is not None:
+            return Waiting(*problem, judgement)
+        index = held.index
+        history = index.history(request.request_id)
+        if not is_there(prepared):
+            return CHANGED
+        if index.nonce_used(clearance.nonce) or (history is not None and (history.claimed or history.end)):
+            return refuse_held(
+                services, held, policy, prepared, "replayed", "this approval was used before", judgement
+            )
+        checked = judgement.approval.operators if judgement.approval else None
+        if checked is not None and checked != index.operators:
+            return Waiting("operators_changed", "the operators changed while it was judged", judgement)
+        if judgement.approval is not None and held.now >= judgement.approval.expires_utc:
+            return refuse_held(
+                services,
+                held,
+                policy,
+                prepared,
+                "expired",
+                "the approval ended while it was judged; retry it",
+                judgement,
+            )
+        grant = judgement.approval.grant if judgement.approval else None
+        if grant is not None and not _use_left(index.grant_uses(grant), judgement):
+            return refuse_held(
+                services, held, policy, prepared, "grant_used_up", "no use of the grant is left", judgement
+            )
+        reservation = services.gate.reserve(held, policy, request, job, prepared.history)
+        if isinstance(reservation, Refused):
+            return Waiting(reservation.code, str(reservation), judgement)
+        reserve_result(services.workspace, request.request_id)
+        decided = {
+            "request_sha256": request.sha256,
+            "job_sha256": clearance.job_sha256,
+            "approval_sha256": clearance.approval_sha256,
+            "policy_sha256": policy.digest,
+        }
+        assessment = judgement.assessment
+        told = assessment.to_json() if assessment else {}
+        held.append(
+            "cleared",
+            request_id=request.request_id,
+            actor="daemon",
+            data={**decided, **told, "would_block": bool(assessment and assessment.would_block)},
+        )
+        claimed = moves.move(
+            held,
+            prepared.path,
+            services.workspace.running / prepared.path.name,
+            "claimed",
+            request_id=request.request_id,
+            actor="daemon",
+            data={**decided, "nonce": clearance.nonce, "grant": grant, **reservation},
+            settled=False,
+        )
+        head = held.head
+        if not _starts_late(services, job):
+            held.append(
+                "started", request_id=request.request_id, actor="daemon", data={"backend": job.backend}
+            )
+        write = held.write()
+    services.trail.settle(write)
+    advance_head(head)
+    moves.settle(prepared.path, claimed)
+    return claimed
+
+
+def _use_left(uses: int | None, judgement: Judgement) -> bool:
+    """Whether a grant still stands, with a use left; asked under the lock that the claim is made under."""
+    return uses is not None and judgement.approval is not None and uses < judgement.approval.grant_max_uses
+
+
+def _notes(judgement: Judgement) -> tuple[str, ...]:
+    """What the result says about how it was allowed, where nobody signed this very request."""
+    approval = judgement.approval
+    if approval is None or approval.approval_sha256 is None:
+        return (UNSIGNED_NOTE,)
+    return (f"ran under grant {approval.grant}, not individually signed",) if approval.grant else ()
+
+
+def _facts_now(services: Services, policy: Policy, prepared: Prepared) -> tuple[LaunchFacts, Decision]:
+    """One look at the trail: everything that judging needs."""
+    assert prepared.request is not None and prepared.job is not None
+    with services.trail.locked() as held:
+        facts = facts_for_launch(
+            services.workspace,
+            held,
+            policy,
+            prepared.request,
+            prepared.job,
+            signature=prepared.signature,
+            countersignatures=prepared.countersignatures,
+        )
+        decision = services.gate.decide(held, policy, prepared.request, prepared.job, held.now)
+    return facts, decision

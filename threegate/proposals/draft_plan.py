@@ -1,0 +1,57 @@
+"""A draft in parts, before it is written down, and the args.json that its program reads.
+
+Invariant: a plan is a value; writing it down is `draft.py`'s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from threegate.proposals.proposal_verdict import Verdict
+from threegate.proposals.urls import URL
+from threegate.request.model import Backend, Sensitivity
+
+MONTY_SECONDS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One draft in parts. `derived` are input files that follow from the verdict and the primary files."""
+
+    backend: Backend
+    code: str = ""
+    argv: tuple[str, ...] = ()
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """What the program reads from args.json."""
+    derived: Mapping[str, bytes] = field(default_factory=dict)
+    outputs: tuple[tuple[str, str], ...] = ()
+    workdir: str = ""
+    network: URL | None = None
+    rationale: str = ""
+    time_sec: int = MONTY_SECONDS
+    memory_mb: int = 128
+    sensitivity: Sensitivity = "internal"
+    notes: tuple[str, ...] = ()
+
+
+def given_bytes(verdict: Verdict, plan: Plan, proposal_sha256: str) -> bytes:
+    """args.json: the proposal's own words and what the program is given. Sorted, so that it is derived again alike."""
+    proposal = verdict.proposal
+    assert proposal is not None
+    value = {
+        "proposal": {
+            "sha256": proposal_sha256,
+            "tool": proposal.tool.name,
+            "args": dict(proposal.args),
+            "id": proposal.id,
+            "risk": proposal.risk,
+            "reason": proposal.reason,
+            "task": proposal.task,
+            "source": proposal.source,
+        },
+        "given": dict(plan.given),
+    }
+    return json.dumps(value, ensure_ascii=True, sort_keys=True, indent=1).encode() + b"\n"

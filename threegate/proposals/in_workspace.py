@@ -1,0 +1,118 @@
+"""Proposals in a workspace: where their drafts and input files are, and the check of a draft against its proposal.
+
+Invariant: a draft of tool-exec/drafts/ is exactly what its proposal makes of it, or nobody can sign it; input files that
+hold project bytes are readable by the operator only until a human has approved.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from threegate.core import canonical, durable, limits
+from threegate.core.errors import InvalidInput, Refused
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
+from threegate.proposals import derive_again, draft_inputs_folder, proposal_file
+from threegate.request.model import Request
+
+_DIGESTS = re.compile(rb"[0-9a-f]{64}")
+
+
+def check_proposal_draft(
+    workspace: Workspace,
+    draft: Path,
+    data: bytes,
+    request: Request,
+    copies: Mapping[str, Path],
+    *,
+    settings: Settings,
+    recorded_sha256: str | None,
+) -> None:
+    """Derive a draft of tool-exec/drafts/ again from its proposal. Drafts of the inbox have nothing to check.
+
+    `copies` says where our copy of each input lies; `recorded_sha256` is the proposal's digest of the trail's
+    `proposed` event. Raises Refused("proposal_changed") for every difference, and for a draft that nobody proposed.
+    """
+    if draft.parent != workspace.drafts:
+        if recorded_sha256 is not None:
+            raise Refused(
+                "proposal_changed", f"{draft.name}: has the id of a proposal and lies in the inbox; reject it"
+            )
+        return
+    place = proposal_file(draft)
+    try:
+        proposal = durable.read_regular(place, max_bytes=limits.PROPOSAL_BYTES)
+    except OSError as error:
+        raise Refused(
+            "proposal_changed",
+            f"{place.name}: the draft's proposal cannot be read ({error.strerror or error})",
+        ) from None
+    if canonical.sha256_hex(proposal) != recorded_sha256:
+        raise Refused(
+            "proposal_changed", f"{place.name}: is not the proposal that the trail recorded; reject the draft"
+        )
+    inputs: Mapping[str, bytes] = {
+        item.name: durable.read_regular(copies[item.name], max_bytes=limits.INPUT_FILE_BYTES)
+        for item in request.inputs
+    }
+    derive_again(data, proposal, inputs, settings=settings)
+
+
+def input_place(workspace: Workspace, draft_folder: Path, name: str, sha256: str) -> Path:
+    """Where an input file of a draft lies: by name for the inbox, by digest for drafts made from proposals."""
+    if draft_folder == workspace.drafts:
+        return draft_inputs_folder(workspace) / sha256
+    return draft_folder / "files" / name
+
+
+def sweep(workspace: Workspace) -> int:
+    """Remove what `unneeded` names. Only the daemon calls this, and `prune` does the same with an event. Raises OSError."""
+    gone = unneeded(workspace)
+    for path in gone:
+        durable.unlink(path)
+    return len(gone)
+
+
+def unneeded(workspace: Workspace) -> list[Path]:
+    """What no waiting draft needs any more: proposals whose draft is gone, snapshots and other input files that no draft names.
+
+    What was approved has its own copies in inputs/. Such files are put there under the trail's lock, always before their
+    draft: who looks otherwise than the daemon's own thread holds the lock. Empty when a draft cannot be read. Raises OSError.
+    """
+    if not workspace.drafts.is_dir():
+        return []
+    named: set[str] = set()
+    gone: list[Path] = []
+    for path in sorted(workspace.drafts.iterdir()):
+        if path.name.endswith(".proposal.json"):
+            if not os.path.lexists(path.with_name(path.name.removesuffix(".proposal.json"))):
+                gone.append(path)
+        elif path.name.endswith(".md"):
+            try:
+                data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
+            except OSError:
+                return []
+            named.update(match.decode() for match in _DIGESTS.findall(data))
+    folder = draft_inputs_folder(workspace)
+    if folder.is_dir():
+        gone += [path for path in sorted(folder.iterdir()) if path.name not in named]
+    return gone
+
+
+def drop(workspace: Workspace, data: bytes, name: str) -> Path:
+    """Put a proposal into the inbox, as an agent would. Raises InvalidInput when the name is taken, OSError."""
+    path = workspace.inbox / name
+    try:
+        durable.deliver(path, data, 0o644)
+    except FileExistsError:
+        raise InvalidInput(f"{path}: is taken; give another name") from None
+    return path
+
+
+def moment() -> datetime:
+    """Now, for commands that draft without a trail."""
+    return datetime.now(UTC)

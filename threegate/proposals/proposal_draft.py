@@ -1,0 +1,271 @@
+"""From a proposal to a draft of a tool request, and back to check it.
+
+Invariant: the draft is an ordinary request (`read_request(stage="draft")` accepts it, or there is none), and
+`derive_again` makes the same bytes from the pinned proposal and the pinned files, whoever drew the draft up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from threegate.core import canonical, limits
+from threegate.core.errors import Refused
+from threegate.core.settings import RequestSettings, Settings
+from threegate.core.workspace import Workspace
+from threegate.proposals.draft_plan import Plan, given_bytes
+from threegate.proposals.form import Problem, Proposal
+from threegate.proposals.gather import Sources, gather, primary_names
+from threegate.proposals.lanes import make_plan
+from threegate.proposals.project import Project, ProjectError
+from threegate.proposals.project_paths import PathBlocked
+from threegate.proposals.proposal_verdict import Verdict
+from threegate.proposals.rules import Links, judge_proposal
+from threegate.request import read_request
+from threegate.request.characters import visible
+from threegate.request.model import Risk
+
+_CREATED: Final = re.compile(rb'\ncreated_utc: "([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)"\n')
+_REASON_CHARS: Final = 300
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+
+
+@dataclass(frozen=True, slots=True)
+class DraftResult:
+    """What became of a proposal.
+
+    `draft` is None when the verdict says no, when the tool makes none (shell.dry_run), or when `problem` says what
+    is missing. `inputs` are the files that the draft declares, by name.
+    """
+
+    verdict: Verdict
+    proposal: bytes
+    proposal_sha256: str
+    request_id: str | None = None
+    file_name: str | None = None
+    draft: bytes | None = None
+    inputs: Mapping[str, bytes] = field(default_factory=dict)
+    problem: str | None = None
+
+    def deliveries(self, workspace: Workspace) -> list[tuple[Path, bytes, int]]:
+        """What to deliver, in this order: input files, the proposal, the draft. Nothing when there is no draft."""
+        if self.draft is None or self.file_name is None:
+            return []
+        folder = draft_inputs_folder(workspace)
+        files = {canonical.sha256_hex(data): data for data in self.inputs.values()}
+        path = workspace.drafts / self.file_name
+        return [
+            *((folder / digest, data, 0o600) for digest, data in sorted(files.items())),
+            (proposal_file(path), self.proposal, 0o644),
+            (path, self.draft, 0o644),
+        ]
+
+
+def draft_inputs_folder(workspace: Workspace) -> Path:
+    """Where the input files of drafts made from proposals lie, by sha256; not for CORE's eyes (mode 0700)."""
+    return workspace.drafts / "files"
+
+
+def proposal_file(draft: Path) -> Path:
+    """Where the proposal of a draft lies: beside it."""
+    return draft.with_name(f"{draft.name}.proposal.json")
+
+
+def draft_from_proposal(
+    data: bytes, *, settings: Settings, workspace: Workspace | None = None, now: datetime
+) -> DraftResult:
+    """Judge a proposal and, when it is allowed, make its draft. Never raises for what it says."""
+    sha256 = canonical.sha256_hex(data)
+    verdict = judge_proposal(data, settings=settings, links=links_of(settings))
+    result = DraftResult(verdict, data, sha256)
+    if not verdict.allowed or verdict.becomes == "verdict only":
+        return result
+    sources = Sources(settings, workspace.memory if workspace is not None else None)
+    try:
+        return _render(verdict, gather(verdict, sources), data, settings, now)
+    except ProjectError as error:
+        return replace(result, problem=str(error))
+    except PathBlocked as error:
+        problem = Problem("/args/path", error.code, str(error))
+        return replace(result, verdict=_blocked(verdict, [problem]))
+
+
+def derive_again(
+    draft: bytes, proposal: bytes, inputs: Mapping[str, bytes], *, settings: Settings
+) -> Verdict:
+    """Make the draft again from its proposal and pinned files; the verdict that it rests on.
+
+    `inputs` maps the names that the draft declares to their bytes. Raises Refused("proposal_changed") unless every
+    byte of the draft and of what it derived is the same.
+    """
+    created = _CREATED.search(draft)
+    if created is not None:
+        verdict = judge_proposal(proposal, settings=settings, links=links_of(settings))
+        if verdict.allowed and verdict.becomes != "verdict only":
+            when = datetime.strptime(created[1].decode(), _TIME).replace(tzinfo=UTC)
+            primary = _primary(verdict, inputs)
+            try:
+                again = _render(verdict, primary, proposal, settings, when)
+            except (ProjectError, ValueError, KeyError):
+                again = None
+            if again is not None and again.draft == draft and dict(again.inputs) == dict(inputs):
+                return verdict
+    raise Refused(
+        "proposal_changed",
+        "the draft is not what its proposal makes today; reject it and have it proposed again",
+    )
+
+
+def _primary(verdict: Verdict, inputs: Mapping[str, bytes]) -> dict[str, bytes]:
+    assert verdict.proposal is not None
+    names = primary_names(verdict.proposal.tool.name)
+    return {name: data for name, data in inputs.items() if name in names}
+
+
+def links_of(settings: Settings) -> Links | None:
+    """The project as the rules ask about it; None when none is set or it is not there."""
+    try:
+        return Project.open(settings.project.root)
+    except ProjectError:
+        return None
+
+
+def _render(
+    verdict: Verdict, primary: Mapping[str, bytes], data: bytes, settings: Settings, now: datetime
+) -> DraftResult:
+    """The draft, with the agent's own words where gate 1 takes them, else without; blocked when it takes neither."""
+    sha256 = canonical.sha256_hex(data)
+    plan = make_plan(verdict, primary, settings)
+    inputs = {
+        **primary,
+        **plan.derived,
+        "args.json": given_bytes(verdict, plan, sha256),
+    }
+    proposal = verdict.proposal
+    assert proposal is not None
+    key = _key(data)
+    stamp = now.astimezone(UTC).replace(microsecond=0)
+    slug = re.sub(r"[^a-z]", "-", proposal.tool.name)
+    file_name = f"TR-{stamp:%Y%m%d-%H%M%S}Z-{slug}-{key[:12]}.md"
+    findings: list[Problem] = []
+    for spoken in (True, False):
+        draft = _text(verdict, proposal, plan, inputs, settings, stamp, key, sha256, spoken)
+        report = read_request(draft, path=file_name, settings=settings.request, now=stamp, stage="draft")
+        if report.request is not None:
+            return DraftResult(verdict, data, sha256, f"proposal-{key[:32]}", file_name, draft, inputs)
+        findings = [
+            Problem("/args", "gate_1", f"gate 1 refuses the draft: {item.rule}: {item.message}")
+            for item in report.findings
+            if item.severity == "error"
+        ]
+    return DraftResult(_blocked(verdict, findings), data, sha256)
+
+
+def _blocked(verdict: Verdict, problems: list[Problem]) -> Verdict:
+    return replace(verdict, verdict="block", errors=tuple(problems), becomes="nothing")
+
+
+def _key(data: bytes) -> str:
+    """What makes two proposals the same: the digest of what they say, not of their spacing."""
+    value = canonical.loads_strict(data, max_bytes=limits.PROPOSAL_BYTES, max_depth=limits.PROPOSAL_DEPTH)
+    return canonical.digest(value)
+
+
+def _text(
+    verdict: Verdict,
+    proposal: Proposal,
+    plan: Plan,
+    inputs: Mapping[str, bytes],
+    settings: Settings,
+    now: datetime,
+    key: str,
+    sha256: str,
+    spoken: bool,
+) -> bytes:
+    """The bytes of the request file. `spoken`: with the agent's own reason and source in it."""
+    bounds: RequestSettings = settings.request
+    said = _plain(proposal.reason or proposal.task or "") if spoken else ""
+    source = _plain(proposal.source or "")[: limits.REQUESTED_BY_CHARS] if spoken else ""
+    front = [
+        "request_type: tool_request",
+        'schema_version: "1"',
+        f"request_id: proposal-{key[:32]}",
+        f'created_utc: "{now:{_TIME}}"',
+        f"requested_by: {_quoted(source or 'agent')}",
+        f"purpose: {_quoted(f'Proposed action {proposal.tool.name}' + (f': {said}' if said else ''))}",
+        f"backend: {plan.backend}",
+        "language: python",
+        f"network: {'allowlist' if plan.network else 'none'}",
+        f"cpu_limit: {_quoted(format(min(1.0, bounds.max_cpu), 'g'))}",
+        f"memory_limit_mb: {min(plan.memory_mb, bounds.max_memory_mb)}",
+        f"time_limit_sec: {min(plan.time_sec, bounds.max_time_sec)}",
+        f"tool: {_quoted(proposal.tool.name)}",
+        "inputs:",
+    ]
+    for name in sorted(inputs):
+        front += [f"  - name: {name}", f"    sha256: {_quoted(canonical.sha256_hex(inputs[name]))}"]
+        if name.endswith(".tar"):
+            front.append("    unpack: true")
+    if plan.workdir:
+        front.append(f"workdir: {_quoted(plan.workdir)}")
+    if plan.network:
+        front += ["network_allowlist:", f"  - {_quoted(f'{plan.network.host}:{plan.network.port}')}"]
+    front.append("constraints:")
+    told = (
+        f"proposal {sha256}",
+        f"verdict {verdict.verdict}, risk {verdict.risk}",
+        *verdict.reasons,
+        *plan.notes,
+    )
+    front += [f"  - {_quoted(line)}" for line in told]
+    body = _program(plan, inputs)
+    body += ["", "## Output Expectations", ""]
+    body += [f"- {path} {description}" for path, description in plan.outputs] or ["none"]
+    body += [
+        "",
+        "## Risk Assessment",
+        "",
+        f"Risk level: {_risk(verdict)}",
+        f"Justification: made from an action proposal for {proposal.tool.name}; what it says is in args.json",
+        f"Data sensitivity: {plan.sensitivity}",
+    ]
+    if plan.network:
+        body.append(f"Network rationale: {plan.rationale}")
+    return "\n".join(["---", *front, "---", "", *body, ""]).encode()
+
+
+def _program(plan: Plan, inputs: Mapping[str, bytes]) -> list[str]:
+    if plan.backend == "monty":
+        return ["## Code", "", "```python", plan.code.rstrip("\n"), "```"]
+    return [
+        "## Command",
+        "",
+        shlex.join(plan.argv),
+        "",
+        "## Input Files",
+        "",
+        *(f"- /in/{name}" for name in sorted(inputs)),
+    ]
+
+
+def _risk(verdict: Verdict) -> Risk:
+    """A request knows three levels: critical is high there, and said in the constraints."""
+    if verdict.risk in ("low", "medium"):
+        return verdict.risk
+    return "high"
+
+
+def _plain(text: str) -> str:
+    """One short line of what an agent said."""
+    return visible(" ".join(text.split()))[:_REASON_CHARS]
+
+
+def _quoted(text: str) -> str:
+    """A YAML double-quoted scalar (JSON's, but with letters as they are: YAML reads surrogate escapes differently)."""
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,52 @@
+"""What is said about a proposal: one verdict, every error, the reasons, and what it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from threegate.proposals.form import Problem, Proposal
+from threegate.proposals.project_paths import ProjectPath
+from threegate.proposals.tools import Lane, ProposalRisk, VerdictName
+from threegate.proposals.urls import URL
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The one verdict on a proposal.
+
+    `errors` are all that reject or block it; `reasons` say in a sentence each why a human must look, and how high
+    the risk is. `proposal` is there when the form is valid; `paths` and `url` are its arguments as they were judged.
+    """
+
+    verdict: VerdictName
+    risk: ProposalRisk | None
+    errors: tuple[Problem, ...]
+    reasons: tuple[str, ...]
+    becomes: Lane
+    proposal: Proposal | None = None
+    paths: Mapping[str, ProjectPath] = field(default_factory=dict)
+    url: URL | None = None
+
+    @property
+    def allowed(self) -> bool:
+        """Whether it may become a draft."""
+        return self.verdict in ("auto", "approval")
+
+    @property
+    def args(self) -> Mapping[str, Any]:
+        """The arguments of a proposal whose form is valid."""
+        assert self.proposal is not None
+        return self.proposal.args
+
+    def to_json(self) -> dict[str, Any]:
+        """`{verdict, risk, errors, reasons, becomes}`, and the tool where one is known."""
+        return {
+            "verdict": self.verdict,
+            "risk": self.risk,
+            "tool": self.proposal.tool.name if self.proposal else None,
+            "errors": [problem.to_json() for problem in self.errors],
+            "reasons": list(self.reasons),
+            "becomes": self.becomes,
+        }

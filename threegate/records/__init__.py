@@ -1,0 +1,1 @@
+"""What an auditor reads afterwards: verification, checkpoints, exports, reports, metrics."""

@@ -1,0 +1,247 @@
+"""The trail for other programs: CSV, JSON lines, or one signed in-toto statement for each run.
+
+Invariant: what is exported was verified as it was read; a statement names everything by digest: the request, the
+approval, the policy and the inputs as materials, the outputs as products. Sources: in-toto Statement v1, DSSE.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from threegate.core import durable
+from threegate.core.errors import InvalidInput
+from threegate.core.workspace import Workspace
+from threegate.results import read_record
+from threegate.trail import Event, RequestHistory, Trail
+from threegate.trail.story import select, sentence
+from threegate.trail.workspace_key import SigningKey, load_key
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import Key
+
+PREDICATE_TYPE = "https://threegate.local/attestation/run/v1"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+COLUMNS = ("seq", "time", "type", "request_id", "actor", "story", "data", "hash")
+_BEGINS = frozenset(("approved", "promoted", "claimed", "finished"))
+"""With one of these begins what a statement tells of a request; drafts that nobody approved are not remembered."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def export_trail(
+    workspace: Workspace, format: str, out: Path | None, *, request_id: str | None = None
+) -> int:
+    """Write the export to a file, a folder (in-toto) or stdout; returns how many records. Raises InvalidInput, TrailError."""
+    if format not in ("csv", "jsonl", "in-toto"):
+        raise InvalidInput(f"--format {format}: give csv, jsonl or in-toto")
+    if format == "in-toto":
+        return _export_statements(workspace, out, request_id)
+    events = select(Trail(workspace).events(), request_id=request_id)
+    if out is None:
+        import sys
+
+        return _write(events, format, sys.stdout)
+    buffer = out.with_name(f".{out.name}.part")
+    with buffer.open("w", encoding="ascii", newline="") as stream:
+        count = _write(events, format, stream)
+    buffer.replace(out)
+    return count
+
+
+def _write(events: Iterable[Event], format: str, stream: TextIO) -> int:
+    count = 0
+    rows = csv.writer(stream, lineterminator="\n") if format == "csv" else None
+    if rows is not None:
+        rows.writerow(COLUMNS)
+    for event in events:
+        count += 1
+        if rows is None:
+            stream.write(event.line.decode("ascii") + "\n")
+            continue
+        data = json.dumps(event.data, sort_keys=True, separators=(",", ":"))
+        row = (
+            event.seq,
+            event.time,
+            event.type,
+            event.request_id or "",
+            event.actor,
+            sentence(event),
+            data,
+            event.hash,
+        )
+        rows.writerow([_cell(item) for item in row])
+    return count
+
+
+def _cell(value: object) -> object:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+# ---- in-toto
+
+
+def _export_statements(workspace: Workspace, out: Path | None, request_id: str | None) -> int:
+    events = Trail(workspace).events()
+    first = next(events)
+    key = load_key(first.prev)
+    count = 0
+    for history in finished_runs(chain([first], events)):
+        if request_id not in (None, history.request_id):
+            continue
+        envelope = attest(workspace, history, key)
+        text = json.dumps(envelope, sort_keys=True, indent=2).encode() + b"\n"
+        if out is None:
+            import sys
+
+            sys.stdout.write(text.decode())
+        else:
+            out.mkdir(parents=True, exist_ok=True)
+            durable.overwrite((out / f"{history.request_id}.intoto.json").absolute(), text, 0o644)
+        count += 1
+    if request_id is not None and not count:
+        raise InvalidInput(f"{request_id}: no finished run of this name")
+    return count
+
+
+def finished_runs(events: Iterable[Event]) -> Iterator[RequestHistory]:
+    """The history of each run that finished, as it ends: only requests that are approved and not ended are in memory."""
+    running: dict[str, RequestHistory] = {}
+    for event in events:
+        request_id = event.request_id
+        if request_id is None or (request_id not in running and event.type not in _BEGINS):
+            continue
+        history = running.setdefault(request_id, RequestHistory(request_id, event))
+        history.add(event)
+        if history.end is None and not history.abandoned:
+            continue
+        del running[request_id]
+        if event.type == "finished":
+            yield history
+
+
+def attest(workspace: Workspace, history: RequestHistory, key: SigningKey) -> dict[str, Any]:
+    """The DSSE envelope of one finished run, as JSON. Raises InvalidInput when its record is not what the trail names."""
+    from google.protobuf import json_format
+    from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
+    from in_toto_attestation.v1.statement import Statement
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.signer import CryptoSigner
+
+    subjects = [
+        ResourceDescriptor(name=name, digest={"sha256": digest}).pb
+        for name, digest in _products(workspace, history)
+    ]
+    statement = Statement(subjects, PREDICATE_TYPE, _predicate(history))
+    statement.validate()
+    payload = json_format.MessageToJson(statement.pb, sort_keys=True).encode()
+    signer = CryptoSigner(key.private, public_key(key))
+    envelope = Envelope(payload, PAYLOAD_TYPE, {})
+    envelope.sign(signer)
+    value: dict[str, Any] = envelope.to_dict()
+    return value
+
+
+def public_key(key: SigningKey) -> Key:
+    """The workspace's key as securesystemslib takes it; its id is the C2SP key id."""
+    from securesystemslib.signer import SSlibKey
+
+    keyid = f"{key.name}+{key.public.key_id.hex()}"
+    return SSlibKey(keyid, "ed25519", "ed25519", {"public": key.public.raw.hex()})
+
+
+def _products(workspace: Workspace, history: RequestHistory) -> Iterator[tuple[str, str]]:
+    """Everything that came out: the outputs of the record, stdout and stderr."""
+    event = history.finished
+    assert event is not None
+    record = event.data.get("record_sha256")
+    folder = workspace.run_folder(history.request_id)
+    if isinstance(record, str) and folder.is_dir():
+        facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=record)
+        yield from ((f"out/{item.path}", item.sha256) for item in facts.artifacts)
+        if facts.stdout is not None and facts.stderr is not None:
+            yield "stdout", facts.stdout.sha256
+            yield "stderr", facts.stderr.sha256
+    else:
+        for path, digest in sorted((event.data.get("outputs") or {}).items()):
+            yield f"out/{path}", str(digest)
+        for name in ("stdout", "stderr"):
+            if isinstance(digest := event.data.get(f"{name}_sha256"), str):
+                yield name, digest
+    if isinstance(record, str):
+        yield "record.json", record
+
+
+def _predicate(history: RequestHistory) -> dict[str, Any]:
+    approved, claimed, started, finished = (
+        history.approved,
+        history.claimed,
+        history.started,
+        history.finished,
+    )
+    assert finished is not None
+    facts = {**(approved.data if approved else {}), **(claimed.data if claimed else {})}
+    materials = [
+        {"name": name, "digest": {"sha256": facts[key]}}
+        for name, key in (
+            ("request", "request_sha256"),
+            ("job", "job_sha256"),
+            ("approval", "approval_sha256"),
+            ("policy", "policy_sha256"),
+        )
+        if isinstance(facts.get(key), str)
+    ]
+    inputs = approved.data.get("inputs") if approved else None
+    if isinstance(inputs, dict):
+        materials += [
+            {"name": f"in/{name}", "digest": {"sha256": digest}} for name, digest in sorted(inputs.items())
+        ]
+    return {
+        "requestId": history.request_id,
+        "approvedBy": str(facts.get("approved_by", "")),
+        "approvedOn": approved.time if approved else "",
+        "startedOn": started.time if started else "",
+        "finishedOn": finished.time,
+        "status": str(finished.data.get("status", "")),
+        "exitCode": finished.data.get("exit_code"),
+        "image": str(finished.data.get("image", "")),
+        "materials": materials,
+        "trail": {"seq": finished.seq, "hash": finished.hash},
+    }
+
+
+def verify_envelope(value: dict[str, Any], key: Key) -> dict[str, Any]:
+    """Check an exported envelope with the libraries' own verifiers; returns the statement.
+
+    Raises InvalidInput when signature, payload type or statement are not right.
+    """
+    from google.protobuf import json_format
+    from in_toto_attestation.v1 import statement_pb2
+    from in_toto_attestation.v1.statement import Statement
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.exceptions import VerificationError
+
+    try:
+        envelope = Envelope.from_dict(json.loads(json.dumps(value)))
+        envelope.verify([key], 1)
+        if envelope.payload_type != PAYLOAD_TYPE:
+            raise InvalidInput("the envelope holds no in-toto statement")
+        parsed = json_format.Parse(envelope.payload, statement_pb2.Statement())
+        Statement.copy_from_pb(parsed).validate()
+    except (VerificationError, KeyError, ValueError, json_format.ParseError) as error:
+        raise InvalidInput(f"the envelope does not verify ({type(error).__name__})") from None
+    statement: dict[str, Any] = json.loads(base64.b64decode(value["payload"]))
+    return statement
+
+
+def as_csv(events: Iterable[Event]) -> str:
+    """The events as CSV text."""
+    stream = io.StringIO()
+    _write(events, "csv", stream)
+    return stream.getvalue()

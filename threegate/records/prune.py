@@ -1,0 +1,145 @@
+"""Removing what nothing needs any more: runs of requests that ended long ago, inputs that only they had, and the snapshots of
+proposals whose drafts are gone.
+
+Invariant: the event that names what goes is on disk before anything is removed; nothing that an open request, or one
+that ended later than the given moment, refers to is touched; trail, results and state files are never pruned, nor the
+run of a finished request that a session of the contracts is folded from, until the operator has closed that session.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from threegate.core import durable
+from threegate.core.workspace import Workspace
+from threegate.proposals.in_workspace import unneeded
+from threegate.trail import LockedTrail, RequestHistory, Trail, TrailIndex
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_BATCH = 200
+_DOOMED = ".pruned-"
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What went, or would go."""
+
+    runs: tuple[str, ...]
+    inputs: tuple[str, ...]
+    bytes: int
+    kept: tuple[str, ...] = ()
+    """Runs as old that stay: sessions of the contracts are folded from them."""
+    snapshots: tuple[str, ...] = ()
+    """Files of drafts that were made from proposals and lie there no more: project snapshots, arguments, the proposal."""
+
+
+def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool = False) -> Pruned:
+    """Remove runs of requests that ended before `before`, and inputs that nothing else names. Raises TrailError, OSError."""
+    trail = Trail(workspace)
+    with trail.locked() as held:
+        if not dry_run:
+            _remove_leftovers(workspace)
+        index = held.whole_index()
+        old = [history for history in index.histories() if _ended_before(history, before)]
+        there = [history for history in old if workspace.run_folder(history.request_id).is_dir()]
+        given_back = _closed_sessions(index)
+        kept = [history.request_id for history in there if _folded(history, given_back)]
+        gone = [history.request_id for history in there if not _folded(history, given_back)]
+        inputs = _unneeded_inputs(workspace, index, {history.request_id for history in old}, before)
+        snapshots = unneeded(workspace)
+        size = sum(_size(workspace.run_folder(name)) for name in gone)
+        files = [workspace.inputs / name for name in inputs] + snapshots
+        size += sum(path.lstat().st_size for path in files)
+        if not dry_run:
+            _announce(workspace, held, gone, inputs, [path.name for path in snapshots], actor)
+            for path in files:
+                durable.unlink(path)
+            for folder in sorted({path.parent for path in files}):
+                durable.sync_folder(folder)
+            for name in gone:
+                _remove_run(workspace.run_folder(name))
+    names = tuple(path.name for path in snapshots)
+    return Pruned(tuple(gone), tuple(inputs), size, tuple(kept), names)
+
+
+def _announce(
+    workspace: Workspace,
+    held: LockedTrail,
+    runs: list[str],
+    inputs: list[str],
+    snapshots: list[str],
+    actor: str,
+) -> None:
+    for name in runs:
+        files = sum(len(files) for _, _, files in os.walk(workspace.run_folder(name)))
+        held.append("pruned", request_id=name, actor=actor, data={"what": "run", "removed": files})
+    for what, names in (("inputs", inputs), ("snapshots", snapshots)):
+        for start in range(0, len(names), _BATCH):
+            part = names[start : start + _BATCH]
+            held.append("pruned", actor=actor, data={"what": what, "removed": len(part), what: part})
+    held.sync()
+
+
+def _ended_before(history: RequestHistory, before: datetime) -> bool:
+    return history.end is not None and history.last.when < before and history.end.when < before
+
+
+def _closed_sessions(index: TrailIndex) -> set[str]:
+    """Sessions that gave their totals back and stand in no workflow: nothing depends on their runs any more."""
+    closed: set[str] = set()
+    bound: set[str] = set()
+    for event in index.session_events_after(0):
+        if event.type == "session_killed" and event.data.get("scope") == "close":
+            closed.add(str(event.data.get("name")))
+        elif event.type == "session_opened" and (event.data.get("workflow") or event.data.get("role")):
+            bound.add(str(event.data.get("session")))
+    return closed - bound
+
+
+def _folded(history: RequestHistory, given_back: set[str]) -> bool:
+    """Whether a session is folded from this run's record (`contracts.session`): without it the session is lost."""
+    end = history.end
+    contract = end.data.get("contract") if end is not None and end.type == "finished" else None
+    return isinstance(contract, Mapping) and str(contract.get("session")) not in given_back
+
+
+def _unneeded_inputs(workspace: Workspace, index: TrailIndex, old: set[str], before: datetime) -> list[str]:
+    """Pinned inputs that only `old` requests name, and old ones that no approval names at all (one that was abandoned, or
+    never came to its end). None where a kept request's list was cut."""
+    needed: set[str] = set()
+    named: set[str] = set()
+    for history in index.histories():
+        inputs = history.approved.data.get("inputs") if history.approved is not None else {}
+        if history.request_id in old:
+            named.update(map(str, (inputs or {}).values()))
+        elif isinstance(inputs, dict):
+            needed.update(map(str, inputs.values()))
+        else:
+            return []
+    there = {name for name in os.listdir(workspace.inputs) if _SHA256.fullmatch(name)}
+    moment = before.timestamp()
+    lost = {name for name in there - named if (workspace.inputs / name).lstat().st_ctime < moment}
+    return sorted(((named & there) | lost) - needed)
+
+
+def _size(folder: Path) -> int:
+    return sum((Path(place) / name).lstat().st_size for place, _, files in os.walk(folder) for name in files)
+
+
+def _remove_leftovers(workspace: Workspace) -> None:
+    """What an earlier prune had announced, put out of sight, and was stopped before it was gone."""
+    for folder in sorted(workspace.runs.glob(f"{_DOOMED}*")):
+        durable.remove_tree(folder)
+
+
+def _remove_run(folder: Path) -> None:
+    """Take a run's folder away: out of sight first, so that nobody meets half of it."""
+    doomed = folder.with_name(f"{_DOOMED}{folder.name}")
+    durable.rename(folder, doomed)
+    durable.sync_folder(folder.parent)
+    durable.remove_tree(doomed)

@@ -1,0 +1,197 @@
+"""`threegate audit report`: what the page tells, gathered from the verified trail."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from threegate.core import durable, limits
+from threegate.core.errors import TrailError
+from threegate.core.workspace import Workspace
+from threegate.records.audit_verify import verify_workspace
+from threegate.records.report_page import GROUPS, render_page
+from threegate.trail import ENDS, Event, Trail
+from threegate.trail.event import format_time
+from threegate.trail.story import sentence
+
+_MOST_BARS = 62
+_PROBLEMS_SHOWN = 20
+
+
+@dataclass(slots=True)
+class _Told:
+    """One request as the page tells it."""
+
+    id: str
+    when: str
+    state: str = "draft"
+    group: str = "open"
+    story: list[tuple[int, str, str, str]] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
+
+    def take(self, event: Event) -> None:
+        data = event.data
+        self.story.append((event.seq, event.time, event.actor, sentence(event)))
+        if event.type == "finished":
+            self.state = str(data.get("status", "finished"))
+            self.group = "succeeded" if self.state == "succeeded" else "failed"
+            self._fact("Duration", f"{data['wall_ms']} ms" if data.get("wall_ms") is not None else "")
+            self._fact("Exit code", data.get("exit_code"))
+            self._fact("Image", data.get("image"))
+            self.outputs = {str(path): str(digest) for path, digest in (data.get("outputs") or {}).items()}
+        elif event.type in ENDS:
+            self.state = event.type
+            self.group = "failed" if event.type == "interrupted" else "refused"
+            self._fact("Reason", data.get("reason") or data.get("message"))
+        elif event.type in ("approved", "waiting", "claimed", "started") and self.group == "open":
+            self.state = event.type
+        if event.type == "approved":
+            self._fact("Approved by", data.get("approved_by"))
+            self._fact("Request sha256", data.get("request_sha256"))
+            self._fact("Approval sha256", data.get("approval_sha256"))
+            self._fact("Policy sha256", data.get("policy_sha256"))
+        elif event.type == "cleared":
+            self._fact("AANA route", data.get("route"))
+        elif event.type == "started":
+            self._fact("Backend", data.get("backend"))
+
+    def _fact(self, name: str, value: object) -> None:
+        if value not in (None, ""):
+            self.facts[name] = str(value)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "when": self.when,
+            "state": self.state,
+            "group": self.group,
+            "story": self.story,
+            "facts": list(self.facts.items()),
+            "outputs": sorted(self.outputs.items()),
+        }
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """Takes the events in order. Whole stories are kept of the newest requests only, of the others day and outcome.
+
+    Memory: about 6 KB for each of `limits.REPORT_REQUESTS` requests, and 60 bytes for each one that there ever was.
+    """
+
+    first: str
+    """Requests whose first event is older are left out."""
+    events: int = 0
+    _told: dict[str, _Told] = field(default_factory=dict)
+    _seen: set[int] = field(default_factory=set)
+    """Keyed hashes of all ids (Python's own): a late event of an old request begins no new one."""
+    _open: dict[str, _Told] = field(default_factory=dict)
+    """Requests that left the list and have not ended."""
+    _counted: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def take(self, event: Event) -> None:
+        """The next event."""
+        self.events += 1
+        request_id = event.request_id
+        if request_id is None:
+            return
+        item = self._told.get(request_id)
+        if item is not None:
+            item.take(event)
+        elif (late := self._open.get(request_id)) is not None:
+            late.take(event)
+            late.story.clear()
+            if late.group != "open":
+                self._count(self._open.pop(request_id))
+        elif (mark := hash(request_id)) not in self._seen:
+            self._seen.add(mark)
+            if event.time >= self.first:
+                self._told[request_id] = item = _Told(request_id, event.time)
+                item.take(event)
+                self._shorten()
+
+    def _shorten(self) -> None:
+        if len(self._told) <= limits.REPORT_REQUESTS:
+            return
+        oldest = self._told.pop(next(iter(self._told)))
+        if oldest.group == "open":
+            oldest.story.clear()
+            self._open[oldest.id] = oldest
+        else:
+            self._count(oldest)
+
+    def _count(self, item: _Told) -> None:
+        self._counted[item.when[:10], item.group] += 1
+
+    def newest_first(self) -> list[_Told]:
+        """The requests that are listed."""
+        return sorted(self._told.values(), key=lambda item: item.when, reverse=True)
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        """How many requests began on each day, by outcome."""
+        items = (*self._told.values(), *self._open.values())
+        return self._counted + Counter((item.when[:10], item.group) for item in items)
+
+
+def write_report(workspace: Workspace, out: Path, *, since: datetime | None = None) -> int:
+    """Write the page; returns how many requests it tells. Raises OSError."""
+    result = verify_workspace(workspace)
+    problems = [str(item) for item in result.problems[:_PROBLEMS_SHOWN]]
+    if result.problem_count > len(problems):
+        problems.append(f"and {result.problem_count - len(problems)} more")
+    gathered = _Gathered(format_time(since) if since else "")
+    try:
+        for event in Trail(workspace).events():
+            gathered.take(event)
+    except TrailError as error:
+        problems.append(f"what follows is told up to the first line that does not verify: {error}")
+    requests, counts = gathered.newest_first(), gathered.counts()
+    total = sum(counts.values())
+    groups = {key: sum(number for (_, group), number in counts.items() if group == key) for key, _ in GROUPS}
+    verdict = (
+        f"The trail verifies: {result.lines} events, {result.checkpoints} signed checkpoints, head {result.head[:16]}"
+        if result.ok
+        else f"THE TRAIL DOES NOT VERIFY: {result.problem_count} problems"
+    )
+    page = render_page(
+        title=f"ThreeGate report: {workspace.root.name}",
+        made=f"{workspace.root} · {result.workspace_id} · made {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        verdict=verdict,
+        problems=problems,
+        tiles=[
+            ("Requests", str(total)),
+            *((name, str(groups[key])) for key, name in GROUPS),
+            ("Events", str(gathered.events)),
+        ],
+        days=_days(counts),
+        requests=[item.to_json() for item in requests],
+        note=""
+        if total == len(requests)
+        else f"The newest {len(requests)} of {total} requests are listed; numbers and chart count all of them. "
+        "An older one is told by: threegate audit show --request ID",
+    )
+    durable.overwrite(out.absolute(), page.encode(), 0o644)
+    return total
+
+
+def _days(counted: Mapping[tuple[str, str], int]) -> list[tuple[str, Mapping[str, int]]]:
+    """Counts by day and group, without gaps; by week or more where there are too many days for bars."""
+    if not counted:
+        return []
+    first, last = (date.fromisoformat(pick(day for day, _ in counted)) for pick in (min, max))
+    span = (last - first).days + 1
+    width = max(1, -(-span // _MOST_BARS))
+    if width > 1:
+        width = -(-width // 7) * 7
+    bars: list[tuple[str, dict[str, int]]] = [
+        ((first + timedelta(days=start)).strftime("%m-%d" if span < 300 else "%Y-%m-%d"), {})
+        for start in range(0, span, width)
+    ]
+    for (day, group), number in counted.items():
+        counts = bars[(date.fromisoformat(day) - first).days // width][1]
+        counts[group] = counts.get(group, 0) + number
+    return [(label, counts) for label, counts in bars]

@@ -1,0 +1,370 @@
+"""The front matter's keys: one table says which there are, what they mean and how each is read.
+
+Invariant: a reader returns a typed value or raises FieldError; nothing is half read. The published JSON Schema
+is made from the same table. Source: spec 1, "Front matter".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from threegate.core import limits
+from threegate.request import fields, lists
+from threegate.request.fields import FieldError
+from threegate.request.findings import Findings
+from threegate.request.yaml_nodes import Node
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
+_LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+#_/-]{0,63}")
+_WORKDIR = re.compile(r"/out|/in(?:/[A-Za-z0-9._-]{1,128}){0,8}")
+NAME_CHARS = 128
+
+SHELLS = frozenset(
+    [
+        "shell",
+        "sh",
+        "bash",
+        "zsh",
+        "dash",
+        "ksh",
+        "fish",
+        "csh",
+        "tcsh",
+        "powershell",
+        "pwsh",
+        "cmd",
+        "batch",
+        "rbash",
+        "ash",
+        "mksh",
+    ]
+)
+RISK_DOMAINS = (
+    "devops",
+    "finance",
+    "education",
+    "hr",
+    "legal",
+    "pharma",
+    "healthcare",
+    "commerce",
+    "customer_support",
+    "security",
+    "research",
+    "personal_productivity",
+    "public_information",
+    "unknown",
+)
+
+
+class GateSettings(Protocol):
+    """What gate 1 asks of the settings; `threegate.core.settings.RequestSettings` has it."""
+
+    @property
+    def max_cpu(self) -> float:
+        """Highest cpu_limit, in cores."""
+
+    @property
+    def max_memory_mb(self) -> int:
+        """Highest memory_limit_mb, in MiB."""
+
+    @property
+    def max_time_sec(self) -> int:
+        """Highest time_limit_sec, in seconds."""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """Programs that do not raise the effective risk."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultSettings:
+    """The defaults of `RequestSettings`, for a place without a workspace; spares loading the settings' reader."""
+
+    max_cpu: float = limits.REQUEST_MAX_CPU
+    max_memory_mb: int = limits.REQUEST_MAX_MEMORY_MB
+    max_time_sec: int = limits.REQUEST_MAX_TIME_SEC
+    programs: tuple[str, ...] = limits.REQUEST_PROGRAMS
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a reader may compare with: the settings of gate 1, the moment, and what collects problems."""
+
+    settings: GateSettings
+    now: datetime
+    findings: Findings
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the front matter. `read` returns the typed value or raises FieldError."""
+
+    name: str
+    required: bool
+    read: Callable[[Node, Bounds], Any]
+    schema: Mapping[str, Any]
+    description: str
+
+
+def _version(node: Node, _bounds: Bounds) -> str:
+    if node.value not in ("1", 1) or isinstance(node.value, bool | float):
+        raise FieldError("TG131", "must be 1, the only version there is")
+    return "1"
+
+
+def _matching(rule: str, grammar: re.Pattern[str], what: str) -> Callable[[Node, Bounds], str]:
+    def read(node: Node, _bounds: Bounds) -> str:
+        if not isinstance(node.value, str):
+            raise FieldError("TG122", "must be text; put it in quotes")
+        if not grammar.fullmatch(node.value):
+            raise FieldError(rule, what)
+        return node.value
+
+    return read
+
+
+def _text(rule: str, most: int) -> Callable[[Node, Bounds], str]:
+    return lambda node, _bounds: fields.read_text(node, rule, most=most)
+
+
+def _word(rule: str, *allowed: str) -> Callable[[Node, Bounds], str]:
+    return lambda node, _bounds: fields.read_word(node, rule, allowed)
+
+
+def _created(node: Node, bounds: Bounds) -> datetime:
+    created = fields.read_time(node, "TG133")
+    if created > bounds.now + timedelta(seconds=limits.CREATED_AHEAD_SECONDS):
+        raise FieldError("TG133", "lies in the future; set it to the moment of writing, in UTC")
+    return created
+
+
+def _language(node: Node, _bounds: Bounds) -> str:
+    text = fields.read_text(node, "TG137", most=64)
+    if any(word in SHELLS for word in re.split(r"[^a-z]+", text.casefold())):
+        raise FieldError("TG137", "is a shell; requests run one program without a shell")
+    if not _LANGUAGE.fullmatch(text):
+        raise FieldError("TG137", "must be a plain name such as python")
+    return text
+
+
+def _workdir(node: Node, bounds: Bounds) -> str:
+    path = _matching("TG155", _WORKDIR, "must be /in, a folder below it, or /out")(node, bounds)
+    if any(segment in (".", "..") for segment in path.split("/")):
+        raise FieldError("TG155", "must not have '.' or '..' segments")
+    return path
+
+
+_TEXT = {"type": "string", "minLength": 1}
+_MOMENT = {
+    "type": "string",
+    "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|\+00:00)$",
+}
+
+
+def _named(most: int) -> dict[str, Any]:
+    return {**_TEXT, "maxLength": most}
+
+
+_TABLE = (
+    Key(
+        "request_type", True, _word("TG130", "tool_request"), {"const": "tool_request"}, "always tool_request"
+    ),
+    Key("schema_version", True, _version, {"enum": ["1", 1]}, "always 1"),
+    Key(
+        "request_id",
+        True,
+        _matching(
+            "TG132", _REQUEST_ID, "must be 3 to 128 of A-Z a-z 0-9 . _ - and start with a letter or digit"
+        ),
+        {"type": "string", "pattern": f"^{_REQUEST_ID.pattern}$"},
+        "a name that no other request of the workspace has or had",
+    ),
+    Key("created_utc", True, _created, _MOMENT, "when it was written: 2026-11-22T05:00:00Z"),
+    Key(
+        "requested_by",
+        True,
+        _text("TG134", limits.REQUESTED_BY_CHARS),
+        _named(limits.REQUESTED_BY_CHARS),
+        "who asks for the run",
+    ),
+    Key(
+        "approved_by",
+        False,
+        _text("TG143", NAME_CHARS),
+        {"anyOf": [{"type": "null"}, {"type": "string", "maxLength": NAME_CHARS}]},
+        "the operator who approved it; written by threegate approve",
+    ),
+    Key(
+        "approved_utc",
+        False,
+        lambda node, _bounds: fields.read_time(node, "TG144"),
+        {"anyOf": [{"type": "null"}, {"const": ""}, _MOMENT]},
+        "when it was approved; written by threegate approve",
+    ),
+    Key(
+        "purpose",
+        True,
+        _text("TG135", limits.PURPOSE_CHARS),
+        _named(limits.PURPOSE_CHARS),
+        "one sentence: what for",
+    ),
+    Key(
+        "backend",
+        False,
+        _word("TG136", "ERA", "monty"),
+        {"enum": ["ERA", "monty"], "default": "ERA"},
+        "ERA or monty",
+    ),
+    Key("language", True, _language, _named(64), "what the code is written in; no shell"),
+    Key(
+        "network",
+        True,
+        _word("TG138", "none", "allowlist"),
+        {"enum": ["none", "allowlist"]},
+        "none or allowlist",
+    ),
+    Key(
+        "cpu_limit",
+        True,
+        lambda node, bounds: fields.read_cores(node, "TG139", most=bounds.settings.max_cpu),
+        {
+            "anyOf": [
+                {"type": "string", "pattern": r"^(0|[1-9][0-9]*)(\.[0-9]+)?$"},
+                {"type": "number", "minimum": 0.05},
+            ]
+        },
+        'cores as a decimal number, such as "1" or "0.5"',
+    ),
+    Key(
+        "memory_limit_mb",
+        True,
+        lambda node, bounds: fields.read_integer(
+            node, "TG140", least=8, most=bounds.settings.max_memory_mb, unit="MiB"
+        ),
+        {"type": "integer", "minimum": 8},
+        "memory in MiB",
+    ),
+    Key(
+        "time_limit_sec",
+        True,
+        lambda node, bounds: fields.read_integer(
+            node, "TG141", least=1, most=bounds.settings.max_time_sec, unit="seconds"
+        ),
+        {"type": "integer", "minimum": 1},
+        "wall-clock time in seconds",
+    ),
+    Key(
+        "inputs",
+        False,
+        lambda node, bounds: lists.read_inputs(node, bounds.findings),
+        {
+            "type": "array",
+            "maxItems": lists.INPUT_ENTRIES,
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["name", "sha256"],
+                "properties": {
+                    "name": {"type": "string", "pattern": f"^{fields.FILE_NAME.pattern}$"},
+                    "sha256": {"type": "string", "pattern": f"^{fields.SHA256.pattern}$"},
+                    "unpack": {"type": "boolean", "default": False},
+                },
+            },
+        },
+        "the input files, by name and sha256",
+    ),
+    Key(
+        "workdir",
+        False,
+        _workdir,
+        {"type": "string", "pattern": f"^({_WORKDIR.pattern})$", "default": "/in"},
+        "where the command starts",
+    ),
+    Key(
+        "outputs_expected",
+        False,
+        lambda node, bounds: lists.read_outputs(node, bounds.findings),
+        {
+            "type": "array",
+            "maxItems": limits.OUTPUT_ENTRIES,
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["path"],
+                "properties": {"path": _named(1024), "description": _named(lists.TEXT_CHARS)},
+            },
+        },
+        "the files that the run leaves under /out/",
+    ),
+    Key(
+        "network_allowlist",
+        False,
+        lambda node, bounds: lists.read_allowlist(node, bounds.findings),
+        {"type": "array", "minItems": 1, "maxItems": limits.ALLOWLIST_ENTRIES, "items": {"type": "string"}},
+        "the hosts that may be reached, as host or host:port",
+    ),
+    Key(
+        "constraints",
+        False,
+        lambda node, bounds: lists.read_texts(node, "TG161", bounds.findings, most=lists.TEXT_CHARS),
+        {"type": "array", "maxItems": lists.TEXT_ENTRIES, "items": _named(lists.TEXT_CHARS)},
+        "what the operator should know; shown, not enforced",
+    ),
+    Key(
+        "session_id",
+        False,
+        _text("TG162", NAME_CHARS),
+        _named(NAME_CHARS),
+        "the session that the contract gate counts it to",
+    ),
+    Key(
+        "tool",
+        False,
+        _text("TG162", NAME_CHARS),
+        _named(NAME_CHARS),
+        "the tool whose contract applies besides the backend's",
+    ),
+    Key(
+        "labels",
+        False,
+        lambda node, bounds: lists.read_texts(node, "TG161", bounds.findings, most=lists.LABEL_CHARS),
+        {"type": "array", "maxItems": lists.TEXT_ENTRIES, "items": _named(lists.LABEL_CHARS)},
+        "labels of the call, for the contract gate",
+    ),
+    Key(
+        "workflow",
+        False,
+        _text("TG162", NAME_CHARS),
+        _named(NAME_CHARS),
+        "the workflow that the session belongs to",
+    ),
+    Key(
+        "role",
+        False,
+        _text("TG162", NAME_CHARS),
+        _named(NAME_CHARS),
+        "the role of the session in its workflow",
+    ),
+    Key(
+        "risk_domain",
+        False,
+        _word("TG164", *RISK_DOMAINS),
+        {"enum": list(RISK_DOMAINS)},
+        "the domain for the AANA gate",
+    ),
+    Key(
+        "evidence",
+        False,
+        lambda node, bounds: lists.read_evidence(node, bounds.findings),
+        {"type": "array", "maxItems": lists.TEXT_ENTRIES, "items": {"type": "object"}},
+        "evidence references for the AANA gate",
+    ),
+)
+
+KEYS: Mapping[str, Key] = {key.name: key for key in _TABLE}
+"""Every key that there is, in the order of spec 1."""

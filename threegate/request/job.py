@@ -1,0 +1,215 @@
+"""The Job: the canonical meaning of a request, and its digest (spec 2).
+
+Invariant: two requests that would run differently have different digests; a Job is self-contained, so a
+runner needs nothing but it and the pinned inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from threegate.core import canonical, limits
+from threegate.core.settings import Settings
+from threegate.request.model import Backend, Request, Risk, Sensitivity
+
+PROXY_URL = "http://127.0.0.1:3128"
+
+ERA_ENVIRONMENT: Mapping[str, str] = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/tmp",
+    "LANG": "C.UTF-8",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_COUNT": "3",
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
+    "GIT_CONFIG_KEY_1": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_1": "false",
+    "GIT_CONFIG_KEY_2": "core.hooksPath",
+    "GIT_CONFIG_VALUE_2": "/dev/null",
+}
+"""The whole environment of a run; with an allowlist the proxy variables are added."""
+
+_RISKS: tuple[Risk, ...] = ("low", "medium", "high")
+
+
+@dataclass(frozen=True, slots=True)
+class JobInput:
+    """A pinned input: where it appears is /in/<name>, or /in/<stem>/ when unpacked."""
+
+    name: str
+    sha256: str
+    size: int
+    unpack: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """The limits that hold for a run. `cpu` is a decimal number of cores as text, the others are whole numbers."""
+
+    cpu: str
+    memory_mb: int
+    time_sec: int
+    processes: int = limits.RUN_PROCESSES
+    open_files: int = limits.RUN_OPEN_FILES
+    out_bytes: int = limits.OUT_BYTES
+    out_files: int = limits.OUT_FILES
+    file_bytes: int = limits.OUT_FILE_BYTES
+    stream_bytes: int = limits.STREAM_END_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What of the machine decides what a run means: image digests, OCI runtime, seccomp profile's sha256."""
+
+    image: str = ""
+    egress_image: str = ""
+    runtime: str = ""
+    seccomp_sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What will run, whole. `code` and `vars_json` are monty's, `argv` is ERA's."""
+
+    backend: Backend
+    argv: tuple[str, ...] | None
+    code: str | None
+    vars_json: str | None
+    workdir: str
+    inputs: tuple[JobInput, ...]
+    outputs: tuple[str, ...]
+    limits: JobLimits
+    network: tuple[str, ...]
+    """``host:port`` pairs, sorted; empty means no network at all."""
+    environment: Mapping[str, str] = field(hash=False)
+    image: str = ""
+    egress_image: str = ""
+    runtime: str = ""
+    seccomp_sha256: str = ""
+    tool: str | None = None
+    session_id: str | None = None
+    labels: tuple[str, ...] = ()
+    workflow: str | None = None
+    role: str | None = None
+    requested_by: str = ""
+    effective_risk: Risk = "high"
+    data_sensitivity: Sensitivity = "confidential"
+    proposal_sha256: str | None = None
+
+    def meaning(self) -> dict[str, Any]:
+        """The canonical meaning as a JSON value: code and variables by their sha256, everything else as it is."""
+        return {
+            "backend": self.backend,
+            "argv": None if self.argv is None else list(self.argv),
+            "code_sha256": None if self.code is None else canonical.sha256_hex(self.code.encode()),
+            "vars_sha256": None if self.vars_json is None else canonical.sha256_hex(self.vars_json.encode()),
+            "workdir": self.workdir,
+            "inputs": [
+                {"name": item.name, "sha256": item.sha256, "size": item.size, "unpack": item.unpack}
+                for item in self.inputs
+            ],
+            "outputs": list(self.outputs),
+            "limits": {
+                "cpu": self.limits.cpu,
+                "memory_mb": self.limits.memory_mb,
+                "time_sec": self.limits.time_sec,
+                "processes": self.limits.processes,
+                "open_files": self.limits.open_files,
+                "out_bytes": self.limits.out_bytes,
+                "out_files": self.limits.out_files,
+                "file_bytes": self.limits.file_bytes,
+                "stream_bytes": self.limits.stream_bytes,
+            },
+            "network": list(self.network),
+            "environment": dict(self.environment),
+            "image": self.image,
+            "egress_image": self.egress_image,
+            "runtime": self.runtime,
+            "seccomp_sha256": self.seccomp_sha256,
+            "tool": self.tool,
+            "session_id": self.session_id,
+            "labels": list(self.labels),
+            "workflow": self.workflow,
+            "role": self.role,
+            "requested_by": self.requested_by,
+            "effective_risk": self.effective_risk,
+            "data_sensitivity": self.data_sensitivity,
+            "proposal_sha256": self.proposal_sha256,
+        }
+
+    @property
+    def digest(self) -> str:
+        """job_sha256 of the approval statement."""
+        return canonical.digest(self.meaning())
+
+
+def effective_risk(request: Request) -> Risk:
+    """max(declared, computed): spec 2, "Who may approve" and the lines after the launch checks."""
+    computed: Risk = "low"
+    if request.network != "none" or request.data_sensitivity != "public":
+        computed = "medium"
+    if request.unusual_program:
+        computed = "high"
+    return max(request.risk_level, computed, key=_RISKS.index)
+
+
+def build_job(
+    request: Request,
+    *,
+    input_sizes: Mapping[str, int],
+    platform: Platform,
+    write_class: bool = False,
+    time_cap_sec: int | None = None,
+    proposal_sha256: str | None = None,
+) -> Job:
+    """The Job of a request. `input_sizes` maps sha256 to bytes for every declared input (KeyError otherwise).
+
+    `write_class` says that the tool's contract has a side effect above read (effective risk high);
+    `time_cap_sec` is a contract's `timeouts.total_ms`, rounded up to seconds.
+    """
+    era = request.backend == "ERA"
+    environment = dict(ERA_ENVIRONMENT) if era else {}
+    if request.network == "allowlist":
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+            environment[name] = PROXY_URL
+    time_sec = request.time_limit_sec if time_cap_sec is None else min(request.time_limit_sec, time_cap_sec)
+    return Job(
+        backend=request.backend,
+        argv=request.argv,
+        code=request.code,
+        vars_json=request.vars_json,
+        workdir=request.workdir,
+        inputs=tuple(
+            JobInput(item.name, item.sha256, input_sizes[item.sha256], item.unpack) for item in request.inputs
+        ),
+        outputs=tuple(item.path for item in request.outputs),
+        limits=JobLimits(
+            cpu=format(request.cpu_limit.normalize(), "f"),
+            memory_mb=request.memory_limit_mb,
+            time_sec=time_sec,
+        ),
+        network=tuple(f"{item.host}:{item.port}" for item in sorted(request.network_allowlist)),
+        environment=environment,
+        image=platform.image if era else "",
+        egress_image=platform.egress_image if request.network == "allowlist" else "",
+        runtime=platform.runtime if era else "",
+        seccomp_sha256=platform.seccomp_sha256 if era else "",
+        tool=request.tool,
+        session_id=request.session_id,
+        labels=request.labels,
+        workflow=request.workflow,
+        role=request.role,
+        requested_by=request.requested_by,
+        effective_risk="high" if write_class else effective_risk(request),
+        data_sensitivity=request.data_sensitivity,
+        proposal_sha256=proposal_sha256,
+    )
+
+
+def platform_of(settings: Settings, seccomp_sha256: str) -> Platform:
+    """The platform that the settings name."""
+    era = settings.runners.era
+    return Platform(era.image, era.egress_image, era.runtime, seccomp_sha256)

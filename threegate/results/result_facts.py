@@ -1,0 +1,242 @@
+"""What a result says: one frozen value, and the record of it that lies beside the run.
+
+Invariant: a result is a function of its facts alone, and all facts but the moment and the trail's number stand
+in ``runs/<id>/record.json`` (with stdout and stderr beside it); those two come from the `finished` event. So the same
+result bytes can be made again after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from threegate.core import canonical, durable, limits
+from threegate.core.errors import InvalidInput
+from threegate.runners.interface import Artifact, Destination, Outcome, Stream
+
+RECORD_SCHEMA: Final = "threegate.record/1"
+STATUSES: Final = (
+    "succeeded",
+    "failed",
+    "timed_out",
+    "out_of_memory",
+    "process_limit",
+    "output_exceeded",
+    "cancelled",
+    "unavailable",
+    "interrupted",
+    "refused",
+)
+"""How a request can end: a runner's statuses, and `refused`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFacts:
+    """Everything that a tool result tells CORE. Texts are as they came; rendering makes them safe."""
+
+    request_id: str
+    status: str
+    created_utc: datetime
+    trail_seq: int
+    """Number of the event that announced the end."""
+    backend: str = ""
+    reason: str = ""
+    """Reason code (and path) of a refusal; empty when there is none."""
+    detail: str = ""
+    """One clear sentence for the summary."""
+    exit_code: int | None = None
+    runtime_ms: int | None = None
+    network_used: bool = False
+    destinations: tuple[Destination, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    stdout: Stream | None = None
+    """None: the request never ran."""
+    stderr: Stream | None = None
+    request_sha256: str | None = None
+    approved_by: str | None = None
+    approval_sha256: str | None = None
+    policy_sha256: str | None = None
+    inputs: tuple[tuple[str, str], ...] = ()
+    """(name, sha256) of each input."""
+    image: str = ""
+    runtime: str = ""
+    effective_limits: Mapping[str, str] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    retry_after_sec: int | None = None
+    """A service answered 429 (`Outcome.retry_after_sec`); the record names it only then."""
+
+    @property
+    def result_id(self) -> str:
+        """``TS-YYYYMMDD-HHMMSSZ-<request_id>``"""
+        return result_name(self.created_utc, self.request_id).removesuffix(".md")
+
+    @property
+    def file_name(self) -> str:
+        """The result's file name, before a number is added."""
+        return result_name(self.created_utc, self.request_id)
+
+    def with_outcome(self, outcome: Outcome) -> ResultFacts:
+        """These facts with everything that the run's outcome says."""
+        return replace(
+            self,
+            status=outcome.status,
+            detail=outcome.detail,
+            exit_code=outcome.exit_code,
+            runtime_ms=outcome.wall_ms,
+            network_used=bool(outcome.destinations),
+            destinations=outcome.destinations,
+            artifacts=outcome.artifacts,
+            stdout=outcome.stdout,
+            stderr=outcome.stderr,
+            image=outcome.image,
+            runtime=outcome.runtime,
+            effective_limits=dict(outcome.effective_limits),
+            dropped=outcome.dropped,
+            notes=(*self.notes, *outcome.notes),
+            retry_after_sec=outcome.retry_after_sec,
+        )
+
+
+def result_name(moment: datetime, request_id: str) -> str:
+    """The file name of the result of a request that ended at `moment`, before a number is added."""
+    return f"TS-{moment.astimezone(UTC):%Y%m%d-%H%M%SZ}-{request_id}.md"
+
+
+def render_record(facts: ResultFacts) -> bytes:
+    """record.json: the facts as canonical JSON, without `created_utc` and `trail_seq`."""
+    value = {
+        "schema": RECORD_SCHEMA,
+        "request_id": facts.request_id,
+        "status": facts.status,
+        "backend": facts.backend,
+        "reason": facts.reason,
+        "detail": facts.detail,
+        "exit_code": facts.exit_code,
+        "runtime_ms": facts.runtime_ms,
+        "network_used": facts.network_used,
+        "destinations": [
+            {"host": item.host, "port": item.port, "bytes": item.bytes, "allowed": item.allowed}
+            for item in facts.destinations
+        ],
+        "artifacts": [
+            {"path": item.path, "size": item.size, "sha256": item.sha256} for item in facts.artifacts
+        ],
+        "stdout": _stream(facts.stdout),
+        "stderr": _stream(facts.stderr),
+        "request_sha256": facts.request_sha256,
+        "approved_by": facts.approved_by,
+        "approval_sha256": facts.approval_sha256,
+        "policy_sha256": facts.policy_sha256,
+        "inputs": [{"name": name, "sha256": digest} for name, digest in facts.inputs],
+        "image": facts.image,
+        "runtime": facts.runtime,
+        "effective_limits": dict(facts.effective_limits),
+        "dropped": list(facts.dropped),
+        "notes": list(facts.notes),
+        **({} if facts.retry_after_sec is None else {"retry_after_sec": facts.retry_after_sec}),
+    }
+    return canonical.canonical_bytes(value) + b"\n"
+
+
+def write_record(run_folder: Path, facts: ResultFacts) -> str:
+    """Put stdout, stderr and record.json into the run's folder, durable; returns the record's sha256. Raises OSError.
+
+    The outputs below ``out/`` are the runner's; they are synced here and nowhere before, so that what the record names
+    is on disk.
+    """
+    out = run_folder / "out"
+    folders: set[str] = set()
+    for artifact in facts.artifacts:
+        durable.sync_file(out / artifact.path)
+        parts = artifact.path.split("/")[:-1]
+        folders.update("/".join(parts[:depth]) for depth in range(len(parts) + 1))
+    for folder in sorted(folders, reverse=True):
+        durable.sync_folder(out / folder)
+    record = render_record(facts)
+    streams = (("stdout", facts.stdout), ("stderr", facts.stderr))
+    kept = [(name, stream.kept) for name, stream in streams if stream is not None]
+    durable.write_all(run_folder, [*kept, ("record.json", record)])
+    return canonical.sha256_hex(record)
+
+
+def read_record(
+    run_folder: Path, *, created_utc: datetime, trail_seq: int, sha256: str | None
+) -> ResultFacts:
+    """The facts of a recorded run again, with the moment and the number of its `finished` event.
+
+    Raises InvalidInput when the record is missing, is not what the event named (`sha256`), or disagrees with
+    its streams: the request is then closed with an alarm.
+    """
+    path = run_folder / "record.json"
+    try:
+        data = durable.read_regular(path, max_bytes=limits.RECORD_BYTES)
+        value = canonical.loads_strict(data, max_bytes=limits.RECORD_BYTES)
+        if sha256 is not None and canonical.sha256_hex(data) != sha256:
+            raise InvalidInput(f"{path}: is not the record that the trail names; it was changed")
+        facts = _facts(value, run_folder, created_utc, trail_seq)
+        if render_record(facts) != data:
+            raise InvalidInput(f"{path}: is not in its canonical form; it was changed")
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (canonical.StrictJSONError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidInput(f"{path}: is no record of a run ({type(error).__name__})") from None
+    return facts
+
+
+def _facts(value: Any, run_folder: Path, created_utc: datetime, trail_seq: int) -> ResultFacts:
+    return ResultFacts(
+        request_id=value["request_id"],
+        status=value["status"],
+        created_utc=created_utc,
+        trail_seq=trail_seq,
+        backend=value["backend"],
+        reason=value["reason"],
+        detail=value["detail"],
+        exit_code=value["exit_code"],
+        runtime_ms=value["runtime_ms"],
+        network_used=value["network_used"],
+        destinations=tuple(Destination(**item) for item in value["destinations"]),
+        artifacts=tuple(Artifact(**item) for item in value["artifacts"]),
+        stdout=_read_stream(value["stdout"], run_folder / "stdout"),
+        stderr=_read_stream(value["stderr"], run_folder / "stderr"),
+        request_sha256=value["request_sha256"],
+        approved_by=value["approved_by"],
+        approval_sha256=value["approval_sha256"],
+        policy_sha256=value["policy_sha256"],
+        inputs=tuple((item["name"], item["sha256"]) for item in value["inputs"]),
+        image=value["image"],
+        runtime=value["runtime"],
+        effective_limits=value["effective_limits"],
+        dropped=tuple(value["dropped"]),
+        notes=tuple(value["notes"]),
+        retry_after_sec=_seconds(value.get("retry_after_sec")),
+    )
+
+
+def _seconds(value: Any) -> int | None:
+    if value is not None and (type(value) is not int or value < 0):
+        raise TypeError("retry_after_sec is no number of seconds")
+    return value
+
+
+def _stream(stream: Stream | None) -> dict[str, Any] | None:
+    if stream is None:
+        return None
+    return {
+        "size": stream.size,
+        "sha256": stream.sha256,
+        "kept_sha256": canonical.sha256_hex(stream.kept),
+    }
+
+
+def _read_stream(value: Any, path: Path) -> Stream | None:
+    if value is None:
+        return None
+    kept = durable.read_regular(path, max_bytes=limits.STREAM_KEPT_BYTES)
+    if canonical.sha256_hex(kept) != value["kept_sha256"]:
+        raise InvalidInput(f"{path}: is not what the record names; it was changed")
+    return Stream(kept, value["size"], value["sha256"])

@@ -1,0 +1,134 @@
+"""Two requests beside each other: what differs in meaning, not in bytes.
+
+Invariant: every field of a request is compared; inputs by digest, and by content where both are text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
+from threegate.core.errors import InvalidInput
+from threegate.core.workspace import STATES, Workspace
+from threegate.request import read_request
+from threegate.request.model import Request
+from threegate.review.show import show_request
+
+_BYTES = frozenset(("data", "sha256", "file_name", "stage"))
+_SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
+_TEXT_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that differs: its name, and both sides as text."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two files and what differs between them."""
+
+    before: Path
+    after: Path
+    differences: tuple[Difference, ...]
+
+
+def compare(workspace: Workspace, first: str, second: str = "") -> Comparison:
+    """Compare two requests; with one only, the last finished one of the same slug against it. Raises InvalidInput."""
+    after = _path(workspace, second or first)
+    before = _path(workspace, first) if second else _last_finished(workspace, after)
+    old, new = _read(workspace, before), _read(workspace, after)
+    found = [
+        Difference(field.name, _text(getattr(old, field.name)), _text(getattr(new, field.name)))
+        for field in fields(Request)
+        if field.name not in _BYTES and getattr(old, field.name) != getattr(new, field.name)
+    ]
+    return Comparison(before, after, (*found, *_inputs(workspace, before, old, after, new)))
+
+
+def _path(workspace: Workspace, which: str) -> Path:
+    path = show_request(workspace, which).path
+    if path is None:
+        raise InvalidInput(f"{which}: its file is not here any more")
+    return path
+
+
+def _last_finished(workspace: Workspace, path: Path) -> Path:
+    match = _SLUG.fullmatch(path.name)
+    slug = match[1] if match else ""
+    same = [
+        candidate
+        for candidate in workspace.finished.glob("TR-*.md")
+        if candidate != path and (found := _SLUG.fullmatch(candidate.name)) and found[1] == slug
+    ]
+    if not same:
+        raise InvalidInput(f"{path.name}: no finished request has its slug; name the one to compare with")
+    return max(same, key=lambda candidate: candidate.name)
+
+
+def _read(workspace: Workspace, path: Path) -> Request:
+    try:
+        data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
+    stages = ("approved", "draft") if path.parent.name in STATES else ("draft",)
+    for stage in stages:
+        report = read_request(
+            data,
+            path=path.name,
+            settings=workspace.load_settings().request,
+            now=datetime.now(UTC),
+            stage="approved" if stage == "approved" else "draft",
+        )
+        if report.request is not None:
+            return report.request
+    raise InvalidInput(f"{path}: is not valid; see: threegate validate")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, tuple):
+        return "\n".join(_text(item) for item in value)
+    if isinstance(value, dict):
+        return json.dumps(value, sort_keys=True)
+    return "" if value is None else str(value)
+
+
+def _inputs(
+    workspace: Workspace, before: Path, old: Request, after: Path, new: Request
+) -> Iterable[Difference]:
+    """The content of inputs of one name that have another digest, where both are text."""
+    digests = {item.name: item.sha256 for item in old.inputs}
+    for item in new.inputs:
+        earlier = digests.get(item.name)
+        if earlier is None or earlier == item.sha256:
+            continue
+        sides = (
+            _content(workspace, before, item.name, earlier),
+            _content(workspace, after, item.name, item.sha256),
+        )
+        if sides[0] is not None and sides[1] is not None:
+            yield Difference(f"content of {item.name}", sides[0], sides[1])
+
+
+def _content(workspace: Workspace, request: Path, name: str, sha256: str) -> str | None:
+    for path in (workspace.inputs / sha256, request.parent / "files" / name, workspace.files / name):
+        try:
+            data = durable.read_regular(path, max_bytes=_TEXT_BYTES)
+            if sha256_hex(data) == sha256:
+                return data.decode("utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+    return None

@@ -1,0 +1,167 @@
+"""Our copies of a draft's input files: hashed while they are made, shown to the operator, pinned when they sign.
+
+Invariant: preview, digest and pinned bytes are those of one copy of ours; no inode of CORE's enters `tool-exec/`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from threegate.core import durable, limits
+from threegate.core.errors import Refused, Unavailable
+from threegate.core.workspace import Workspace
+from threegate.request.model import InputFile
+
+_CHUNK = 1 << 20
+_MODE = 0o400
+
+
+@dataclass(frozen=True, slots=True)
+class InputCopy:
+    """Our copy of an input: name, digest and size of what was read, and where it lies until it is pinned."""
+
+    name: str
+    sha256: str
+    size: int
+    path: Path
+
+    def head(self, size: int) -> bytes:
+        """The first bytes, for a preview."""
+        with self.path.open("rb") as stream:
+            return stream.read(size)
+
+    def digest_now(self) -> str:
+        """sha256 of what lies there now. Raises OSError."""
+        with self.path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def copied_inputs(
+    workspace: Workspace, places: Mapping[str, Path], inputs: Sequence[InputFile]
+) -> Iterator[tuple[InputCopy, ...]]:
+    """Copies of all inputs, in their order; what was not pinned meanwhile is gone when the block ends.
+
+    `places` says where the file of each name lies. Raises Refused (input_missing, input_changed), Unavailable when the disk is full.
+    """
+    copies: list[InputCopy] = []
+    try:
+        for item in inputs:
+            copies.append(_copy(workspace, places[item.name], item))
+        yield tuple(copies)
+    finally:
+        for copy in copies:
+            copy.path.unlink(missing_ok=True)
+
+
+@contextmanager
+def seen_inputs(
+    workspace: Workspace, places: Mapping[str, Path], inputs: Sequence[InputFile]
+) -> Iterator[tuple[InputCopy, ...]]:
+    """The inputs where they lie, hashed and not copied: to be shown, never to be signed.
+
+    Nothing is written. Raises Refused (input_missing, input_changed).
+    """
+    descriptors: list[int] = []
+    seen: list[InputCopy] = []
+    try:
+        for item in inputs:
+            descriptor, shown = _open(places[item.name], item.name)
+            descriptors.append(descriptor)
+            place = places[item.name]
+            ours = place.is_relative_to(workspace.tool_exec)  # nobody else can put another file there
+            path = place if ours else Path(f"/proc/self/fd/{descriptor}")
+            sha256, size = _digest_of(descriptor, path), os.fstat(descriptor).st_size
+            if sha256 != item.sha256:
+                raise Refused(
+                    "input_changed", f"{shown}: has the sha256 {sha256}, the request declares {item.sha256}"
+                )
+            seen.append(InputCopy(item.name, sha256, size, path))
+        yield tuple(seen)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+_DIGESTS: OrderedDict[tuple[int, ...], str] = OrderedDict()
+"""What was hashed for showing, by everything that changes when the bytes do: a page is looked at again and again."""
+_DIGESTS_KEPT = 256
+
+
+def _digest_of(descriptor: int, path: Path) -> str:
+    facts = os.fstat(descriptor)
+    identity = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+    known = _DIGESTS.get(identity)
+    if known is None:
+        with path.open("rb") as stream:
+            known = _DIGESTS[identity] = hashlib.file_digest(stream, "sha256").hexdigest()
+        while len(_DIGESTS) > _DIGESTS_KEPT:
+            _DIGESTS.popitem(last=False)
+    return known
+
+
+def _open(place: Path, name: str) -> tuple[int, str]:
+    """An input of the inbox, open for reading, and how it is called in messages. Raises Refused (input_missing)."""
+    shown = f"{place.parent.parent.name}/{place.parent.name}/{name}"
+    try:
+        source = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        raise Refused(
+            "input_missing", f"{shown}: cannot be read ({error.strerror}); put the file there"
+        ) from None
+    facts = os.fstat(source)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
+        os.close(source)
+        raise Refused(
+            "input_missing", f"{shown}: is no regular file with one link; put the file itself there"
+        )
+    return source, shown
+
+
+def _copy(workspace: Workspace, place: Path, item: InputFile) -> InputCopy:
+    source, shown = _open(place, item.name)
+    try:
+        temporary = workspace.inputs / f".tmp-{secrets.token_hex(8)}"
+        try:
+            sha256, size = _stream(source, temporary, shown)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise Unavailable(
+                f"{temporary}: cannot be written ({error.strerror}); nothing was approved"
+            ) from None
+        except Refused:
+            temporary.unlink(missing_ok=True)
+            raise
+    finally:
+        os.close(source)
+    if sha256 != item.sha256:
+        temporary.unlink(missing_ok=True)
+        raise Refused(
+            "input_changed", f"{shown}: has the sha256 {sha256}, the request declares {item.sha256}"
+        )
+    return InputCopy(item.name, sha256, size, temporary)
+
+
+def _stream(source: int, target: Path, shown: str) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        while chunk := os.read(source, _CHUNK):
+            size += len(chunk)
+            if size > limits.INPUT_FILE_BYTES:
+                raise Refused("input_changed", f"{shown}: more than {limits.INPUT_FILE_BYTES} bytes")
+            digest.update(chunk)
+            durable.write_fd(descriptor, chunk, target)
+        os.fchmod(descriptor, _MODE)
+        durable.sync_fd(descriptor, target)
+    finally:
+        os.close(descriptor)
+    return digest.hexdigest(), size

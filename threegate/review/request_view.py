@@ -1,0 +1,215 @@
+"""One request as it can be looked at: by somebody who signs nothing, in whatever folder it lies.
+
+Invariant: this reads and never writes. What the file says about itself, what the trail recorded and what the gates
+would say now are told apart; the trail's story is told only for the file that it names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from threegate.approval import Check
+from threegate.core import durable, limits
+from threegate.core.errors import InvalidInput, Refused
+from threegate.request import Report, read_request
+from threegate.request.report import Finding
+from threegate.results import ResultFacts, read_record
+from threegate.review.countersign import read_waiting, verify_approval, waiting_dossier
+from threegate.review.ended_sections import ended_sections
+from threegate.review.overview import GROUPS, Entry, row
+from threegate.review.review_sections import Field, Listing, Quote, Section, review_sections
+from threegate.review.reviewed_draft import Desk, InvalidDraft, look_at_draft, read_draft
+from threegate.review.status import Line
+from threegate.trail import Event, RequestHistory
+from threegate.trail.story import sentence
+
+SOMEBODY = "the operator whose key signs"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One event of the trail in plain words."""
+
+    seq: int
+    time: str
+    actor: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A request as it is shown. `problem` says why it cannot go on as it is (with its code, where there is one)."""
+
+    line: Line
+    sections: tuple[Section, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    source: tuple[str, ...] = ()
+    """The file's lines with secrets masked, where it is no valid request."""
+    problem: str = ""
+    code: str = ""
+    checks: tuple[Check, ...] = ()
+    """The checks of a launch, for a request that waits for one."""
+    story: tuple[Told, ...] = ()
+    facts: ResultFacts | None = None
+    """The record of its run."""
+
+
+def look_at(desk: Desk, entry: Entry) -> Look:
+    """Everything that can be shown of a request file. Raises TrailError; InvalidInput when the file is gone or unreadable."""
+    line = row(desk.workspace, entry)
+    if entry.path.suffix != ".md":
+        return Look(line, problem="a proposal: threegate proposal explain tells its verdict")
+    if entry.folder in GROUPS["drafts"]:
+        return _draft(desk, entry, line)
+    if entry.folder == "approved":
+        return _waiting(desk, entry, line)
+    return _claimed(desk, entry, line)
+
+
+def _draft(desk: Desk, entry: Entry, line: Line) -> Look:
+    draft = read_draft(desk.workspace, entry.path)
+    try:
+        with look_at_draft(desk, draft) as dossier:
+            sections = _without_moment(review_sections(dossier, desk.policy.settings, operator=SOMEBODY))
+            findings = dossier.report.findings
+            return Look(replace(line, request_id=dossier.request.request_id), sections, findings)
+    except InvalidDraft as error:
+        return Look(
+            replace(
+                line, request_id=error.report.request_id, state="invalid", for_whom="agent: mend the draft"
+            ),
+            findings=error.report.findings,
+            source=error.report.masked_lines,
+            problem="gate 1 refuses it as it is",
+        )
+    except (Refused, InvalidInput) as error:
+        report = _read(desk, entry, draft.data)
+        return Look(
+            replace(line, request_id=report.request_id),
+            findings=report.findings,
+            source=report.masked_lines,
+            problem=str(error),
+            code=error.code if isinstance(error, Refused) else "",
+        )
+
+
+def _without_moment(sections: list[Section]) -> tuple[Section, ...]:
+    """What would be signed, without what changes each second: who only looks gets the same as long as it is the same."""
+    return tuple(
+        Section(
+            section.title,
+            tuple(item for item in section.items if getattr(item, "label", "") != "holds until"),
+        )
+        for section in sections
+    )
+
+
+def _waiting(desk: Desk, entry: Entry, line: Line) -> Look:
+    try:
+        prepared = read_waiting(desk, entry.path)
+        dossier = waiting_dossier(desk, prepared)
+        sections = review_sections(dossier, desk.policy.settings, operator=SOMEBODY)
+        checks = tuple(verify_approval(desk, entry.path))
+    except (InvalidInput, Refused, OSError) as error:
+        return replace(_claimed(desk, entry, line), problem=str(error))
+    return Look(
+        replace(line, request_id=dossier.request.request_id),
+        tuple(section for section in sections if section.title != "WHAT YOU WOULD SIGN"),
+        dossier.report.findings,
+        checks=checks,
+        story=_story(prepared.history, entry),
+    )
+
+
+def _claimed(desk: Desk, entry: Entry, line: Line) -> Look:
+    """A request that was claimed, or was stopped: its own words, and what the trail and the record say of it."""
+    try:
+        data = durable.read_regular(entry.path, max_bytes=limits.REQUEST_BYTES)
+    except OSError as error:
+        raise InvalidInput(f"{entry.path.name}: cannot be read ({error.strerror or error})") from None
+    report = _read(desk, entry, data)
+    history = None
+    if report.request_id:
+        with desk.trail.locked() as held:
+            history = held.index.history(report.request_id)
+    ours = history if history is not None and _is_of(history, entry) else None
+    problem = "" if report.request else "it is no valid request"
+    if history is not None and ours is None:
+        problem = (
+            "the trail knows this request_id by another file: what it tells of that one is not told here"
+        )
+    facts = None
+    if ours is not None and ours.end is not None and ours.end.data.get("record_sha256"):
+        try:
+            facts = read_record(
+                desk.workspace.run_folder(ours.request_id),
+                created_utc=ours.end.when,
+                trail_seq=ours.end.seq,
+                sha256=str(ours.end.data["record_sha256"]),
+            )
+        except (InvalidInput, OSError) as error:
+            problem = str(error)
+    return Look(
+        replace(line, request_id=report.request_id),
+        tuple(ended_sections(report, ours, facts)),
+        report.findings,
+        () if report.request else report.masked_lines,
+        problem,
+        story=_story(ours, entry),
+        facts=facts,
+    )
+
+
+def _read(desk: Desk, entry: Entry, data: bytes) -> Report:
+    return read_request(
+        data,
+        path=entry.path.name,
+        settings=desk.policy.settings.request,
+        now=datetime.now(UTC),
+        stage="draft" if entry.folder in GROUPS["drafts"] else "approved",
+    )
+
+
+def _is_of(history: RequestHistory, entry: Entry) -> bool:
+    """Whether the trail's story of an id is about this file: a file may only claim an id."""
+    return history.file == entry.path.name and history.state in (entry.folder, None)
+
+
+def _story(history: RequestHistory | None, entry: Entry) -> tuple[Told, ...]:
+    """The events that decide, in order."""
+    if history is None or not _is_of(history, entry):
+        return ()
+    found: dict[int, Event] = {event.seq: event for event in history.countersigned}
+    for name in ("approved", "promoted", "cleared", "claimed", "started", "finished", "cancel_requested",
+                 "delivered", "end", "last"):  # fmt: skip
+        event = getattr(history, name)
+        if event is not None:
+            found[event.seq] = event
+    return tuple(Told(seq, event.time, event.actor, sentence(event)) for seq, event in sorted(found.items()))
+
+
+def look_sections(look: Look) -> list[Section]:
+    """A look as parts, for a screen of lines: what is known of it outside of its own parts comes last."""
+    sections = list(look.sections)
+    if look.problem:
+        sections.append(Section("NOT AS IT IS", (Quote(look.problem, most=None),)))
+    if look.findings:
+        told = [
+            f"{item.rule} line {item.line}, column {item.column}: {item.message}" for item in look.findings
+        ]
+        sections.append(Section(f"FINDINGS ({len(told)})", tuple(Quote(text, most=None) for text in told)))
+    if look.checks:
+        sections.append(Section("THE CHECKS OF A LAUNCH", tuple(_check(check) for check in look.checks)))
+    if look.story:
+        told = [f"{item.time[:19]} {item.actor}: {item.words} (#{item.seq})" for item in look.story]
+        sections.append(Section("WHAT THE TRAIL SAYS", tuple(Quote(text, most=None) for text in told)))
+    if look.source:
+        text = "\n".join(look.source)
+        sections.append(Section("THE FILE AS IT LIES THERE", (Listing("secrets masked:", text),)))
+    return sections
+
+
+def _check(check: Check) -> Field:
+    outcome = "passed" if check.ok else "not made" if check.ok is None else f"FAILED {check.code}"
+    return Field(outcome, f"{check.name}: {check.detail}")

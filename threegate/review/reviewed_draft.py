@@ -1,0 +1,303 @@
+"""A draft as the operator sees it before signing: read once, validated, its inputs copied, judged on trial.
+
+Invariant: everything that is shown and everything that is signed comes from the values in one `Dossier`; the
+draft's file is not read again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from threegate.aana.decision_log import DecisionLog
+from threegate.approval import requester_of
+from threegate.contracts import PASSING
+from threegate.core import durable, limits
+from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.workspace import Workspace
+from threegate.judgement.judge import Assessment, assess
+from threegate.judgement.policy import Policy, load_policy
+from threegate.launch.context import Services
+from threegate.launch.contract_gate import ContractGate
+from threegate.launch.contract_sessions import SessionGate
+from threegate.launch.launch_facts import file_identity
+from threegate.proposals.in_workspace import check_proposal_draft, input_place
+from threegate.request import Report, read_request
+from threegate.request.job import Job, build_job
+from threegate.request.model import Request
+from threegate.request.typecheck import type_findings
+from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
+from threegate.trail import LockedTrail, Trail
+
+_HELPED = {"contracts_do_not_compile": "check"}
+"""Reasons that another command than `contracts explain` mends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What every act of an operator works with: workspace, trail, today's policy and the contract gate."""
+
+    workspace: Workspace
+    trail: Trail
+    policy: Policy
+    gate: ContractGate
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A draft's bytes, read once, and which file they came from."""
+
+    path: Path
+    data: bytes
+    identity: tuple[int, ...]
+    owner_uid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dossier:
+    """A valid draft with everything that is known about it."""
+
+    draft: Draft
+    report: Report
+    request: Request
+    job: Job
+    inputs: tuple[InputCopy, ...]
+    assessment: Assessment
+    owner_uid: int
+    """Who drafted it: the file's owner, or for a draft made from a proposal whom the trail names."""
+    requester: str
+    named_by_text: bool
+    """The requester's name comes from the file, because the settings name nobody for its owner."""
+    proposal_sha256: str | None
+    first_seen: str | None
+    """Time of the first event of this request in the trail."""
+    now: datetime
+
+
+def open_desk(workspace: Workspace, gate: ContractGate | None = None, trail: Trail | None = None) -> Desk:
+    """Read settings, contracts and trail (what a server has read of it already it hands on). Raises InvalidInput, TrailError."""
+    from threegate.runners.era.seccomp import SECCOMP_SHA256
+
+    policy = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256)
+    return Desk(workspace, trail or Trail(workspace), policy, gate or SessionGate(workspace))
+
+
+def quiet_services(desk: Desk) -> Services:
+    """What endings work with, for a command: no runner, nobody to tell."""
+    return Services(
+        workspace=desk.workspace,
+        workspace_id=desk.policy.settings.workspace.id,
+        trail=desk.trail,
+        runners={},
+        gate=desk.gate,
+        boot_nonce="",
+        decisions=DecisionLog(desk.workspace.decisions_file),
+    )
+
+
+def read_draft(workspace: Workspace, path: Path) -> Draft:
+    """Read a draft of inbox/ or tool-exec/drafts/, once. Raises InvalidInput."""
+    path = path.absolute()
+    places = (workspace.inbox, workspace.drafts)
+    if not any(_lies_in(path, place) for place in places):
+        raise InvalidInput(f"{path}: a draft lies in {workspace.inbox} or {workspace.drafts}; copy it there")
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror})") from None
+    try:
+        data = durable.read_regular_fd(descriptor, path, max_bytes=limits.REQUEST_BYTES)
+        facts = os.fstat(descriptor)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error})") from None
+    finally:
+        os.close(descriptor)
+    identity = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+    return Draft(path, data, identity, facts.st_uid)
+
+
+@contextmanager
+def open_dossier(desk: Desk, draft: Draft) -> Iterator[Dossier]:
+    """Validate, copy the inputs, build the Job, judge on trial. The copies live as long as the block.
+
+    Raises Refused (with a reason code), InvalidInput for a draft that is not valid, Unavailable, TrailError.
+    """
+    report, request = _valid(desk, draft)
+    with copied_inputs(desk.workspace, _places(desk, draft, request), request.inputs) as copies:
+        yield _dossier(desk, draft, report, request, copies)
+
+
+@contextmanager
+def look_at_draft(desk: Desk, draft: Draft) -> Iterator[Dossier]:
+    """The same for a reader who signs nothing: the inputs are hashed where they lie, and nothing is written."""
+    report, request = _valid(desk, draft)
+    with seen_inputs(desk.workspace, _places(desk, draft, request), request.inputs) as seen:
+        yield _dossier(desk, draft, report, request, seen)
+
+
+def _valid(desk: Desk, draft: Draft) -> tuple[Report, Request]:
+    now = _now(desk)
+    report = read_request(
+        draft.data,
+        path=draft.path.name,
+        settings=desk.policy.settings.request,
+        now=now,
+        stage="draft",
+    )
+    request = report.request
+    if request is None:
+        raise InvalidDraft(draft.path, report)
+    if request.created_utc > now:
+        raise Refused("not_yet_valid", f"{draft.path.name}: created_utc lies ahead of now; wait or mend it")
+    return replace(report, findings=(*report.findings, *type_findings(request))), request
+
+
+def _places(desk: Desk, draft: Draft, request: Request) -> dict[str, Path]:
+    folder = draft.path.parent
+    return {item.name: input_place(desk.workspace, folder, item.name, item.sha256) for item in request.inputs}
+
+
+class InvalidDraft(InvalidInput):
+    """Gate 1 refused the draft; `report` says why."""
+
+    def __init__(self, path: Path, report: Report) -> None:
+        errors = [finding for finding in report.findings if finding.severity == "error"]
+        first = errors[0]
+        super().__init__(
+            f"{path}:{first.line}:{first.column}: {first.rule}: {first.message}"
+            f" ({len(errors)} errors; threegate validate shows all)"
+        )
+        self.report = report
+
+
+def _now(desk: Desk) -> datetime:
+    with desk.trail.locked() as held:
+        refuse_bad_clock(held)
+        return held.now
+
+
+def refuse_bad_clock(held: LockedTrail) -> None:
+    """Nothing is signed under a clock that went back. Raises Refused."""
+    if held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS:
+        raise Refused(
+            "clock_went_back",
+            f"the clock is {held.clock_behind_seconds:.0f} s behind the trail; set it right (timedatectl), nothing is approved before",
+        )
+
+
+def _dossier(
+    desk: Desk, draft: Draft, report: Report, request: Request, copies: tuple[InputCopy, ...]
+) -> Dossier:
+    settings, gate = desk.policy.settings, desk.gate
+    with desk.trail.locked() as held:
+        now = held.now
+        history = held.index.history(request.request_id)
+        refuse_used(held, request)
+        proposal = history.proposal_sha256 if history else None
+        check_proposal_draft(
+            desk.workspace,
+            draft.path,
+            draft.data,
+            request,
+            {copy.name: copy.path for copy in copies},
+            settings=settings,
+            recorded_sha256=proposal,
+        )
+        job = build_job(
+            request,
+            input_sizes={copy.sha256: copy.size for copy in copies},
+            platform=desk.policy.platform,
+            write_class=gate.write_class(desk.policy, request),
+            time_cap_sec=gate.time_cap_sec(desk.policy, request),
+            proposal_sha256=proposal,
+        )
+        if proposal is not None and history is not None and history.owner_uid is not None:
+            # The daemon wrote the draft: who asks is whom the trail names.
+            draft = replace(draft, owner_uid=history.owner_uid)
+        decision = gate.decide(held, desk.policy, request, job, now, owner_uid=draft.owner_uid)
+        seen = history.last.time if history else None
+    assessment = assess(
+        request,
+        job,
+        desk.policy,
+        decision,
+        authorization="confirmed",
+        approval_sha256="0" * 64,
+        approved_utc=now,
+        side_effect_above_read=gate.write_class(desk.policy, request),
+        proposal_needs_approval=proposal is not None and job.effective_risk != "low",
+        now=now,
+    )
+    return Dossier(
+        draft=draft,
+        report=report,
+        request=request,
+        job=job,
+        inputs=copies,
+        assessment=assessment,
+        owner_uid=draft.owner_uid,
+        requester=requester_of(request, settings.requesters, draft.owner_uid),
+        named_by_text=str(draft.owner_uid) not in settings.requesters,
+        proposal_sha256=proposal,
+        first_seen=seen,
+        now=now,
+    )
+
+
+def _lies_in(path: Path, folder: Path) -> bool:
+    return os.path.realpath(path.parent) == os.path.realpath(folder)
+
+
+def refuse_judged(dossier: Dossier) -> None:
+    """Nothing is signed that the gates would refuse anyway (spec 3). Raises Refused with the gate's code."""
+    assessment = dossier.assessment
+    contract = assessment.contract
+    passing = {item.code for item in contract.reasons} <= PASSING
+    if not assessment.contract_holds and contract.verdict != "checkpoint" and not passing:
+        code = contract.code or "contract_blocked"
+        where = f" at {contract.reasons[0].path}" if contract.reasons and contract.reasons[0].path else ""
+        raise Refused(
+            code,
+            f"the contract gate blocks this call: {code}{where}; see: threegate contracts {_HELPED.get(code, f'explain {code}')}",
+        )
+    if assessment.route != "accept" or assessment.gate_decision != "pass" or assessment.blockers:
+        code = assessment.blockers[0] if assessment.blockers else f"aana_{assessment.route}"
+        raise Refused(code, f"AANA says {assessment.route} ({code}); it would not run when it is approved")
+
+
+def refuse_used(held: LockedTrail, request: Request) -> None:
+    """An id and a file name are used once. Raises Refused (replayed)."""
+    if held.index.id_used(request.request_id):
+        raise Refused(
+            "replayed", f"request_id {request.request_id} was used before; make a new one: threegate retry"
+        )
+    if held.index.name_used(request.file_name):
+        raise Refused("replayed", f"the file name {request.file_name} was used before; rename the draft")
+
+
+def still_there(draft: Draft) -> bool:
+    """Whether the draft's file is still the one that was read."""
+    try:
+        return file_identity(draft.path) == draft.identity
+    except OSError:
+        return False
+
+
+def take_draft_away(draft: Draft) -> bool:
+    """Unlink the draft, only if inode and digest are those that were read; returns whether it is gone."""
+    try:
+        if (
+            not still_there(draft)
+            or durable.read_regular(draft.path, max_bytes=limits.REQUEST_BYTES) != draft.data
+        ):
+            return False
+        durable.unlink(draft.path)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise Unavailable(f"{draft.path}: cannot be removed ({error.strerror}); remove it yourself") from None
+    return True

@@ -1,0 +1,121 @@
+"""Everything that is known about one request: its file, verdict, history and result.
+
+Invariant: what is shown of the history comes from the trail, never from the file's own words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from threegate.core import durable, limits
+from threegate.core.errors import InvalidInput
+from threegate.core.workspace import STATES, Workspace
+from threegate.request import Report, read_request
+from threegate.results import Verdict, read_verdict
+from threegate.trail import Trail
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One request as it is known here. `path` is None when only the trail knows of it."""
+
+    request_id: str | None
+    path: Path | None
+    report: Report | None
+    verdict: Verdict | None
+    events: tuple[dict[str, Any], ...]
+    results: tuple[Path, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as JSON."""
+        request = self.report.request if self.report else None
+        return {
+            "request_id": self.request_id,
+            "file": str(self.path) if self.path else None,
+            "state": self.path.parent.name if self.path else None,
+            "sha256": self.report.sha256 if self.report else None,
+            "purpose": request.purpose if request else None,
+            "backend": request.backend if request else None,
+            "argv": list(request.argv) if request and request.argv else None,
+            "code": request.code if request else None,
+            "inputs": [{"name": item.name, "sha256": item.sha256} for item in request.inputs]
+            if request
+            else [],
+            "verdict": self.verdict.to_json() if self.verdict else None,
+            "events": list(self.events),
+            "results": [path.name for path in self.results],
+        }
+
+
+def show_request(workspace: Workspace, which: str) -> Shown:
+    """Find a request by its id, its file name or a path. Raises InvalidInput when nothing is known of it."""
+    path = _find_path(workspace, which)
+    report = None
+    request_id: str | None = which
+    if path is not None:
+        report = _read(workspace, path)
+        request_id = report.request_id or path.stem
+    events = [event.to_json() for event in Trail(workspace).events() if event.request_id == request_id]
+    if path is None:
+        path = _path_of_id(workspace, which, events)
+        if path is not None:
+            report = _read(workspace, path)
+    if path is None and not events:
+        raise InvalidInput(f"{which}: no such request here; `threegate status` lists them")
+    return Shown(
+        request_id=request_id,
+        path=path,
+        report=report,
+        verdict=read_verdict(workspace, path.name) if path else None,
+        events=tuple(events),
+        results=tuple(sorted(workspace.results.glob(f"TS-*-{_literal(request_id)}*.md")))
+        if request_id
+        else (),
+    )
+
+
+def _literal(text: str) -> str:
+    return "".join(f"[{char}]" if char in "*?[" else char for char in text)
+
+
+def _read(workspace: Workspace, path: Path) -> Report:
+    try:
+        data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
+    stage = "approved" if path.parent.name in STATES else "draft"
+    return read_request(
+        data,
+        path=path.name,
+        settings=workspace.load_settings().request,
+        now=datetime.now(UTC),
+        stage="approved" if stage == "approved" else "draft",
+    )
+
+
+def _folders(workspace: Workspace) -> list[Path]:
+    return [workspace.inbox, workspace.drafts, *(workspace.state_folder(state) for state in STATES)]
+
+
+def _find_path(workspace: Workspace, which: str) -> Path | None:
+    given = Path(which)
+    if given.is_file() and not given.is_symlink():
+        return given.absolute()
+    name = given.name if given.name.endswith(".md") else f"{given.name}.md"
+    for folder in reversed(_folders(workspace)):
+        if (folder / name).is_file() and not (folder / name).is_symlink():
+            return folder / name
+    return None
+
+
+def _path_of_id(workspace: Workspace, which: str, events: list[dict[str, Any]]) -> Path | None:
+    """A file whose name is not its id: the trail knows the name."""
+    names = [event["data"]["file"] for event in events if isinstance(event["data"].get("file"), str)]
+    for name in dict.fromkeys(reversed(names)):
+        found = _find_path(workspace, Path(name).name)
+        if found is not None:
+            return found
+    return None

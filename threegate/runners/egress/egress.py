@@ -1,0 +1,149 @@
+"""What a run with an allowlist may reach, as squid's configuration, and what squid says was reached.
+
+Invariant: only the listed (host, port) pairs pass; no name that is not listed is ever looked up, so that not even a
+question leaves; a listed name that points to this host, or to an address that is not public, is refused.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from threegate.core import limits
+from threegate.runners.egress.secret_header import SecretHeader, squid_lines
+from threegate.runners.interface import Destination
+
+PROXY_PORT = 3129
+_NOT_PUBLIC = [
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.168.0.0/16",
+    "198.18.0.0/15",
+    "224.0.0.0/4",
+    "240.0.0.0/4",
+    "::/127",
+    "64:ff9b::/96",
+    "64:ff9b:1::/48",
+    "2002::/16",
+    "fc00::/7",
+    "fe80::/10",
+    "fec0::/10",
+    "ff00::/8",
+]
+"""This network, private, shared, loopback, link-local and metadata, benchmarking, multicast, reserved; and their IPv6
+kin with what would carry an IPv4 address in it."""
+_DESTINATIONS = 64
+_HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9])?")
+
+_HEAD = f"""\
+http_port 127.0.0.1:{PROXY_PORT}
+visible_hostname threegate
+pid_filename none
+coredump_dir none
+netdb_filename none
+pinger_enable off
+cache deny all
+cache_mem 8 MB
+memory_pools off
+max_filedescriptors 256
+hosts_file none
+forwarded_for delete
+via off
+request_header_access X-Forwarded-For deny all
+negative_dns_ttl 60 seconds
+positive_dns_ttl 60 seconds
+connect_timeout 20 seconds
+dns_timeout 10 seconds
+shutdown_lifetime 0 seconds
+cache_log /dev/null
+cache_store_log none
+logfile_rotate 0
+buffered_logs off
+logformat threegate %Ss %>Hs %<st %rm %ru
+access_log stdio:/egress/access.log logformat=threegate
+acl literal dstdom_regex -n ^[0-9a-fx:.%\\[\\]]+$
+"""
+
+
+def squid_conf(pairs: Sequence[str], own_addresses: Iterable[str], secret: SecretHeader | None = None) -> str:
+    """squid.conf for ``host:port`` pairs, and for the one request that gets a secret. Raises ValueError for a pair that gate 1 would not have let through."""
+    targets = [_pair(pair) for pair in pairs]
+    refused = [*_NOT_PUBLIC, *own_addresses]
+    lines = [_HEAD + f"acl refused dst {' '.join(refused)}"]
+    lines.append("acl names dstdomain -n " + " ".join(sorted({host for host, _ in targets})))
+    for number, (host, port) in enumerate(targets):
+        lines += [f"acl host{number} dstdomain -n {host}", f"acl port{number} port {port}"]
+    lines += ["http_access deny manager", "http_access deny literal", "http_access deny !names"]
+    if secret is not None:
+        lines += squid_lines(secret)
+    # A pair's port is asked before its name is looked up.
+    lines.append("http_access deny " + " ".join(f"!port{number}" for number in range(len(targets))))
+    lines.append("http_access deny refused")
+    lines += [f"http_access allow host{number} port{number}" for number in range(len(targets))]
+    lines.append("http_access deny all")
+    return "\n".join(lines) + "\n"
+
+
+def _pair(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not _HOST.fullmatch(host) or not re.fullmatch(r"[1-9][0-9]{0,4}", port) or int(port) > 65535:
+        raise ValueError(f"not a host and a port: {text[:80]!r}")
+    return host, int(port)
+
+
+def own_addresses() -> list[str]:
+    """Every address of this host, of all interfaces and families (from /proc/net)."""
+    found: set[str] = set()
+    address = ""
+    for line in Path("/proc/net/fib_trie").read_text(encoding="ascii").splitlines():
+        if match := re.match(r"\s+\|-- (\S+)", line):
+            address = match[1]
+        elif "/32 host LOCAL" in line:
+            found.add(address)
+    if (ipv6 := Path("/proc/net/if_inet6")).exists():
+        for line in ipv6.read_text(encoding="ascii").splitlines():
+            found.add(str(ipaddress.IPv6Address(int(line.split()[0], 16))))
+    return sorted(found)
+
+
+def read_access_log(text: str) -> list[Destination]:
+    """Destinations from squid's access log, one for each host, port and answer, bytes added up; at most 64."""
+    sums: dict[tuple[str, int, bool], int] = {}
+    busy: set[tuple[str, int, bool]] = set()
+    for line in text.splitlines():
+        fields = line.split(" ", 4)
+        if len(fields) != 5:
+            continue
+        result, status, size, method, url = fields
+        target = _target(method, url)
+        if target is None:
+            continue
+        key = (*target, "DENIED" not in result)
+        if key in sums or len(sums) < _DESTINATIONS:
+            sums[key] = sums.get(key, 0) + (int(size) if size.isdigit() else 0)
+            if status == "429":
+                busy.add(key)
+    return [
+        Destination(host, port, size, allowed, allowed and (host, port, allowed) in busy)
+        for (host, port, allowed), size in sorted(sums.items())
+    ]
+
+
+def _target(method: str, url: str) -> tuple[str, int] | None:
+    """Host and port of a request line; the host is what the run wrote, made printable."""
+    if method == "CONNECT":
+        host, _, port = url.rpartition(":")
+    elif match := re.match(r"([a-z]+)://([^/?#]*)", url):
+        host, _, port = match[2].rpartition("@")[2].partition(":")
+        port = port or {"http": "80", "https": "443", "ftp": "21"}.get(match[1], "0")
+    else:
+        return None
+    clean = host.encode("unicode_escape").decode("ascii")[: limits.TRAIL_STRING_CHARS]
+    return (clean, int(port)) if port.isdigit() and clean and int(port) <= 65535 else None

@@ -1,0 +1,224 @@
+"""The only way out of a run with an allowlist: relay, unix socket, and a proxy of its own (spec 6, Network allowlist).
+
+Invariant: the run's network namespace is the relay's and has no interface but lo; only the proxy has a network; both
+helpers have no capabilities, a read-only root and limits, and go away with the run.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.types import LogConfig, Mount, Ulimit
+
+from threegate.core import limits
+from threegate.core.errors import Unavailable
+from threegate.request.job import Job
+from threegate.runners.egress.egress import own_addresses, read_access_log, squid_conf
+from threegate.runners.egress.routes import block_routes
+from threegate.runners.egress.secret_header import SecretHeader, forwarder, forwarder_source, listening
+from threegate.runners.era import container_engine
+from threegate.runners.era.seccomp import SECCOMP_JSON
+from threegate.runners.era.spec import labels
+from threegate.runners.interface import Control, Destination
+
+_RELAY_USER, _PROXY_USER, _FORWARDER_USER = 65533, 65532, 65531
+_READY_SECONDS = 10.0
+_LOG_BYTES = 4 * limits.MIB
+
+
+class EgressChain:
+    """Relay and proxy of one run. `network` is the engine's network that the proxy joins."""
+
+    def __init__(
+        self,
+        api: docker.APIClient,
+        job: Job,
+        control: Control,
+        request_id: str,
+        folder: Path,
+        network: str,
+        secret: SecretHeader | None = None,
+    ) -> None:
+        self._secret = secret
+        self._api = api
+        self._job = job
+        self._marks = labels(request_id, control)
+        self._folder = folder
+        self._network = network
+        self._name = f"threegate-{control.boot_nonce[:8]}-{secrets.token_hex(6)}"
+        self._containers: list[str] = []
+        self.relay = ""
+        """The relay's container id, once it runs."""
+        self.relay_pid = 0
+        self.proxy_pid = 0
+        self.notes: list[str] = []
+
+    def start(self) -> None:
+        """Start both and wait until the socket is there. Raises Unavailable; nothing of the request ran then."""
+        shared, conf = self._folder / "egress", self._folder / "egress-conf"
+        shared.mkdir(mode=0o755)
+        conf.mkdir(mode=0o755)
+        os.chown(shared, _PROXY_USER, _PROXY_USER)
+        container_engine.check_image(self._api, self._job.egress_image)
+        try:
+            (conf / "squid.conf").write_text(
+                squid_conf(self._job.network, own_addresses(), self._secret), encoding="ascii"
+            )
+            (conf / "squid.conf").chmod(0o444)
+            mounts = [_mount("/egress", shared), _mount("/egress-conf", conf, read_only=True)]
+            network = self._network
+            if self._secret is not None:
+                # First, and the proxy into its network: squid looks once, at its start, whether a peer listens.
+                self._start_forwarder(self._secret, conf)
+                network = f"container:{self._containers[0]}"
+            self.proxy_pid = self._run("proxy", _PROXY_USER, network, mounts, 128)
+            if (missing := block_routes(self.proxy_pid)) is not None:
+                self.notes.append(missing)
+            mounts = [_mount("/egress", shared, read_only=True)]
+            self.relay_pid = self._run("relay", _RELAY_USER, "none", mounts, 32)
+            self.relay = self._containers[-1]
+        except (*container_engine.FAULTS, ValueError, KeyError) as error:
+            raise Unavailable(f"the way out could not be made ({container_engine.reason(error)})") from None
+        end = time.monotonic() + _READY_SECONDS
+        while not (shared / "proxy.sock").exists():
+            if time.monotonic() >= end or not Path(f"/proc/{self.proxy_pid}").exists():
+                raise Unavailable("the proxy did not come up; look at: threegate sandbox check")
+            time.sleep(0.02)
+
+    def _start_forwarder(self, secret: SecretHeader, conf: Path) -> None:
+        """The one request with a secret, over TLS, from the network namespace that the proxy then joins."""
+        authorities = ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
+        shutil.copyfile(authorities, conf / "ca.pem")
+        (conf / "ca.pem").chmod(0o444)
+        (conf / "forwarder.py").write_bytes(forwarder_source())
+        (conf / "forwarder.py").chmod(0o444)
+        command = forwarder(secret, "/egress-conf/forwarder.py", "/egress-conf/ca.pem")
+        mounts = [_mount("/egress-conf", conf, read_only=True)]
+        value = f"{secret.value}\n".encode("ascii")
+        pid = self._run("forwarder", _FORWARDER_USER, self._network, mounts, 96, command, value)
+        end = time.monotonic() + _READY_SECONDS
+        while not listening(Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii")):
+            if time.monotonic() >= end or not Path(f"/proc/{pid}").exists():
+                raise Unavailable("the forwarder of a secret did not come up")
+            time.sleep(0.02)
+
+    def alive(self) -> bool:
+        """Whether relay and proxy still run."""
+        return all(Path(f"/proc/{pid}").exists() for pid in (self.relay_pid, self.proxy_pid))
+
+    def destinations(self) -> tuple[Destination, ...]:
+        """End the proxy so that it writes what it knows, and read it. The log is bounded in what is read."""
+        for container in reversed(self._containers):
+            try:
+                self._api.kill(container, signal="TERM")
+            except container_engine.FAULTS:
+                continue
+        end = time.monotonic() + 3
+        while Path(f"/proc/{self.proxy_pid}").exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        try:
+            descriptor = os.open(
+                self._folder / "egress" / "access.log", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            )
+        except OSError:
+            return ()
+        with os.fdopen(descriptor, "rb") as stream:
+            text = stream.read(_LOG_BYTES).decode("utf-8", "backslashreplace")
+        return tuple(read_access_log(text))
+
+    def remove(self) -> None:
+        """Remove both containers."""
+        for container in self._containers:
+            if not container_engine.remove_container(self._api, container):
+                self.notes.append(
+                    "The engine did not remove a helper container; the next start of the daemon does."
+                )
+        self._containers.clear()
+
+    def _run(
+        self,
+        role: str,
+        user: int,
+        network: str,
+        mounts: list[Mount],
+        memory_mb: int,
+        command: Sequence[str] = (),
+        given: bytes = b"",
+    ) -> int:
+        """Create and start one helper, with `given` as its standard input; returns its process id."""
+        host: dict[str, Any] = self._api.create_host_config(
+            network_mode=network,
+            read_only=True,
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges:true", f"seccomp={SECCOMP_JSON}"],
+            mem_limit=memory_mb * limits.MIB,
+            memswap_limit=memory_mb * limits.MIB,
+            nano_cpus=500_000_000,
+            pids_limit=80,
+            ipc_mode="private",
+            shm_size=16 * limits.MIB,
+            log_config=LogConfig(type=LogConfig.types.NONE),
+            ulimits=[
+                Ulimit(name="nofile", soft=512, hard=512),
+                Ulimit(name="fsize", soft=_LOG_BYTES, hard=_LOG_BYTES),
+                Ulimit(name="core", soft=0, hard=0),
+            ],
+            tmpfs={
+                "/tmp": "rw,noexec,nosuid,nodev,size=4m,mode=1777",
+                "/run": "rw,noexec,nosuid,nodev,size=4m,mode=1777",
+            },
+            mounts=mounts,
+            restart_policy={"Name": "no"},
+            init=False,
+            cgroupns="private",
+        )
+        made = self._api.create_container(
+            image=self._job.egress_image,
+            # Helpers end by themselves too, when nobody is left to end them.
+            command=[
+                "timeout",
+                "--signal=KILL",
+                str(self._job.limits.time_sec + 60),
+                *(command or [f"start-{role}"]),
+            ],
+            entrypoint=[],
+            environment={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+            user=f"{user}:{user}",
+            working_dir="/",
+            host_config=host,
+            labels=self._marks,
+            name=f"{self._name}-{role}",
+            stdin_open=bool(given),
+            use_config_proxy=False,
+        )
+        container = str(made["Id"])
+        self._containers.append(container)
+        if given:
+            self._start_with(container, given)
+        else:
+            self._api.start(container)
+        return int(self._api.inspect_container(container)["State"]["Pid"])
+
+    def _start_with(self, container: str, given: bytes) -> None:
+        """Start a helper and write to its standard input, which ends with it: nothing else carries a secret."""
+        stream = self._api.attach_socket(container, params={"stdin": 1, "stream": 1})
+        raw = getattr(stream, "_sock", stream)
+        with socket.socket(fileno=os.dup(raw.fileno())) as connection:
+            connection.settimeout(container_engine.ANSWER_SECONDS)
+            self._api.start(container)
+            connection.sendall(given)
+            connection.shutdown(socket.SHUT_WR)
+        stream.close()
+
+
+def _mount(place: str, source: Path, *, read_only: bool = False) -> Mount:
+    return Mount(place, str(source), type="bind", read_only=read_only, propagation="rprivate")

@@ -1,0 +1,107 @@
+"""A secret that a run's proxy adds to one request: for one method, host and path, and never inside of a sandbox.
+
+Invariant: the value exists in the daemon's memory and in the memory of the run's forwarder, which gets it on its standard
+input, for as long as the run; no file, argument, environment, request, trail, result or run sees it. Only a job that was made from a proposal for the tool of that name gets one, and
+only when its one allowed host is the one that the operator's reference names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from threegate.core import durable
+from threegate.core.errors import Unavailable
+from threegate.core.settings import SecretReference
+from threegate.request.job import Job
+from threegate.runners.egress import secret_forwarder
+
+FORWARD_PORT: Final = secret_forwarder.LISTEN[1]
+TOOLS: Final[Mapping[str, str]] = {"github.issue_create_approved": "github"}
+"""Which secret a tool's job gets."""
+_VALUE: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}")
+_SECRET_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class SecretHeader:
+    """What the proxy adds, and to what. `value` is never shown."""
+
+    method: str
+    host: str
+    port: int
+    path: str
+    value: str = field(repr=False)
+
+
+def secret_for(job: Job, references: Mapping[str, SecretReference]) -> SecretHeader | None:
+    """The secret of a job, read now; None for a job that needs none. Raises Unavailable when it cannot be had."""
+    name = TOOLS.get(job.tool or "")
+    if name is None or job.proposal_sha256 is None:
+        return None
+    reference = references.get(name)
+    if reference is None:
+        raise Unavailable(f"no secret: put secrets.{name} with env or file into threegate.toml")
+    if len(job.network) != 1 or job.network[0].rpartition(":")[0] != reference.host:
+        raise Unavailable(f"no secret: secrets.{name} of threegate.toml is for another host than this run's")
+    host, _, port = job.network[0].rpartition(":")
+    return SecretHeader(reference.method, host, int(port), reference.path, _read(name, reference))
+
+
+def _read(name: str, reference: SecretReference) -> str:
+    if reference.env:
+        text = os.environ.get(reference.env, "")
+    else:
+        try:
+            data = durable.read_regular(Path(reference.file), max_bytes=_SECRET_BYTES)
+        except OSError as error:
+            raise Unavailable(
+                f"no secret: the file of secrets.{name} cannot be read ({error.strerror})"
+            ) from None
+        text = data.decode("ascii", "replace").strip()
+    if not _VALUE.fullmatch(text):
+        raise Unavailable(f"no secret: what secrets.{name} names is missing or is no token")
+    return text
+
+
+def squid_lines(secret: SecretHeader) -> list[str]:
+    """squid's rules: this one request goes to the forwarder, which adds the header; nothing else of the host does so.
+
+    squid asks a peer once, while it starts, whether it listens, and holds one that did not for dead: a request then finds
+    no way (ERR_READ_ERROR). So the forwarder has to listen before squid starts.
+    """
+    path = re.sub(r"([^A-Za-z0-9/_-])", r"\\\1", secret.path)
+    return [
+        f"acl secret_host dstdomain -n {secret.host}",
+        f"acl secret_method method {secret.method}",
+        f"acl secret_path urlpath_regex ^{path}$",
+        "acl secret_plain port 80",
+        f"cache_peer 127.0.0.1 parent {FORWARD_PORT} 0 no-query no-digest originserver name=secret"
+        f" forceddomain={secret.host}",
+        "cache_peer_access secret allow secret_host secret_method secret_path secret_plain",
+        "cache_peer_access secret deny all",
+        "never_direct allow secret_host secret_plain",
+        "request_header_access Authorization deny secret_host",
+        "http_access deny secret_plain secret_host refused",
+        "http_access allow secret_host secret_method secret_path secret_plain",
+    ]
+
+
+def forwarder_source() -> bytes:
+    """The forwarder's program, to be mounted beside the proxy's configuration."""
+    return Path(secret_forwarder.__file__).read_bytes()
+
+
+def forwarder(secret: SecretHeader, program: str, ca_file: str) -> list[str]:
+    """The forwarder's command, without the value, which it reads from its standard input."""
+    request = [secret.method, secret.host, str(secret.port), secret.path]
+    return ["python3", "-I", "-S", "-B", program, *request, ca_file]
+
+
+def listening(table: str) -> bool:
+    """Whether the forwarder listens, by /proc/net/tcp of its namespace (state 0A is LISTEN)."""
+    return re.search(rf"^\s*\d+: 0100007F:{FORWARD_PORT:04X} \S+ 0A ", table, re.MULTILINE) is not None

@@ -1,0 +1,1 @@
+"""ERA: a request's command in a hardened container."""

@@ -1,0 +1,178 @@
+"""The container engine behind its socket: one client, bounded answers, errors in one line.
+
+Invariant: nothing waits for the engine longer than ANSWER_SECONDS, and the operator's own Docker configuration
+(proxies, credentials) never reaches a container.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import docker.errors
+import requests.exceptions
+import urllib3.exceptions
+
+from threegate.core.errors import Unavailable
+
+ANSWER_SECONDS = 6
+_DEFAULT = "unix:///var/run/docker.sock"
+
+LABEL = "threegate.workspace"
+BOOT_LABEL = "threegate.boot"
+REQUEST_LABEL = "threegate.request"
+
+FAULTS = (
+    docker.errors.DockerException,
+    requests.exceptions.RequestException,
+    urllib3.exceptions.HTTPError,
+    OSError,
+)
+"""Everything by which an engine can fail to answer."""
+
+
+class BoundedClient(docker.APIClient):
+    """A client that asks nothing without an end: the library's own attach has no timeout and would wait for ever."""
+
+    told: dict[str, Any]
+    """The engine's last answer about its version."""
+
+    def version(self, api_version: bool = True) -> Any:
+        """As the library's own, and kept."""
+        self.told = super().version(api_version)
+        return self.told
+
+    def request(self, method: str, url: str, **words: Any) -> Any:  # type: ignore[override]
+        """As requests' own, with the client's timeout where none is given."""
+        words.setdefault("timeout", self.timeout)
+        return super().request(method, url, **words)
+
+
+def engine_url(setting: str) -> str:
+    """The engine's URL: the setting, DOCKER_HOST, or the default socket."""
+    return setting or os.environ.get("DOCKER_HOST") or _DEFAULT
+
+
+def connect(url: str) -> docker.APIClient:
+    """A client for a local engine. Raises Unavailable with one line that says what to do."""
+    path = url.removeprefix("unix://")
+    if not url.startswith("unix://"):
+        raise Unavailable(f"{url}: only an engine on this machine (unix://) can be measured; name its socket")
+    if not Path(path).exists():
+        raise Unavailable(f"no container engine: {path} is not there; start one, or set runners.era.engine")
+    try:
+        client = BoundedClient(base_url=url, timeout=ANSWER_SECONDS, version="auto")
+    except FAULTS as error:
+        raise Unavailable(f"no container engine: {path} does not answer ({reason(error)})") from None
+    if (problem := _other_engine(client.told)) is not None:
+        client.close()
+        raise Unavailable(f"no container engine: {path} is {problem}")
+    return client
+
+
+def _other_engine(version: dict[str, Any]) -> str | None:
+    """One line for an engine that speaks Docker's language and does not make Docker's walls."""
+    parts = version.get("Components") or ()
+    names = [str(part.get("Name", "")) for part in parts if isinstance(part, dict)]
+    if not any("podman" in name.lower() for name in names):
+        return None
+    return (
+        f"Podman {version.get('Version')}, which takes neither our system call filter nor the inode limit of /tmp over "
+        "this socket; name a Docker engine in runners.era.engine"
+    )
+
+
+def reason(error: BaseException) -> str:
+    """What an engine's error says, in one short line."""
+    text = getattr(error, "explanation", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split())[:300]
+
+
+@contextlib.contextmanager
+def client(url: str) -> Iterator[docker.APIClient]:
+    """A client for the length of a block."""
+    opened = connect(url)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def check_image(api: docker.APIClient, image: str) -> dict[str, Any]:
+    """The image's facts; refuses one that is missing or brings volumes, health checks or build hooks of its own.
+
+    Raises Unavailable.
+    """
+    try:
+        facts: dict[str, Any] = api.inspect_image(image)  # type: ignore[no-untyped-call]
+    except docker.errors.ImageNotFound:
+        raise Unavailable(
+            f"no image: {image[:19]}… is not in the engine; build it: threegate sandbox build"
+        ) from None
+    except FAULTS as error:
+        raise Unavailable(f"no container engine: it does not answer ({reason(error)})") from None
+    config = facts.get("Config") or {}
+    for key in ("Volumes", "Healthcheck", "OnBuild"):
+        if config.get(key):
+            raise Unavailable(
+                f"image {image[:19]}… has {key}, which no sandbox image may have; build another"
+            )
+    if facts["Id"] != image:
+        raise Unavailable(
+            f"image {image[:19]}… is not named by its digest; set runners.era.image to {facts['Id']}"
+        )
+    return facts
+
+
+def check_runtime(api: docker.APIClient, runtime: str) -> str:
+    """The runtime's name as the engine knows it. Raises Unavailable."""
+    try:
+        info = api.info()
+    except FAULTS as error:
+        raise Unavailable(f"no container engine: it does not answer ({reason(error)})") from None
+    name = runtime or str(info.get("DefaultRuntime") or "runc")
+    listed = info.get("Runtimes") or {}
+    # An engine may list runtimes that it would look for; one with a whole path must lie there.
+    known = sorted(key for key, value in listed.items() if _is_there((value or {}).get("path")))
+    if name not in known:
+        raise Unavailable(
+            f"the engine has no runtime {name!r} (it has {', '.join(known)}); add it to the engine's configuration"
+        )
+    return name
+
+
+def _is_there(path: object) -> bool:
+    return not isinstance(path, str) or not path.startswith("/") or Path(path).exists()
+
+
+def remove_container(api: docker.APIClient, container: str) -> bool:
+    """Kill and remove a container with its volumes; False when the engine could not do it."""
+    try:
+        api.remove_container(container, v=True, force=True)
+    except docker.errors.NotFound:
+        return True
+    except docker.errors.APIError as error:
+        # Somebody (an earlier try of ours) is at it already.
+        return "in progress" in reason(error) and _gone(api, container)
+    except FAULTS:
+        return False
+    return True
+
+
+def _gone(api: docker.APIClient, container: str) -> bool:
+    """Wait until a removal that is under way has ended."""
+    end = time.monotonic() + ANSWER_SECONDS
+    while time.monotonic() < end:
+        try:
+            api.inspect_container(container)
+        except docker.errors.NotFound:
+            return True
+        except FAULTS:
+            return False
+        time.sleep(0.05)
+    return False

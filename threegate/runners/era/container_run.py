@@ -1,0 +1,262 @@
+"""One container's run: created or taken over, read back, given the go, watched, removed.
+
+Invariant: no byte of the request's code runs before every wall was read back from the host, however the container
+came to be; it is dead before its files are read and removed before the answer.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import docker
+import docker.errors
+
+from threegate.core import limits
+from threegate.core.errors import Unavailable
+from threegate.request.job import Job
+from threegate.runners.egress.proxy_chain import EgressChain
+from threegate.runners.era import container_engine, spec
+from threegate.runners.era.container_watch import Watch
+from threegate.runners.era.out_volume import OutVolume
+from threegate.runners.era.prepared_containers import Prepared, attach
+from threegate.runners.era.readback import Walls, read_back
+from threegate.runners.interface import Control, Destination, Outcome, Status
+from threegate.runners.staging import collect
+from threegate.runners.streams import EMPTY, nothing_ran
+
+_GONE_SECONDS = 4
+_SHORT_SECONDS = 1.5
+"""How long an engine is waited for after it left one question unanswered."""
+
+
+class EraRun:
+    """One container, from its creation to the outcome."""
+
+    def __init__(
+        self,
+        api: docker.APIClient,
+        job: Job,
+        control: Control,
+        out: OutVolume,
+        runtime: str,
+        chain: EgressChain | None,
+    ) -> None:
+        self._chain = chain
+        self._api = api
+        self._job = job
+        self._control = control
+        self._out = out
+        self._runtime = runtime
+        self._container = ""
+        self._connection: socket.socket | None = None
+        self._watch: Watch | None = None
+        self._walls = Walls()
+        self._state: dict[str, Any] | None = None
+        self._ended: tuple[Status, str] | None = None
+        self._notes: list[str] = []
+        # All answers before the go together, so that an engine which is slow at each does not add up.
+        self._patience = time.monotonic() + container_engine.ANSWER_SECONDS
+        self._silent = False
+        self._started: datetime | None = None
+        self._finished: datetime | None = None
+
+    def create(self, request_id: str, work: Path) -> None:
+        """Create the container. Raises Unavailable: as long as there is none, nothing can have run."""
+        name = f"threegate-{self._control.boot_nonce[:8]}-{secrets.token_hex(6)}"
+        marks = spec.labels(request_id, self._control)
+        network = f"container:{self._chain.relay}" if self._chain else "none"
+        bounds = self._job.limits
+        host = spec.host_config(self._api, bounds, work, network=network, runtime=self._runtime)
+        words = spec.container_words(self._job, self._runtime)
+        try:
+            self._hurry()
+            self._container = spec.create(self._api, self._job.image, words, host, marks, name)
+        except container_engine.FAULTS as error:
+            # The engine may have made it and not said so: its name is ours alone.
+            self._wait_for(_SHORT_SECONDS)
+            container_engine.remove_container(self._api, name)
+            raise Unavailable(
+                f"the container could not be created ({container_engine.reason(error)})"
+            ) from None
+
+    def take_over(self, prepared: Prepared) -> None:
+        """Make a container that was prepared ahead the one of this run: its PID 1 becomes the run's own keeper.
+
+        Raises Unavailable: it did not, and nothing of the request ran.
+        """
+        prepared.become(spec.container_words(self._job, self._runtime))
+        self._container, self._connection = prepared.release(), prepared.connection
+        self._walls.effective["container"] = "prepared ahead, used once"
+
+    def execute(self) -> None:
+        """Start it (one that was taken over runs), read the walls back, give the go, watch until the end."""
+        taken_over = self._connection is not None
+        try:
+            self._hurry()
+            connection = self._connection or attach(self._api, self._container)
+        except container_engine.FAULTS as error:
+            self._silent = True
+            self._ended = (
+                "interrupted",
+                f"The engine did not connect the container ({container_engine.reason(error)}).",
+            )
+            return
+        with connection:
+            try:
+                if not taken_over:
+                    self._hurry()
+                    self._api.start(self._container)
+                self._hurry()
+                state = self._api.inspect_container(self._container)
+            except docker.errors.APIError as error:
+                self._ended = (
+                    "failed",
+                    f"The container could not be started ({container_engine.reason(error)}).",
+                )
+                return
+            except container_engine.FAULTS as error:
+                self._silent = True
+                self._ended = (
+                    "interrupted",
+                    f"The engine gave no clear answer to the start ({container_engine.reason(error)}).",
+                )
+                return
+            self._guarded(state, connection)
+
+    def _hurry(self) -> None:
+        """Wait for the next answer as long as the patience for all of them lasts."""
+        self._wait_for(max(self._patience - time.monotonic(), _SHORT_SECONDS))
+
+    def _wait_for(self, seconds: float) -> None:
+        self._api.timeout = seconds  # type: ignore[assignment]
+
+    def _guarded(self, state: dict[str, Any], connection: socket.socket) -> None:
+        relay = self._chain.relay_pid if self._chain else None
+        try:
+            read_back(self._walls, self._job, state, self._out, relay_pid=relay, runtime=self._runtime)
+            self._watch = Watch(self._job.limits, self._control, int(state["State"]["Pid"]), connection)
+        except (OSError, ValueError, KeyError, StopIteration) as error:
+            self._ended = ("failed", f"limits_not_enforced: the walls could not be read back ({error}).")
+            return
+        if self._walls.differences:
+            self._ended = ("failed", f"limits_not_enforced: {'; '.join(self._walls.differences)}.")
+            return
+        self._started = datetime.now(UTC)
+        try:
+            self._watch.run()
+        finally:
+            self._finished = datetime.now(UTC)
+
+    def settle(self) -> None:
+        """Make sure that nothing runs any more, and ask the engine how it ended."""
+        if self._watch is not None:
+            self._watch.kill()
+        # The process is dead by our own hand: an engine that hangs now is not waited for longer than this.
+        patience = _SHORT_SECONDS if self._silent else _GONE_SECONDS
+        self._wait_for(patience)
+        end = time.monotonic() + patience
+        while True:
+            try:
+                state = self._api.inspect_container(self._container)["State"]
+            except container_engine.FAULTS:
+                state = None
+                self._wait_for(_SHORT_SECONDS)
+            if state is not None and not state["Running"]:
+                self._state = state
+                return
+            if time.monotonic() >= end:
+                return
+            if state is not None and self._watch is None:
+                with suppress(*container_engine.FAULTS):
+                    self._api.kill(self._container)
+            time.sleep(0.01 if state is not None else 0.25)
+
+    def remove(self) -> None:
+        """Remove the container, and say when the engine could not; the second time does nothing."""
+        container, self._container = self._container, ""
+        if self._watch is not None:
+            self._watch.close()
+        if container and not container_engine.remove_container(self._api, container):
+            self._notes.append("The engine did not remove the container; the next start of the daemon does.")
+
+    def outcome(self, target: Path) -> Outcome:
+        """Collect /out and say how it ended."""
+        full = self._out.full()
+        collected = collect(self._out.path, target, self._job.limits)
+        status, detail, exit_code = self._verdict(full or collected.exceeded)
+        destinations = self._reached()
+        watch = self._watch
+        return replace(
+            nothing_ran(detail),
+            status=status,
+            exit_code=exit_code,
+            started=self._started,
+            finished=self._finished,
+            wall_ms=watch.wall_ms if watch else 0,
+            cpu_ms=watch.cpu_ms if watch else None,
+            peak_memory_bytes=watch.peak if watch else None,
+            effective_limits=self._walls.effective,
+            stdout=watch.streams.out.result() if watch else EMPTY,
+            stderr=watch.streams.err.result() if watch else EMPTY,
+            artifacts=tuple(collected.artifacts),
+            dropped=tuple(collected.dropped),
+            destinations=destinations,
+            image=self._job.image,
+            runtime=self._runtime,
+            notes=tuple(self._notes),
+            # The log has the status and not the Retry-After: the contract's longest delay holds.
+            retry_after_sec=limits.RETRY_UNKNOWN_SECONDS if any(item.busy for item in destinations) else None,
+        )
+
+    def _reached(self) -> tuple[Destination, ...]:
+        if self._chain is None:
+            return ()
+        if not self._chain.alive():
+            self._notes.append(
+                "The way out ended before the run did; what it would have reached was refused."
+            )
+        destinations = self._chain.destinations()
+        self._notes += self._chain.notes
+        self._walls.effective["network"] = (
+            f"lo, and through a proxy of its own: {' '.join(self._job.network)}"
+        )
+        return destinations
+
+    def _verdict(self, full: str | None) -> tuple[Status, str, int | None]:
+        """Status, one sentence, exit code."""
+        bounds = self._job.limits
+        ended = self._ended or (self._watch.ended if self._watch else None)
+        if ended is not None and ended[0] != "timed_out":
+            return (*ended, None)
+        state = self._state
+        if self._watch is None or (ended is None and (state is None or self._watch.lost)):
+            return "interrupted", "The container engine went away while it ran.", None
+        code = int(state["ExitCode"]) if state is not None and ended is None else None
+        if state is not None and state["OOMKilled"]:
+            return (
+                "out_of_memory",
+                f"out_of_memory: the memory limit of {bounds.memory_mb} MiB was reached.",
+                code,
+            )
+        if self._watch.refused_forks:
+            return (
+                "process_limit",
+                f"process_limit: more than {bounds.processes} processes were wanted.",
+                code,
+            )
+        if ended is not None:
+            return (*ended, None)
+        if code == 137 and self._watch.wall_ms >= bounds.time_sec * 1000:
+            return "timed_out", f"timed_out: the time limit of {bounds.time_sec} s was reached.", code
+        if code == 0:
+            return "succeeded", "The command ended with exit code 0.", 0
+        if full is not None:
+            return "output_exceeded", f"output_exceeded: {full}.", code
+        return "failed", f"The command ended with exit code {code}.", code

@@ -1,0 +1,63 @@
+"""Takes away what a daemon that was killed left behind: its containers, networks and mounts (spec 6, ERA).
+
+Invariant: only what carries this workspace's id and another boot's nonce is touched; a second workspace on the
+same engine never notices.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from threegate.core.errors import Unavailable
+from threegate.runners.era import container_engine
+from threegate.runners.era.out_volume import left_mounts, unmount
+from threegate.runners.era.prepared_containers import FOLDER
+from threegate.runners.staging import remove_folder
+
+
+def remove_orphans(
+    workspace_id: str, boot_nonce: str, *, url: str = "", runs_folder: Path | None = None
+) -> list[str]:
+    """Kill and remove the containers and networks of older boots, and unmount what is left below `runs_folder`.
+
+    Returns one line for each thing. With an engine that does not answer only the mounts are seen to (its
+    containers end at their own deadline). Raises Unavailable when the engine answers but cannot remove one.
+    """
+    removed = [] if runs_folder is None else _remove_folders(runs_folder)
+    try:
+        api = container_engine.connect(container_engine.engine_url(url))
+    except Unavailable:
+        return removed
+    try:
+        marks = {"label": f"{container_engine.LABEL}={workspace_id}"}
+        for found in api.containers(all=True, filters=marks):
+            if found["Labels"].get(container_engine.BOOT_LABEL) == boot_nonce:
+                continue
+            name = str(found["Names"][0]).lstrip("/") if found["Names"] else found["Id"][:12]
+            if not container_engine.remove_container(api, found["Id"]):
+                raise Unavailable(f"container {name} of an earlier run cannot be removed; remove it by hand")
+            removed.append(
+                f"removed container {name} of {found['Labels'].get(container_engine.REQUEST_LABEL, '?')}"
+            )
+        for network in api.networks(filters=marks):
+            if (network.get("Labels") or {}).get(container_engine.BOOT_LABEL) != boot_nonce:
+                api.remove_network(network["Id"])
+                removed.append(f"removed network {network['Name']}")
+    except container_engine.FAULTS as error:
+        raise Unavailable(
+            f"the engine did not list what is left ({container_engine.reason(error)})"
+        ) from None
+    finally:
+        api.close()
+    return removed
+
+
+def _remove_folders(runs_folder: Path) -> list[str]:
+    removed = []
+    for place in left_mounts(runs_folder):
+        unmount(place)
+        removed.append(f"unmounted {place}")
+    for work in sorted([*runs_folder.glob("*/work"), *runs_folder.glob(f"{FOLDER}*")]):
+        remove_folder(work)
+        removed.append(f"removed {work}")
+    return removed

@@ -1,0 +1,259 @@
+"""Containers that are prepared ahead: started and waiting, each used for one request and thrown away.
+
+Invariant: a prepared container has every wall before it knows what it will run, its /in, /out and connection are its
+own, and nothing of any request was ever in it. What it becomes goes over its standard input, which only we hold; its
+walls are read back after that, as those of any other, before the go byte. One that dies, or was made for other
+limits, is never used.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import signal
+import socket
+import threading
+from collections import Counter, deque
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import docker
+
+from threegate.core.errors import Unavailable
+from threegate.request.job import Job, JobLimits
+from threegate.runners.era import container_engine, spec
+from threegate.runners.era.out_volume import OutVolume
+from threegate.runners.era.readback import is_keeper
+from threegate.runners.interface import Control
+from threegate.runners.staging import remove_folder
+
+FOLDER = ".prepared-"
+"""How the folders of prepared containers begin, so that a later boot knows them."""
+_REQUEST = "prepared"
+_BECOME_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What cannot change once a container runs: two jobs of one kind need containers that are alike."""
+
+    image: str
+    runtime: str
+    """As the engine names it."""
+    asked_runtime: str
+    """As the job names it; empty for the engine's default."""
+    limits: JobLimits
+    """With a time of 0: the deadline begins with the run, and goes in with its words."""
+
+    @classmethod
+    def of(cls, job: Job, runtime: str) -> Kind | None:
+        """The kind of a job, or None when no container can be prepared for it.
+
+        One with a network needs its own relay's; of gVisor's processes the host cannot see what they became.
+        """
+        if job.network or runtime == "runsc":
+            return None
+        return cls(job.image, runtime, job.runtime, replace(job.limits, time_sec=0))
+
+    def serves(self, job: Job) -> bool:
+        """Whether a container of this kind is what the job asks for."""
+        return Kind.of(job, self.runtime) == self
+
+
+@dataclass(slots=True)
+class Prepared:
+    """One container that waits. `folder` holds in/ and out/."""
+
+    kind: Kind
+    api: docker.APIClient
+    """A client of its own, used by one thread at a time."""
+    folder: Path
+    out: OutVolume
+    container: str
+    connection: socket.socket
+    pid: int
+    pidfd: int
+
+    def alive(self) -> bool:
+        """Whether it still waits: PID 1 is there and neither wrote nor ended its output."""
+        return not select.select([self.pidfd, self.connection.fileno()], [], [], 0)[0]
+
+    def become(self, words: list[str]) -> None:
+        """Make PID 1 execute these words, as a container made for them would have. Raises Unavailable."""
+        try:
+            self.connection.settimeout(_BECOME_SECONDS)
+            self.connection.sendall(spec.told(words))
+            if is_keeper(self.pid, words, _BECOME_SECONDS):
+                return
+        except (OSError, ValueError) as error:
+            raise Unavailable(f"the prepared container was lost ({error})") from None
+        raise Unavailable("the prepared container did not become the run's")
+
+    def release(self) -> str:
+        """The container's id, which is the taker's to remove from now on."""
+        container, self.container = self.container, ""
+        return container
+
+    def kill(self) -> None:
+        """End PID 1, and with it everything in it; needs no engine."""
+        with suppress(OSError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    def discard(self, *, ask_engine: bool = True) -> bool:
+        """Kill it and remove what is still its own; False when the engine did not. The second time does nothing.
+
+        Without `ask_engine` (it hangs) the container itself is left to the next start of the daemon.
+        """
+        if self.pidfd < 0:
+            return True
+        self.kill()
+        os.close(self.pidfd)
+        self.pidfd = -1
+        self.connection.close()
+        self.api.timeout = container_engine.ANSWER_SECONDS
+        container = self.release()
+        removed = not container or (ask_engine and container_engine.remove_container(self.api, container))
+        self.api.close()
+        self.out.close()
+        remove_folder(self.folder)
+        return removed
+
+
+def attach(api: docker.APIClient, container: str) -> socket.socket:
+    """The container's standard input and its output, on a descriptor of our own. Raises the engine's faults."""
+    stream = api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
+    raw = getattr(stream, "_sock", stream)
+    # The client's response object may close its one when it is collected.
+    connection = socket.socket(fileno=os.dup(raw.fileno()))
+    # The client's timeout made the connection itself non-blocking.
+    connection.setblocking(True)
+    return connection
+
+
+class PreparedContainers:
+    """Keeps up to `count` containers ready: one for each of the last `count` runs, of that run's kind."""
+
+    def __init__(self, url: str, count: int, folder: Path) -> None:
+        self._url = url
+        self._folder = folder
+        self._recent: deque[Kind] = deque(maxlen=count)
+        self._control: Control | None = None
+        self._ready: list[Prepared] = []
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def has(self, job: Job) -> bool:
+        """Whether one waits for such a job."""
+        with self._changed:
+            return any(item.kind.serves(job) and item.alive() for item in self._ready)
+
+    def take(self, job: Job) -> Prepared | None:
+        """One for this job, yours alone; discard it after its one run. None when there is none."""
+        with self._changed:
+            for item in self._ready:
+                if item.kind.serves(job) and item.alive():
+                    self._ready.remove(item)
+                    return item
+        return None
+
+    def learn(self, kind: Kind, control: Control) -> None:
+        """A run of this kind has ended: have one ready for the next. `control` names workspace and boot."""
+        with self._changed:
+            if self._closed:
+                return
+            self._recent.append(kind)
+            self._control = control
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._keep_ready, name="era-preparer", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Prepare no more, and remove what waits; with an engine that hangs the next boot does."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(timeout=4 * container_engine.ANSWER_SECONDS)
+        with self._changed:
+            left, self._ready = self._ready, []
+        for item in left:
+            item.kill()
+        answers = True
+        for item in left:
+            answers = item.discard(ask_engine=answers)
+
+    def _keep_ready(self) -> None:
+        while (kind := self._next()) is not None:
+            try:
+                item = self._prepare(kind)
+            except (Unavailable, KeyError, ValueError, *container_engine.FAULTS):
+                # The next run of this kind says by itself what is wrong, and asks for another one.
+                with self._changed, suppress(ValueError):
+                    self._recent.remove(kind)
+                continue
+            with self._changed:
+                late = self._closed
+                if not late:
+                    self._ready.append(item)
+            if late:
+                item.discard()
+
+    def _next(self) -> Kind | None:
+        """Wait until one more is wanted, and throw away what is dead or no longer wanted. None: closed."""
+        while True:
+            with self._changed:
+                if self._closed:
+                    return None
+                surplus = self._surplus()
+                missing = Counter(self._recent) - Counter(item.kind for item in self._ready)
+                kind = next((kind for kind in reversed(self._recent) if missing[kind]), None)
+                if kind is None and not surplus:
+                    self._changed.wait()
+            for item in surplus:
+                item.discard()
+            if kind is not None:
+                return kind
+
+    def _surplus(self) -> list[Prepared]:
+        """Take out what is dead, and what the last runs do not speak for."""
+        kept: Counter[Kind] = Counter()
+        wanted = Counter(self._recent)
+        surplus = []
+        for item in list(self._ready):
+            kept[item.kind] += 1
+            if kept[item.kind] > wanted[item.kind] or not item.alive():
+                kept[item.kind] -= 1
+                self._ready.remove(item)
+                surplus.append(item)
+        return surplus
+
+    def _prepare(self, kind: Kind) -> Prepared:
+        """Make and start one. Raises Unavailable, the engine's faults, and KeyError or ValueError for odd answers."""
+        assert self._control is not None
+        token = secrets.token_hex(6)
+        with ExitStack() as stack:
+            api = container_engine.connect(self._url)
+            stack.callback(api.close)
+            folder = self._folder / f"{FOLDER}{token}"
+            folder.mkdir(mode=0o700)
+            stack.callback(remove_folder, folder)
+            (folder / "in").mkdir(mode=0o700)
+            out = OutVolume(folder / "out", kind.limits, spec.RUN_USER)
+            stack.callback(out.close)
+            host = spec.host_config(api, kind.limits, folder, network="none", runtime=kind.runtime)
+            name = f"threegate-{self._control.boot_nonce[:8]}-{token}"
+            marks = spec.labels(_REQUEST, self._control)
+            # Before it is there: the engine may make it and not say so. The name is ours alone.
+            stack.callback(container_engine.remove_container, api, name)
+            container = spec.create(api, kind.image, spec.waiting_words(), host, marks, name)
+            connection = attach(api, container)
+            stack.callback(connection.close)
+            api.start(container)
+            pid = int(api.inspect_container(container)["State"]["Pid"])
+            pidfd = os.pidfd_open(pid)
+            stack.pop_all()
+        return Prepared(kind, api, folder, out, container, connection, pid, pidfd)

@@ -1,0 +1,172 @@
+"""The container sandbox: runs a request's argv in a hardened container of its own.
+
+Invariant: one container serves one request, made for it or prepared ahead; the container, its volume and its folder
+are removed whatever happens; nothing waits for the engine without a bound.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from threegate.core.errors import Unavailable
+from threegate.core.settings import EraSettings, SecretReference
+from threegate.judgement.judge import Clearance
+from threegate.request.job import Job
+from threegate.runners.egress.proxy_chain import EgressChain
+from threegate.runners.egress.secret_header import secret_for
+from threegate.runners.era import container_engine, spec
+from threegate.runners.era.container_run import EraRun
+from threegate.runners.era.out_volume import OutVolume, can_mount
+from threegate.runners.era.prepared_containers import Kind, PreparedContainers
+from threegate.runners.interface import Control, Outcome
+from threegate.runners.probe import era_probe_job
+from threegate.runners.staging import StagingError, fill_inputs, remove_folder, stage_inputs
+from threegate.runners.streams import nothing_ran
+
+LOOK_SECONDS = 2.0
+
+
+class EraRunner:
+    """Runs ERA jobs as `settings` (``[runners.era]``) say.
+
+    `egress_network` is the engine's network of the proxies. With `prepared_in` (a folder that recovery looks through)
+    `settings.warm` containers are prepared ahead there; without it none are.
+    """
+
+    def __init__(
+        self,
+        settings: EraSettings,
+        *,
+        egress_network: str = "bridge",
+        secret_references: Mapping[str, SecretReference] | None = None,
+        prepared_in: Path | None = None,
+    ) -> None:
+        self._settings = settings
+        self._secrets = secret_references or {}
+        self._url = container_engine.engine_url(settings.engine)
+        self._egress_network = egress_network
+        self._prepared = (
+            PreparedContainers(self._url, settings.warm, prepared_in)
+            if settings.warm and prepared_in is not None
+            else None
+        )
+        self._looked: tuple[float, str | None] = (0.0, None)
+
+    def available(self, job: Job | None = None) -> str | None:
+        """None when a run can start now, else one line (``no container engine…``, ``no image…``).
+
+        With a job also what only that job needs. The engine's answer is kept for LOOK_SECONDS; a container that is
+        prepared and alive is answer enough.
+        """
+        if job is not None and self._prepared is not None and self._prepared.has(job):
+            return None
+        moment, missing = self._looked
+        if time.monotonic() - moment >= LOOK_SECONDS or moment == 0.0:
+            missing = self._missing(self._settings.image, "image")
+            self._looked = (time.monotonic(), missing)
+        if missing is None and job is not None and job.network:
+            missing = self._missing(job.egress_image, "egress_image")
+        return missing
+
+    def _missing(self, image: str, name: str) -> str | None:
+        if (missing := can_mount()) is not None:
+            return missing
+        try:
+            with container_engine.client(self._url) as api:
+                if not image:
+                    raise Unavailable(
+                        f"no image: runners.era.{name} is not set; build it: threegate sandbox build"
+                    )
+                container_engine.check_image(api, image)
+                container_engine.check_runtime(api, self._settings.runtime)
+        except Unavailable as error:
+            return str(error)
+        return None
+
+    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
+        """Run `job.argv` once; see Runner.run. Never raises for what the command does."""
+        clearance.must_cover(job)
+        outcome = self._from_prepared(job, control) or self._contained(clearance.request_id, job, control)
+        if self._prepared is not None and outcome.runtime and (kind := Kind.of(job, outcome.runtime)):
+            self._prepared.learn(kind, control)
+        return outcome
+
+    def prove(self, control: Control, *, network: bool = False) -> Outcome:
+        """Run the probe of `runners.probe`, which is ours and fixed, in place of a request: it measures the walls."""
+        return self._contained("threegate-probe", era_probe_job(self._settings, network=network), control)
+
+    def _contained(self, request_id: str, job: Job, control: Control) -> Outcome:
+        work = control.run_folder / "work"
+        work.mkdir(mode=0o700)
+        try:
+            return self._run(request_id, job, control, work)
+        except (StagingError, Unavailable) as error:
+            return nothing_ran(str(error))
+        finally:
+            remove_folder(work)
+
+    def close(self) -> None:
+        """Take away what was prepared and not used."""
+        if self._prepared is not None:
+            self._prepared.close()
+
+    def _from_prepared(self, job: Job, control: Control) -> Outcome | None:
+        """The outcome of a run in a container that was prepared ahead; None when there is none, and nothing ran."""
+        prepared = self._prepared.take(job) if self._prepared is not None and _has_command(job) else None
+        if prepared is None:
+            return None
+        with ExitStack() as stack:
+            stack.callback(prepared.discard)
+            run = EraRun(prepared.api, job, control, prepared.out, prepared.kind.runtime, None)
+            stack.callback(run.remove)
+            try:
+                fill_inputs(job.inputs, control.inputs_folder, prepared.folder / "in")
+                run.take_over(prepared)
+            except StagingError as error:
+                return nothing_ran(str(error))
+            except Unavailable:
+                return None
+            return _completed(run, control)
+
+    def _run(self, request_id: str, job: Job, control: Control, work: Path) -> Outcome:
+        if not _has_command(job):
+            raise Unavailable("the job has no command that a container can run")
+        if (missing := can_mount()) is not None:
+            raise Unavailable(missing)
+        with ExitStack() as stack:
+            api = stack.enter_context(container_engine.client(self._url))
+            container_engine.check_image(api, job.image)
+            runtime = container_engine.check_runtime(api, job.runtime)
+            if job.network and runtime == "runsc":
+                raise Unavailable(
+                    "runtime runsc has no way to the proxy; network: allowlist needs another runtime"
+                )
+            stage_inputs(job.inputs, control.inputs_folder, work / "in")
+            out = OutVolume(work / "out", job.limits, spec.RUN_USER)
+            stack.callback(out.close)
+            chain = None
+            if job.network:
+                secret = secret_for(job, self._secrets)
+                chain = EgressChain(api, job, control, request_id, work, self._egress_network, secret)
+                stack.callback(chain.remove)
+                chain.start()
+            run = EraRun(api, job, control, out, runtime, chain)
+            stack.callback(run.remove)
+            run.create(request_id, work)
+            return _completed(run, control)
+
+
+def _completed(run: EraRun, control: Control) -> Outcome:
+    run.execute()
+    # Dead before its files are read, gone before the answer.
+    run.settle()
+    run.remove()
+    return run.outcome(control.run_folder / "out")
+
+
+def _has_command(job: Job) -> bool:
+    """Whether there is a command that a container can run; a word with = would be taken for a variable."""
+    return bool(job.argv) and "=" not in (job.argv or ("",))[0]

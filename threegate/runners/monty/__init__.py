@@ -1,0 +1,1 @@
+"""Monty: a request's Python in the embedded sandbox."""

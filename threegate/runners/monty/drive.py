@@ -1,0 +1,231 @@
+"""Drives one feed of a Monty session call by call, under our own clock.
+
+Invariant: the run never outlives its deadline by more than the watch's beat, a sleep counts as time, and no call
+that could make a file passes once the file limit of /out is met.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pydantic_monty as pm
+
+from threegate.request.job import Job, JobLimits
+from threegate.runners.interface import Control, Status
+from threegate.runners.monty.run_watch import BEAT, Watch
+from threegate.runners.streams import StreamMeter
+
+Ended = tuple[Status, str]
+_PATH_CHARS: Final = 4096
+_MAKING = frozenset(
+    {
+        "Path.write_text",
+        "Path.write_bytes",
+        "Path.append_text",
+        "Path.append_bytes",
+        "Path.mkdir",
+        "Path.touch",
+    }
+)
+_MEMORY = (
+    r"memory limit exceeded: \d+ bytes > \d+ bytes|the worker exceeded its memory limit and was terminated"
+)
+_SLEEPS = frozenset({"system.sleep", "time.sleep"})
+_ASYNC_SLEEPS = frozenset({"system.async_sleep", "asyncio.sleep"})
+
+
+class Stopped(Exception):
+    """A bound of ours was met between two calls; `Drive.ended` says which."""
+
+
+class Drive:
+    """One feed. `ended` says which of our bounds ended it, or None."""
+
+    def __init__(
+        self,
+        bounds: JobLimits,
+        control: Control,
+        kill: Callable[[], None],
+        out: Path,
+        streams: tuple[StreamMeter, StreamMeter],
+    ) -> None:
+        self._bounds = bounds
+        self._control = control
+        self._kill = kill
+        self._out = out
+        self._streams = {"stdout": streams[0], "stderr": streams[1]}
+        self._deadline = time.monotonic() + bounds.time_sec
+        self._made: set[str] = set()
+        self._wakes: dict[int, float] = {}
+        self._lock = threading.Lock()
+        self.ended: Ended | None = None
+
+    @contextmanager
+    def watched_by(self, watch: Watch) -> Iterator[None]:
+        """Have the deadline and the operator's wishes kept while the block runs."""
+        self._deadline = time.monotonic() + self._bounds.time_sec
+        watch.add(self)
+        try:
+            yield
+        finally:
+            watch.remove(self)
+
+    def feed(
+        self,
+        session: pm.MontySession,
+        code: str,
+        variables: dict[str, Any],
+        mounts: Sequence[pm.MountDir],
+        workdir: str,
+    ) -> Callable[[], Any]:
+        """Run the code; returns how to get the value of its last expression. Raises MontyError, Stopped."""
+        state = session.feed_start(
+            code, inputs=variables, print_callback=self._printed, mount=list(mounts), cwd=workdir
+        )
+        while not isinstance(state, pm.MontyComplete):
+            state = self._answer(state)
+        complete = state
+        return lambda: complete.output
+
+    def _answer(self, state: Any) -> Any:
+        """Answer one call of the sandbox."""
+        if self.ended is not None:
+            raise Stopped
+        if isinstance(state, pm.NameLookupSnapshot):
+            return state.resume()
+        if isinstance(state, pm.FutureSnapshot):
+            return self._wake(state)
+        name = str(state.function_name)
+        if not state.is_os_function:
+            return state.resume_auto()
+        if name in _SLEEPS:
+            self._sleep_until(time.monotonic() + _seconds(state.args))
+            return state.resume({"return_value": None})
+        if name in _ASYNC_SLEEPS:
+            self._wakes[state.call_id] = time.monotonic() + _seconds(state.args)
+            return state.resume({"future": ...})
+        if name in _MAKING or (name == "open" and _makes(state.args, state.kwargs)):
+            self._count(state.args)
+        return state.resume_auto()
+
+    def _sleep_until(self, moment: float) -> None:
+        """Sleep on the run's own time; the watch ends the run where that is due."""
+        while self.ended is None and (left := moment - time.monotonic()) > 0:
+            time.sleep(min(left, BEAT))
+
+    def _wake(self, state: pm.FutureSnapshot) -> Any:
+        now = time.monotonic()
+        pending = {number: self._wakes.get(number, now) for number in state.pending_call_ids}
+        first = min(pending.values(), default=now)
+        self._sleep_until(first)
+        due = {number: {"return_value": None} for number, moment in pending.items() if moment <= first}
+        return state.resume(due)
+
+    def _count(self, args: tuple[Any, ...]) -> None:
+        """Count the names that a call may make below /out; folders are names too. Raises Stopped at the limit."""
+        wanted = _names_below_out(str(args[0]) if args else "/")
+        self._made |= wanted
+        if len(self._made) <= self._bounds.out_files:
+            return
+        self._made = {
+            f"/out/{Path(folder, name).relative_to(self._out)}"
+            for folder, folders, files in os.walk(self._out)
+            for name in (*folders, *files)
+        } | wanted
+        if len(self._made) > self._bounds.out_files:
+            self._stop(
+                "output_exceeded", f"output_exceeded: /out holds {self._bounds.out_files} files, its limit."
+            )
+            raise Stopped
+
+    def _printed(self, stream: str, text: str) -> None:
+        meter = self._streams[stream]
+        room = self._bounds.stream_bytes - meter.size
+        data = text.encode("utf-8", "backslashreplace")
+        meter.write(data[: max(room, 0)])
+        if len(data) > room:
+            self._stop(
+                "output_exceeded",
+                f"output_exceeded: {stream} reached its limit of {self._bounds.stream_bytes} bytes.",
+            )
+
+    def look(self) -> None:
+        """End the run where that is due, and see to it that what was ended is dead. Called by the watch."""
+        if self._control.cancelled.is_set():
+            self._stop("cancelled", "Cancelled by the operator while it ran.")
+        elif self._control.interrupted.is_set():
+            self._stop("interrupted", "Interrupted because the daemon stopped.")
+        elif time.monotonic() >= self._deadline:
+            self._stop("timed_out", f"timed_out: the time limit of {self._bounds.time_sec} s was reached.")
+        elif self.ended is not None:
+            self._kill()
+
+    def _stop(self, status: Status, detail: str) -> None:
+        with self._lock:
+            if self.ended is None:
+                self.ended = (status, detail)
+        self._kill()
+
+
+def _names_below_out(path: str) -> set[str]:
+    """The name and its folders below /out. Longer than the kernel takes: none, for nothing will be made."""
+    parts = os.path.normpath(path).split("/") if len(path) < _PATH_CHARS else []
+    if parts[:2] != ["", "out"]:
+        return set()
+    return {"/".join(parts[:count]) for count in range(3, len(parts) + 1)}
+
+
+def explain(error: pm.MontyError, ended: Ended | None, job: Job) -> tuple[Status, str, str]:
+    """Status, one sentence, and the text for stderr, for how a feed ended."""
+    if ended is not None:
+        return (*ended, "")
+    if isinstance(error, pm.MontyCrashedError):
+        return "failed", "The worker ended by itself; nothing of it remains.", ""
+    text = error.display() if hasattr(error, "display") else str(error)
+    reason = error.exception()
+    if _by_limit(error):
+        if re.fullmatch(_MEMORY, str(reason)):
+            limit = job.limits.memory_mb
+            return (
+                "out_of_memory",
+                f"out_of_memory: the memory limit of {limit} MiB was reached.",
+                text + "\n",
+            )
+        if re.fullmatch(r"disk write limit of .{1,40} exceeded", str(reason)):
+            return (
+                "output_exceeded",
+                f"output_exceeded: /out reached {job.limits.out_bytes} bytes.",
+                text + "\n",
+            )
+    kind = type(reason).__name__
+    return "failed", f"The code ended with {kind}.", text + "\n"
+
+
+def _by_limit(error: pm.MontyError) -> bool:
+    """Whether an error came from the interpreter, not from a `raise` of the code: its place is no raise statement."""
+    if not isinstance(error, pm.MontyRuntimeError):
+        return False
+    frames = error.traceback()
+    if not frames:
+        return True
+    before = (frames[-1].source_line or "")[: frames[-1].column - 1]
+    return not re.search(r"\braise[\s(]*$", before)
+
+
+def _seconds(args: tuple[Any, ...]) -> float:
+    try:
+        return max(0.0, float(args[0]))
+    except (IndexError, TypeError, ValueError, OverflowError):
+        return 0.0
+
+
+def _makes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    mode = str(kwargs.get("mode", args[1] if len(args) > 1 else "r"))
+    return any(letter in mode for letter in "wax+")

@@ -1,0 +1,262 @@
+"""The embedded sandbox: runs a request's code in a Monty worker of its own.
+
+Invariant: one request, one fresh worker, thrown away afterwards. The wall clock, the count of files and the size
+of the printed output are held by us and not by the interpreter; each cap that ends a run is a status of its own.
+Clock and random numbers come from the approval, so that a run can be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pydantic_monty as pm
+
+from threegate.core import limits
+from threegate.core.errors import Unavailable
+from threegate.judgement.judge import Clearance
+from threegate.request.job import Job
+from threegate.runners.interface import Control, Outcome, Status
+from threegate.runners.monty.drive import Drive, Stopped, explain
+from threegate.runners.monty.process import WorkerProcess
+from threegate.runners.monty.run_watch import Watch
+from threegate.runners.monty.value import ValueTooLarge, render_value
+from threegate.runners.monty.worker import VERSION, WarmWorkers, Worker
+from threegate.runners.probe import monty_probe_job
+from threegate.runners.staging import Collected, StagingError, collect, remove_folder, stage_inputs
+from threegate.runners.streams import StreamMeter, nothing_ran
+
+RUNTIME = f"pydantic-monty {VERSION}"
+
+
+class MontyRunner:
+    """Runs monty jobs; `workers` processes are kept started ahead."""
+
+    def __init__(self, workers: int = 2) -> None:
+        self._workers = workers
+        self._warm: WarmWorkers | None = None
+        self._watch = Watch()
+        self._lock = threading.Lock()
+
+    def available(self, job: Job | None = None) -> str | None:
+        """None when a run can start, else one line that says what is missing."""
+        try:
+            self._started()
+        except Unavailable as error:
+            return str(error)
+        return None
+
+    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
+        """Run `job.code` once; see Runner.run. Never raises for what the code does; raises OSError for our own disk."""
+        clearance.must_cover(job)
+        return self._contained((clearance.approved_utc, clearance.request_sha256), job, control)
+
+    def prove(self, control: Control) -> Outcome:
+        """Run the probe of `runners.probe`, which is ours and fixed, in place of a request."""
+        return self._contained(
+            (datetime(2026, 1, 1, tzinfo=UTC), "threegate-probe"), monty_probe_job(), control
+        )
+
+    def _contained(self, fixed: tuple[datetime, str], job: Job, control: Control) -> Outcome:
+        work = control.run_folder / "work"
+        work.mkdir(mode=0o700)
+        try:
+            return self._run(fixed, job, control, work)
+        finally:
+            remove_folder(work)
+
+    def close(self) -> None:
+        """End the workers that were started ahead."""
+        with self._lock:
+            if self._warm is not None:
+                self._warm.close()
+                self._warm = None
+        self._watch.close()
+
+    def isolation_missing(self) -> tuple[str, ...]:
+        """What cannot be taken away from a worker on this machine. Raises Unavailable."""
+        return self._started().isolation.missing
+
+    def _started(self) -> WarmWorkers:
+        with self._lock:
+            if self._warm is None:
+                self._warm = WarmWorkers(self._workers)
+            return self._warm
+
+    def _run(self, fixed: tuple[datetime, str], job: Job, control: Control, work: Path) -> Outcome:
+        try:
+            stage_inputs(job.inputs, control.inputs_folder, work / "in")
+            warm = self._started()
+            worker = warm.take()
+        except (StagingError, Unavailable) as error:
+            return nothing_ran(str(error))
+        (work / "out").mkdir(mode=0o700)
+        run = _MontyRun(fixed, job, control, work, self._watch)
+        try:
+            run.execute(worker, warm.isolation.missing)
+        finally:
+            worker.close()
+        control.ran()
+        return run.outcome(collect(work / "out", control.run_folder / "out", job.limits))
+
+
+class _MontyRun:
+    """One run, from the checkout of its worker to the outcome."""
+
+    def __init__(
+        self, fixed: tuple[datetime, str], job: Job, control: Control, work: Path, watch: Watch
+    ) -> None:
+        self._watch = watch
+        self._clock, self._seed = fixed
+        self._job = job
+        self._control = control
+        self._work = work
+        self._out, self._err = StreamMeter(), StreamMeter()
+        self._status: Status = "failed"
+        self._detail = ""
+        self._exit_code: int | None = None
+        self._effective: dict[str, str] = {}
+        self._process: WorkerProcess | None = None
+        self._started = self._finished = datetime.now(UTC)
+        self._wall_ms = 0
+
+    def execute(self, worker: Worker, missing: tuple[str, ...]) -> None:
+        """Check the worker out, feed the code under the watch, and keep how it ended."""
+        try:
+            session = worker.pool.checkout(limits=self._limits(), os_policy=self._policy())
+            with session:
+                self._watched(session, missing)
+        except pm.MontyError as error:
+            if not self._detail:
+                self._end("failed", f"the worker could not be used: {error}", None)
+        except TimeoutError:
+            self._end("failed", "the worker did not answer", None)
+
+    def outcome(self, collected: Collected) -> Outcome:
+        """The outcome with what was collected; a cap that only the collection met ends the run as exceeded."""
+        if collected.exceeded and self._status in ("succeeded", "failed"):
+            self._status, self._detail = "output_exceeded", f"output_exceeded: {collected.exceeded}."
+        process = self._process
+        return Outcome(
+            status=self._status,
+            detail=self._detail,
+            exit_code=self._exit_code,
+            started=self._started,
+            finished=self._finished,
+            wall_ms=self._wall_ms,
+            cpu_ms=process.cpu_ms if process else None,
+            peak_memory_bytes=process.peak_bytes if process else None,
+            effective_limits=self._effective,
+            stdout=self._out.result(),
+            stderr=self._err.result(),
+            artifacts=tuple(collected.artifacts),
+            dropped=tuple(collected.dropped),
+            runtime=RUNTIME,
+        )
+
+    def _limits(self) -> pm.ResourceLimits:
+        return {
+            "max_memory": self._job.limits.memory_mb * limits.MIB,
+            "max_recursion_depth": limits.MONTY_RECURSION,
+            "max_suspensions": limits.MONTY_SUSPENSIONS,
+        }
+
+    def _policy(self) -> pm.OSPolicy:
+        return {
+            "datetime": self._clock,
+            "timezone": "utc",
+            "sleep": "call_host",
+            "process_time": "zero",
+            "random_start": {"seed": self._seed},
+        }
+
+    def _watched(self, session: pm.MontySession, missing: tuple[str, ...]) -> None:
+        job = self._job
+        with WorkerProcess(session.worker_pid, job.limits) as process:
+            self._process = process
+            self._effective = {**self._interpreter_limits(), **process.read_back(missing)}
+            drive = Drive(job.limits, self._control, process.kill, self._work / "out", (self._out, self._err))
+            self._started = datetime.now(UTC)
+            begin = time.monotonic()
+            try:
+                with drive.watched_by(self._watch):
+                    self._feed(session, drive)
+            finally:
+                self._wall_ms = int((time.monotonic() - begin) * 1000)
+                self._finished = datetime.now(UTC)
+                process.measure()
+
+    def _feed(self, session: pm.MontySession, drive: Drive) -> None:
+        job = self._job
+        try:
+            value = drive.feed(
+                session, job.code or "", json.loads(job.vars_json or "{}"), self._mounts(), job.workdir
+            )
+            self._end("succeeded", "The code ran to its end.", 0)
+            self._keep(value)
+        except pm.MontyError as error:
+            status, detail, text = explain(error, drive.ended, job)
+            self._err.write(text.encode("utf-8", "backslashreplace"))
+            self._end(status, detail, None if drive.ended or not text else 1)
+        except ValueTooLarge as error:
+            self._end(
+                "output_exceeded", f"output_exceeded: the value of the last expression is {error}.", None
+            )
+        except ValueError:
+            self._end(
+                "failed", "The value of the last expression cannot be written (an integer is too long).", 1
+            )
+        except Stopped:
+            self._end("failed", "The run was stopped.", None)
+        if drive.ended and self._status in ("succeeded", "failed"):
+            self._end(*drive.ended, None)
+
+    def _mounts(self) -> list[pm.MountDir]:
+        return [
+            pm.MountDir(host_path=self._work / "in", virtual_path="/in", mode="read-only"),
+            pm.MountDir(
+                host_path=self._work / "out",
+                virtual_path="/out",
+                mode="read-write",
+                write_bytes_limit=self._job.limits.out_bytes,
+            ),
+        ]
+
+    def _keep(self, get_value: Callable[[], Any]) -> None:
+        """Write the value of the last expression, unless the run took that name itself."""
+        rendered = render_value(get_value())
+        if rendered is None:
+            return
+        name, data = rendered
+        path = self._work / "out" / name
+        try:
+            descriptor = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
+        except FileExistsError:
+            self._end("failed", f"result_name_taken: the code made /out/{name}, which is for its value.", 1)
+            return
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+
+    def _interpreter_limits(self) -> dict[str, str]:
+        job = self._job.limits
+        return {
+            "wall": f"{job.time_sec} s (our watchdog)",
+            "memory": f"{job.memory_mb} MiB (interpreter heap)",
+            "processes": "0 (the language starts none)",
+            "network": "none (the language has none)",
+            "out_bytes": f"{job.out_bytes} (mount)",
+            "out_files": f"{job.out_files} (counted at each call)",
+            "streams": f"{job.stream_bytes} bytes",
+            "calls": f"{limits.MONTY_SUSPENSIONS}",
+        }
+
+    def _end(self, status: Status, detail: str, exit_code: int | None) -> None:
+        self._status, self._detail, self._exit_code = status, detail, exit_code

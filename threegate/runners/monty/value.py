@@ -1,0 +1,112 @@
+"""The value of a run's last expression, as the bytes of /out/result.json or result.txt (spec 6, Monty).
+
+Invariant: the work and the bytes are bounded before anything is rendered: a small value can name the same list
+a million times, and its rendering would not be small.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from threegate.core import limits
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+class ValueTooLarge(Exception):
+    """The rendering would exceed RESULT_VALUE_BYTES or RESULT_VALUE_NODES."""
+
+
+def render_value(value: Any) -> tuple[str, bytes] | None:
+    """The file name and bytes for a value, or None for None (an expression without a value leaves no file).
+
+    JSON where the value is JSON (tuples are arrays), else the text of a string or of `repr`. Raises ValueTooLarge.
+    """
+    if value is None:
+        return None
+    if _is_json(value):
+        try:
+            text = json.dumps(
+                value, ensure_ascii=False, allow_nan=False, indent=None, separators=(", ", ": ")
+            )
+            return "result.json", _bounded(text.encode("utf-8") + b"\n")
+        except (ValueError, RecursionError):
+            pass
+    return "result.txt", _bounded(_text(value).encode("utf-8", "backslashreplace") + b"\n")
+
+
+def _text(value: Any) -> str:
+    try:
+        return value if isinstance(value, str) else repr(value)
+    except RecursionError:
+        raise ValueTooLarge(f"nested deeper than {limits.RESULT_VALUE_DEPTH}") from None
+    except ValueError:
+        raise ValueTooLarge("an integer with too many digits to be written") from None
+
+
+def _bounded(data: bytes) -> bytes:
+    if len(data) > limits.RESULT_VALUE_BYTES:
+        raise ValueTooLarge(f"more than {limits.RESULT_VALUE_BYTES} bytes")
+    return data
+
+
+def _is_json(value: Any) -> bool:
+    """Whether the value is JSON. Raises ValueTooLarge when its rendering would have too many parts or bytes."""
+    survey = _Survey()
+    survey.measure(value, 1)
+    return survey.plain
+
+
+class _Survey:
+    """Measures a value without rendering it; what is shared is looked at once and counted each time."""
+
+    def __init__(self) -> None:
+        self.plain = True
+        self._known: dict[int, tuple[int, int]] = {}
+        self._looked_at = 0
+
+    def measure(self, item: Any, depth: int) -> tuple[int, int]:
+        """Parts and bytes of the rendering. Raises ValueTooLarge."""
+        if isinstance(item, _PLAIN):
+            return 1, self._leaf(item)
+        if depth > limits.RESULT_VALUE_DEPTH:
+            raise ValueTooLarge(f"nested deeper than {limits.RESULT_VALUE_DEPTH}")
+        if (known := self._known.get(id(item))) is not None:
+            return known
+        nodes, size = 1, 2
+        for part in self._parts(item):
+            self._looked_at += 1
+            part_nodes, part_size = self.measure(part, depth + 1)
+            nodes, size = nodes + part_nodes, size + part_size
+            most = max(nodes, self._looked_at)
+            if most > limits.RESULT_VALUE_NODES or size > limits.RESULT_VALUE_BYTES:
+                raise ValueTooLarge(
+                    f"more than {limits.RESULT_VALUE_NODES} parts or {limits.RESULT_VALUE_BYTES} bytes"
+                )
+        self._known[id(item)] = nodes, size
+        return nodes, size
+
+    def _leaf(self, item: Any) -> int:
+        if isinstance(item, str):
+            return len(item)
+        if isinstance(item, float) and not math.isfinite(item):
+            self.plain = False
+        return item.bit_length() // 3 if isinstance(item, int) else 1
+
+    def _parts(self, item: Any) -> Iterable[Any]:
+        if isinstance(item, dict):
+            self.plain = self.plain and all(isinstance(key, str) for key in item)
+            return itertools.chain(item.keys(), item.values())
+        if isinstance(item, (list, tuple)):
+            return item
+        self.plain = False
+        if isinstance(item, (set, frozenset)):
+            return item
+        if isinstance(item, bytes):
+            return (item.decode("latin-1"),)
+        attributes = getattr(item, "attributes", None)
+        return attributes.values() if isinstance(attributes, dict) else ()

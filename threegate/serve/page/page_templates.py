@@ -1,0 +1,95 @@
+"""The page's templates, and the headers that go with whatever they give.
+
+Invariant: every value is escaped by the template engine, and foreign texts went through `shown` before: what a browser
+would hide or turn around stands there as an escape. Style and script are ours, in the page, allowed by their hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from threegate import __version__
+from threegate.review.code_descriptions import meaning
+from threegate.review.shown_text import shown
+
+_FOLDER: Final = files("threegate.serve.page") / "templates"
+_STYLE: Final = (_FOLDER / "page.css").read_text("utf-8")
+_SCRIPT: Final = (_FOLDER / "page.js").read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+CONTENT_SECURITY_POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        f"style-src '{_hash(_STYLE)}'",
+        f"script-src '{_hash(_SCRIPT)}'",
+        "connect-src 'self'",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types threegate",
+    )
+)
+HEADERS: Final = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Origin-Agent-Cluster": "?1",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "X-Robots-Tag": "noindex",
+    "Referrer-Policy": "no-referrer",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), clipboard-read=(), clipboard-write=(self)",
+    "Cache-Control": "no-store",
+}
+"""Sent with every answer below /page, refusals too."""
+
+
+def foreign(text: str) -> str:
+    """A text of somebody else as it may stand in a page, line by line."""
+    return "\n".join(shown(line) for line in text.split("\n"))
+
+
+def _numbered(text: str) -> list[str]:
+    return [shown(line) for line in text.removesuffix("\n").split("\n")]
+
+
+def _meaning_of_value(value: str) -> str:
+    """What the code means that a value begins with."""
+    return meaning(value.split(" ", 1)[0].split(",", 1)[0])
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("threegate.serve.page", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["foreign"] = foreign
+    environment.filters["numbered"] = _numbered
+    environment.filters["meaning"] = meaning
+    environment.filters["meaning_of_value"] = _meaning_of_value
+    environment.globals.update(style=_STYLE, script=_SCRIPT, version=__version__)
+    return environment
+
+
+_ENVIRONMENT: Final = _environment()
+
+
+def render(template: str, **values: Any) -> str:
+    """A whole page. Raises jinja2's UndefinedError for a value that is not given (a mistake of ours)."""
+    return _ENVIRONMENT.get_template(template).render(**values)

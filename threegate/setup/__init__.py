@@ -1,0 +1,1 @@
+"""Setting up: init, doctor, service units, sandbox images, agents' prompts."""

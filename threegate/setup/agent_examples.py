@@ -1,0 +1,139 @@
+"""The examples of the agent's prompt: requests and a proposal, made by what the reader reads back.
+
+Invariant: an example is rendered from a `Request` within the workspace's own maxima, so it passes gate 1 there; a
+test proves it, and runs those that need no engine.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from threegate.core.canonical import sha256_hex
+from threegate.proposals.tools import SCHEMA_VERSION
+from threegate.request import GateSettings, Request
+from threegate.request.model import InputFile, NetworkTarget, OutputFile
+from threegate.request.render_draft import file_name, render_request
+
+SALES = b"region,amount\nnorth,120\nsouth,310\nnorth,205\n"
+"""The bytes of the examples' input file ``sales.csv``."""
+
+_SUM_CODE = """\
+total = 0
+for line in open('/in/sales.csv').read().splitlines()[1:]:
+    total += int(line.split(',')[1])
+print('total', total)
+{'total': total}
+"""
+_SORT = ("sort", "-t", ",", "-k", "2", "-n", "-o", "/out/sorted.csv", "/in/sales.csv")
+_FETCH = ("curl", "-sS", "--fail", "-o", "/out/rates.json", "https://api.example.com/v1/rates")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One example: what it shows, the file's name in inbox/, its text."""
+
+    title: str
+    name: str
+    text: str
+
+
+def request_examples(settings: GateSettings, now: datetime) -> tuple[Example, ...]:
+    """A minimal monty request, an ERA request with an input, an ERA request with network. Pure."""
+    moment = now.astimezone(UTC).replace(microsecond=0)
+    sales = (InputFile("sales.csv", sha256_hex(SALES)),)
+    parts: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        (
+            "The smallest: a few lines of Python in the embedded sandbox",
+            "add-up",
+            {"backend": "monty", "code": "print(3 + 4)\n", "purpose": "Add two numbers."},
+        ),
+        (
+            "Python over an input file; `print` what you want to read back",
+            "sum-sales",
+            {"backend": "monty", "code": _SUM_CODE, "inputs": sales, "purpose": "Add up the sales."},
+        ),
+        (
+            "One program in a container, with an input and an output file",
+            "sort-sales",
+            {
+                "argv": _SORT,
+                "inputs": sales,
+                "language": "text tools",
+                "outputs": (OutputFile("/out/sorted.csv"),),
+                "purpose": "Sort the sales by amount.",
+            },
+        ),
+        (
+            "One program that may reach one host",
+            "fetch-rates",
+            {
+                "argv": _FETCH,
+                "language": "curl",
+                "network": "allowlist",
+                "network_allowlist": (NetworkTarget("api.example.com", 443),),
+                "network_rationale": "The rates are published at this address only.",
+                "outputs": (OutputFile("/out/rates.json"),),
+                "purpose": "Fetch today's exchange rates.",
+                "data_sensitivity": "public",
+                "risk_level": "medium",
+            },
+        ),
+    )
+    return tuple(_example(title, slug, fields, settings, moment) for title, slug, fields in parts)
+
+
+def _example(
+    title: str, slug: str, fields: dict[str, Any], settings: GateSettings, moment: datetime
+) -> Example:
+    name = file_name(moment, slug)
+    values: dict[str, Any] = {
+        "file_name": name,
+        "data": b"",
+        "sha256": "",
+        "stage": "draft",
+        "request_id": name.removesuffix(".md"),
+        "created_utc": moment,
+        "requested_by": "core",
+        "approved_by": None,
+        "approved_utc": None,
+        "backend": "ERA",
+        "language": "python",
+        "network": "none",
+        "cpu_limit": min(Decimal(1), Decimal(str(settings.max_cpu))),
+        "memory_limit_mb": min(128, settings.max_memory_mb),
+        "time_limit_sec": min(30, settings.max_time_sec),
+        "inputs": (),
+        "workdir": "/in",
+        "outputs": (),
+        "network_allowlist": (),
+        "constraints": (),
+        "labels": (),
+        "evidence": (),
+        **dict.fromkeys(
+            ("session_id", "tool", "workflow", "role", "risk_domain", "argv", "code", "vars_json")
+        ),
+        "risk_level": "low",
+        "justification": "Reads only what is declared and writes only what is listed.",
+        "data_sensitivity": "internal",
+        "network_rationale": "none",
+        **fields,
+    }
+    return Example(title, name, render_request(Request(**values)).decode())
+
+
+def proposal_example() -> Example:
+    """A JSON proposal: it becomes a request that the daemon writes."""
+    value = {
+        "schemaVersion": SCHEMA_VERSION,
+        "id": "list-notes",
+        "tool": "file.list",
+        "args": {"path": "notes"},
+        "reason": "To see which notes there are before writing a new one.",
+        "risk": "low",
+    }
+    text = json.dumps(value, indent=2) + "\n"
+    return Example("A proposal: one tool by name", "AP-list-notes.json", text)

@@ -1,0 +1,163 @@
+"""Building the sandbox images and proving their walls (spec 6, ERA).
+
+Invariant: an image enters the settings only by its digest, after the engine says that it has it; `build` does
+nothing when this version's images are there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from threegate.core.errors import Unavailable
+from threegate.core.settings import EraSettings
+from threegate.core.workspace import Workspace
+from threegate.runners.interface import Control, Outcome
+from threegate.runners.probe import Wall, read_walls
+from threegate.setup.settings_file import set_values
+from threegate.trail import Trail
+
+if TYPE_CHECKING:
+    from threegate.runners.era.runner import EraRunner
+    from threegate.runners.monty.runner import MontyRunner
+
+_BUILD_SECONDS = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """The digests of this version's images; empty for one that the engine does not have."""
+
+    era: str
+    egress: str
+
+
+def sandbox_folder() -> Path:
+    """Where what builds the images lies: beside the package in a checkout, inside it when installed."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package.parent / "sandbox", package / "_data" / "sandbox"):
+        if (folder / "bootstrap").is_file():
+            return folder
+    raise Unavailable("the folder sandbox/ is missing from this installation; install threegate again")
+
+
+def known_images(url: str) -> Images:
+    """This version's images as far as the engine has them. Raises Unavailable when it does not answer."""
+    from threegate.runners.era import container_engine
+
+    with container_engine.client(container_engine.engine_url(url)) as api:
+        found = []
+        for tag in _run(["--print-tags"], container_engine.engine_url(url)).split():
+            try:
+                found.append(str(api.inspect_image(tag)["Id"]))  # type: ignore[no-untyped-call]
+            except container_engine.FAULTS:
+                found.append("")
+    return Images(found[0], found[1])
+
+
+def build_images(url: str) -> Images:
+    """Build what is missing of this version's images (minutes, the first time). Raises Unavailable."""
+    from threegate.runners.era import container_engine
+
+    where = container_engine.engine_url(url)
+    with container_engine.client(where):
+        pass
+    last = _run([], where).strip().splitlines()[-1]
+    try:
+        answer = json.loads(last)
+        return Images(answer["era"], answer["egress"])
+    except (ValueError, KeyError, TypeError):
+        raise Unavailable("the images were not built; try again: threegate sandbox build") from None
+
+
+def enter_images(workspace: Workspace, images: Images, *, actor: str) -> bool:
+    """Write the digests into threegate.toml, with an event; False when they stand there already."""
+    era = workspace.load_settings().runners.era
+    if (era.image, era.egress_image) == (images.era, images.egress):
+        return False
+    trail = Trail(workspace)
+    try:
+        with trail.locked() as held:
+            data = {"reason": "sandbox images", "image": images.era, "egress_image": images.egress}
+            held.append("settings_changed", actor=actor, data=data)
+            held.sync()
+            values = {"runners.era.image": images.era, "runners.era.egress_image": images.egress}
+            set_values(workspace.settings_file, values)
+    finally:
+        trail.close()
+    return True
+
+
+def prove_era(settings: EraSettings, *, network: bool) -> tuple[Outcome, list[Wall]]:
+    """Run the probe in a container and return what it measured. Raises OSError."""
+    from threegate.runners.era.runner import EraRunner
+
+    runner: EraRunner = EraRunner(settings)
+    with _scratch() as control:
+        outcome = runner.prove(control, network=network)
+        walls = read_walls(outcome.stdout.kept, outcome)
+    if outcome.status == "unavailable":
+        raise Unavailable(outcome.detail)
+    # The probe ends by eating its memory up in a child: that very ending is the last wall.
+    walls.append(Wall("the end says what ended it", outcome.status == "out_of_memory", outcome.detail))
+    walls.append(
+        Wall(
+            "the walls are read back",
+            bool(outcome.effective_limits),
+            f"{len(outcome.effective_limits)} values",
+        )
+    )
+    return outcome, walls
+
+
+def prove_monty(runner: MontyRunner) -> list[Wall]:
+    """Run the probe in a Monty worker and return what it measured. Raises Unavailable, OSError."""
+    with _scratch() as control:
+        outcome = runner.prove(control)
+        if outcome.status == "unavailable":
+            raise Unavailable(outcome.detail)
+        text = b""
+        with suppress(OSError):
+            text = (control.run_folder / "out" / "result.json").read_bytes()
+        return read_walls(text, outcome)
+
+
+class _scratch:
+    """A folder of our own for a probe, gone afterwards."""
+
+    def __enter__(self) -> Control:
+        self._folder = tempfile.TemporaryDirectory(prefix="threegate-probe-")
+        root = Path(self._folder.name)
+        (root / "run").mkdir()
+        (root / "inputs").mkdir()
+        return Control(root / "run", root / "inputs", "ws-probe", secrets.token_hex(8))
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+
+def _run(words: list[str], url: str) -> str:
+    """Run sandbox/bootstrap against an engine; returns its standard output. Raises Unavailable with its last line."""
+    environment = {**os.environ, "DOCKER_HOST": url}
+    try:
+        answer = subprocess.run(
+            [str(sandbox_folder() / "bootstrap"), *words],
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_SECONDS,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Unavailable(f"sandbox/bootstrap: could not be run ({type(error).__name__})") from None
+    if answer.returncode != 0:
+        last = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise Unavailable(f"sandbox/bootstrap: {last}")
+    return answer.stdout

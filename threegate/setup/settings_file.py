@@ -1,0 +1,97 @@
+"""Writing threegate.toml: every setting as a comment with its default, so that a person can see all of them.
+
+Invariant: what `render_settings` writes, `parse_settings` reads, with exactly the values that were given.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from threegate.core import durable
+from threegate.core.settings import Settings, parse_settings
+
+_EXAMPLES = {
+    "requesters": '# "1000" = "core"',
+    "principals": '# core = { tier = "L2" }',
+    "secrets": '# github = { env = "GITHUB_TOKEN" }',
+}
+_HEADER = (
+    "# Settings of this ThreeGate workspace. Every setting is here with its default;\n"
+    "# take the `# ` away to change one. `threegate settings check` says whether it holds.\n"
+)
+
+
+def render_settings(values: Mapping[str, Any]) -> str:
+    """The text of a settings file in which `values` (dotted names) are set and everything else is a comment."""
+    lines = [_HEADER]
+    _render(Settings, (), dict(values), lines)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _render(model: type[BaseModel], path: tuple[str, ...], values: dict[str, Any], lines: list[str]) -> None:
+    tables: list[tuple[str, type[BaseModel]]] = []
+    for name, field in model.model_fields.items():
+        annotation = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            tables.append((name, annotation))
+            continue
+        if name in _EXAMPLES:
+            lines.extend(["", f"[{name}]", f"# {field.description}", _EXAMPLES[name]])
+            continue
+        dotted = ".".join((*path, name))
+        default = field.default if field.default is not PydanticUndefined else ""
+        if field.description:
+            lines.append(f"# {field.description}")
+        if dotted in values:
+            lines.append(f"{name} = {toml_value(values[dotted])}")
+        else:
+            lines.append(f"# {name} = {toml_value(default)}")
+    for name, table in tables:
+        summary = (table.__doc__ or "").strip().splitlines()[0]
+        lines.extend(["", f"[{'.'.join((*path, name))}]", f"# {summary}"])
+        _render(table, (*path, name), values, lines)
+
+
+def toml_value(value: Any) -> str:
+    """A setting's value as TOML text: JSON's strings, numbers and arrays are TOML's too."""
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def set_values(path: Path, values: Mapping[str, Any]) -> None:
+    """Set dotted names in a settings file, keeping every other line as it is. Raises InvalidInput, OSError.
+
+    The whole file is checked before and after; it is replaced in one rename.
+    """
+    data = durable.read_regular(path, max_bytes=1 << 20)
+    parse_settings(data, path)
+    lines = data.decode().splitlines()
+    for dotted, value in values.items():
+        *table, name = dotted.split(".")
+        _set_line(lines, ".".join(table), name, toml_value(value))
+    text = "\n".join(lines) + "\n"
+    parse_settings(text.encode(), path)
+    durable.overwrite(path, text.encode(), 0o644)
+
+
+def _set_line(lines: list[str], table: str, name: str, value: str) -> None:
+    header = f"[{table}]"
+    stripped = [line.strip() for line in lines]
+    if header not in stripped:
+        lines.extend(["", header, f"{name} = {value}"])
+        return
+    start = stripped.index(header) + 1
+    end = next((i for i in range(start, len(lines)) if stripped[i].startswith("[")), len(lines))
+    for pattern in (f"{name} =", f"# {name} ="):
+        for index in range(start, end):
+            if stripped[index].startswith(pattern):
+                lines[index] = f"{name} = {value}"
+                return
+    lines.insert(start, f"{name} = {value}")

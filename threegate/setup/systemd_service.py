@@ -1,0 +1,320 @@
+"""Installing the daemon as a systemd service: a plan that can be read before anything is done.
+
+Invariant: a plan changes nothing; `carry_out` does its steps in their order and stops at the first that fails. No step
+touches what lies in inbox/: the owner of a draft names its requester.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import threegate
+from threegate.core import durable
+from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.settings import Settings
+from threegate.core.user_state import OutsideState
+from threegate.core.version import described
+from threegate.core.workspace import Workspace
+from threegate.setup.service_unit import UnitFacts, render_unit
+
+UNITS = Path("/etc/systemd/system")
+_BOOTED = Path("/run/systemd/system")
+_OURS = "# Written by threegate "
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,50}")
+_ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_SHOWN = (
+    "LoadState",
+    "UnitFileState",
+    "ActiveState",
+    "SubState",
+    "StatusText",
+    "MainPID",
+    "NRestarts",
+    "Result",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that will be done, in words, and how."""
+
+    what: str
+    do: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will be done, what must be known about it, and what stands in its way."""
+
+    unit_file: Path
+    unit: str
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...] = ()
+    obstacles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    name: str
+    uid: int | None
+    """None: the account is yet to be made."""
+    gid: int
+    home: Path
+
+    @classmethod
+    def of(cls, name: str) -> _Account:
+        if not _ACCOUNT.fullmatch(name):
+            raise InvalidInput(f"--user {name}: is no name of an account (a-z, 0-9, - and _)")
+        try:
+            found = pwd.getpwnam(name)
+        except KeyError:
+            return cls(name, None, -1, Path("/var/lib") / name)
+        return cls(name, found.pw_uid, found.pw_gid, Path(found.pw_dir))
+
+    @property
+    def state(self) -> Path:
+        return self.home / ".local" / "state" / "threegate"
+
+
+def need_systemd() -> None:
+    """Raises Unavailable, with the mend, where no systemd runs or we may not tell it anything."""
+    if not _BOOTED.is_dir() or shutil.which("systemctl") is None:
+        raise Unavailable(
+            "systemd does not run here; have your own supervisor start `threegate -w DIR run`, or read the unit with "
+            "`threegate service install --print`"
+        )
+
+
+def need_root() -> None:
+    """Raises Unavailable for anybody who may not write units."""
+    if os.geteuid() != 0:
+        raise Unavailable("only root may change system services; run it again with sudo")
+
+
+def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> Plan:
+    """What `service install` will do. Raises InvalidInput for names, settings or a combination that cannot be."""
+    settings = workspace.load_settings()
+    account = _Account.of(user or ("root" if era else "threegate"))
+    if era and account.uid != 0:
+        raise InvalidInput(
+            "--era needs root: /out is a file system of its own, and the engine's socket is root's; leave out --user"
+        )
+    unit_file = _unit_file(name)
+    unit = render_unit(_facts(workspace, settings, account, era=era))
+    steps: list[Step] = []
+    if account.uid is None:
+        steps.append(
+            Step(f"make the system account {account.name} with the home {account.home}", _maker(account))
+        )
+    steps.append(Step(f"make the folder {account.state} (mode 0700)", lambda: _make_state(account.name)))
+    obstacles = [] if account.uid is None else _unreachable(workspace, account)
+    owner = workspace.tool_exec.stat().st_uid
+    if owner != account.uid:
+        steps += _handing_over(workspace, settings.workspace.id, owner, account.name)
+    steps.append(Step(f"write {unit_file}", lambda: durable.overwrite(unit_file, unit.encode(), 0o644)))
+    for words in (["daemon-reload"], ["enable", unit_file.name], ["restart", unit_file.name]):
+        steps.append(Step(f"systemctl {' '.join(words)}", _systemctl_step(*words)))
+    return Plan(unit_file, unit, tuple(steps), tuple(_notes(settings, account, era)), tuple(obstacles))
+
+
+def plan_uninstall(name: str) -> Plan:
+    """What `service uninstall` will do. The workspace, its state and the account stay. Raises Refused."""
+    unit_file = _unit_file(name)
+    if not unit_file.is_file():
+        raise Refused("no_service", f"{unit_file}: there is no such service")
+    unit = unit_file.read_text("utf-8", "replace")
+    if not unit.startswith(_OURS):
+        raise Refused(
+            "not_ours", f"{unit_file}: was not written by `threegate service install`; remove it by hand"
+        )
+    steps = (
+        Step(
+            f"systemctl disable --now {unit_file.name}", _systemctl_step("disable", "--now", unit_file.name)
+        ),
+        Step(f"remove {unit_file}", unit_file.unlink),
+        Step("systemctl daemon-reload", _systemctl_step("daemon-reload")),
+    )
+    return Plan(unit_file, unit, steps, ("the workspace, its state and the account stay as they are",))
+
+
+def carry_out(plan: Plan, tell: Callable[[str], None]) -> None:
+    """Do the steps, telling each before it is done. Raises Unavailable, OSError at the first that fails."""
+    for step in plan.steps:
+        tell(step.what)
+        step.do()
+
+
+def service_state(name: str) -> dict[str, str]:
+    """What systemd says about the service. Raises Unavailable."""
+    answer = _systemctl("show", f"--property={','.join(_SHOWN)}", _unit_file(name).name)
+    pairs = (line.partition("=") for line in answer.splitlines())
+    return {key: value for key, _, value in pairs if key in _SHOWN}
+
+
+def _unit_file(name: str) -> Path:
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(f"--name {name}: is no name of a service (a-z, 0-9 and -)")
+    return UNITS / f"{name}.service"
+
+
+def _facts(workspace: Workspace, settings: Settings, account: _Account, *, era: bool) -> UnitFacts:
+    notify = settings.notify
+    return UnitFacts(
+        version=described(),
+        workspace=workspace.root,
+        program=(sys.executable, "-P", "-m", "threegate"),
+        account=account.name,
+        state=account.state,
+        era=era,
+        network=bool(notify.urls or notify.requester_hook or settings.runners.cluster.broker),
+        writable=(Path(settings.metrics.textfile).parent,) if settings.metrics.textfile else (),
+    )
+
+
+def _notes(settings: Settings, account: _Account, era: bool) -> list[str]:
+    notes = []
+    if settings.runners.era.image and not era:
+        notes.append("requests for ERA will wait (no_backend): give --era to run them")
+    if account.uid != 0:
+        notes.append(
+            f"operators act as the account: sudo -H -u {account.name} threegate ... (docs/service.md)"
+        )
+    return notes
+
+
+def _unreachable(workspace: Workspace, account: _Account) -> list[str]:
+    """What the account could not enter, each with its mend."""
+    found = []
+    package = Path(threegate.__file__).resolve().parent
+    for path in dict.fromkeys((Path(sys.executable), Path(sys.executable).resolve(), package)):
+        if (wall := _wall(path, account)) is not None:
+            found.append(
+                f"{wall} is closed to {account.name}, and {path} lies below it; install threegate for all users "
+                "(python3 -m venv /opt/threegate && /opt/threegate/bin/pip install threegate)"
+            )
+            break
+    if (wall := _wall(workspace.root, account)) is not None:
+        found.append(
+            f"{wall} is closed to {account.name}, and the workspace lies below it; move it (say, to {account.home}) "
+            "and adopt it: threegate workspace adopt"
+        )
+    return found
+
+
+def _wall(path: Path, account: _Account) -> Path | None:
+    """The first folder above `path` that the account may not enter."""
+    if account.uid == 0:
+        return None
+    for folder in reversed(path.parents):
+        facts = folder.stat()
+        bit = (
+            stat.S_IXUSR
+            if facts.st_uid == account.uid
+            else stat.S_IXGRP
+            if facts.st_gid == account.gid
+            else stat.S_IXOTH
+        )
+        if not facts.st_mode & bit:
+            return folder
+    return None
+
+
+def _maker(account: _Account) -> Callable[[], None]:
+    words = ["useradd", "--system", "--user-group", "--home-dir", str(account.home), "--create-home"]
+
+    def do() -> None:
+        _run([*words, "--shell", "/usr/sbin/nologin", account.name])
+
+    return do
+
+
+def _make_state(name: str) -> None:
+    account = _Account.of(name)
+    assert account.uid is not None
+    folder = account.home
+    for part in (".local", "state", "threegate"):
+        folder = folder / part
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700)
+            os.chown(folder, account.uid, account.gid)
+
+
+def _handing_over(workspace: Workspace, workspace_id: str, owner: int, account: str) -> list[Step]:
+    steps = [
+        Step(
+            f"give {workspace.root} to {account}: threegate.toml, tool-exec and all in it, and the folders inbox and "
+            "inbox/files, but nothing in them",
+            lambda: _give_workspace(workspace, account),
+        )
+    ]
+    source = _kept_state(workspace_id, owner)
+    if source is not None:
+        what = f"move the workspace's key and kept head from {source} to {account}'s state folder"
+        steps.append(Step(what, lambda: _give_state(source, workspace_id, account)))
+    return steps
+
+
+def _kept_state(workspace_id: str, owner: int) -> Path | None:
+    """Where the head of this workspace is kept now: by who runs this, or by the workspace's owner."""
+    places = [OutsideState.of(workspace_id).folder]
+    try:
+        home = Path(pwd.getpwuid(owner).pw_dir)
+        places.append(home / ".local" / "state" / "threegate" / workspace_id)
+    except KeyError:
+        pass
+    return next((place for place in places if (place / "head.json").is_file()), None)
+
+
+def _give_workspace(workspace: Workspace, name: str) -> None:
+    """Change owners without following a link; held off while a daemon works there. Raises Unavailable, OSError."""
+    account = _Account.of(name)
+    assert account.uid is not None
+    with workspace.daemon_lock():
+        for path in (workspace.root, workspace.settings_file, workspace.inbox, workspace.files):
+            os.chown(path, account.uid, account.gid, follow_symlinks=False)
+        for _, _, files, folder in os.fwalk(workspace.tool_exec, follow_symlinks=False):
+            os.fchown(folder, account.uid, account.gid)
+            for file in files:
+                os.chown(file, account.uid, account.gid, dir_fd=folder, follow_symlinks=False)
+
+
+def _give_state(source: Path, workspace_id: str, name: str) -> None:
+    account = _Account.of(name)
+    assert account.uid is not None
+    target = account.state / workspace_id
+    if target != source:
+        shutil.move(str(source), str(target))
+    for path in (target, *target.iterdir()):
+        os.chown(path, account.uid, account.gid, follow_symlinks=False)
+
+
+def _systemctl_step(*words: str) -> Callable[[], None]:
+    def do() -> None:
+        _systemctl(*words)
+
+    return do
+
+
+def _systemctl(*words: str) -> str:
+    return _run(["systemctl", "--no-pager", *words])
+
+
+def _run(words: list[str]) -> str:
+    """Run a tool of the system; returns its standard output. Raises Unavailable with its last line."""
+    try:
+        answer = subprocess.run(words, capture_output=True, text=True, timeout=900, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Unavailable(f"{words[0]}: could not be run ({type(error).__name__})") from None
+    if answer.returncode != 0:
+        last = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise Unavailable(f"{' '.join(words)}: {last}")
+    return answer.stdout

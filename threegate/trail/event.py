@@ -1,0 +1,277 @@
+"""One event of the trail: its values, its canonical line, and the strict reader of a line.
+
+Invariant: a line is exactly the RFC 8785 rendering of its own parse; `hash` is the SHA-256 of that rendering
+without the key `hash`. Values are ASCII strings, whole numbers, booleans and null (in lists and objects), for
+which orjson with sorted keys gives the canonical form; a property test holds it against rfc8785.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from threegate.core import limits
+from threegate.core.canonical import INTEGER_MAX
+
+VERSION: Final = 1
+
+TYPES: Final = frozenset(
+    [
+        "workspace_created",
+        "observed",
+        "validated",
+        "quarantined",
+        "proposed",
+        "approved",
+        "countersigned",
+        "rejected",
+        "promoted",
+        "refused",
+        "waiting",
+        "cleared",
+        "claimed",
+        "started",
+        "finished",
+        "interrupted",
+        "cancel_requested",
+        "cancelled",
+        "approval_abandoned",
+        "replayed",
+        "applied",
+        "pruned",
+        "workspace_adopted",
+        "granted",
+        "grant_revoked",
+        "session_opened",
+        "session_killed",
+        "checkpoint_answered",
+        "rotated",
+        "delivered",
+        "operator_added",
+        "operator_revoked",
+        "settings_changed",
+        "checkpoint",
+    ]
+)
+"""Every type that an event may have (spec 7)."""
+
+KEYS = frozenset(("v", "seq", "time", "type", "request_id", "actor", "data", "prev", "hash"))
+TIME = re.compile(
+    r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z"
+).fullmatch
+_loads, _dumps, _SORTED, _sha256 = orjson.loads, orjson.dumps, orjson.OPT_SORT_KEYS, hashlib.sha256
+HASH_MARK: Final = b',"hash":"'
+"""Stands last in a line at its own hash: within a string the quotes would be escaped, and behind it no object comes."""
+HASH_PART: Final = len(HASH_MARK) + 64 + 1
+
+
+class LineError(ValueError):
+    """A line that is no event. The text says what is wrong with it and never repeats it."""
+
+
+class Event(NamedTuple):
+    """One event. `line` is the canonical rendering without the newline; `prev` of the first is the workspace's id."""
+
+    seq: int
+    time: str
+    """UTC with milliseconds: ``2026-11-22T05:06:07.123Z``."""
+    type: str
+    request_id: str | None
+    actor: str
+    data: Mapping[str, Any]
+    prev: str
+    hash: str
+    line: bytes
+
+    @property
+    def when(self) -> datetime:
+        """`time` as an aware datetime."""
+        return parse_time(self.time)
+
+    def to_json(self) -> dict[str, Any]:
+        """The event as a JSON object, as it stands in the trail."""
+        value: dict[str, Any] = orjson.loads(self.line)
+        return value
+
+
+def format_time(moment: datetime) -> str:
+    """A moment as the trail writes it. Sorts as text as it does in time."""
+    utc = moment.astimezone(UTC)
+    return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z"
+
+
+def parse_time(text: str) -> datetime:
+    """The moment of a trail's time. Raises ValueError for any other spelling, so that render∘parse is the identity."""
+    if len(text) != 24 or text[23] != "Z" or text[10] != "T" or not text.isascii():
+        raise ValueError("no time of the form YYYY-MM-DDThh:mm:ss.mmmZ")
+    moment = datetime.fromisoformat(text[:23]).replace(tzinfo=UTC)
+    if format_time(moment) != text:
+        raise ValueError("no time of the form YYYY-MM-DDThh:mm:ss.mmmZ")
+    return moment
+
+
+def trail_text(text: str, limit: int = limits.TRAIL_STRING_CHARS) -> str:
+    """A foreign string as printable ASCII of at most `limit` characters; backslash is the escape, ``...`` the cut."""
+    if len(text) <= limit and text.isascii() and text.isprintable() and "\\" not in text:
+        return text
+    pieces: list[str] = []
+    length = kept = 0
+    for char in text[: limit + 1]:
+        piece = _escaped(char)
+        length += len(piece)
+        if length > limit:
+            return "".join(pieces[:kept]) + "..."
+        pieces.append(piece)
+        if length <= limit - 3:
+            kept = len(pieces)
+    return "".join(pieces)
+
+
+def _escaped(char: str) -> str:
+    if char == "\\":
+        return "\\\\"
+    if " " <= char <= "~":
+        return char
+    number = ord(char)
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def trail_value(value: Any, depth: int = 4) -> Any:
+    """Any value as one that the trail can hold; it never fails, so that no foreign value can stop the trail.
+
+    Strings go through `trail_text`; numbers that are not whole or beyond 2**53, and every other type, become text.
+    """
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, str):
+        return trail_text(value)
+    if isinstance(value, int):
+        return value if -INTEGER_MAX <= value <= INTEGER_MAX else trail_text(hex(value))
+    if depth > 0 and isinstance(value, Mapping):
+        return {trail_text(str(key)): trail_value(item, depth - 1) for key, item in value.items()}
+    if depth > 0 and isinstance(value, (list, tuple, set, frozenset)):
+        items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else list(value)
+        kept = [trail_value(item, depth - 1) for item in items[: limits.TRAIL_LIST_ITEMS]]
+        return kept if len(kept) == len(items) else [*kept, f"... {len(items) - len(kept)} more"]
+    return trail_text(str(value))
+
+
+def make_event(
+    *,
+    seq: int,
+    time: str,
+    type: str,
+    request_id: str | None,
+    actor: str,
+    data: Mapping[str, Any] | None,
+    prev: str,
+) -> Event:
+    """Render one event. Raises ValueError for an unknown type (a mistake of ours, before anything is written)."""
+    if type not in TYPES:
+        raise ValueError(f"no event type {type!r}")
+    clean = trail_value(dict(data or {}))
+    body: dict[str, Any] = {
+        "v": VERSION,
+        "seq": seq,
+        "time": time,
+        "type": type,
+        "request_id": None if request_id is None else trail_text(request_id),
+        "actor": trail_text(actor),
+        "data": clean,
+        "prev": prev,
+    }
+    bare = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
+    if len(bare) > limits.TRAIL_LINE_BYTES - 128:
+        digest = hashlib.sha256(orjson.dumps(clean, option=orjson.OPT_SORT_KEYS)).hexdigest()
+        kept = {key: item for key, item in clean.items() if not isinstance(item, (dict, list))}
+        small = dict(list(kept.items())[: limits.TRAIL_LIST_ITEMS // 2])
+        body["data"] = clean = {**small, "cut_sha256": digest}
+        bare = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
+    digest = hashlib.sha256(bare).hexdigest()
+    at = bare.rindex(b',"prev":"')
+    line = b"".join((bare[:at], HASH_MARK, digest.encode(), b'"', bare[at:]))
+    return Event(seq, time, type, body["request_id"], body["actor"], clean, prev, digest, line)
+
+
+def parse_line(line: bytes) -> Event:
+    """Read one line without its newline, whole or not at all. Raises LineError.
+
+    Checks form, canonical rendering, types and the line's own hash; `seq`, `prev` and the order of time are
+    the chain's business.
+    """
+    if len(line) > limits.TRAIL_LINE_BYTES:
+        raise LineError(f"longer than {limits.TRAIL_LINE_BYTES} bytes")
+    try:
+        value = _loads(line)
+    except orjson.JSONDecodeError:
+        raise LineError("is no JSON") from None
+    if type(value) is not dict or len(value) != len(KEYS) or value.keys() != KEYS:
+        raise LineError("has not exactly the keys of an event")
+    if _dumps(value, None, _SORTED) != line:
+        raise LineError("is not in canonical form")
+    if not line.isascii():
+        raise LineError("is not in canonical form (it is not ASCII)")
+    digest = value["hash"]
+    at = line.rfind(HASH_MARK)
+    if type(digest) is not str or len(digest) != 64 or at < 0:
+        raise LineError("has no hash of 64 hex digits")
+    if _sha256(line[:at] + line[at + HASH_PART :]).hexdigest() != digest:
+        raise LineError("does not have the hash that it names: it was changed")
+    version, seq, time, kind = value["v"], value["seq"], value["time"], value["type"]
+    request_id, actor, data, prev = value["request_id"], value["actor"], value["data"], value["prev"]
+    if (
+        type(version) is not int
+        or version != VERSION
+        or type(kind) is not str
+        or kind not in TYPES
+        or type(time) is not str
+        or not TIME(time)
+        or type(seq) is not int
+        or type(actor) is not str
+        or type(prev) is not str
+        or type(data) is not dict
+        or not (request_id is None or type(request_id) is str)
+    ):
+        raise LineError("has a value of a wrong type")
+    check_values(data)
+    return Event(seq, time, kind, request_id, actor, data, prev, digest, line)
+
+
+def event_of_line(line: bytes) -> Event:
+    """The event of a line that was verified before; nothing is checked again."""
+    value = orjson.loads(line)
+    return Event(
+        value["seq"],
+        value["time"],
+        value["type"],
+        value["request_id"],
+        value["actor"],
+        value["data"],
+        value["prev"],
+        value["hash"],
+        line,
+    )
+
+
+def check_values(data: dict[str, Any]) -> None:
+    """Only whole numbers, strings, booleans and null: with floats orjson and RFC 8785 would differ."""
+    for item in data.values():
+        kind = type(item)
+        if kind is str or kind is bool or item is None:
+            continue
+        if kind is int:
+            if not -INTEGER_MAX <= item <= INTEGER_MAX:
+                raise LineError("has a number beyond 2**53")
+        elif kind is dict:
+            check_values(item)
+        elif kind is list:
+            check_values(dict(enumerate(item)))  # type: ignore[arg-type]
+        else:
+            raise LineError("has a number that is not whole")

@@ -1,0 +1,272 @@
+"""What the trail says so far, kept as one value that grows event by event.
+
+Invariant: the index is a pure function of the events that were put into it, in order, or of a kept index of the first of
+them and the rest; nothing here reads a clock, and the disk only through `event_at`, for lines that the kept index names.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from threegate.core.errors import TrailError
+from threegate.trail.event import Event, parse_line
+from threegate.trail.history import Record, RequestHistory, Settled
+from threegate.trail.kept_index import ROW, KeptIndex
+from threegate.trail.tree import Frontier
+
+SESSION_TYPES: Final = frozenset(("session_opened", "session_killed", "checkpoint_answered"))
+"""Event types that move sessions of the contract gate whatever their data says."""
+
+_ANNOUNCED_ONLY: Final = frozenset(("approved", "countersigned"))
+"""Types whose nonce belongs to a later use; in every other type the nonce was used up by the event itself."""
+
+ReadLine = Callable[[int], bytes]
+"""Gives the line at a position of the trail (all its files one after the other). Raises TrailError."""
+
+
+class Head(NamedTuple):
+    """The last event: how many there are, its hash (the workspace's id when there is none) and its time."""
+
+    seq: int
+    hash: str
+    time: str
+
+
+class TrailIndex:
+    """Everything that a gate, a command or the daemon asks the trail for."""
+
+    def __init__(self, kept: KeptIndex | None = None, read_line: ReadLine | None = None) -> None:
+        self.workspace_id = ""
+        self.epoch = 1
+        self.vkey: str | None = None
+        """The workspace's public key as a C2SP vkey, from the first event."""
+        self.operators: tuple[str | None, str | None] = (None, None)
+        """Recorded sha256 of the operators file and of the revoked file (None: no such file)."""
+        self.head = Head(0, "", "")
+        self.frontier = Frontier()
+        self.last_checkpoint = 0
+        """Size of the tree at the last `checkpoint` or `rotated` event."""
+        self.counts: dict[str, int] = {}
+        self.kept = kept
+        """What stands for the first events, or None: then all of them were put in here."""
+        self._read_line = read_line
+        self._requests: dict[str, RequestHistory | Settled] = {}
+        self._nonces: set[str] = set()
+        self._known_nonces: set[str] = set()
+        self._names: dict[str, str | None] = {}
+        self._announced: set[int] = set()
+        """Keyed hashes of ``state/file`` names; Python's own, with this process's random key."""
+        self._grants: dict[str, int] = {}
+        self._session_seqs: list[int] = []
+        self._session_events: list[Event] = []
+        self._rows = bytearray()
+        """Position and hash of each event that was put in here, as the kept index has them."""
+        self._placed = True
+        if kept is not None:
+            self._begin_from(kept.header)
+
+    def _begin_from(self, header: dict[str, Any]) -> None:
+        self.workspace_id, self.epoch, self.vkey = header["workspace_id"], header["epoch"], header["vkey"]
+        self.operators = (header["operators"][0], header["operators"][1])
+        self.head = Head(header["seq"], header["hash"], header["time"])
+        self.frontier = Frontier.of(header["seq"], [bytes.fromhex(node) for node in header["nodes"]])
+        self.last_checkpoint, self.counts = header["last_checkpoint"], dict(header["counts"])
+        self._grants, self._session_seqs = dict(header["grants"]), list(header["sessions"])
+
+    def to_header(self) -> dict[str, Any]:
+        """What `TrailIndex(kept)` begins from, as a JSON object; requests, nonces and names are not in it."""
+        return {
+            "workspace_id": self.workspace_id,
+            "epoch": self.epoch,
+            "vkey": self.vkey,
+            "operators": list(self.operators),
+            "seq": self.head.seq,
+            "hash": self.head.hash,
+            "time": self.head.time,
+            "nodes": [node.hex() for node in self.frontier.nodes],
+            "last_checkpoint": self.last_checkpoint,
+            "counts": self.counts,
+            "grants": self._grants,
+            "sessions": [*self._session_seqs, *(event.seq for event in self._session_events)],
+        }
+
+    def to_rows(self) -> bytes | None:
+        """Position and hash of every event; None when events were put in without their position."""
+        if not self._placed:
+            return None
+        return (self.kept.rows if self.kept else b"") + bytes(self._rows)
+
+    def to_table(self) -> dict[bytes, bytes]:
+        """What was learnt since the kept index, as keys and values; an empty value takes a key away."""
+        table = {b"n" + nonce.encode(): b"k" for nonce in self._known_nonces}
+        table |= {b"n" + nonce.encode(): b"u" for nonce in self._nonces}
+        table |= {b"f" + name.encode(): (request or "").encode() for name, request in self._names.items()}
+        table |= {
+            b"r" + name.encode(): Record.of(_plain(item, name)) for name, item in self._requests.items()
+        }
+        return table
+
+    def add(self, event: Event, position: int | None = None) -> None:
+        """Take the next event; that it is the next one was checked before. `position` is where its line starts."""
+        self.head = Head(event.seq, event.hash, event.time)
+        self.frontier.add(event.line)
+        self._placed = self._placed and position is not None
+        self._rows += ROW.pack(position or 0, bytes.fromhex(event.hash))
+        kind, data = event.type, event.data
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        if event.seq == 1:
+            self.workspace_id = event.prev
+            key = data.get("vkey")
+            self.vkey = key if isinstance(key, str) else None
+        if "contract" in data or kind in SESSION_TYPES or data.get("reason") == "checkpoint_required":
+            self._session_events.append(event)
+        if "operators_sha256" in data:
+            self.operators = (_text(data["operators_sha256"]), _text(data.get("revoked_sha256")))
+        if kind == "workspace_adopted" and type(epoch := data.get("epoch")) is int:
+            self.epoch = epoch
+        if kind in ("checkpoint", "rotated") and type(size := data.get("size")) is int:
+            self.last_checkpoint = size
+        if isinstance(grant := data.get("grant"), str):
+            self._add_grant(kind, grant)
+        if isinstance(state := data.get("state"), str) and isinstance(name := data.get("file"), str):
+            self._announced.add(hash((state, name)))
+        nonce = data.get("nonce")
+        if isinstance(nonce, str):
+            self._known_nonces.add(nonce)
+            if kind not in _ANNOUNCED_ONLY:
+                self._nonces.add(nonce)
+        if event.request_id is not None:
+            self._add_request(event, event.request_id)
+
+    def _add_grant(self, kind: str, grant: str) -> None:
+        if kind == "granted":
+            self._grants.setdefault(grant, 0)
+        elif kind == "grant_revoked":
+            self._grants.pop(grant, None)
+        elif kind == "claimed" and grant in self._grants:
+            self._grants[grant] += 1
+
+    def grant_uses(self, grant: str) -> int | None:
+        """How often a standing grant was used, or None when it was never given here or was revoked."""
+        return self._grants.get(grant)
+
+    def _add_request(self, event: Event, request_id: str) -> None:
+        history = self._history(request_id)
+        if history is None:
+            history = RequestHistory(request_id, event)
+        if event.type == "approval_abandoned" and history.approved is not None:
+            self._names[str(history.approved.data.get("file"))] = None
+        history.add(event)
+        self._requests[request_id] = Settled(history) if history.end is not None else history
+        name = event.data.get("file") if event.type in ("approved", "claimed") else None
+        if isinstance(name, str) and self.request_of(name) is None:
+            self._names[name] = request_id
+
+    def _history(self, request_id: str) -> RequestHistory | None:
+        """The history itself, not a copy of it where it is still open."""
+        known = self._requests.get(request_id)
+        if known is not None:
+            return known.history(request_id) if isinstance(known, Settled) else known
+        record = self._record(request_id)
+        return record.history(self.event_at) if record else None
+
+    def _record(self, request_id: str) -> Record | None:
+        data = self.kept.get(b"r" + request_id.encode()) if self.kept else None
+        return Record(request_id, data) if data else None
+
+    def history(self, request_id: str) -> RequestHistory | None:
+        """What is known about a request now, or None when the trail never named it. Later events do not change it.
+
+        Raises TrailError when a line that the kept index names is not any more what it was.
+        """
+        history = self._history(request_id)
+        return history.snapshot() if history is not None else None
+
+    def histories(self) -> Iterator[RequestHistory]:
+        """All requests, in the order of their first event; only of an index that no kept one stands behind."""
+        if self.kept is not None:
+            raise ValueError("ask LockedTrail.whole_index for all requests")
+        for request_id, known in self._requests.items():
+            yield known.history(request_id) if isinstance(known, Settled) else known.snapshot()
+
+    def open_histories(self) -> Iterator[RequestHistory]:
+        """The requests that something may still have to be done about: those that the kept index calls open, and all
+        that events were put in for since."""
+        kept = self.kept.header["open"] if self.kept else []
+        for request_id in {**dict.fromkeys(kept), **dict.fromkeys(self._requests)}:
+            history = self.history(request_id)
+            assert history is not None
+            yield history
+
+    def nonce_used(self, nonce: str) -> bool:
+        """Whether a claim or another act used this nonce up (an approval alone does not)."""
+        return nonce in self._nonces or self._kept_nonce(nonce) == b"u"
+
+    def nonce_known(self, nonce: str) -> bool:
+        """Whether any event names this nonce, approvals and countersignatures too."""
+        return nonce in self._known_nonces or self._kept_nonce(nonce) is not None
+
+    def _kept_nonce(self, nonce: str) -> bytes | None:
+        return self.kept.get(b"n" + nonce.encode("utf-8", "replace")) if self.kept else None
+
+    def name_used(self, file_name: str) -> bool:
+        """Whether an approved or claimed request had this file name (an abandoned approval frees it)."""
+        return self.request_of(file_name) is not None
+
+    def request_of(self, file_name: str) -> str | None:
+        """The request that was approved or claimed under this file name, or None."""
+        if file_name in self._names:
+            return self._names[file_name]
+        found = self.kept.get(b"f" + file_name.encode("utf-8", "replace")) if self.kept else None
+        return found.decode() if found else None
+
+    def id_used(self, request_id: str) -> bool:
+        """Whether this id is taken for ever: approved and not abandoned, claimed, or ended."""
+        known = self._requests.get(request_id)
+        if known is None:
+            record = self._record(request_id)
+            return record is not None and record.taken
+        return isinstance(known, Settled) or bool(known.approved or known.claimed)
+
+    def announced(self, state: str, file_name: str) -> bool:
+        """Whether some event that was put in here led a file of this name into this state folder."""
+        return hash((state, file_name)) in self._announced
+
+    def session_events_after(self, seq: int) -> list[Event]:
+        """What moves the sessions of the contract gate after event `seq`, in order (`contracts.session` folds them)."""
+        kept = self._session_seqs[bisect_right(self._session_seqs, seq) :]
+        new = self._session_events[bisect_right(self._session_events, seq, key=itemgetter(0)) :]
+        return [*map(self.event_at, kept), *new]
+
+    def hash_at(self, seq: int) -> str | None:
+        """The hash of an event, or None when there is no event of this number."""
+        if self.kept is not None and 0 < seq <= self.kept.seq:
+            return self.kept.row(seq)[1]
+        place = (seq - 1 - (self.kept.seq if self.kept else 0)) * ROW.size
+        if not 0 <= place < len(self._rows):
+            return None
+        digest: bytes = ROW.unpack_from(self._rows, place)[1]
+        return digest.hex()
+
+    def event_at(self, seq: int) -> Event:
+        """One of the events that the kept index stands for, from its line. Raises TrailError when that was changed."""
+        assert self.kept is not None and self._read_line is not None
+        position, digest = self.kept.row(seq)
+        try:
+            event = parse_line(self._read_line(position))
+        except ValueError as error:
+            raise TrailError(f"event {seq}: the line {error}; look with: threegate audit verify") from None
+        if (event.seq, event.hash) != (seq, digest):
+            raise TrailError(f"event {seq}: is another one than before; look with: threegate audit verify")
+        return event
+
+
+def _plain(known: RequestHistory | Settled, request_id: str) -> RequestHistory:
+    return known.history(request_id) if isinstance(known, Settled) else known
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,131 @@
+"""The index of a long trail, kept outside the workspace beside the key and signed with it, so that only the rest is read.
+
+Invariant: nothing of the file is believed before the signature over all of its bytes by the workspace's own key was
+checked, and what is used are those very bytes. Whoever could forge it holds the key, and could forge the trail as well.
+It holds what was worked out from lines that were verified then; a line that is fetched later must have the hash kept here.
+
+Layout: a magic line; eight bytes of length and a JSON header; for each event 40 bytes (position in the trail, hash);
+a sorted table of keys and values (``r`` request, ``n`` nonce, ``f`` file name); an Ed25519 signature over the BLAKE2b-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from threegate.core import durable, limits
+from threegate.core.user_state import OutsideState
+from threegate.trail.workspace_key import SigningKey, VerifierKey
+
+MAGIC: Final = b"threegate-index/1\n"
+_LENGTH = struct.Struct(">Q")
+ROW: Final = struct.Struct(">Q32s")
+_SIGNED = b"threegate index 1\n"
+_SIGNATURE = 64
+
+
+class KeptIndex:
+    """A verified file: the header, the rows by event number, the table by key."""
+
+    def __init__(self, data: bytes) -> None:
+        at = len(MAGIC)
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        self.header: dict[str, Any] = orjson.loads(data[at : at + length])
+        self.seq: int = self.header["seq"]
+        self._data = data
+        self._rows = at + length
+        self._table = self._rows + self.seq * ROW.size
+        (self._count,) = _LENGTH.unpack_from(data, self._table)
+        self._entries = self._table + _LENGTH.size * (self._count + 2)
+
+    def row(self, seq: int) -> tuple[int, str]:
+        """Position in the trail and hash of an event, 1 to `seq`."""
+        position, digest = ROW.unpack_from(self._data, self._rows + (seq - 1) * ROW.size)
+        return position, digest.hex()
+
+    @property
+    def rows(self) -> bytes:
+        """All rows, as they are kept."""
+        return self._data[self._rows : self._table]
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key, or None."""
+        low, high = 0, self._count
+        while low < high:
+            middle = (low + high) // 2
+            found, value = self._entry(middle)
+            if found == key:
+                return value
+            if found < key:
+                low = middle + 1
+            else:
+                high = middle
+        return None
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        """All keys and values, in order."""
+        return map(self._entry, range(self._count))
+
+    def _entry(self, number: int) -> tuple[bytes, bytes]:
+        start, end = struct.unpack_from(">QQ", self._data, self._table + _LENGTH.size * (number + 1))
+        key, _, value = self._data[self._entries + start : self._entries + end].partition(b"\0")
+        return key, value
+
+
+def place(workspace_id: str) -> Path:
+    """Where a workspace's kept index lies."""
+    return OutsideState.of(workspace_id).folder / "index"
+
+
+def read_kept_index(workspace_id: str, key: VerifierKey) -> KeptIndex | None:
+    """The kept index of a workspace; None when there is none, or none that its key signed in this version's form."""
+    try:
+        data = durable.read_regular(place(workspace_id), max_bytes=limits.TRAIL_INDEX_BYTES)
+    except OSError:
+        return None
+    body = memoryview(data)[:-_SIGNATURE]
+    if not data.startswith(MAGIC) or not key.verify(data[-_SIGNATURE:], _to_sign(body)):
+        return None
+    kept = KeptIndex(data)
+    return kept if kept.header["workspace_id"] == workspace_id else None
+
+
+def write_kept_index(
+    key: SigningKey,
+    header: Mapping[str, Any],
+    rows: bytes,
+    before: Iterable[tuple[bytes, bytes]],
+    after: Mapping[bytes, bytes],
+) -> KeptIndex:
+    """Sign and keep an index: the table is `before` (sorted) with `after` over it; an empty value takes a key away. Raises OSError."""
+    ends, entries = [0], bytearray()
+    layers = heapq.merge(
+        ((item, 1, value) for item, value in before),
+        ((item, 0, after[item]) for item in sorted(after)),
+        key=itemgetter(0, 1),
+    )
+    for item, values in groupby(layers, itemgetter(0)):
+        value = next(values)[2]
+        if value:
+            entries += item + b"\0" + value
+            ends.append(len(entries))
+    table = _LENGTH.pack(len(ends) - 1) + struct.pack(f">{len(ends)}Q", *ends)
+    head = orjson.dumps(header)
+    body = b"".join((MAGIC, _LENGTH.pack(len(head)), head, rows, table, entries))
+    data = body + key.sign(_to_sign(body))
+    durable.overwrite(place(header["workspace_id"]), data, 0o600)
+    return KeptIndex(data)
+
+
+def _to_sign(body: bytes | memoryview) -> bytes:
+    """What is signed; a checkpoint's text cannot begin so, for an origin has no blank."""
+    return _SIGNED + hashlib.blake2b(body, digest_size=32).digest()

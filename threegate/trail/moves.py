@@ -1,0 +1,145 @@
+"""Every change of state: the event first, synced, then the rename or the delivery, under the trail's lock.
+
+Invariant: no file appears in a state folder, in `results/` or in `runs/` through this module before the event
+that announces it is on disk; nothing is ever replaced. A taken name gets ``.2``, ``.3`` … before its suffix.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from threegate.core import durable
+from threegate.core.errors import Unavailable
+from threegate.trail import Event, LockedTrail
+
+_NUMBERS = 10_000
+
+
+def announce(
+    held: LockedTrail,
+    type: str,
+    *,
+    request_id: str | None = None,
+    actor: str,
+    data: Mapping[str, Any] | None = None,
+) -> Event:
+    """Append one event and sync it. Raises TrailError (the process must stop), Unavailable (no space)."""
+    event = held.append(type, request_id=request_id, actor=actor, data=data)
+    held.sync()
+    return event
+
+
+def move(
+    held: LockedTrail,
+    source: Path,
+    target: Path,
+    type: str,
+    *,
+    request_id: str | None,
+    actor: str,
+    data: Mapping[str, Any] | None = None,
+    settled: bool = True,
+) -> Path:
+    """Announce, then rename `source` to `target` without replacing, its signatures after it, both folders synced.
+
+    With `settled` false the folders are left to be synced by `settle`, when the lock is given back and before anything is
+    done that hangs on the new place.
+
+    The event's data get `state` (the target's folder) and `file` (its name). Returns where the file now is: `target`, or a
+    numbered name when that was taken. Raises TrailError, Unavailable, OSError (FileNotFoundError before anything
+    is announced).
+    """
+    os.lstat(source)
+    target = free_name(target)
+    named = {**(data or {}), "state": target.parent.name, "file": target.name}
+    announce(held, type, request_id=request_id, actor=actor, data=named)
+    relocate(source, target, settled=settled)
+    return target
+
+
+def relocate(source: Path, target: Path, *, settled: bool = True) -> None:
+    """The rename that an event announced: the file, then its signatures, then both folders synced. Raises OSError.
+
+    For recovery, which finds the event and not yet the rename; everybody else uses `move`. `settled` as there.
+    """
+    if source != target:
+        durable.rename(source, target)
+    for signature in companions(source):
+        durable.rename(signature, target.with_name(target.name + signature.name[len(source.name) :]))
+    if settled:
+        settle(source, target)
+
+
+def settle(source: Path, target: Path) -> None:
+    """Make a rename durable: the folder where the file now is, then the one where it was. Raises OSError."""
+    durable.sync_folder(target.parent)
+    if source.parent != target.parent:
+        durable.sync_folder(source.parent)
+
+
+def deliver(
+    held: LockedTrail,
+    files: Sequence[tuple[Path, bytes, int]],
+    type: str,
+    *,
+    request_id: str | None,
+    actor: str,
+    data: Mapping[str, Any] | None = None,
+) -> tuple[Path, ...]:
+    """Announce, then make each file (path, bytes, mode) appear whole and durable, in order.
+
+    The event's data get `state` and `file` of the last one, which is the one that is state. All get the same number when one
+    of the names is taken. Returns the paths. Raises TrailError, Unavailable, OSError.
+    """
+    if not files:
+        raise ValueError("nothing to deliver")
+    number = next(
+        number
+        for number in range(1, _NUMBERS)
+        if not any(_taken(numbered(path, number)) for path, _, _ in files)
+    )
+    placed = [(numbered(path, number), content, mode) for path, content, mode in files]
+    last = placed[-1][0]
+    named = {**(data or {}), "state": last.parent.name, "file": last.name}
+    announce(held, type, request_id=request_id, actor=actor, data=named)
+    for path, content, mode in placed:
+        durable.deliver(path, content, mode)
+    return tuple(path for path, _, _ in placed)
+
+
+def numbered(path: Path, number: int) -> Path:
+    """``TR-a.md`` and 2 give ``TR-a.2.md``; ``TR-a.md.sig`` gives ``TR-a.2.md.sig``; 1 gives the path itself."""
+    if number == 1:
+        return path
+    stem, mark, rest = path.name.partition(".md")
+    if not mark:
+        stem, rest = path.stem, path.suffix
+    return path.with_name(f"{stem}.{number}{mark}{rest}")
+
+
+def free_name(path: Path) -> Path:
+    """`path`, or the first numbered name that is not taken. Raises Unavailable after thousands."""
+    for number in range(1, _NUMBERS):
+        if not _taken(candidate := numbered(path, number)):
+            return candidate
+    raise Unavailable(f"{path}: {_NUMBERS} files of this name lie there; clean the folder up")
+
+
+def companions(request: Path) -> list[Path]:
+    """The signatures beside a request file: ``NAME.sig`` and ``NAME.sig.<operator>``, sorted."""
+    prefix = request.name + ".sig"
+    try:
+        names = os.listdir(request.parent)
+    except FileNotFoundError:
+        return []
+    found = [
+        name for name in names if name.startswith(prefix) and (name == prefix or name[len(prefix)] == ".")
+    ]
+    return [request.with_name(name) for name in sorted(found)]
+
+
+def _taken(path: Path) -> bool:
+    return os.path.lexists(path)

@@ -1,0 +1,359 @@
+"""The trail's files: read on from where we are, set a torn end aside, reserve, write.
+
+Invariant: nothing enters the index that was not verified as the next line; nothing is written but the bytes of
+events that the index already has. Everything here is called under the exclusive lock, by `Trail`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
+from threegate.core.errors import TrailError, Unavailable
+from threegate.core.workspace import Workspace
+from threegate.trail.chain import Chain, ChainError, open_segment, read_lines, segment_path, segment_paths
+from threegate.trail.event import Event, LineError, format_time, make_event, parse_line
+from threegate.trail.index import TrailIndex
+from threegate.trail.resume import line_at, resume
+
+Clock = Callable[[], datetime]
+
+
+def system_clock() -> datetime:
+    """The machine's idea of now, in UTC."""
+    return datetime.now(UTC)
+
+
+class TrailOnDisk:
+    """What `Trail` does to its files."""
+
+    def __init__(self, workspace: Workspace, *, clock: Clock = system_clock) -> None:
+        self.workspace = workspace
+        self.clock = clock
+        self.mended: list[str] = []
+        """One line for each torn end that was set aside since this object was made."""
+        self._folder = workspace.audit
+        self._path = workspace.trail_file
+        self._index = TrailIndex()
+        self._chain = Chain()
+        self._descriptor: int | None = None
+        self._offset = 0
+        self._reserved = 0
+        self._closed: list[tuple[int, Path]] = []
+        """The closed segments, each with the number of bytes of the trail before it."""
+        self._base = 0
+        """Bytes of the trail before the current file."""
+        self._failed: str | None = None
+        self._syncing = threading.Lock()
+        self._written = self._durable = 0
+        """Writes of ours, counted, and how many of them are on disk."""
+
+    def __del__(self) -> None:
+        """An object that was forgotten gives its descriptor back: commands open the trail anew each time."""
+        descriptor = getattr(self, "_descriptor", None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _read_line(self, position: int) -> bytes:
+        """The line at a position of the whole trail, for who holds the lock. Raises TrailError."""
+        try:
+            if position >= self._base:
+                return line_at(self._path, position - self._base, self._descriptor)
+            start, path = next(item for item in reversed(self._closed) if item[0] <= position)
+            return line_at(path, position - start)
+        except OSError as error:
+            raise TrailError(f"{self._folder}: cannot be read ({error.strerror or error})") from None
+
+    def _whole_index(self) -> TrailIndex:
+        """The index of every event, read from the first one on when a kept index stands behind ours. Raises TrailError."""
+        if self._index.kept is None:
+            return self._index
+        whole = TrailIndex()
+        for event in self._stream(self._parts()):
+            whole.add(event)
+            if event.seq == self._chain.seq:
+                break
+        return whole
+
+    def _refuse_failed(self) -> None:
+        if self._failed:
+            raise TrailError(f"{self._path}: {self._failed}; stop this process and look at the disk")
+
+    def _fail(self, doing: str, error: OSError) -> TrailError:
+        self._failed = f"{doing} failed earlier ({error.strerror or error})"
+        return TrailError(
+            f"{self._path}: {doing} failed ({error.strerror or error}); this process stops, look at the disk"
+        )
+
+    def _parts(self) -> list[tuple[Path, int, int]]:
+        """All files of the trail, opened: path, descriptor, size now."""
+        parts: list[tuple[Path, int, int]] = []
+        for path in [*segment_paths(self._folder), self._path]:
+            try:
+                descriptor = open_segment(path)
+            except FileNotFoundError:
+                continue
+            parts.append((path, descriptor, os.fstat(descriptor).st_size))
+        return parts
+
+    def _stream(self, parts: list[tuple[Path, int, int]]) -> Iterator[Event]:
+        chain = Chain()
+        try:
+            for path, descriptor, size in parts:
+                for number, raw in enumerate(read_lines(descriptor, 0, size), start=1):
+                    if not raw.whole:
+                        return
+                    try:
+                        yield chain.take(raw.data)
+                    except LineError as error:
+                        raise TrailError(f"{path}:{number}: the line {error}") from None
+        finally:
+            for _, descriptor, _ in parts:
+                os.close(descriptor)
+
+    # ---- reading what is new
+
+    def _catch_up(self) -> None:
+        if self._descriptor is None:
+            self._open_first()
+        self._same_file()
+        self._read_on()
+        if self._chain.type == "rotated":
+            self._finish_rotation()
+            self._read_on()
+        if self._chain.seq == 0:
+            raise TrailError(f"{self._path}: is empty; a trail begins with workspace_created")
+
+    def _open_first(self) -> None:
+        paths = segment_paths(self._folder)
+        resumed = resume(paths, self._path)
+        skipped, offset = 0, 0
+        if resumed is not None:
+            skipped, offset = resumed.segments, resumed.offset
+            self._chain.follow(resumed.event)
+            self._index = TrailIndex(resumed.kept, self._read_line)
+        for number, path in enumerate(paths):
+            descriptor = open_segment(path)
+            try:
+                size, base = os.fstat(descriptor).st_size, self._base
+                self._close_segment(path, size)
+                if number >= skipped:
+                    begin = offset if number == skipped else 0
+                    self._take_lines(descriptor, path, begin, size, base, current=False)
+            finally:
+                os.close(descriptor)
+            if number >= skipped and (
+                segment_path(self._folder, self._chain.seq) != path or self._chain.type != "rotated"
+            ):
+                raise TrailError(f"{path}: does not end where its name says; restore the segment")
+        self._open_current()
+        if resumed is not None and skipped == len(paths):
+            self._offset = offset
+
+    def _close_segment(self, path: Path, size: int) -> None:
+        self._closed.append((self._base, path))
+        self._base += size
+
+    def _open_current(self) -> None:
+        try:
+            self._descriptor = open_segment(self._path, os.O_RDWR | os.O_APPEND)
+        except FileNotFoundError:
+            if self._chain.type != "rotated":
+                raise TrailError(
+                    f"{self._path}: the trail is missing; restore it, nothing is started without it"
+                ) from None
+            self._new_segment()
+            self._descriptor = open_segment(self._path, os.O_RDWR | os.O_APPEND)
+        self._offset = self._reserved = 0
+
+    def _new_segment(self) -> None:
+        durable.deliver(self._path, b"", 0o600)
+
+    def _same_file(self) -> None:
+        """The name still leads to the file that we read, or to its successor after a rotation."""
+        assert self._descriptor is not None
+        ours = os.fstat(self._descriptor)
+        try:
+            there = os.lstat(self._path)
+        except FileNotFoundError:
+            there = None
+        if there is not None and (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
+            if ours.st_size < self._offset:
+                raise TrailError(f"{self._path}: became shorter; someone cut it, nothing is started")
+            if self._chain.line and self._offset:
+                length = len(self._chain.line) + 1
+                if os.pread(self._descriptor, length, self._offset - length) != self._chain.line + b"\n":
+                    raise TrailError(f"{self._path}: its last line was changed; nothing is started")
+            return
+        self._read_on()
+        closed = segment_path(self._folder, self._chain.seq)
+        try:
+            moved = os.lstat(closed)
+        except FileNotFoundError:
+            moved = None
+        if self._chain.type != "rotated" or moved is None or moved.st_ino != ours.st_ino:
+            raise TrailError(f"{self._path}: another file lies in the trail's place; nothing is started")
+        self._close_segment(closed, self._offset)
+        self._leave_file()
+        self._open_current()
+
+    def _read_on(self) -> None:
+        assert self._descriptor is not None
+        size = os.fstat(self._descriptor).st_size
+        if size > self._offset:
+            self._take_lines(self._descriptor, self._path, self._offset, size, self._base, current=True)
+
+    def _take_lines(
+        self, descriptor: int, path: Path, start: int, end: int, base: int, *, current: bool
+    ) -> None:
+        for raw in read_lines(descriptor, start, end):
+            try:
+                if not raw.whole:
+                    raise LineError("has no end")
+                event = self._chain.take(raw.data)
+            except ChainError as error:
+                raise TrailError(f"{path}: the line after seq {self._chain.seq} {error}") from None
+            except LineError as error:
+                if not current:
+                    raise TrailError(f"{path}: the line after seq {self._chain.seq} {error}") from None
+                self._set_aside(descriptor, raw.start, end, str(error))
+                return
+            self._index.add(event, base + raw.start)
+            if current:
+                self._offset = raw.start + len(raw.data) + 1
+
+    def _set_aside(self, descriptor: int, start: int, end: int, problem: str) -> None:
+        """Cut a torn end (power loss, full disk) off, if it is one and nothing lies ahead of what remains."""
+        place = f"{self._path}: the line after seq {self._chain.seq} {problem}"
+        if self._chain.seq == 0 or end - start > 4 * limits.MIB:
+            raise TrailError(f"{place}; nothing is started")
+        tail = os.pread(descriptor, end - start, start)
+        for line in tail.split(b"\n"):
+            try:
+                parse_line(line)
+            except LineError:
+                continue
+            if line != tail:
+                raise TrailError(
+                    f"{place}, and whole lines follow it: this is no torn end; nothing is started"
+                )
+        from threegate.trail.truncation_check import ahead_of
+
+        if ahead := ahead_of(self.workspace, self._whole_index()):
+            raise TrailError(f"{place}, and {ahead[0]} is ahead of what remains; nothing is started")
+        name = f"torn-{self._chain.seq:012d}-{secrets.token_hex(4)}"
+        durable.deliver(self._folder / name, tail, 0o600)
+        durable.truncate_fd(descriptor, start, self._path)
+        event = self._next(
+            "quarantined",
+            None,
+            "threegate",
+            {"reason": "torn_tail", "bytes": len(tail), "sha256": sha256_hex(tail), "kept_as": name},
+        )
+        try:
+            durable.write_fd(descriptor, event.line + b"\n", self._path)
+            durable.sync_fd(descriptor, self._path)
+        except OSError as error:
+            raise self._fail("writing", error) from error
+        self._chain.take(event.line)
+        self._index.add(event, self._base + start)
+        self._offset = start + len(event.line) + 1
+        self.mended.append(f"{place}: {len(tail)} bytes were set aside as {name}")
+
+    # ---- appending (called by LockedTrail only)
+
+    def _next_time(self) -> str:
+        return max(format_time(self.clock()), self._chain.time)
+
+    def _next(
+        self,
+        type: str,
+        request_id: str | None,
+        actor: str,
+        data: Mapping[str, Any] | None,
+        time: str | None = None,
+    ) -> Event:
+        chain = self._chain
+        return make_event(
+            seq=chain.seq + 1,
+            time=time or self._next_time(),
+            type=type,
+            request_id=request_id,
+            actor=actor,
+            data=data,
+            prev=chain.hash,
+        )
+
+    def _append(self, event: Event, waiting: int) -> None:
+        """Take an event of our own into the index; `waiting` bytes before it are not written yet."""
+        self._chain.follow(event)
+        self._index.add(event, self._base + self._offset + waiting)
+
+    def _reserve(self, length: int) -> None:
+        """Space on disk for `length` more bytes before anything is promised. Raises Unavailable."""
+        assert self._descriptor is not None
+        if self._offset + length <= self._reserved:
+            return
+        try:
+            durable.reserve_fd(
+                self._descriptor, self._offset, length + limits.TRAIL_RESERVED_BYTES, self._path
+            )
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise Unavailable(
+                f"{self._path}: {'the disk is full' if full else error.strerror or error}; "
+                "nothing new is started until the trail has space"
+            ) from error
+        self._reserved = self._offset + length + limits.TRAIL_RESERVED_BYTES
+
+    def _write(self, data: bytes) -> int:
+        """Write whole lines; the number of the write, for `_settle`. Raises TrailError."""
+        assert self._descriptor is not None
+        try:
+            durable.write_fd(self._descriptor, data, self._path)
+        except OSError as error:
+            raise self._fail("writing", error) from error
+        self._offset += len(data)
+        self._written += 1
+        return self._written
+
+    def _settle(self, write: int) -> None:
+        """Put everything up to this write on disk. One thread syncs, for all that have written before. Raises TrailError."""
+        with self._syncing:
+            self._refuse_failed()
+            if self._durable >= write or self._descriptor is None:
+                return
+            goal = self._written
+            try:
+                durable.sync_fd(self._descriptor, self._path)
+            except OSError as error:
+                raise self._fail("writing", error) from error
+            self._durable = goal
+
+    def _leave_file(self) -> None:
+        """Close the current file; what was written to it is on disk."""
+        if not self._failed:
+            self._settle(self._written)
+        with self._syncing:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+            self._descriptor = None
+
+    def _finish_rotation(self) -> None:
+        """The last event says `rotated`: give the file its closed name and begin the next one."""
+        assert self._descriptor is not None
+        closed = segment_path(self._folder, self._chain.seq)
+        if self._offset:
+            durable.rename(self._path, closed)
+            durable.sync_folder(self._folder)
+            self._close_segment(closed, self._offset)
+            self._leave_file()
+            self._open_current()

@@ -1,0 +1,77 @@
+"""Reading the trail on and on, without its lock and without writing: for what only counts.
+
+Invariant: every event that is given out was verified as the next one; a line without its end waits for the next look.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from threegate.core.errors import TrailError
+from threegate.core.workspace import Workspace
+from threegate.trail.chain import Chain, open_segment, read_lines, segment_path, segment_paths
+from threegate.trail.event import Event, LineError
+
+
+class TrailTail:
+    """What was appended since the last look. For one thread."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._folder = workspace.audit
+        self._path = workspace.trail_file
+        self._chain = Chain()
+        self._descriptor: int | None = None
+        self._offset = 0
+
+    def __del__(self) -> None:
+        """An object that was forgotten gives its descriptor back."""
+        self.close()
+
+    def close(self) -> None:
+        """Give the descriptor back; the next look begins where this one ended only if the file is the same."""
+        descriptor, self._descriptor = getattr(self, "_descriptor", None), None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def read_on(self) -> Iterator[Event]:
+        """The events that came since; at the first look all of them. Raises TrailError when a line does not verify."""
+        if self._chain.seq == 0:
+            for path in segment_paths(self._folder):
+                yield from self._whole(path)
+        while True:
+            if self._descriptor is None:
+                try:
+                    self._descriptor = open_segment(self._path)
+                except FileNotFoundError:
+                    return  # between a rotation and the first event after it
+                self._offset = 0
+            yield from self._lines(self._descriptor)
+            if self._chain.type != "rotated":
+                return
+            closed = segment_path(self._folder, self._chain.seq)
+            if not closed.exists():
+                return
+            self.close()
+
+    def _whole(self, path: os.PathLike[str]) -> Iterator[Event]:
+        descriptor = open_segment(self._folder / os.fspath(path))
+        try:
+            self._offset = 0
+            yield from self._lines(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _lines(self, descriptor: int) -> Iterator[Event]:
+        size = os.fstat(descriptor).st_size
+        if size < self._offset:
+            raise TrailError(f"{self._path}: became shorter; look at it: threegate audit verify")
+        for raw in read_lines(descriptor, self._offset, size):
+            if not raw.whole:
+                return
+            try:
+                event = self._chain.take(raw.data)
+            except LineError as error:
+                raise TrailError(f"{self._path}: the line after seq {self._chain.seq} {error}") from None
+            self._offset = raw.start + len(raw.data) + 1
+            yield event

@@ -1,0 +1,68 @@
+"""Whether anything in the workspace is ahead of the trail: then its end was cut and not torn.
+
+Invariant: an event is on disk before the state that it announces. So a state without its event is proof that
+an event is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from threegate.core import durable, limits
+from threegate.core.errors import Unavailable
+from threegate.core.user_state import OutsideState
+from threegate.core.workspace import STATES, Workspace
+from threegate.trail.index import TrailIndex
+
+_TRAIL_SEQ = re.compile(rb"^trail_seq: ([1-9][0-9]{0,15})$", re.MULTILINE)
+
+
+def ahead_of(workspace: Workspace, index: TrailIndex) -> list[str]:
+    """What lies ahead of the events in `index`, one phrase each; empty when nothing does."""
+    return [*_outside(index), *_states(workspace, index), *_results(workspace, index)]
+
+
+def result_trail_seq(path: Path) -> int | None:
+    """The trail_seq that a result file names, or None when it names none or cannot be read."""
+    try:
+        data = durable.read_regular(path, max_bytes=limits.RESULT_BYTES)
+    except OSError:
+        return None
+    match = _TRAIL_SEQ.search(data)
+    return int(match[1]) if match else None
+
+
+def _outside(index: TrailIndex) -> list[str]:
+    try:
+        kept = OutsideState.of(index.workspace_id).read_head()
+    except Unavailable as error:
+        return [str(error)]
+    seq = (kept or {}).get("seq")
+    return [f"the head kept outside (event {seq})"] if isinstance(seq, int) and seq > index.head.seq else []
+
+
+def _names(folder: Path, suffix: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if name.endswith(suffix) and name[0] != ".")
+    except OSError:
+        return []
+
+
+def _states(workspace: Workspace, index: TrailIndex) -> list[str]:
+    found = []
+    for state in STATES:
+        for name in _names(workspace.state_folder(state), ".md"):
+            if not index.announced(state, name):
+                found.append(f"{state}/{name}")
+    return found
+
+
+def _results(workspace: Workspace, index: TrailIndex) -> list[str]:
+    found = []
+    for name in _names(workspace.results, ".md"):
+        seq = result_trail_seq(workspace.results / name)
+        if seq is not None and seq > index.head.seq:
+            found.append(f"results/{name}")
+    return found

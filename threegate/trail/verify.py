@@ -1,0 +1,267 @@
+"""Verification of the whole trail: every file, every line, every checkpoint; streaming, in constant memory.
+
+Invariant: nothing that the trail says about itself is believed before it was checked against its bytes; what
+is wrong is named with its file and line. The key is the one of the first event unless another is given.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from threegate.core import durable
+from threegate.core.canonical import INTEGER_MAX
+from threegate.core.errors import InvalidInput, TrailError, Unavailable
+from threegate.core.limits import TRAIL_LINE_BYTES
+from threegate.core.user_state import OutsideState
+from threegate.core.workspace import Workspace
+from threegate.trail.chain import Chain, ChainError, open_segment, read_blocks, segment_path, segment_paths
+from threegate.trail.checkpoint import NOTE_BYTES, Checkpoint
+from threegate.trail.event import Event, LineError, parse_line
+from threegate.trail.hashing import Hashed, hashed_blocks
+from threegate.trail.tree import Frontier
+from threegate.trail.verify_report import Verification
+from threegate.trail.workspace_key import VerifierKey
+
+
+def checkpoint_folder(workspace: Workspace) -> Path:
+    """Where the signed checkpoints lie: ``audit/checkpoints/<size>``."""
+    return workspace.audit / "checkpoints"
+
+
+def verify_trail(
+    workspace: Workspace,
+    *,
+    external: Iterable[tuple[str, bytes]] = (),
+    key: VerifierKey | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> Verification:
+    """Check chain, form, segments, tree, checkpoints (ours and `external`: name and bytes) and the outside head.
+
+    `on_event` sees each event that is in its place. Never raises for what is in the files; OSError only when
+    the folder cannot be read at all.
+    """
+    run = _Run(workspace, key, on_event)
+    run.load_checkpoints(external)
+    try:
+        paths = segment_paths(workspace.audit)
+    except TrailError as error:
+        run.result.add(workspace.audit, 0, str(error))
+        return run.result
+    for path in paths:
+        run.read(path)
+        if segment_path(workspace.audit, run.chain.seq) != path or run.chain.type != "rotated":
+            run.result.add(path, 0, "the closed segment does not end with the event that closed it")
+    run.read(workspace.trail_file)
+    run.finish()
+    return run.result
+
+
+class _Run:
+    """One pass over the trail."""
+
+    def __init__(
+        self, workspace: Workspace, key: VerifierKey | None, on_event: Callable[[Event], None] | None
+    ) -> None:
+        self.workspace = workspace
+        self.result = Verification()
+        self.chain = Chain()
+        self.frontier = Frontier()
+        self._key = key
+        self._given = key is not None
+        self._on_event = on_event
+        self._notes: list[tuple[int, str, Checkpoint]] = []
+        self._adopted_keys: list[VerifierKey] = []
+        self._kept_seq = 0
+        self._kept_hash = ""
+        self._sound = True
+
+    def load_checkpoints(self, external: Iterable[tuple[str, bytes]]) -> None:
+        """Read all notes; they are checked when the tree has their size."""
+        notes = []
+        folder = checkpoint_folder(self.workspace)
+        names = sorted(os.listdir(folder)) if folder.is_dir() else []
+        sources: list[tuple[str, bytes | None]] = [
+            (str(folder / name), None) for name in names if not name.startswith(".")
+        ]
+        for name, data in [*sources, *external]:
+            try:
+                note = Checkpoint.parse(
+                    durable.read_regular(Path(name), max_bytes=NOTE_BYTES) if data is None else data
+                )
+            except InvalidInput as error:
+                self.result.add(name, 0, str(error))
+            except OSError as error:
+                self.result.add(name, 0, f"cannot be read ({error.strerror or error})")
+            else:
+                notes.append((note.size, name, note))
+        self._notes = sorted(notes, key=lambda item: (-item[0], item[1]))
+
+    def read(self, path: Path) -> None:
+        """Check one file of the trail."""
+        try:
+            descriptor = open_segment(path)
+        except FileNotFoundError:
+            if self.chain.type != "rotated":
+                self.result.add(path, 0, "the trail is missing")
+            return
+        except TrailError as error:
+            self.result.add(path, 0, str(error))
+            return
+        self.result.segments += 1
+        try:
+            size, number = self._settled_size(descriptor), 0
+            for block, hashed in hashed_blocks(read_blocks(descriptor, size), size):
+                number = self._read_block(path, number, block, hashed)
+            self.result.lines += number
+        finally:
+            os.close(descriptor)
+
+    def _read_block(self, path: Path, number: int, block: bytes, hashed: Hashed) -> int:
+        """Check the lines of one block, of which the first has the number after `number`; returns the last one's."""
+        lines = block.split(b"\n")
+        rest = lines.pop()
+        good = hashed.good if block.isascii() and max(map(len, lines), default=0) <= TRAIL_LINE_BYTES else 0
+        at = 0
+        while at < len(lines):
+            until = min(good, at + self._plain_lines())
+            if at < until and self.chain.seq:
+                began, at = at, self.chain.take_plain(lines, at, until, self._on_event)
+                leaves = hashed.leaves
+                self.frontier.extend([leaves[place : place + 32] for place in range(began * 32, at * 32, 32)])
+            if at < len(lines):
+                self._read_line(path, number + at + 1, lines[at])
+                at += 1
+        number += len(lines)
+        if rest:
+            number += 1
+            self._bad(path, number, rest, LineError("has no end: it was cut off, or is being written"))
+        return number
+
+    def _plain_lines(self) -> int:
+        """How many lines may be taken before one at which a checkpoint or the kept head has to be looked at."""
+        before = self._notes[-1][0] - self.frontier.size - 1 if self._notes else INTEGER_MAX
+        if self._kept_seq > self.chain.seq:
+            before = min(before, self._kept_seq - self.chain.seq - 1)
+        return max(0, before)
+
+    def _read_line(self, path: Path, number: int, line: bytes) -> None:
+        """Check one line with everything that may have to be said of it."""
+        try:
+            event = self.chain.take(line)
+        except LineError as error:
+            self._bad(path, number, line, error)
+            return
+        if event.seq == 1:
+            self._begin(path, event)
+        if event.type in ("checkpoint", "rotated"):
+            self._check_announced(path, number, event)
+        elif event.type == "workspace_adopted":
+            self._adopted(path, number, event)
+        self.frontier.add(line)
+        if self._notes and self._notes[-1][0] <= self.frontier.size:
+            self._check_notes()
+        if event.seq == self._kept_seq and event.hash != self._kept_hash:
+            self.result.add(path, number, "is another event than the head kept outside names")
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def _settled_size(self, descriptor: int) -> int:
+        """The file's size while nobody appends; without the lock (a copy to be read only) as it is."""
+        try:
+            lock = os.open(self.workspace.audit / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return os.fstat(descriptor).st_size
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            return os.fstat(descriptor).st_size
+        finally:
+            os.close(lock)
+
+    def _bad(self, path: Path, number: int, line: bytes, error: LineError) -> None:
+        """Name a line that is not in its place, and go on from it where it is an event at all."""
+        self.result.add(path, number, f"the line {error}")
+        self._sound = False
+        if isinstance(error, ChainError):
+            self.chain.follow(parse_line(line))
+            self.frontier.add(line)
+
+    def _begin(self, path: Path, event: Event) -> None:
+        """The first event names the workspace and its key."""
+        self.result.workspace_id = event.prev
+        self.result.first_time = event.time
+        try:
+            named = VerifierKey.parse(str(event.data.get("vkey")))
+        except InvalidInput as error:
+            self.result.add(path, 1, f"names no key: {error}")
+            named = None
+        if self._given and named != self._key:
+            self.result.add(path, 1, "names another key than the one given: this is another trail")
+        if not self._given:
+            self._key = named
+        try:
+            kept = OutsideState.of(event.prev).read_head() or {}
+        except Unavailable as error:
+            self.result.add(path, 0, str(error))
+            return
+        if isinstance(kept.get("seq"), int):
+            self._kept_seq, self._kept_hash = int(kept["seq"]), str(kept.get("hash"))
+
+    def _adopted(self, path: Path, number: int, event: Event) -> None:
+        """An adoption on another machine brings a key of its own; it counts unless the auditor named one."""
+        if "vkey" not in event.data or self._given:
+            return
+        try:
+            self._adopted_keys.append(VerifierKey.parse(str(event.data["vkey"])))
+        except InvalidInput as error:
+            self.result.add(path, number, f"names no key: {error}")
+
+    def _verify_note(self, note: Checkpoint) -> None:
+        """Whether one of the keys signed it. Raises InvalidInput."""
+        if self._key is None:
+            raise InvalidInput("cannot be checked: no key is known")
+        for key in self._adopted_keys:
+            if any(item.key_id == key.key_id for item in note.signatures):
+                note.verify(key)
+                return
+        note.verify(self._key)
+
+    def _check_announced(self, path: Path, number: int, event: Event) -> None:
+        """A `checkpoint` or `rotated` event names size and root of the tree before it."""
+        size, root = event.data.get("size"), event.data.get("root")
+        if self._sound and (size != self.frontier.size or root != self.frontier.root().hex()):
+            self.result.add(path, number, "announces a tree that is not the one before it")
+
+    def _check_notes(self) -> None:
+        while self._notes and self._notes[-1][0] <= self.frontier.size:
+            size, name, note = self._notes.pop()
+            self.result.checkpoints += 1
+            try:
+                self._verify_note(note)
+            except InvalidInput as error:
+                self.result.add(name, 0, str(error))
+                continue
+            if size == self.frontier.size and note.root != self.frontier.root():
+                self.result.add(
+                    name, 0, f"signs another tree: something in the first {size} lines was changed since"
+                )
+
+    def finish(self) -> None:
+        """What can only be said at the end."""
+        chain, result = self.chain, self.result
+        result.seq, result.head, result.root = chain.seq, chain.hash, self.frontier.root()
+        result.last_time = chain.time
+        if chain.seq == 0 and result.ok:
+            result.add(self.workspace.trail_file, 0, "the trail is empty")
+        for size, name, _ in self._notes:
+            result.add(
+                name, 0, f"signs {size} lines, the trail has {self.frontier.size}: its end was cut off"
+            )
+        if self._kept_seq > chain.seq:
+            result.add(
+                self.workspace.trail_file,
+                chain.seq,
+                f"ends here; the head kept outside says that there were {self._kept_seq} events: the end was cut off",
+            )

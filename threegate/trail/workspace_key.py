@@ -1,0 +1,114 @@
+"""The workspace's own Ed25519 key: it signs checkpoints, never approvals.
+
+The private half lies outside the workspace (the user's state folder); the public half stands in the first
+event of the trail and in ``audit/workspace.pub`` as a C2SP verifier key.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from threegate.core import durable
+from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.user_state import OutsideState
+
+_ED25519 = b"\x01"
+_VKEY = re.compile(r"([^\s+]{1,128})\+([0-9a-f]{8})\+([A-Za-z0-9+/]{44})")
+
+
+def origin_of(workspace_id: str) -> str:
+    """The checkpoint origin and key name of a workspace."""
+    return f"threegate.local/{workspace_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierKey:
+    """A C2SP signed-note verifier key for Ed25519: name and 32 raw bytes."""
+
+    name: str
+    raw: bytes
+
+    @property
+    def key_id(self) -> bytes:
+        """First four bytes of SHA-256(name, newline, 0x01, key)."""
+        return hashlib.sha256(self.name.encode() + b"\n" + _ED25519 + self.raw).digest()[:4]
+
+    def render(self) -> str:
+        """``name+id+base64(0x01 key)``."""
+        encoded = base64.b64encode(_ED25519 + self.raw).decode()
+        return f"{self.name}+{self.key_id.hex()}+{encoded}"
+
+    @classmethod
+    def parse(cls, text: str) -> VerifierKey:
+        """Read a verifier key, strictly. Raises InvalidInput."""
+        match = _VKEY.fullmatch(text)
+        if match is None:
+            raise InvalidInput(
+                "the verifier key is not of the form name+id+base64; take it from workspace.pub"
+            )
+        raw = base64.b64decode(match[3])
+        key = cls(match[1], raw[1:])
+        if raw[:1] != _ED25519 or key.render() != text:
+            raise InvalidInput("the verifier key does not fit its own id; take it from workspace.pub again")
+        return key
+
+    def verify(self, signature: bytes, message: bytes) -> bool:
+        """Whether the signature is this key's over the message."""
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """The private half."""
+
+    name: str
+    private: Ed25519PrivateKey
+
+    @property
+    def public(self) -> VerifierKey:
+        """The public half."""
+        return VerifierKey(self.name, self.private.public_key().public_bytes_raw())
+
+    def sign(self, message: bytes) -> bytes:
+        """Ed25519 signature, 64 bytes."""
+        return self.private.sign(message)
+
+
+def make_key(workspace_id: str) -> SigningKey:
+    """Make the workspace's key and keep it outside, mode 0600. Raises OSError, FileExistsError."""
+    private = Ed25519PrivateKey.generate()
+    path = OutsideState.of(workspace_id).key_file
+    _make_folders(path.parent)
+    durable.deliver(path, private.private_bytes_raw().hex().encode() + b"\n", 0o600)
+    return SigningKey(origin_of(workspace_id), private)
+
+
+def load_key(workspace_id: str) -> SigningKey:
+    """The workspace's key of this user. Raises Unavailable when it is not here or is no key."""
+    path = OutsideState.of(workspace_id).key_file
+    try:
+        text = durable.read_regular(path, max_bytes=256)
+        private = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text.decode("ascii").strip()))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no key"
+        raise Unavailable(
+            f"{path}: the workspace's key cannot be read ({reason}); it is kept by the user who ran init"
+        ) from None
+    return SigningKey(origin_of(workspace_id), private)
+
+
+def _make_folders(folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    durable.sync_folder(folder.parent)

@@ -1,0 +1,193 @@
+"""One job on this worker, from the envelope to the signed result.
+
+Invariant: in this order and no other: verified, room for it, inputs here by digest, nonce on disk, start token, run,
+result on disk, result sent. Whatever goes wrong before the run is told as a signed refusal, and nothing ran.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from threegate.cluster.outcome import write_outcome
+from threegate.cluster.seal import NONCE
+from threegate.core import limits
+from threegate.core.canonical import sha256_hex
+from threegate.core.errors import Refused, Unavailable
+from threegate.core.settings import Settings
+from threegate.request.model import Backend
+from threegate.runners.budget import Budget
+from threegate.runners.interface import Control, Outcome, Runner, nothing_known
+from threegate.trail.workspace_key import VerifierKey
+from threegate.worker.heartbeat import Active, Agent
+from threegate.worker.journal import NonceJournal
+from threegate.worker.operators_file import read_operators_file
+from threegate.worker.outbox import Outbox
+from threegate.worker.store import Store
+from threegate.worker.verify_job import Cleared, Trust, verify
+
+_DONE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The folders and files of a worker."""
+
+    state: Path
+    operators_file: Path
+
+    @property
+    def runs(self) -> Path:
+        """One folder a run, until its result is with the daemon."""
+        return self.state / "runs"
+
+
+class Desk:
+    """Takes jobs, several at once."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        place: Place,
+        settings: Settings,
+        workspace_id: str,
+        workspace_key: VerifierKey,
+        journal: NonceJournal,
+        outbox: Outbox,
+        store: Store,
+        runners: Mapping[Backend, Runner],
+        budget: Budget,
+        boot: str,
+        say: Callable[[str], None],
+    ) -> None:
+        self._agent = agent
+        self._place = place
+        self._settings = settings
+        self._workspace_id = workspace_id
+        self._workspace_key = workspace_key
+        self._journal = journal
+        self._outbox = outbox
+        self._store = store
+        self._runners = runners
+        self._budget = budget
+        self._boot = boot
+        self._say = say
+
+    def take(self, sealed: object, task_id: str) -> None:
+        """One message of the broker, whatever it holds. Never raises for what is in it."""
+        nonce = task_id if NONCE.fullmatch(task_id) else "0" * 32
+        try:
+            if not isinstance(sealed, str) or not sealed.isascii():
+                raise Refused("envelope_invalid", "the message holds no envelope")
+            if self._agent.problem is not None:
+                raise Refused("worker_unfit", self._agent.problem)
+            data = sealed.encode("ascii")
+            cleared = verify(data, self._trust(), self._journal, now=datetime.now(UTC))
+            self._do(cleared, sha256_hex(data))
+        except Refused as refusal:
+            self._refuse(nonce, refusal.code, str(refusal))
+        except Unavailable as error:
+            self._refuse(nonce, "unavailable", str(error))
+        except Exception as error:  # noqa: BLE001 - a mistake of ours ends this job, not the worker
+            self._refuse(nonce, "worker_failed", f"a mistake of ThreeGate itself ({type(error).__name__})")
+
+    def _trust(self) -> Trust:
+        """The operators as their files say now: a key that was taken out counts no more from here on."""
+        return Trust(
+            self._agent.name,
+            self._workspace_id,
+            self._workspace_key,
+            read_operators_file(self._place.operators_file),
+            self._settings,
+        )
+
+    def _refuse(self, nonce: str, code: str, message: str) -> None:
+        self._say(f"refused {nonce[:8]}…: {code}: {message}")
+        with contextlib.suppress(Unavailable):
+            self._agent.tell("refused", lasting=True, nonce=nonce, code=code, message=message[:300])
+
+    def _do(self, cleared: Cleared, envelope_sha256: str) -> None:
+        job, envelope = cleared.job, cleared.envelope
+        runner = self._runners[job.backend]
+        lease = self._budget.try_take(job)
+        if lease is None:
+            raise Refused("worker_full", "this worker has no room for the job")
+        folder = self._place.runs / f"{cleared.clearance.request_id}.{envelope.nonce}"
+        active = Active(
+            envelope.nonce,
+            cleared.clearance.request_id,
+            envelope.boot,
+            envelope_sha256,
+            Control(folder, self._store.folder, f"{self._workspace_id}.{self._agent.name}", self._boot),
+            frozenset(item.sha256 for item in job.inputs),
+        )
+        with lease:
+            if not self._agent.enter(active):
+                raise Refused("replayed", "this envelope is being worked on")
+            try:
+                outcome = self._run(cleared, active, runner)
+            finally:
+                self._agent.leave(active)
+        self._answer(cleared, active, outcome)
+
+    def _run(self, cleared: Cleared, active: Active, runner: Runner) -> Outcome:
+        """Everything up to the outcome. Raises Refused, Unavailable: then nothing ran."""
+        missing = runner.available(cleared.job)
+        if missing is not None:
+            raise Refused("no_backend", missing)
+        for item in cleared.job.inputs:
+            self._store.take(
+                item.sha256,
+                item.size,
+                lambda sha256, offset: self._agent.fetch(active, sha256, offset),
+                keep=self._agent.inputs_in_use(),
+            )
+        now = datetime.now(UTC)
+        if now.timestamp() >= min(cleared.envelope.expires, cleared.approval.expires_utc.timestamp()):
+            raise Refused(
+                "envelope_expired", "the envelope or the approval ended while its inputs were fetched"
+            )
+        self._journal.spend(cleared.spent(now))
+        if not self._agent.may_start(active):
+            raise Refused("no_token", "the daemon gave no start token")
+        active.control.run_folder.mkdir(mode=0o700)
+        self._say(f"started {active.request_id}")
+        try:
+            outcome = runner.run(cleared.clearance, cleared.job, active.control)
+        except Exception as error:  # noqa: BLE001 - whatever a runner raises, the request must get its end
+            return nothing_known(
+                f"the runner failed ({type(error).__name__}); how far the request came is not known"
+            )
+        if outcome.status == "unavailable":
+            for sha256 in active.inputs:  # one of them may have gone bad here: the next run fetches it anew
+                (self._store.folder / sha256).unlink(missing_ok=True)
+        return outcome
+
+    def _answer(self, cleared: Cleared, active: Active, outcome: Outcome) -> None:
+        """Sign the result, keep it, send it, and wait a little until the daemon has it."""
+        folder = active.control.run_folder
+        inline: dict[str, str] = {}
+        room = limits.CLUSTER_INLINE_BYTES
+        for item in outcome.artifacts:
+            if 0 < item.size <= room and item.sha256 not in inline:
+                inline[item.sha256] = base64.b64encode((folder / "out" / item.path).read_bytes()).decode()
+                room -= item.size
+        sealed = self._agent.sealed(
+            "result",
+            nonce=active.nonce,
+            request_id=active.request_id,
+            job_sha256=cleared.clearance.job_sha256,
+            envelope_sha256=active.envelope_sha256,
+            outcome=write_outcome(outcome),
+            inline=inline,
+        )
+        outputs = {item.sha256: folder / "out" / item.path for item in outcome.artifacts}
+        kept = self._outbox.keep(active.nonce, sealed, folder, outputs)
+        self._say(f"ended {active.request_id}: {outcome.status}")
+        with contextlib.suppress(Unavailable):  # it lies in the outbox and is sent again
+            self._agent.send(sealed, lasting=True)
+            kept.done.wait(_DONE_SECONDS)

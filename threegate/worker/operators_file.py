@@ -1,0 +1,21 @@
+"""The operators that a worker believes: its own file, read anew for every job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from threegate.approval import Operators, load_operators
+from threegate.core import durable, limits
+
+
+def read_operators_file(path: Path) -> Operators:
+    """The operators of this worker: FILE, and FILE.revoked beside it. What is wrong stands in `problem`."""
+    files: list[bytes | None] = []
+    for name in (path, path.with_name(path.name + ".revoked")):
+        try:
+            files.append(durable.read_regular(name, max_bytes=limits.OPERATORS_FILE_BYTES))
+        except FileNotFoundError:
+            files.append(None)
+        except OSError:
+            files.append(b"unreadable\n")  # no such line is allowed, so nothing passes
+    return load_operators(files[0], files[1])
