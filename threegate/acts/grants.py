@@ -76,10 +76,9 @@ def new_grant(
     path = show_request(context.workspace, request_id).path
     if path is None or path.parent != context.workspace.finished:
         raise InvalidInput(f"{request_id}: has not finished; a grant is made from a request that ran")
-    prepared = read_waiting(context, path)
-    assert prepared.request is not None and prepared.job is not None
-    approved = prepared.history.approved if prepared.history else None
-    owner = approved.data.get("owner_uid") if approved else None
+    approved = read_waiting(context, path)
+    event = approved.history.approved if approved.history else None
+    owner = event.data.get("owner_uid") if event else None
     if type(owner) is not int:
         raise Refused("grant_mismatch", f"{request_id}: the trail does not say who drafted it")
     with context.trail.locked() as held:
@@ -93,8 +92,8 @@ def new_grant(
         acted_utc=now,
         nonce=secrets.token_hex(16),
         about=terms(
-            prepared.job,
-            from_request=prepared.request.request_id,
+            approved.job,
+            from_request=approved.request.request_id,
             free_inputs=free_inputs,
             owner_uid=owner,
             policy_sha256=context.policy.digest,

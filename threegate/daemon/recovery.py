@@ -60,14 +60,12 @@ def _mend(context: Context, history: RequestHistory) -> str | None:
     workspace = context.workspace
     if history.end is not None:
         with context.trail.locked() as held:
-            close_from_trail(context, held, history)
+            close_from_trail(context, held, history, history.end)
         return f"finished what {history.end.type} had announced"
     if history.claimed is not None:
-        interrupt(context, history)
+        interrupt(context, history, history.claimed)
         return "was interrupted"
-    assert history.file is not None
-    path = workspace.approved / history.file
-    if path.exists():
+    if history.file is None or (path := workspace.approved / history.file).exists():
         return None
     elsewhere = find_file(workspace, history)
     if elsewhere is not None:

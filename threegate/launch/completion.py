@@ -14,8 +14,8 @@ from typing import Any
 
 from threegate.core import canonical, durable
 from threegate.core.workspace import STATES, Workspace
-from threegate.judgement.judge import Judgement
-from threegate.launch.approved_file import Ended, Prepared, Waiting
+from threegate.judgement.judge import Cleared, Judgement, NotCleared
+from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting
 from threegate.launch.context import Context
 from threegate.launch.status_file import is_there, tell_state
 from threegate.request.model import Request
@@ -28,7 +28,7 @@ from threegate.results import (
     result_name,
 )
 from threegate.results.verdict import State
-from threegate.trail import LockedTrail, RequestHistory, moves
+from threegate.trail import Event, LockedTrail, RequestHistory, moves
 
 _ENDS = {"cancelled": "cancelled", "interrupted": "interrupted", "unavailable": "interrupted"}
 """Statuses whose event is not `finished`; their requests go to refused/."""
@@ -44,7 +44,7 @@ def finish(
     ran: ResultFacts,
     data: Mapping[str, Any],
     run_folder: Path,
-    judgement: Judgement,
+    judgement: Cleared,
 ) -> Ended:
     """Announce the end, deliver the result, move the file.
 
@@ -78,57 +78,58 @@ def finish(
     return Ended(event_type, ran.status, result)
 
 
-def refuse(
-    context: Context,
-    prepared: Prepared,
-    code: str,
-    message: str,
-    judgement: Judgement | None,
-) -> Ended | Waiting:
+def refuse(context: Context, approved: Approved, judgement: NotCleared) -> Ended | Waiting:
     """A gate said no for good: event, result, refused/. Waiting when the file went away or changed meanwhile."""
     with context.trail.locked() as held:
-        if not is_there(prepared):
+        if not is_there(approved):
             return CHANGED
-        return refuse_held(context, held, prepared, code, message, judgement)
+        return refuse_held(context, held, approved, judgement.code, judgement.message, judgement)
 
 
-def refuse_broken(context: Context, prepared: Prepared) -> Ended | Waiting:
-    """Refuse a file of approved/ that is no runnable request."""
-    return refuse(context, prepared, prepared.code, prepared.message, None)
+def refuse_unrunnable(context: Context, unrunnable: Unrunnable) -> Ended | Waiting:
+    """Refuse a file of approved/ that is no runnable request. Waiting as in `refuse`."""
+    with context.trail.locked() as held:
+        if not is_there(unrunnable):
+            return CHANGED
+        return refuse_held(context, held, unrunnable, unrunnable.code, unrunnable.message)
 
 
 def refuse_held(
     context: Context,
     held: LockedTrail,
-    prepared: Prepared,
+    file: Approved | Unrunnable,
     code: str,
     message: str,
-    judgement: Judgement | None,
+    judgement: Judgement | None = None,
 ) -> Ended:
-    request = prepared.request
-    history = held.index.history(prepared.request_id)
+    """Event, result and move of a refusal, under the lock that the caller looked at the file under."""
+    history = held.index.history(file.request_id)
     known = history is not None and (
-        history.claimed is not None or history.end is not None or _is_copy(history, prepared.path)
+        history.claimed is not None or history.end is not None or _is_copy(history, file.path)
     )
     approval = judgement.approval if judgement else None
     data: dict[str, Any] = {
         "reason": "replayed" if known else code,
         "message": message,
-        "backend": prepared.backend,
-        "request_sha256": request.sha256 if request else None,
         "approved_by": approval.approved_by if approval else None,
         "approval_sha256": approval.approval_sha256 if approval else None,
         "policy_sha256": context.policy.digest,
-        "inputs": {item.name: item.sha256 for item in prepared.job.inputs[:64]} if prepared.job else {},
     }
-    moved = context.contracts.blocked(held, context.policy, prepared.request, prepared.job, code)
+    moved: Mapping[str, Any] = {}
+    if isinstance(file, Approved):
+        data["backend"] = file.request.backend
+        data["request_sha256"] = file.request.sha256
+        data["inputs"] = {item.name: item.sha256 for item in file.job.inputs[:64]}
+        moved = context.contracts.blocked(held, context.policy, file.request, file.job, code)
+    else:
+        data |= {"backend": "ERA", "request_sha256": None, "inputs": {}}
     data.update(moved)
-    target = moves.free_name(context.workspace.refused / prepared.path.name)
-    reserve_result(context.workspace, prepared.request_id or "")
+    target = moves.free_name(context.workspace.refused / file.path.name)
+    reserve_result(context.workspace, file.request_id)
     event = moves.announce(
         held,
         "quarantined" if known else "refused",
-        request_id=prepared.request_id,
+        request_id=file.request_id,
         actor="daemon",
         data={**data, "state": "refused", "file": target.name},
     )
@@ -136,9 +137,9 @@ def refuse_held(
     result = deliver_result(
         context.workspace, _refusal_facts(event.request_id or "", event.data, event.when, event.seq)
     )
-    moves.relocate(prepared.path, target)
+    moves.relocate(file.path, target)
     tell_state(context.workspace, target.name, "refused", str(data["reason"]), judgement)
-    context.on_end(prepared.request_id, "refused")
+    context.on_end(file.request_id, "refused")
     return Ended("refused", str(data["reason"]), result)
 
 
@@ -184,15 +185,13 @@ def _refusal_facts(
     )
 
 
-def interrupt(context: Context, history: RequestHistory) -> None:
+def interrupt(context: Context, history: RequestHistory, claimed: Event) -> None:
     """Close a request that was claimed and never finished: nobody knows how far it came, so it never runs again."""
     workspace = context.workspace
     with context.trail.locked() as held:
         source = find_file(workspace, history)
         name = source.name if source else str(history.file or f"{history.request_id}.md")
         target = moves.free_name(workspace.refused / name)
-        claimed = history.claimed
-        assert claimed is not None
         kept = {key: claimed.data.get(key) for key in ("request_sha256", "approval_sha256", "policy_sha256")}
         moved = context.contracts.lost(held, history)
         event = moves.announce(
@@ -218,10 +217,9 @@ def interrupt(context: Context, history: RequestHistory) -> None:
     context.on_end(history.request_id, "interrupted")
 
 
-def close_from_trail(context: Context, held: LockedTrail, history: RequestHistory) -> None:
+def close_from_trail(context: Context, held: LockedTrail, history: RequestHistory, event: Event) -> None:
     """Do what an end's event announced and a crash left undone: the result (the same bytes), then the move."""
-    workspace, event = context.workspace, history.end
-    assert event is not None
+    workspace = context.workspace
     record = event.data.get("record_sha256")
     if isinstance(record, str):
         folder = workspace.run_folder(history.request_id)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Judgement
-from threegate.launch.approved_file import Prepared, Waiting
+from threegate.launch.approved_file import Approved, Unrunnable, Waiting
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import file_identity
 from threegate.results import Verdict, put_verdict, read_verdict
@@ -64,24 +64,24 @@ class RunningNotice:
             self._over = True
 
 
-def is_there(prepared: Prepared) -> bool:
-    """Whether the file that was prepared still lies in approved/, the same one."""
+def is_there(file: Approved | Unrunnable) -> bool:
+    """Whether the file that was read is still in approved/, the same one."""
     try:
-        return file_identity(prepared.path) == prepared.identity
+        return file_identity(file.path) == file.identity
     except FileNotFoundError:
         return False
 
 
-def tell_waiting(context: Context, prepared: Prepared, answer: Waiting) -> None:
+def tell_waiting(context: Context, approved: Approved, answer: Waiting) -> None:
     """Say in trail and verdict why a request waits; nothing when it went away meanwhile (cancelled, replaced)."""
     with context.trail.locked() as held:
-        if not is_there(prepared):
+        if not is_there(approved):
             return
         moves.announce(
             held,
             "waiting",
-            request_id=prepared.request_id,
+            request_id=approved.request_id,
             actor="daemon",
-            data={"reason": answer.code, "file": prepared.path.name},
+            data={"reason": answer.code, "file": approved.path.name},
         )
-    tell_state(context.workspace, prepared.path.name, "waiting", answer.code, answer.judgement)
+    tell_state(context.workspace, approved.path.name, "waiting", answer.code, answer.judgement)

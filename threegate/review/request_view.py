@@ -108,8 +108,8 @@ def _without_moment(sections: list[Section]) -> tuple[Section, ...]:
 
 def _waiting(context: Context, entry: Entry, line: Line) -> Look:
     try:
-        prepared = read_waiting(context, entry.path)
-        dossier = waiting_dossier(context, prepared)
+        approved = read_waiting(context, entry.path)
+        dossier = waiting_dossier(context, approved)
         sections = review_sections(dossier, context.policy.settings, operator=SOMEBODY)
         checks = tuple(verify_approval(context, entry.path))
     except (InvalidInput, Refused, OSError) as error:
@@ -119,7 +119,7 @@ def _waiting(context: Context, entry: Entry, line: Line) -> Look:
         tuple(section for section in sections if section.title != "WHAT YOU WOULD SIGN"),
         dossier.report.findings,
         checks=checks,
-        story=_story(prepared.history, entry),
+        story=_story(approved.history, entry),
     )
 
 

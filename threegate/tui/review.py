@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.text import Text
@@ -119,9 +120,10 @@ class DraftScreen(Screen[str]):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
-        self._opened_with: Context | None = None
-        self._draft: Draft | None = None
-        self._dossier: Dossier | None = None
+        self._draft: tuple[Context, Draft] | None = None
+        """What was read, and under which policy."""
+        self._dossier: tuple[Context, Dossier] | None = None
+        """The same, where it is valid."""
         self._problem: ThreeGateError | None = None
         self._full = False
         self._width = 0
@@ -142,9 +144,10 @@ class DraftScreen(Screen[str]):
         worker = get_current_worker()
         held = ExitStack()
         try:
-            self._opened_with = self.app.fresh_context()
-            self._draft = read_draft(self._opened_with.workspace, self._path)
-            self._dossier = held.enter_context(open_dossier(self._opened_with, self._draft))
+            context = self.app.fresh_context()
+            draft = read_draft(context.workspace, self._path)
+            self._draft = context, draft
+            self._dossier = context, held.enter_context(open_dossier(context, draft))
         except TrailError as error:
             self.app.call_from_thread(self.app.stop, error)
         except ThreeGateError as error:
@@ -178,11 +181,10 @@ class DraftScreen(Screen[str]):
         self._tell_place()
 
     def _lines(self, width: int) -> list[str]:
-        if self._dossier is not None and self._opened_with is not None:
-            settings = self._opened_with.policy.settings
-            return render_dossier(
-                self._dossier, settings, operator=self.app.acting.name, width=width, full=self._full
-            )
+        if self._dossier is not None:
+            context, dossier = self._dossier
+            settings, name = context.policy.settings, self.app.acting.name
+            return render_dossier(dossier, settings, operator=name, width=width, full=self._full)
         if isinstance(self._problem, InvalidDraft):
             return render_invalid(self._problem, width=width)
         return quoted(str(self._problem or ""), width=width)
@@ -220,15 +222,16 @@ class DraftScreen(Screen[str]):
             self.say(f"read it first: {lines.unseen} lines have not been on the screen; page down with space")
         else:
             self.app.push_screen(
-                Confirm(f"Sign as {self.app.acting.name} and let it run once?"), self._answered
+                Confirm(f"Sign as {self.app.acting.name} and let it run once?"),
+                partial(self._answered, *self._dossier),
             )
 
-    def _answered(self, yes: bool | None) -> None:
+    def _answered(self, context: Context, dossier: Dossier, yes: bool | None) -> None:
         if not yes:
             self.say("not approved; nothing was changed")
             return
         try:
-            done = self._sign()
+            done = self._sign(context, dossier)
         except TrailError as error:
             self.app.stop(error)
         except ThreeGateError as error:
@@ -240,10 +243,9 @@ class DraftScreen(Screen[str]):
             waits = "; waits for further operators" if done.waits_for_quorum else ""
             self._close(f"approved {done.path.name}{waits}")
 
-    def _sign(self) -> Promoted:
+    def _sign(self, context: Context, dossier: Dossier) -> Promoted:
         """Seal, sign and deliver what was on the screen; ssh-keygen may ask on the terminal."""
-        context, dossier, acting = self._opened_with, self._dossier, self.app.acting
-        assert context is not None and dossier is not None
+        acting = self.app.acting
         if self.app.fresh_context().policy.digest != context.policy.digest:
             raise ThreeGateError("settings, contracts or images changed since this was shown: open it again")
         sealed = seal(context, dossier, acting.name)
@@ -259,11 +261,11 @@ class DraftScreen(Screen[str]):
             self.app.push_screen(Reason(), self._rejected)
 
     def _rejected(self, reason: str | None) -> None:
-        if reason is None or self._opened_with is None or self._draft is None:
+        if reason is None or self._draft is None:
             self.say("not rejected; nothing was changed")
             return
         try:
-            done = reject_draft(self._opened_with, self._draft, reason=reason, actor=account())
+            done = reject_draft(*self._draft, reason=reason, actor=account())
         except TrailError as error:
             self.app.stop(error)
         except ThreeGateError as error:
