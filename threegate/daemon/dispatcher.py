@@ -1,7 +1,7 @@
 """The queue: oldest first, one lane for each backend, never more than the machine's budget.
 
 Invariant: a request is handed to a thread only while its lane and the budget have room for it, and at most
-once at a time; what has to wait stays in approved/ with its reason told once.
+once at a time; what has to wait stays in approved/, and its reason is recorded once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting,
 from threegate.launch.completion import refuse_unrunnable
 from threegate.launch.context import Context
 from threegate.launch.pipeline import Judged, launch, look_ahead
-from threegate.launch.status_file import tell_waiting
+from threegate.launch.status_file import write_waiting
 from threegate.request.model import Backend
 from threegate.runners.budget import Budget, Lease, Round
 from threegate.runners.interface import Control
@@ -30,7 +30,7 @@ from threegate.runners.interface import Control
 _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_AGAIN_AT_MOST = 8.0
 _LASTING_SECONDS = 0.25
-"""A run that is longer is told of in its verdict; a shorter one has its end there before anybody could have read it."""
+"""A run that is longer gets the `running` status; a shorter one has its end there before anybody could have read it."""
 
 
 @dataclass
@@ -41,8 +41,8 @@ class _Running:
     control: Control
     lease: Lease
     future: Future[Ended | Waiting]
-    tell_at: float
-    """When to say that it runs, by the monotonic clock; inf once it was said."""
+    status_at: float
+    """When to write that it runs, by the monotonic clock; inf once it is written."""
 
 
 @dataclass
@@ -107,7 +107,7 @@ class Dispatcher:
 
     @property
     def held_up(self) -> str | None:
-        """The code of what keeps everything from being launched now, for a person or the clock to mend."""
+        """The code of the reason that blocks all launches now, for a person or the clock to fix."""
         stopping = STOPPING_CODES | {"workspace_mismatch"}
         return next((wait.code for wait in self._waits.values() if wait.code in stopping), None)
 
@@ -118,12 +118,12 @@ class Dispatcher:
     def collect(self) -> int:
         """Take back what ended, start nothing. Returns how many that were. Raises OSError."""
         done = self._collect()
-        self._tell_lasting()
+        self._write_lasting()
         return done
 
     def pause(self, longest: float) -> float:
-        """How many seconds, at most `longest`, may pass until there is something to be told of what runs."""
-        first = min((entry.tell_at for entry in self._running.values()), default=inf)
+        """How many seconds, at most `longest`, may pass until the `running` status of a request is due."""
+        first = min((entry.status_at for entry in self._running.values()), default=inf)
         return min(longest, max(first - time.monotonic(), 0.0))
 
     def schedule(self) -> int:
@@ -207,7 +207,7 @@ class Dispatcher:
         )
 
     def _look_ahead(self, path: Path, identity: tuple[int, ...], backend: Backend) -> None:
-        """Read and judge what comes next while nothing of it can start; what that finds is told when its turn comes."""
+        """Read and judge what comes next while nothing of it can start; what that finds is acted on when its turn comes."""
         future = self._pool.submit(look_ahead, self.context, path)
         future.add_done_callback(lambda _: self._looked_ahead(backend))
         self._ahead[path.name] = _Ahead(identity, future)
@@ -245,8 +245,8 @@ class Dispatcher:
         )
         future = self._pool.submit(launch, self.context, approved, control, judged)
         future.add_done_callback(self._recorded)
-        tell_at = time.monotonic() + _LASTING_SECONDS
-        self._running[path.name] = _Running(approved, identity, control, lease, future, tell_at)
+        status_at = time.monotonic() + _LASTING_SECONDS
+        self._running[path.name] = _Running(approved, identity, control, lease, future, status_at)
         self._queue.taken(path.name)
         return 1
 
@@ -255,15 +255,15 @@ class Dispatcher:
         if lease.release():
             self.wake.set()
 
-    def _tell_lasting(self) -> None:
-        """Say of what runs for longer than a moment that it does; what is not claimed yet is looked at a moment later."""
+    def _write_lasting(self) -> None:
+        """Write the `running` status of what runs for longer; what is not claimed yet is looked at again shortly."""
         now = time.monotonic()
         for entry in self._running.values():
-            if now < entry.tell_at:
+            if now < entry.status_at:
                 continue
-            entry.tell_at = now + _LASTING_SECONDS
+            entry.status_at = now + _LASTING_SECONDS
             if entry.control.lasting is not None:
-                entry.tell_at = inf
+                entry.status_at = inf
                 entry.control.lasting()
 
     def _recorded(self, future: Future[Ended | Waiting]) -> None:
@@ -311,7 +311,7 @@ class Dispatcher:
         self._waits[name] = _Wait(identity, digest, answer.code, time.monotonic(), after)
         if known is None or known.code != answer.code:
             self.log.say("waiting", request=approved.request_id, what=answer.message)
-            tell_waiting(self.context, approved, answer)
+            write_waiting(self.context, approved, answer)
 
     def _stop_launches(self, error: ThreeGateError) -> None:
         self.failed = error

@@ -22,7 +22,7 @@ from threegate.request.job import Job, build_job
 from threegate.request.model import Backend, Request
 from threegate.trail import RequestHistory, moves
 
-_TOLD_BACKEND = re.compile(rb"^backend: ?(ERA|monty)$", re.MULTILINE)
+_BACKEND_LINE = re.compile(rb"^backend: ?(ERA|monty)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,14 @@ class Unrunnable:
     message: str
 
 
-def told_backend(path: Path) -> Backend | None:
+def peek_backend(path: Path) -> Backend | None:
     """The backend that a waiting file seems to name, None when it names none. A hint for the queue's order only:
     `read_approved` reads the file for real."""
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
     except OSError:
         return None
-    found = _TOLD_BACKEND.search(data)
+    found = _BACKEND_LINE.search(data)
     return None if found is None else "ERA" if found[1] == b"ERA" else "monty"
 
 
@@ -127,6 +127,14 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
         return _unrunnable(path, identity, history, "input_missing", message)
     signature = beside.pop("", None)
     return Approved(path, identity, data, request, job, signature, beside, history, policy.digest)
+
+
+def is_there(file: Approved | Unrunnable) -> bool:
+    """Whether the file that was read is still in approved/, the same one."""
+    try:
+        return file_identity(file.path) == file.identity
+    except FileNotFoundError:
+        return False
 
 
 def _unrunnable(

@@ -15,9 +15,9 @@ from typing import Any
 from threegate.core import canonical, durable
 from threegate.core.workspace import STATES, Workspace
 from threegate.judgement.judge import Cleared, Judgement, NotCleared
-from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting
+from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there
 from threegate.launch.context import Context
-from threegate.launch.status_file import is_there, tell_state
+from threegate.launch.status_file import write_status
 from threegate.request.model import Request
 from threegate.results import (
     ResultFacts,
@@ -60,20 +60,25 @@ def finish(
         seq, when = held.next_event()
         facts = replace(ran, created_utc=when, trail_seq=seq)
         rendered = text.at(facts)
-        told = {**data, **moved, "result_sha256": canonical.sha256_hex(rendered)}
         moves.announce(
             held,
             event_type,
             request_id=request.request_id,
             actor="daemon",
-            data={**told, "state": folder.name, "file": target.name},
+            data={
+                **data,
+                **moved,
+                "result_sha256": canonical.sha256_hex(rendered),
+                "state": folder.name,
+                "file": target.name,
+            },
         )
         _end_with_it(context.workspace, held, moved)
         result = deliver_result(context.workspace, facts, rendered, settled=False)
         moves.relocate(path, target, settled=False)
     moves.settle(result, result)
     moves.settle(path, target)
-    tell_state(context.workspace, target.name, _state(event_type), ran.status, judgement)
+    write_status(context.workspace, target.name, _state(event_type), ran.status, judgement)
     context.on_end(request.request_id, ran.status)
     return Ended(event_type, ran.status, result)
 
@@ -138,7 +143,7 @@ def refuse_held(
         context.workspace, _refusal_facts(event.request_id or "", event.data, event.when, event.seq)
     )
     moves.relocate(file.path, target)
-    tell_state(context.workspace, target.name, "refused", str(data["reason"]), judgement)
+    write_status(context.workspace, target.name, "refused", str(data["reason"]), judgement)
     context.on_end(file.request_id, "refused")
     return Ended("refused", str(data["reason"]), result)
 
@@ -213,7 +218,7 @@ def interrupt(context: Context, history: RequestHistory, claimed: Event) -> None
         deliver_result(workspace, facts)
         if source is not None:
             moves.relocate(source, target)
-    tell_state(workspace, target.name, "refused", "interrupted")
+    write_status(workspace, target.name, "refused", "interrupted")
     context.on_end(history.request_id, "interrupted")
 
 
@@ -233,7 +238,7 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
         target = workspace.state_folder(history.state) / history.file
         if source != target and not target.exists():
             moves.relocate(source, target)
-    tell_state(workspace, str(history.file), _state(event.type), facts.status)
+    write_status(workspace, str(history.file), _state(event.type), facts.status)
 
 
 def _state(event_type: str) -> State:

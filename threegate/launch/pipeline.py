@@ -1,7 +1,7 @@
-"""The way of an approved request, from the file in approved/ to its result: judge → claim → run → record.
+"""How an approved request flows, from the file in approved/ to its result: judge → claim → run → record.
 
 Invariant: `launch` runs a job only with the Clearance that `judge` made for exactly it, after `claimed` is on
-disk and the file lies in running/; every way out of it ends in one event, one result and one final folder.
+disk and the file is in running/; every way out of it ends in one event, one result and one final folder.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.judgement.judge import Clearance, Cleared, Judgement, NotCleared, judge
 from threegate.judgement.policy import Policy
-from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, read_approved
+from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there, read_approved
 from threegate.launch.completion import CHANGED, finish, refuse, refuse_held
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner, facts_for_launch
-from threegate.launch.status_file import RunningNotice, is_there
+from threegate.launch.status_file import RunningStatus
 from threegate.request.job import Job
 from threegate.results import ResultFacts, reserve_result, write_record
 from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
@@ -98,11 +98,11 @@ def launch(
     durable.make_folder(control.run_folder, 0o700)
     if _starts_late(context, job):
         _hand_evidence(context, approved, control)
-    notice = RunningNotice(context.workspace, claimed.name, judgement)
-    control.lasting = notice.tell
+    status = RunningStatus(context.workspace, claimed.name, judgement)
+    control.lasting = status.write
     outcome, attempts = _attempts(context, approved, clearance, control)
     control.ran()
-    notice.over()
+    status.close()
     result = ResultFacts(
         request_id=request.request_id,
         status=outcome.status,
@@ -177,7 +177,7 @@ def _attempts(
     ran) be made again. All of them are made inside the one claim, so nothing ever returns from running/.
     """
     request, job = approved.request, approved.job
-    told: list[str] = []
+    notes: list[str] = []
     for attempt in range(1, limits.CONTRACT_ATTEMPTS + 1):
         outcome = _run(context.runners[job.backend], clearance, job, control)
         if (
@@ -186,7 +186,7 @@ def _attempts(
             or not context.contracts.may_retry(context.policy, request, outcome.status, attempt)
         ):
             break
-        told.append(f"attempt {attempt} never started: {outcome.detail}")
+        notes.append(f"attempt {attempt} never started: {outcome.detail}")
         if control.cancelled.wait(limits.CONTRACT_ATTEMPT_PAUSE_SECONDS):
             outcome = replace(
                 outcome, status="cancelled", detail="Cancelled between two attempts; nothing ran."
@@ -194,7 +194,7 @@ def _attempts(
             break
         if control.interrupted.is_set():
             break
-    return replace(outcome, notes=(*told, *outcome.notes)), attempt
+    return replace(outcome, notes=(*notes, *outcome.notes)), attempt
 
 
 def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Outcome:

@@ -34,7 +34,7 @@ from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch
 from threegate.request import read_request
 from threegate.review.input_copies import InputCopy
-from threegate.review.reviewed_draft import Dossier, Draft, refuse_bad_clock
+from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock
 from threegate.trail import moves
 
 _MODE = 0o600
@@ -82,8 +82,8 @@ def verify_approval(context: Context, path: Path) -> list[Check]:
 
 
 @contextmanager
-def open_waiting(context: Context, path: Path) -> Iterator[tuple[Approved, Dossier]]:
-    """A waiting request as a dossier, for the same screen that its first approver saw. Raises InvalidInput, Refused.
+def open_waiting(context: Context, path: Path) -> Iterator[tuple[Approved, ReviewedDraft]]:
+    """A waiting request with all that is known of it, for the same screen that its first approver saw. Raises InvalidInput, Refused.
 
     Nothing is copied: the pinned inputs are the copies. They are hashed here, and again when they are staged.
     """
@@ -92,14 +92,14 @@ def open_waiting(context: Context, path: Path) -> Iterator[tuple[Approved, Dossi
         raise InvalidInput(
             f"{approved.path}: does not wait; only a request in approved/ can be countersigned"
         )
-    dossier = waiting_dossier(context, approved)
-    for copy in dossier.inputs:
+    reviewed = review_waiting(context, approved)
+    for copy in reviewed.inputs:
         if copy.digest_now() != copy.sha256:
             raise Refused("input_changed", f"the pinned bytes of {copy.name} are not those that were signed")
-    yield approved, dossier
+    yield approved, reviewed
 
 
-def waiting_dossier(context: Context, approved: Approved) -> Dossier:
+def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
     """What is known about a waiting request; its pinned inputs go by the digests that name them, not hashed here.
 
     `approved` is one that `read_waiting` gave.
@@ -120,7 +120,7 @@ def waiting_dossier(context: Context, approved: Approved) -> Dossier:
     report = read_request(
         approved.data, path=approved.path.name, settings=settings.request, now=now, stage="approved"
     )
-    return Dossier(
+    return ReviewedDraft(
         draft=Draft(approved.path, approved.data, approved.identity, owner_uid),
         report=report,
         request=request,

@@ -29,7 +29,7 @@ from threegate.launch.approved_file import Unrunnable, read_approved
 from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
 from threegate.request.job import Job
-from threegate.review.reviewed_draft import open_dossier, read_draft
+from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.runners.interface import Control, Outcome, Stream
 from threegate.trail import Trail
 
@@ -189,11 +189,11 @@ def test_eight_approvers_of_one_draft_make_one_approval(bench: Bench) -> None:
             context = bench.context
             try:
                 draft = read_draft(bench.workspace, path)
-                with open_dossier(context, draft) as dossier:
-                    sealed = seal(context, dossier, "alice")
+                with open_reviewed_draft(context, draft) as reviewed:
+                    sealed = seal(context, reviewed, "alice")
                     signed = sign(sealed, bench.keys["alice"])
                     start.wait()
-                    return promote(context, dossier, sealed, signed, actor="test").approval_sha256
+                    return promote(context, reviewed, sealed, signed, actor="test").approval_sha256
             except Refused as refusal:
                 return refusal.code
 
