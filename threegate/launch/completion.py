@@ -1,5 +1,10 @@
 """How a request ends: the event first, then the result, then the final folder; and the same again after a crash.
 
+The event leads because recovery completes what an event announced and never explains what none did: after the event
+`close_from_trail` writes the same result, from the event and the record that it names, and moves the file. The result
+comes before the rename: while the file is in running/ the end is known to be incomplete, and whoever finds the file in its
+final folder finds its result too (docs/spec/7-trail-and-results.md, "Launch order"; docs/adr/0004-event-before-rename.md).
+
 Invariant: every end has exactly one event, one result file with the same bytes however often it is delivered, and
 one final folder.
 """
@@ -57,6 +62,7 @@ def finish(
     with context.trail.locked() as held:
         moved = context.contracts.commit(held, context.policy, request, ran.status, run_folder)
         target = moves.free_name(folder / path.name)
+        # The result names its event and the event the result's digest: so number and moment are taken beforehand.
         seq, when = held.next_event()
         facts = replace(ran, created_utc=when, trail_seq=seq)
         rendered = text.at(facts)
@@ -76,6 +82,7 @@ def finish(
         _end_with_it(context.workspace, held, moved)
         result = deliver_result(context.workspace, facts, rendered, settled=False)
         moves.relocate(path, target, settled=False)
+    # Without the lock: others need not wait for these folders. A power cut before this is what recovery completes.
     moves.settle(result, result)
     moves.settle(path, target)
     write_status(context.workspace, target.name, _state(event_type), ran.status, judgement)
@@ -130,6 +137,7 @@ def refuse_held(
         data |= {"backend": "ERA", "request_sha256": None, "inputs": {}}
     data.update(moved)
     target = moves.free_name(context.workspace.refused / file.path.name)
+    # Space first: on a full disk the request stays where it is, instead of ending without a result.
     reserve_result(context.workspace, file.request_id)
     event = moves.announce(
         held,

@@ -101,6 +101,8 @@ def launch(
     status = RunningStatus(context.workspace, claimed.name, judgement)
     control.lasting = status.write
     outcome, attempts = _attempts(context, approved, clearance, control)
+    # From here to `finish` a crash still means `interrupted`: the record is synced before the event that names its
+    # digest, so an event never promises a result that recovery could not write again.
     control.ran()
     status.close()
     result = ResultFacts(
@@ -208,14 +210,24 @@ def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Ou
 
 
 def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | Ended | Waiting:
-    """Under the lock: look once more at what may have changed, announce, move the file to running/, record `started`.
+    """Under the lock: check again what may have changed, announce, move the file to running/, record `started`.
 
-    Behind the lock, before this returns, what does not need it is made durable: `started`, the move (its event is, and
-    says where the file is), and the head outside: a backup from before the claim, put back, must not look like the present.
+    The order, and what a crash leaves (docs/spec/7-trail-and-results.md, "Launch order" and "Recovery"):
+
+    1. Before `claimed` is synced nothing has happened: the file is in approved/ and is judged again.
+    2. From `claimed` on the nonce is used: whether the crash falls before the rename, before `started` or in the run,
+       recovery finds a claim without an end and interrupts it. It cannot know how far the request came, so it never
+       runs it again.
+
+    Behind the lock, before this returns and so before the run, what the lock is not needed for becomes durable: `started`,
+    the move (its event is, and names the file's place), and the head outside: a backup from before the claim, put back,
+    must not pass for the present.
     """
     request, job = approved.request, approved.job
     clearance, approval, assessment = judgement.clearance, judgement.approval, judgement.assessment
     with context.trail.locked() as held:
+        # The judgement was made without the lock. What may have changed since is asked again, from what holds for the
+        # whole workspace (the request waits, it is not at fault) to what is this request's own.
         problem = context.launch_problem(held)
         if problem is not None:
             return Waiting(*problem, judgement)
@@ -242,6 +254,8 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             return refuse_held(
                 context, held, approved, "grant_used_up", "no use of the grant is left", judgement
             )
+        # Last what only a call that really starts may take: its place under the session's limits, and, while there is
+        # still nothing to take back, the disk space for its result. Each request that is claimed can be given its end.
         reservation = context.contracts.reserve(held, context.policy, request, job)
         if isinstance(reservation, Refused):
             return Waiting(reservation.code, str(reservation), judgement)
@@ -258,6 +272,7 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             actor="daemon",
             data={**decided, **assessment.to_json(), "would_block": assessment.would_block},
         )
+        # One sync for both events: `cleared` says why it may run, `claimed` that it does.
         claimed = moves.move(
             held,
             approved.path,
