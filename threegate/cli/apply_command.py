@@ -31,16 +31,16 @@ def apply(
     from threegate.acts.proposal_finished import APPLY
     from threegate.acts.signed_acts import sign_act
     from threegate.acts.signing_key import acting_operator
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    desk = open_desk(workspace_here())
+    context = open_context(workspace_here())
     quiet = wants_json(json_)
-    acting = acting_operator(known_operators(desk), name=name, key=key)
-    change = plan_change(desk, request_id)
+    acting = acting_operator(known_operators(context), name=name, key=key)
+    change = plan_change(context, request_id)
     for line in change.shown.splitlines():
         (warn if quiet else say)(line)
     ask(f"Sign as {acting.name} and change {change.project.root}?", yes)
-    backup = apply_change(desk, change, sign_act(desk, acting, APPLY, change.about))
+    backup = apply_change(context, change, sign_act(context, acting, APPLY, change.about))
     if quiet:
         emit_json({"request_id": request_id, "applied": dict(change.about), "backup": str(backup)})
     else:

@@ -25,9 +25,9 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a termi
 def list_(json_: JsonFlag = False) -> None:
     """List the requests that wait for a person."""
     from threegate.acts.contract_checkpoint_answers import open_checkpoints
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    items = open_checkpoints(open_desk(workspace_here()))
+    items = open_checkpoints(open_context(workspace_here()))
     if wants_json(json_):
         emit_json([item.to_json() for item in items])
         return
@@ -64,13 +64,15 @@ def _answer(request_id: str, name: str, key: Path | None, yes: bool, *, approve:
     from threegate.acts.signed_acts import sign_act
     from threegate.acts.signing_key import acting_operator
     from threegate.cli.approve_command import ask
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    desk = open_desk(workspace_here())
-    acting = acting_operator(known_operators(desk), name=name, key=key)
-    item = open_checkpoint(desk, request_id)
+    context = open_context(workspace_here())
+    acting = acting_operator(known_operators(context), name=name, key=key)
+    item = open_checkpoint(context, request_id)
     _show(item)
     word = "approve" if approve else "deny"
     ask(f"Sign as {acting.name} and {word} this call?", yes)
-    answer(desk, item, sign_act(desk, acting, ANSWER, answer_about(item, approve=approve)), approve=approve)
+    answer(
+        context, item, sign_act(context, acting, ANSWER, answer_about(item, approve=approve)), approve=approve
+    )
     say(f"{'approved' if approve else 'denied'} {request_id}")

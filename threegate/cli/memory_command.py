@@ -31,16 +31,16 @@ def approve(
     from threegate.acts.proposal_finished import APPLY
     from threegate.acts.signed_acts import sign_act
     from threegate.acts.signing_key import acting_operator
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    desk = open_desk(workspace_here())
+    context = open_context(workspace_here())
     quiet = wants_json(json_)
-    acting = acting_operator(known_operators(desk), name=name, key=key)
-    proposed = proposed_note(desk, request_id)
+    acting = acting_operator(known_operators(context), name=name, key=key)
+    proposed = proposed_note(context, request_id)
     for line in str(proposed.note["content"]).split("\n"):
         (warn if quiet else say)(f"note      {line}")
     ask(f"Sign as {acting.name} and store this note?", yes)
-    store_note(desk, proposed, sign_act(desk, acting, APPLY, proposed.about))
+    store_note(context, proposed, sign_act(context, acting, APPLY, proposed.about))
     if quiet:
         emit_json({"request_id": request_id, "note": dict(proposed.note)})
     else:
@@ -51,9 +51,9 @@ def approve(
 def list_notes(json_: JsonFlag = False) -> None:
     """List the stored notes."""
     from threegate.acts.memory import notes
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    found = notes(open_desk(workspace_here()))
+    found = notes(open_context(workspace_here()))
     if wants_json(json_):
         emit_json(found)
         return

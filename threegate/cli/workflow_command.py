@@ -20,11 +20,11 @@ def show(
     """Show workflows: their sessions, who owns what, whether they go on."""
     from threegate.acts.session_acts import book_of
     from threegate.core.errors import Refused
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    desk = open_desk(workspace_here())
-    with desk.trail.locked() as held:
-        book = book_of(desk, held)
+    context = open_context(workspace_here())
+    with context.trail.locked() as held:
+        book = book_of(context, held)
     if workflow and workflow not in book.workflows:
         raise Refused("unknown_workflow", f"no workflow {workflow}; see: threegate workflow show")
     names = [workflow] if workflow else sorted(book.workflows)

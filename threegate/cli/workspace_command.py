@@ -30,17 +30,17 @@ def adopt(
     from threegate.acts.approve import known_operators
     from threegate.acts.signing_key import acting_operator
     from threegate.cli.approve_command import ask
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    desk = open_desk(workspace_here())
-    about = adopt_about(desk)
+    context = open_context(workspace_here())
+    about = adopt_about(context)
     if not wants_json(json_):
         say(f"{about['path']}: {about['problem']}")
         say(
             f"the trail ends at event {about['seq']}; epoch {about['epoch']} begins, earlier approvals are void"
         )
     ask("Adopt this workspace?", yes)
-    done = adopt_now(desk, acting_operator(known_operators(desk), name=as_, key=key), about)
+    done = adopt_now(context, acting_operator(known_operators(context), name=as_, key=key), about)
     if wants_json(json_):
         emit_json({"epoch": done.epoch, "problem": done.problem, "new_key": done.new_key})
         return

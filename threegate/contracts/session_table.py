@@ -1,19 +1,20 @@
 """All sessions and workflows of a workspace (or of a play), as one value.
 
 Invariant: a session is there only because the operator (or a play) opened it, or it is a requester's default one;
-totals of requesters and of the workspace are the merge of their open sessions' tallies and nothing else.
+totals of requesters and of the workspace are the merge of their open sessions' tallies and nothing else. A folder that
+does not compile lets nothing run; only an empty folder is no gate, and says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from threegate.contracts import call_json, engine, gate
+from threegate.contracts import call_json, engine
 from threegate.contracts.compiler import SESSION_FILE, Compiled
-from threegate.contracts.state import Answer, Call, Decision, Outcome, Pending, Reason, Session, Tally
+from threegate.contracts.state import Answer, Call, Decision, Outcome, Pending, Reason, Session, Tally, block
 from threegate.contracts.tool_plan import EXACT, AggregatePlan
 from threegate.contracts.transitions import note_blocked_key, seen_key
 from threegate.contracts.workflow import Member, Workflow, WorkflowGuard, closed_children
@@ -44,6 +45,27 @@ def _together(metric: str, one: Any, other: Any) -> Any:
     if metric == "sum":
         return EXACT.add(one, other)
     return max(one, other) if metric == "max" else min(one, other)
+
+
+def ask(
+    compiled: Compiled,
+    session: Session | None,
+    call: Call,
+    now: datetime,
+    *,
+    others: Sequence[engine.Total] = (),
+    workflow: engine.WorkflowView | None = None,
+) -> Decision:
+    """What the contracts say about a call. `session` is None when the call names one that nobody opened."""
+    if not compiled.ok:
+        return block(
+            0, "contracts_do_not_compile", "the contracts folder has errors: threegate contracts check"
+        )
+    if compiled.empty:
+        return Decision("allow", (Reason(0, "no_contracts", "", "the workspace has no contracts"),))
+    if session is None:
+        return block(0, "unknown_session", "the operator has not opened that session", "session_id")
+    return engine.decide(session, call, now, others=others, workflow=workflow)
 
 
 @dataclass(slots=True)
@@ -151,8 +173,8 @@ class Book:
         """What may become of a call. Changes nothing."""
         session = self.sessions.get(call.session_id)
         if session is None or self.compiled.empty or not self.compiled.ok:
-            return gate.ask(self.compiled, session, call, now)
-        return gate.ask(
+            return ask(self.compiled, session, call, now)
+        return ask(
             self.compiled, session, call, now, others=self.others(session), workflow=self.guard(session)
         )
 

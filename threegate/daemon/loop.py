@@ -30,9 +30,7 @@ from threegate.daemon.runner_set import Station
 from threegate.daemon.signals import signals_to
 from threegate.daemon.supervisor import Supervisor
 from threegate.judgement.policy import Policy
-from threegate.launch.context import Services
 from threegate.records.trail_checkpoints import checkpoint_when_due
-from threegate.review.reviewed_draft import Desk
 from threegate.trail import Trail
 
 STOP_GRACE_SECONDS = 5.0
@@ -149,13 +147,13 @@ class Daemon:
 
     def _begin(self) -> str | None:
         """Recover, unless nothing may be launched here; then why."""
-        services = self._station.services
-        problem = services.begin()
+        context = self._station.context
+        problem = context.begin()
         if problem is not None:
             code, line = problem
             self.log.say("stopped", code=code, what=line)
             return line
-        recover(services, self.log, self._in_force.policy.settings.runners.era.engine)
+        recover(context, self.log, context.policy.settings.runners.era.engine)
         return None
 
     def _turns(self, inbox: Inbox, problem: str | None) -> str | None:
@@ -169,9 +167,9 @@ class Daemon:
             )
             if looked or self.reload.is_set():
                 self._look_at_settings()
-            policy, unsettled = self._in_force.policy, self._in_force.problem
-            changing = self._in_force.is_changing
-            services, dispatcher = self._station.services, self._station.dispatcher
+            unsettled, changing = self._in_force.problem, self._in_force.is_changing
+            context, dispatcher = self._station.context, self._station.dispatcher
+            policy = context.policy
             did = 0
             if looked:
                 self._looked_through = now
@@ -179,14 +177,14 @@ class Daemon:
                 did += inbox.scan(policy)
                 did += inbox.types.work(_TYPES_SECONDS)
                 if did and unsettled is None and not changing and policy.settings.approval.grants:
-                    self._use_grants(services, policy)
+                    self._use_grants()
                 self._controls()
-            if problem is not None and services.begin() is None:
+            if problem is not None and context.begin() is None:
                 problem = self._begin()
             starts = problem is None and unsettled is None and not changing and self._station.fits(policy)
-            did += dispatcher.schedule(policy) if starts else dispatcher.collect()
+            did += dispatcher.schedule() if starts else dispatcher.collect()
             if problem is None and dispatcher.failed is None:
-                self._checkpoint(services, policy)
+                self._checkpoint()
             if looked:
                 self._tell_status(problem or unsettled)
             if dispatcher.failed is not None and not dispatcher.running:
@@ -220,6 +218,8 @@ class Daemon:
             self._tell_contracts()
         elif told_to and problem is None:
             self.log.say("reloaded", what="nothing has changed")
+        if self._in_force.policy is not self._station.context.policy:
+            self._station.take_up(self._in_force.policy)
         dispatcher = self._station.dispatcher
         fits = self._station.fits(self._in_force.policy)
         if not fits and not dispatcher.running and dispatcher.failed is None:
@@ -246,18 +246,17 @@ class Daemon:
         waits = len(dispatcher.waiting_reasons())
         self.supervisor.status(f"{dispatcher.running} running, {waits} waiting")
 
-    def _use_grants(self, services: Services, policy: Policy) -> None:
+    def _use_grants(self) -> None:
         """Promote drafts that a standing grant covers (off by default)."""
-        desk = Desk(self.workspace, services.trail, policy, services.gate)
         try:
-            promoted = use_grants(desk)
+            promoted = use_grants(self._station.context)
         except (InvalidInput, Unavailable) as error:
             self.log.say("grants", what=f"{error}; no grant is used until this is mended")
             return
         for item in promoted:
             self.log.say("granted", file=item.path.name, what=item.approval_sha256)
 
-    def _checkpoint(self, services: Services, policy: Policy) -> None:
+    def _checkpoint(self) -> None:
         """Sign the trail's tree every `audit.checkpoint_every` events; without the key here, say so once.
 
         While requests run it is looked for now and then only: the look takes the lock that they need.
@@ -267,7 +266,8 @@ class Daemon:
             return
         self._looked_for_checkpoint = now
         try:
-            path = checkpoint_when_due(services.trail, policy.settings.audit.checkpoint_every, actor="daemon")
+            every = self._station.context.policy.settings.audit.checkpoint_every
+            path = checkpoint_when_due(self._trail, every, actor="daemon")
         except Unavailable as error:
             if not self._told_checkpoint:
                 self._told_checkpoint = True

@@ -1,4 +1,7 @@
-"""The contract gate of a workspace with contracts: requests become calls, and the trail's events move the sessions.
+"""Gate 3b as the daemon and the commands ask it: requests become calls, and the trail's events move the sessions.
+
+Without contracts every answer is "no contracts, pass"; with contracts that do not compile, or with a session that
+cannot be known, every answer is a block. Everything that takes `held` is called under the trail's lock.
 
 Invariant: nothing here changes a session; every method reads the fold of the trail (`SessionStore.view`) and
 gives data for the event that its caller writes, and that event is what moves the session. So a crash between
@@ -14,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from threegate.contracts import Call, Decision, Session
+from threegate.contracts import Call, Decision, Reason, Session
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.engine import may_retry
 from threegate.contracts.reasons import REASONS
@@ -25,19 +28,20 @@ from threegate.contracts.transitions import seen_key
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import Policy
-from threegate.launch.contract_gate import NO_CONTRACTS
 from threegate.launch.past_calls import PastCalls, call_of, outcome_of
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import read_record
 from threegate.trail import LockedTrail, RequestHistory
 
+_NO_CONTRACTS = Decision("allow", (Reason(0, "no_contracts", "", "the contracts folder is empty"),))
+
 _GIVEN_BACK = frozenset({"cancelled", "interrupted", "unavailable"})
 """Statuses whose event is not `finished`: the claim is given back, and the breaker does not move."""
 
 
-class SessionGate:
-    """Asks the contracts about requests."""
+class ContractSessions:
+    """Asks the contracts and the sessions of a workspace about requests."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -95,7 +99,7 @@ class SessionGate:
         if not compiled.ok:
             return block(0, "contracts_do_not_compile", "run threegate contracts check"), None
         if compiled.empty:
-            return NO_CONTRACTS, None
+            return _NO_CONTRACTS, None
         try:
             book = self.view(held, policy)
         except Unavailable as error:
