@@ -24,17 +24,17 @@ def show(
 
     desk = open_desk(workspace_here())
     with desk.trail.locked() as held:
-        book = book_of(desk, held)
-    if workflow and workflow not in book.workflows:
+        table = book_of(desk, held)
+    if workflow and workflow not in table.workflows:
         raise Refused("unknown_workflow", f"no workflow {workflow}; see: threegate workflow show")
-    names = [workflow] if workflow else sorted(book.workflows)
+    names = [workflow] if workflow else sorted(table.workflows)
     values = [
         {
             "workflow": name,
-            **book.workflows[name].to_json(),
+            **table.workflows[name].to_json(),
             "sessions": {
-                key: {**member.to_json(), "state": book.sessions[key].killed or "open"}
-                for key, member in sorted(book.members.items())
+                key: {**member.to_json(), "state": table.sessions[key].killed or "open"}
+                for key, member in sorted(table.members.items())
                 if member.workflow == name
             },
         }

@@ -5,7 +5,7 @@ reported, and the first layer that fails ends it. Whatever cannot be judged is b
 
   0 state · 1 arguments, policy, preconditions · 2 refs · 3 aggregates and envelopes · 4 checkpoints
 
-`commit`, `reserve`, `release`, `note_block` and `close` move the session afterwards (`movement`).
+`commit`, `reserve`, `release`, `note_block` and `close` move the session afterwards (`transitions`).
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def _together(metric: str, one: Any, other: Any) -> Any:
 
 
 @dataclass(slots=True)
-class Book:
+class SessionTable:
     """The sessions under one compiled folder. `totals` says whether requester and workspace totals hold."""
 
     compiled: Compiled
@@ -287,16 +287,16 @@ class Book:
         }
 
     @classmethod
-    def from_json(cls, compiled: Compiled, value: Mapping[str, Any]) -> Book:
+    def from_json(cls, compiled: Compiled, value: Mapping[str, Any]) -> SessionTable:
         """The inverse of `to_json`, under the same rules. Raises KeyError, TypeError, ValueError."""
-        book = cls(compiled)
+        table = cls(compiled)
         for key, kept in value["sessions"].items():
             session = Session.from_json(compiled.sessions[kept["contract"]], kept["state"])
             for call_id, item in kept["pending"].items():
                 session.pending[call_id] = Pending(call_json.call_from_json(item["call"]), item["moved"])
-            book.sessions[key] = session
-        book.members = {key: Member.from_json(item) for key, item in value["members"].items()}
-        book.workflows = {key: Workflow.from_json(item) for key, item in value["workflows"].items()}
-        book.asked = {key: datetime.fromisoformat(item) for key, item in value["asked"].items()}
-        book.answers = {key: call_json.answer_from_json(item) for key, item in value["answers"].items()}
-        return book
+            table.sessions[key] = session
+        table.members = {key: Member.from_json(item) for key, item in value["members"].items()}
+        table.workflows = {key: Workflow.from_json(item) for key, item in value["workflows"].items()}
+        table.asked = {key: datetime.fromisoformat(item) for key, item in value["asked"].items()}
+        table.answers = {key: call_json.answer_from_json(item) for key, item in value["answers"].items()}
+        return table

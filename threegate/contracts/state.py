@@ -16,7 +16,6 @@ from typing import Any, Literal
 from threegate.contracts.json_paths import MISSING
 from threegate.contracts.tool_plan import Rules
 
-Verdict = Literal["allow", "block", "checkpoint"]
 Path = tuple[str | int, ...]
 
 
@@ -66,7 +65,7 @@ class CheckpointDemand:
 class Decision:
     """What the engine says about one call."""
 
-    verdict: Verdict
+    verdict: Literal["allow", "block", "checkpoint"]
     reasons: tuple[Reason, ...] = ()
     checkpoints: tuple[CheckpointDemand, ...] = ()
     allowed_tools: tuple[str, ...] | None = None

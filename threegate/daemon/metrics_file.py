@@ -20,7 +20,7 @@ _MODE = 0o644
 _IDLE_SECONDS = 5.0
 
 
-class Textfile:
+class MetricsFile:
     """Writes in a thread of its own, as often as the settings of the moment say; nothing while they name no file."""
 
     def __init__(self, workspace: Workspace, log: Log, settings: Callable[[], MetricsSettings]) -> None:

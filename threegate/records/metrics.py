@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from threegate.aana.vocabulary import ROUTES
 from threegate.core import limits
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.trail import Event
 from threegate.trail.event import parse_time
@@ -77,7 +77,7 @@ class Counts:
     """From the approval to the claim."""
     seq: int = 0
     last_event: datetime | None = None
-    last_checkpoint: int = 0
+    last_trail_checkpoint: int = 0
     workspace_id: str = ""
     _open: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict)
 
@@ -90,7 +90,7 @@ class Counts:
             self.workspace_id = event.prev
         self.last_event = moment = parse_time(event.time)
         if kind in ("checkpoint", "rotated") and type(data.get("size")) is int:
-            self.last_checkpoint = data["size"]
+            self.last_trail_checkpoint = data["size"]
         if kind == "validated":
             self.verdicts["valid" if data.get("valid") is True else "invalid"] += 1
             for rule in data.get("rules") or ():
@@ -180,7 +180,7 @@ class Gauge:
             requests[state] = count
             if state not in ("finished", "refused"):
                 oldest[state] = max(0.0, now - first) if count else 0.0
-        head = OutsideState.of(self._counts.workspace_id).read_head() if self._counts.workspace_id else None
+        head = UserState.of(self._counts.workspace_id).read_head() if self._counts.workspace_id else None
         kept = head.get("seq") if head else None
         runs = self._workspace.daemon_lock_held() if daemon_runs is None else daemon_runs
         return Picture(self._counts, requests, oldest, kept if isinstance(kept, int) else None, runs)
