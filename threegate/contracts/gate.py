@@ -10,7 +10,7 @@ from datetime import datetime
 
 from threegate.contracts import engine
 from threegate.contracts.compiler import Compiled
-from threegate.contracts.state import Call, Decision, Reason, Session, block
+from threegate.contracts.state import Call, Decision, Reason, Session, Total, block
 
 
 def ask(
@@ -19,7 +19,7 @@ def ask(
     call: Call,
     now: datetime,
     *,
-    others: Sequence[engine.Total] = (),
+    others: Sequence[Total] = (),
     workflow: engine.WorkflowView | None = None,
 ) -> Decision:
     """What the contracts say about a call. `session` is None when the call names one that nobody opened."""

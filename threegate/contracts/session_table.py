@@ -13,7 +13,7 @@ from typing import Any
 
 from threegate.contracts import call_json, engine, gate
 from threegate.contracts.compiler import SESSION_FILE, Compiled
-from threegate.contracts.state import Answer, Call, Decision, Outcome, Pending, Reason, Session, Tally
+from threegate.contracts.state import Answer, Call, Decision, Outcome, Pending, Reason, Session, Tally, Total
 from threegate.contracts.tool_plan import EXACT, AggregatePlan
 from threegate.contracts.transitions import note_blocked_key, seen_key
 from threegate.contracts.workflow import Member, Workflow, WorkflowGuard, closed_children
@@ -113,13 +113,13 @@ class SessionTable:
             and session.killed != "session_closed"
         ]
 
-    def others(self, session: Session) -> tuple[engine.Total, ...]:
+    def others(self, session: Session) -> tuple[Total, ...]:
         """The totals that hold for a session besides its own."""
         if not self.totals:
             return ()
         names = ("requester", "workspace")
         return tuple(
-            engine.Total(name, self._tally(scope), self._pending(scope, session))  # type: ignore[arg-type]
+            Total(name, self._tally(scope), self._pending(scope, session))  # type: ignore[arg-type]
             for name, scope in zip(names, self._scopes(session), strict=True)
         )
 

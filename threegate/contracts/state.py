@@ -7,7 +7,7 @@ size does not grow with the number of calls, but for what a rule must remember (
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -194,6 +194,15 @@ class Pending:
     call: Call
     moved: bool
     """Whether its state moved at launch already (commit_requirement none)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A tally beyond the session's own, with the calls pending under it in other sessions."""
+
+    name: Literal["requester", "workspace"]
+    tally: Tally
+    pending: Sequence[Pending] = ()
 
 
 @dataclass(slots=True)

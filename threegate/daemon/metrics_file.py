@@ -14,7 +14,7 @@ from threegate.core.errors import ThreeGateError
 from threegate.core.settings import MetricsSettings
 from threegate.core.workspace import Workspace
 from threegate.daemon.log import Log
-from threegate.records.metrics import SharedGauge
+from threegate.records.gauge import SharedGauge
 
 _MODE = 0o644
 _IDLE_SECONDS = 5.0
