@@ -11,9 +11,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from threegate.contracts import call_json, engine, gate
+from threegate.contracts import call_json, engine
 from threegate.contracts.compiler import SESSION_FILE, Compiled
-from threegate.contracts.state import Answer, Call, Decision, Outcome, Pending, Reason, Session, Tally, Total
+from threegate.contracts.state import (
+    Answer,
+    Call,
+    Decision,
+    Outcome,
+    Pending,
+    Reason,
+    Session,
+    Tally,
+    Total,
+    block,
+)
 from threegate.contracts.tool_plan import EXACT, AggregatePlan
 from threegate.contracts.transitions import note_blocked_key, seen_key
 from threegate.contracts.workflow import Member, Workflow, WorkflowGuard, closed_children
@@ -148,13 +159,20 @@ class SessionTable:
         return WorkflowGuard(contract, self.workflows[member.workflow], member, self.members, self.sessions)
 
     def decide(self, call: Call, now: datetime) -> Decision:
-        """What may become of a call. Changes nothing."""
+        """What may become of a call. Changes nothing.
+
+        A folder that does not compile lets nothing run; only an empty folder is no gate, and says so.
+        """
+        if not self.compiled.ok:
+            return block(
+                0, "contracts_do_not_compile", "the contracts folder has errors: threegate contracts check"
+            )
+        if self.compiled.empty:
+            return Decision("allow", (Reason(0, "no_contracts", "", "the workspace has no contracts"),))
         session = self.sessions.get(call.session_id)
-        if session is None or self.compiled.empty or not self.compiled.ok:
-            return gate.ask(self.compiled, session, call, now)
-        return gate.ask(
-            self.compiled, session, call, now, others=self.others(session), workflow=self.guard(session)
-        )
+        if session is None:
+            return block(0, "unknown_session", "the operator has not opened that session", "session_id")
+        return engine.decide(session, call, now, others=self.others(session), workflow=self.guard(session))
 
     def note_block(self, call: Call) -> None:
         """Count a blocked call."""
