@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -57,13 +57,9 @@ def show(
 @app.command()
 def kill(
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW")],
-    name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="Who acts; default: whose key it is.")
-    ] = "",
-    key: Annotated[
-        Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
 ) -> None:
     """End a workflow with all its sessions; needs your signature."""
     from threegate.cli.kill_command import kill_and_tell
