@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, on_terminal, say, wants_json, warn, workspace_here
-from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
+from threegate.core.errors import NoWorkspace
 
 if TYPE_CHECKING:
     from threegate.acts.approve import Promoted, Sealed
@@ -23,13 +24,9 @@ app = typer.Typer()
 @app.command()
 def approve(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A draft: inbox/TR-….md")],
-    name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="Who approves; default: whose key it is.")
-    ] = "",
-    key: Annotated[
-        Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's key.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
     reason: Annotated[str, typer.Option("--reason", help="Kept in the trail.")] = "",
     full: Annotated[bool, typer.Option("--full", help="Shorten nothing on the screen.")] = False,
     print_statement: Annotated[
@@ -101,18 +98,6 @@ def put(lines: list[str], *, to_stderr: bool = False) -> None:
     colours = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     for line in lines:
         typer.echo(painted(line) if colours else str(line), err=to_stderr)
-
-
-def ask(question: str, yes: bool) -> None:
-    """A yes of the operator, given beforehand or on the terminal. Raises InvalidInput off a terminal, Exit on a no."""
-    if yes:
-        return
-    if not on_terminal():
-        raise InvalidInput("not on a terminal: read the screen above, then say --yes")
-    typer.echo(f"\n{question} [y/N] ", nl=False)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        warn("not approved; nothing was changed")
-        raise typer.Exit(EXIT_REFUSED)
 
 
 def finish(context: Context, reviewed: ReviewedDraft, sealed: Sealed, signed: bytes, reason: str) -> Promoted:

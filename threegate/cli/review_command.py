@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from threegate.cli.approve_command import finish, put, show, tell
 from threegate.cli.invocation import PlainFlag, on_terminal, say, wants_application, warn, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ _INVALID = "\n[r]eject  [s]kip  [q]uit > "
 
 @app.command()
 def review(
-    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Who reviews.")] = "",
-    key: Annotated[Path | None, typer.Option("--key", metavar="KEY", help="Your key.")] = None,
+    name: NameOption = "",
+    key: KeyOption = None,
     plain: PlainFlag = False,
 ) -> None:
     """Walk through all drafts: read, then approve, reject or skip each."""

@@ -22,7 +22,7 @@ from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.engine import may_retry
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.session import SessionStore
-from threegate.contracts.session_table import Book
+from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import block
 from threegate.contracts.transitions import seen_key
 from threegate.core.errors import InvalidInput, Refused, Unavailable
@@ -108,7 +108,7 @@ class ContractSessions:
         wrong = _place(book, call, job)
         return (wrong, call) if wrong is not None else (book.decide(call, now), call)
 
-    def view(self, held: LockedTrail, policy: Policy) -> Book:
+    def view(self, held: LockedTrail, policy: Policy) -> SessionTable:
         """All sessions as the trail has them now, under contracts that compile and are not empty.
 
         Raises Unavailable when an event of the trail cannot be taken: then nothing is let through.
@@ -126,7 +126,7 @@ class ContractSessions:
         self,
         held: LockedTrail,
         policy: Policy,
-        book: Book,
+        book: SessionTable,
         request: Request,
         job: Job,
         owner_uid: int | None,
@@ -200,7 +200,7 @@ class ContractSessions:
         outcome = outcome_of(facts, run_folder, policy.settings.contracts.cost_per_second)
         if outcome is None:
             return {"contract": {**data, "status": "session_state_lost"}}
-        trial = Book.from_json(policy.contracts, book.to_json())
+        trial = SessionTable.from_json(policy.contracts, book.to_json())
         effect = trial.commit(call, replace(outcome, status=status), held.now)
         return {
             "contract": {
@@ -227,7 +227,7 @@ class ContractSessions:
             return {}
         named = _named(book, call)
         if call.session_id in book.members:
-            trial = Book.from_json(compiled, book.to_json())
+            trial = SessionTable.from_json(compiled, book.to_json())
             trial.note_block(call)
             named.update(_ends(policy, book, trial))
         return {"contract": named}
@@ -253,7 +253,7 @@ def _tools(request: Request) -> tuple[str, ...]:
     return (backend,) if request.tool in (None, backend) else (backend, str(request.tool))
 
 
-def _place(book: Book, call: Call, job: Job) -> Decision | None:
+def _place(book: SessionTable, call: Call, job: Job) -> Decision | None:
     """The block for a request that names a session, role or workflow that is not its own."""
     session = book.sessions.get(call.session_id)
     requester = str((call.principal or {}).get("name"))
@@ -267,7 +267,7 @@ def _place(book: Book, call: Call, job: Job) -> Decision | None:
     return None
 
 
-def _named(book: Book, call: Call) -> dict[str, Any]:
+def _named(book: SessionTable, call: Call) -> dict[str, Any]:
     """What an event says about a call: names and digests, never a value."""
     session = book.sessions[call.session_id]
     requester = session.requester or str((call.principal or {}).get("name"))
@@ -279,7 +279,7 @@ def _named(book: Book, call: Call) -> dict[str, Any]:
     }
 
 
-def _ends(policy: Policy, before: Book, after: Book) -> dict[str, list[str]]:
+def _ends(policy: Policy, before: SessionTable, after: SessionTable) -> dict[str, list[str]]:
     """The running requests of the sessions that an event kills with their parent; whoever writes it ends them."""
     if policy.settings.contracts.mode == "shadow":
         return {}
@@ -292,6 +292,6 @@ def _ends(policy: Policy, before: Book, after: Book) -> dict[str, list[str]]:
     return {"ends": found} if found else {}
 
 
-def _holding(book: Book, request_id: str) -> Session | None:
+def _holding(book: SessionTable, request_id: str) -> Session | None:
     """The session that claimed a request."""
     return next((item for item in book.sessions.values() if request_id in item.pending), None)

@@ -19,7 +19,7 @@ from typing import Any
 
 from threegate.core import limits
 from threegate.core.errors import TrailError, Unavailable
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.trail.event import Event, parse_time
 from threegate.trail.history import RequestHistory
@@ -118,7 +118,7 @@ class LockedTrail:
             self.refuse_mismatch()
         self.sync()
         try:
-            OutsideState.of(self.index.workspace_id).write_head(self.head)
+            UserState.of(self.index.workspace_id).write_head(self.head)
         except OSError as error:
             raise _not_kept(error) from error
 
@@ -189,7 +189,7 @@ class LockedTrail:
 
     def _disagreement(self) -> str | None:
         index = self.index
-        kept = OutsideState.of(index.workspace_id).read_head()
+        kept = UserState.of(index.workspace_id).read_head()
         if kept is None:
             return (
                 "no head of this workspace is kept on this side; it was copied here or another user runs it"
@@ -220,7 +220,7 @@ def advance_head(head: Mapping[str, str | int]) -> None:
     """Keep a head outside, durable, that was taken under the lock (`LockedTrail.head`), whose event is on disk, and that agreed
     with the kept one there; without the lock now. Raises Unavailable."""
     try:
-        OutsideState.of(str(head["id"])).advance_head(head)
+        UserState.of(str(head["id"])).advance_head(head)
     except OSError as error:
         raise _not_kept(error) from error
 
