@@ -223,7 +223,8 @@ class RemoteRun:
         except (Unavailable, OSError) as error:
             remove_folder(out)  # nothing of it is in the record
             why = error.strerror or "the disk refused" if isinstance(error, OSError) else str(error)
-            return self._gone(f"worker {self._worker} ended it as {outcome.status}, but {why}")
+            ended = self._gone(f"worker {self._worker} ended it as {outcome.status}, but {why}")
+            return replace(ended, status="cancelled") if self._control.cancelled.is_set() else ended
         with contextlib.suppress(Unavailable):
             self._link.tell(self._worker, "done", nonce=self._nonce)
         return outcome

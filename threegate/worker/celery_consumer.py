@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from celery.utils.log import get_logger
 from celery.worker import consumer
 
 from threegate.cluster.broker import TASK
@@ -21,6 +22,7 @@ from threegate.cluster.seal import NONCE
 from threegate.core import canonical, limits
 from threegate.core.errors import Refused
 
+_LOGGER = get_logger("celery.worker.jobs")
 _LEFT_OUT = ("DelayedDelivery", "Mingle", "Gossip", "Events", "Heart", "Control")
 
 
@@ -83,9 +85,9 @@ class JobConsumer(consumer.Consumer):  # type: ignore[misc]
         """Reject it, which the broker reports as lost; said once."""
         self._rejected += 1
         if self._rejected == 1:
-            consumer.logger.error("rejected a message that holds no envelope; more of them are only counted")
+            _LOGGER.error("rejected a message that holds no envelope; more of them are only counted")
         if not message.acknowledged:
-            message.reject_log_error(consumer.logger, self.connection_errors)
+            message.reject_log_error(_LOGGER, self.connection_errors)
 
     def register_with_event_loop(self, hub: Any) -> None:
         """Add the wake-up to the loop."""
