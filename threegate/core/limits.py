@@ -99,7 +99,10 @@ SERVE_CLIENTS: Final = 4096
 SERVE_BODY_SECONDS: Final = 10
 MCP_LINE_BYTES: Final = 1 * MIB
 """One message; a request file with every character escaped fits."""
+MCP_DEPTH: Final = 68
+"""An event of AANA_EVENT_DEPTH, inside a message, its params and their arguments."""
 MCP_BATCH_ANSWERS: Final = 100
+"""Errors for one line that holds a batch of messages."""
 
 # ---- the operator's page
 PAGE_LOGIN_SECONDS: Final = 600

@@ -196,7 +196,9 @@ def test_what_cannot_be_read_ends_no_listener(cluster: Cluster) -> None:
             strangers = [[f"{number}{n:031x}", "TR-x"] for n in range(178_000)]
             rogue.lives(running=strangers)
         name = approve(cluster, "honest", "2 + 2")
-        assert cluster.wait_end(name, seconds=90)[name] == "succeeded", worker.log[-3000:] + cluster.place.result(name)
+        assert cluster.wait_end(name, seconds=90)[name] == "succeeded", worker.log[
+            -3000:
+        ] + cluster.place.result(name)
         started = [event for event in cluster.place.events("started") if event["request_id"] == name]
         assert started[0]["data"]["worker"] == "w2"
         assert process.poll() is None and worker.alive
@@ -385,7 +387,8 @@ def test_replays_reordering_kills_and_a_journal_of_yesterday(cluster: Cluster) -
 
 
 def test_two_daemons_on_one_workspace_start_nothing_twice(cluster: Cluster, tmp_path: Path) -> None:
-    """In one folder the second does not begin; on a copy, with the same key and the same approval, one run at most."""
+    """In one folder the second does not begin. On another machine, with a copy of everything at the same path (the same key,
+    the same approval), the worker's journal lets it run once."""
     name = approve(cluster, "twins", "7", time_sec=30)
     copied = tmp_path / "copy"
     copied.mkdir()
@@ -394,9 +397,11 @@ def test_two_daemons_on_one_workspace_start_nothing_twice(cluster: Cluster, tmp_
     shutil.copytree(Path(os.environ["XDG_STATE_HOME"]), state, symlinks=True)
     first = cluster.daemon()
     command = inside(cluster.daemon_space, sys.executable, "-m", "threegate", "run")
+    there = ["sh", "-c", 'mount --bind "$0" "$1" && cd "$1" && shift && exec "$@"']
+    twin_command = ["unshare", "-m", *there, str(copied / "ws"), str(cluster.place.root), *command]
     environment = {**os.environ, "XDG_STATE_HOME": str(state)}
-    log = open(tmp_path / "log", "wb")
-    twin = subprocess.Popen(command, cwd=copied / "ws", env=environment, stdout=log, stderr=log)
+    with open(tmp_path / "log", "wb") as log:
+        twin = subprocess.Popen(twin_command, env=environment, stdout=log, stderr=log)
     try:
         results = [cluster.place.root / "tool-exec" / "results", copied / "ws" / "tool-exec" / "results"]
         until = time.monotonic() + 40
