@@ -1,4 +1,7 @@
-"""The contract gate of a workspace with contracts: requests become calls, and the trail's events move the sessions.
+"""Gate 3b as the daemon and the commands ask it: requests become calls, and the trail's events move the sessions.
+
+Without contracts every answer is "no contracts, pass"; with contracts that do not compile, or with a session that
+cannot be known, every answer is a block. Everything that takes `held` is called under the trail's lock.
 
 Invariant: nothing here changes a session; every method reads the fold of the trail (`SessionStore.view`) and
 gives data for the event that its caller writes, and that event is what moves the session. So a crash between
@@ -14,30 +17,31 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from threegate.contracts import Call, Decision, Session
+from threegate.contracts import Call, Decision, Reason, Session
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.engine import may_retry
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.session import SessionStore
-from threegate.contracts.session_table import Book
+from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import block
 from threegate.contracts.transitions import seen_key
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import Policy
-from threegate.launch.contract_gate import NO_CONTRACTS
 from threegate.launch.past_calls import PastCalls, call_of, outcome_of
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import read_record
 from threegate.trail import LockedTrail, RequestHistory
 
+_NO_CONTRACTS = Decision("allow", (Reason(0, "no_contracts", "", "the contracts folder is empty"),))
+
 _GIVEN_BACK = frozenset({"cancelled", "interrupted", "unavailable"})
 """Statuses whose event is not `finished`: the claim is given back, and the breaker does not move."""
 
 
-class SessionGate:
-    """Asks the contracts about requests."""
+class ContractSessions:
+    """Asks the contracts and the sessions of a workspace about requests."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -95,7 +99,7 @@ class SessionGate:
         if not compiled.ok:
             return block(0, "contracts_do_not_compile", "run threegate contracts check"), None
         if compiled.empty:
-            return NO_CONTRACTS, None
+            return _NO_CONTRACTS, None
         try:
             book = self.view(held, policy)
         except Unavailable as error:
@@ -104,7 +108,7 @@ class SessionGate:
         wrong = _place(book, call, job)
         return (wrong, call) if wrong is not None else (book.decide(call, now), call)
 
-    def view(self, held: LockedTrail, policy: Policy) -> Book:
+    def view(self, held: LockedTrail, policy: Policy) -> SessionTable:
         """All sessions as the trail has them now, under contracts that compile and are not empty.
 
         Raises Unavailable when an event of the trail cannot be taken: then nothing is let through.
@@ -122,7 +126,7 @@ class SessionGate:
         self,
         held: LockedTrail,
         policy: Policy,
-        book: Book,
+        book: SessionTable,
         request: Request,
         job: Job,
         owner_uid: int | None,
@@ -160,12 +164,9 @@ class SessionGate:
         held: LockedTrail,
         policy: Policy,
         request: Request,
-        job: Job | None,
-        history: RequestHistory | None,
+        job: Job,
     ) -> Mapping[str, Any] | Refused:
-        """Decide once more, under the lock of the claim; data for the `claimed` event."""
-        if job is None:
-            return Refused("request_changed", "there is no job to claim")
+        """Decide once more, under the lock of the claim; data for the `claimed` event. A Refused means: judge again."""
         decision, call = self._decide(held, policy, request, job, held.now, None)
         allowed = decision.verdict == "allow"
         if not allowed and policy.settings.contracts.mode != "shadow":
@@ -199,7 +200,7 @@ class SessionGate:
         outcome = outcome_of(facts, run_folder, policy.settings.contracts.cost_per_second)
         if outcome is None:
             return {"contract": {**data, "status": "session_state_lost"}}
-        trial = Book.from_json(policy.contracts, book.to_json())
+        trial = SessionTable.from_json(policy.contracts, book.to_json())
         effect = trial.commit(call, replace(outcome, status=status), held.now)
         return {
             "contract": {
@@ -211,11 +212,11 @@ class SessionGate:
         }
 
     def blocked(
-        self, held: LockedTrail, policy: Policy, request: Request | None, job: Job | None, code: str
+        self, held: LockedTrail, policy: Policy, request: Request, job: Job, code: str
     ) -> Mapping[str, Any]:
         """Data for the event of a refusal: only what the contract gate refused moves a session."""
         compiled = policy.contracts
-        if request is None or job is None or code not in REASONS or compiled.empty or not compiled.ok:
+        if code not in REASONS or compiled.empty or not compiled.ok:
             return {}
         try:
             book = self.view(held, policy)
@@ -226,7 +227,7 @@ class SessionGate:
             return {}
         named = _named(book, call)
         if call.session_id in book.members:
-            trial = Book.from_json(compiled, book.to_json())
+            trial = SessionTable.from_json(compiled, book.to_json())
             trial.note_block(call)
             named.update(_ends(policy, book, trial))
         return {"contract": named}
@@ -252,7 +253,7 @@ def _tools(request: Request) -> tuple[str, ...]:
     return (backend,) if request.tool in (None, backend) else (backend, str(request.tool))
 
 
-def _place(book: Book, call: Call, job: Job) -> Decision | None:
+def _place(book: SessionTable, call: Call, job: Job) -> Decision | None:
     """The block for a request that names a session, role or workflow that is not its own."""
     session = book.sessions.get(call.session_id)
     requester = str((call.principal or {}).get("name"))
@@ -266,7 +267,7 @@ def _place(book: Book, call: Call, job: Job) -> Decision | None:
     return None
 
 
-def _named(book: Book, call: Call) -> dict[str, Any]:
+def _named(book: SessionTable, call: Call) -> dict[str, Any]:
     """What an event says about a call: names and digests, never a value."""
     session = book.sessions[call.session_id]
     requester = session.requester or str((call.principal or {}).get("name"))
@@ -278,7 +279,7 @@ def _named(book: Book, call: Call) -> dict[str, Any]:
     }
 
 
-def _ends(policy: Policy, before: Book, after: Book) -> dict[str, list[str]]:
+def _ends(policy: Policy, before: SessionTable, after: SessionTable) -> dict[str, list[str]]:
     """The running requests of the sessions that an event kills with their parent; whoever writes it ends them."""
     if policy.settings.contracts.mode == "shadow":
         return {}
@@ -291,6 +292,6 @@ def _ends(policy: Policy, before: Book, after: Book) -> dict[str, list[str]]:
     return {"ends": found} if found else {}
 
 
-def _holding(book: Book, request_id: str) -> Session | None:
+def _holding(book: SessionTable, request_id: str) -> Session | None:
     """The session that claimed a request."""
     return next((item for item in book.sessions.values() if request_id in item.pending), None)
