@@ -55,7 +55,7 @@ def reject_draft(context: Context, which: Path | Draft, *, reason: str, actor: s
         history = held.index.history(request_id) if request_id is not None else None
         if history is not None and history.end is not None:
             close_from_trail(context, held, history, history.end)
-    removed = take_draft_away(draft)
+    removed = take_draft_away(context.workspace, draft)
     _write_status(context, draft, report, reason)
     return Rejected(copy, request_id, removed)
 

@@ -67,15 +67,6 @@ class HeldFolder:
         self._descriptor = descriptor
         self.path = path
 
-    @classmethod
-    def at(cls, path: Path) -> HeldFolder:
-        """Hold the folder at `path`, whose last part must not be a link. Raises OSError."""
-        parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            return cls(open_beneath(parent, path.name, _FOLDER), path)
-        finally:
-            os.close(parent)
-
     def folder(self, name: str) -> HeldFolder:
         """Hold a folder in this one. Raises OSError (ELOOP or ENOTDIR for a link)."""
         return HeldFolder(open_beneath(self._descriptor, name, _FOLDER), self.path / name)
@@ -144,6 +135,11 @@ class HeldFolder:
             with suppress(FileNotFoundError):
                 os.unlink(temporary.name, dir_fd=self._descriptor)
             raise
+        durable.sync_folder_at(self._descriptor, self.path)
+
+    def rename(self, name: str, new: str) -> None:
+        """Rename within this folder, without replacing. Raises FileExistsError, OSError."""
+        durable.rename_at(self._descriptor, self.path / name, self._descriptor, self.path / new)
         durable.sync_folder_at(self._descriptor, self.path)
 
     def unlink(self, name: str) -> None:
