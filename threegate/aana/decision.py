@@ -1,6 +1,6 @@
 """The decision of the Agent Action Contract v1: accept, ask, defer or refuse, with the whole envelope.
 
-Rules, in this order (spec 3): form → authorization that the evidence supports → category → evidence scan → the
+Rules, in this order (docs/spec/3-aana.md): form → authorization that the evidence supports → category → evidence scan → the
 stricter of ours and the runtime's recommendation. Invariants: `accept` exactly when `gate_decision` is pass and
 there is no blocker (D3); a pure function of the event and `now`; any value gets a decision (D10); nothing of a
 found secret is in the result (D9).
@@ -32,7 +32,7 @@ def check_tool_call(
     """Decide on a proposed tool call; never raises, whatever `event` is.
 
     `now` is the moment that evidence is aged at (default: the clock; naive means UTC). With `evidence_mode`
-    "production" evidence given as plain strings is refused (D12). Returns the result envelope of spec 3.
+    "production" evidence given as plain strings is refused (D12). Returns the result envelope of docs/spec/3-aana.md.
     """
     problems, lines, keys = check_event(event, evidence_mode)
     if problems:
@@ -46,12 +46,12 @@ def check_tool_call(
 def gate_action(
     event: Any, *, now: datetime | None = None, evidence_mode: EvidenceMode = "quickstart"
 ) -> dict[str, Any]:
-    """The same as `check_tool_call`, under the seed's second name."""
+    """The same as `check_tool_call`, under the contract's second name."""
     return check_tool_call(event, now=now, evidence_mode=evidence_mode)
 
 
 def should_execute_tool(result: Any) -> bool:
-    """Whether a result envelope lets the tool run: every line of the seed's execution rule, any other value is no."""
+    """Whether a result envelope lets the tool run: every line of the contract's execution rule, any other value is no."""
     if not isinstance(result, dict):
         return False
     aix, architecture = result.get("aix"), result.get("architecture_decision")
@@ -284,7 +284,7 @@ def _leaks(leaks: Leaks, verdict: GuardVerdict) -> None:
 
 
 def _recommendation(event: dict[str, Any], verdict: GuardVerdict) -> None:
-    """The stricter of ours and the runtime's route; its accept counts only as far as the seed's table goes."""
+    """The stricter of ours and the runtime's route; its accept counts only as far as the contract's table goes."""
     wanted = words.ROUTE_RANK[event["recommended_route"]]
     verdict.recommended = wanted
     if wanted == words.ACCEPT:

@@ -1,4 +1,4 @@
-"""The result envelope of a decision: the names of the seed, and nothing of what the event holds in values.
+"""The result envelope of a decision: the names of the Agent Action Contract, and nothing of what the event holds in values.
 
 Invariant: everything here is a fixed word, a number, a name of the vocabulary or an identifier that was masked
 when anything in the event leaks (D9).

@@ -97,7 +97,7 @@ def examine(ref: dict[str, Any] | str, now: datetime, *, warn: bool) -> Findings
 
 
 def _claim(kind: str, tier: str, text: str) -> int:
-    """The state that kind, tier and words claim by the plain rules of spec 3."""
+    """The state that kind, tier and words claim by the plain rules of docs/spec/3-aana.md."""
     if kind == "approval" or any(word in text for word in words.CONFIRMATION_WORDS):
         return words.CONFIRMED
     if kind == "tool_result":

@@ -1,7 +1,7 @@
 """The published JSON Schema of an event, made from the same vocabulary that the gate reads.
 
 Invariant: an event is valid against it exactly when `validate_event` finds nothing (within the gate's bounds on
-size and depth). It joins no fields: what a state allows is the gate's decision, not the event's form (spec 3).
+size and depth). It joins no fields: what a state allows is the gate's decision, not the event's form (docs/spec/3-aana.md).
 """
 
 from __future__ import annotations

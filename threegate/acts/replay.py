@@ -1,4 +1,4 @@
-"""Running an ended request again, to compare what comes out (spec 6, Monty; issue 8).
+"""Running an ended request again, to compare what comes out (docs/spec/6-runners.md, "Monty").
 
 Invariant: a replay is an operator's signed act over exactly the request and job that ran; it has the walls of the
 first run, writes nowhere but below ``runs/<id>/replay-N/``, and changes neither result, state nor session.

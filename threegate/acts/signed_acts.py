@@ -1,6 +1,6 @@
 """An operator's signed acts: made with their key, and checked under the trail's lock before the event is written.
 
-Invariant: every kind of act has a type of its own, and what it is about is compared whole; spec 2, "The other acts".
+Invariant: every kind of act has a type of its own, and what it is about is compared whole; docs/spec/2-approval.md, "Other acts".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Standing grants: one signed act that lets the same job run again, a few times, for a while (spec 2, "Grants").
+"""Standing grants: one signed act that lets the same job run again, a few times, for a while (docs/spec/2-approval.md, "Grants").
 
 Invariant: a grant covers a Job only when every field of its canonical meaning is the same, but for the content of the
 inputs that it names one by one (Monty only); it never covers network or effective risk high.

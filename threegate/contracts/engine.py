@@ -1,6 +1,6 @@
 """The decision: one call in one session, layer by layer, without I/O.
 
-Invariant: `decide` changes nothing. The layers run in the order of spec 4; all failures inside one layer are
+Invariant: `decide` changes nothing. The layers run in the order of docs/spec/4-contracts.md; all failures inside one layer are
 reported, and the first layer that fails ends it. Whatever cannot be judged is blocked.
 
   0 state · 1 arguments, policy, preconditions · 2 refs · 3 aggregates and envelopes · 4 checkpoints

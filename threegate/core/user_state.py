@@ -19,7 +19,7 @@ from threegate.core.errors import Unavailable
 
 @dataclass(frozen=True)
 class UserState:
-    """What is kept of a workspace outside of it: the user's state folder (spec 7)."""
+    """What is kept of a workspace outside of it: the user's state folder (docs/spec/7-trail-and-results.md)."""
 
     folder: Path
 

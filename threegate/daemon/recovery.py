@@ -1,7 +1,7 @@
 """What a daemon does before anything else: every request that was left half-way is brought to its end.
 
 Invariant: after `recover` no request is in running/, none is between two folders, every ended request has its
-result, and nothing that was claimed can be claimed again. Doing it twice changes nothing (spec 7, "Recovery").
+result, and nothing that was claimed can be claimed again. Doing it twice changes nothing (docs/spec/7-trail-and-results.md, "Recovery").
 """
 
 from __future__ import annotations

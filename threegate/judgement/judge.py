@@ -186,7 +186,7 @@ def judge(
 
 
 def replay_clearance(about: Mapping[str, Any], request: Request, job: Job) -> Clearance:
-    """Leave to run an ended job once more, to compare (spec 6, Monty). `about` is what a verified act was signed over.
+    """Leave to run an ended job once more, to compare (docs/spec/6-runners.md, Monty). `about` is what a verified act was signed over.
 
     Raises Refused unless it names exactly this request and this job, or when the job has network.
     """

@@ -1,4 +1,4 @@
-"""The one frozen value that decisions take, and its digest (spec 2, "Policy").
+"""The one frozen value that decisions take, and its digest (docs/spec/2-approval.md, "Policy").
 
 Invariant: everything that can change a decision besides the request itself is in a Policy and in its digest;
 it is loaded whole from bytes, and no decision reads a file.

@@ -2,7 +2,7 @@
 
 Invariant: a proposal has one verdict (`reject`, `block`, `approval`, `auto`); only the last two become a draft, and
 the draft's bytes follow from the proposal's bytes and the pinned files alone, so that `approve` can derive them
-again. Source: spec 5, seed 003.
+again. Source: docs/spec/5-proposals.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The semantic rules of spec 5, and the one verdict that comes out.
+"""The semantic rules of docs/spec/5-proposals.md, and the one verdict that comes out.
 
 Invariant: `judge_proposal` is pure but for the links that it asks `project` about; it collects everything that is
 wrong, and what it does not understand it rejects. `reject` beats `block` beats `approval` beats `auto`.

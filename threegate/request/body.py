@@ -2,7 +2,7 @@
 
 Invariant: two independent readers, markdown-it-py and a line scan, agree on every heading; where they do not,
 the file is refused. So what a person sees as a section is what the gate reads as one. Only block rules run:
-the sub-language needs no inline parsing. Source: spec 1, "Body"; CommonMark 0.31.
+the sub-language needs no inline parsing. Source: docs/spec/1-tool-request.md, "Body"; CommonMark 0.31.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SECTIONS = {
     "ERA": ("Command", "Input Files", "Output Expectations", "Risk Assessment"),
     "monty": ("Code", "Inputs (JSON)", "Output Expectations", "Risk Assessment"),
 }
-"""The sections of each backend, in order (seed 002, "Body Sections")."""
+"""The sections of each backend, in order (docs/spec/1-tool-request.md, "Body")."""
 OPTIONAL_SECTIONS = frozenset({"Inputs (JSON)"})
 NESTING = 10
 """Blocks may stand this deep in lists and quotes; markdown-it-py itself silently drops what is deeper than 20."""

@@ -1,7 +1,7 @@
 """The front matter as a whole: known keys only, all that are required, and what must hold between them.
 
 Invariant: a value is in the returned mapping only if its reader accepted it; every other key is an error.
-Source: spec 1, "Front matter"; seed 002, "Approval Gate".
+Source: docs/spec/1-tool-request.md, "Front matter".
 """
 
 from __future__ import annotations

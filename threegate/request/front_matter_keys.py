@@ -1,7 +1,7 @@
 """The front matter's keys: one table says which there are, what they mean and how each is read.
 
 Invariant: a reader returns a typed value or raises FieldError; nothing is half read. The published JSON Schema
-is made from the same table. Source: spec 1, "Front matter".
+is made from the same table. Source: docs/spec/1-tool-request.md, "Front matter".
 """
 
 from __future__ import annotations
@@ -367,4 +367,4 @@ _TABLE = (
 )
 
 KEYS: Mapping[str, Key] = {key.name: key for key in _TABLE}
-"""Every key that there is, in the order of spec 1."""
+"""Every key that there is, in the order of docs/spec/1-tool-request.md."""

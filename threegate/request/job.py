@@ -1,4 +1,4 @@
-"""The Job: the canonical meaning of a request, and its digest (spec 2).
+"""The Job: the canonical meaning of a request, and its digest (docs/spec/2-approval.md).
 
 Invariant: two requests that would run differently have different digests; a Job is self-contained, so a
 runner needs nothing but it and the pinned inputs.
@@ -147,7 +147,7 @@ class Job:
 
 
 def effective_risk(request: Request) -> Risk:
-    """max(declared, computed): spec 2, "Who may approve" and the lines after the launch checks."""
+    """max(declared, computed): docs/spec/2-approval.md, "Job"."""
     computed: Risk = "low"
     if request.network != "none" or request.data_sensitivity != "public":
         computed = "medium"

@@ -2,7 +2,7 @@
 
 Invariant: `read_request` never raises, and a `Request` is in the report exactly when no rule found an error;
 an error inside the gate is itself an error of the file. Everything is a pure function of bytes, path, settings
-and `now`. Source: spec 1, whole.
+and `now`. Source: docs/spec/1-tool-request.md.
 """
 
 from __future__ import annotations

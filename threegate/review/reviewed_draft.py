@@ -253,7 +253,7 @@ def _lies_in(path: Path, folder: Path) -> bool:
 
 
 def refuse_judged(dossier: Dossier) -> None:
-    """Nothing is signed that the gates would refuse anyway (spec 3). Raises Refused with the gate's code."""
+    """Nothing is signed that the gates would refuse anyway (docs/spec/3-aana.md). Raises Refused with the gate's code."""
     assessment = dossier.assessment
     contract = assessment.contract
     passing = {item.code for item in contract.reasons} <= PASSING

@@ -1,4 +1,4 @@
-"""What all runs together may take of the machine: memory, cores, workers (spec 6; issue 8, Concurrency).
+"""What all runs together may take of the machine: memory, cores, workers (docs/spec/6-runners.md).
 
 Invariant: the sum of what leases hold never exceeds the budget. Within a round, jobs are offered oldest first;
 one that only lacks memory or cores keeps younger ones from taking them, so that nothing starves. A full row of

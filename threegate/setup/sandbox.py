@@ -1,4 +1,4 @@
-"""Building the sandbox images and proving their walls (spec 6, ERA).
+"""Building the sandbox images and proving their walls (docs/spec/6-runners.md, ERA).
 
 Invariant: an image enters the settings only by its digest, after the engine says that it has it; `build` does
 nothing when this version's images are there.
