@@ -19,7 +19,7 @@ def test_a_folder_that_cannot_be_listed_holds_up_and_ends_nothing(
     bench = make_bench(tmp_path)
     contracts = bench.workspace.contracts
     (contracts / "sub").mkdir(parents=True, exist_ok=True)
-    policy = PolicyReload(bench.workspace, bench.desk.trail)
+    policy = PolicyReload(bench.workspace, bench.context.trail)
 
     def refused(path: str) -> None:
         raise PermissionError(13, "Permission denied", path)

@@ -33,10 +33,10 @@ def app_of(bench: Bench, name: str = "alice") -> ReviewApp:
 
 def plain(bench: Bench, path: Path, *, full: bool = False) -> list[str]:
     """The lines of the plain review, but for the moment in them."""
-    desk = bench.desk
+    context = bench.context
     try:
-        with open_dossier(desk, read_draft(bench.workspace, path)) as dossier:
-            lines = render_dossier(dossier, desk.policy.settings, operator="alice", full=full)
+        with open_dossier(context, read_draft(bench.workspace, path)) as dossier:
+            lines = render_dossier(dossier, context.policy.settings, operator="alice", full=full)
     except InvalidDraft as error:
         lines = render_invalid(error)
     return still(lines)
@@ -129,7 +129,7 @@ def test_an_approval_by_a_real_key(bench: Bench) -> None:
     drive(app, script)
     (promoted,) = app.done.approved
     assert not path.exists() and promoted.path.is_file()
-    assert all(check.ok for check in verify_approval(bench.desk, promoted.path))
+    assert all(check.ok for check in verify_approval(bench.context, promoted.path))
     assert [item.name for item in bench.workspace.inputs.iterdir() if item.name.startswith(".tmp")] == []
 
 

@@ -27,13 +27,13 @@ from threegate.approval import (
 from threegate.approval.ssh_wire import MalformedError
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused
+from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch, read_operators
 from threegate.request import read_request
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import Verdict, write_verdict
 from threegate.review.reviewed_draft import (
-    Desk,
     Dossier,
     refuse_bad_clock,
     refuse_judged,
@@ -68,7 +68,12 @@ class Promoted:
 
 
 def seal(
-    desk: Desk, dossier: Dossier, approved_by: str, *, approved_utc: datetime | None = None, nonce: str = ""
+    context: Context,
+    dossier: Dossier,
+    approved_by: str,
+    *,
+    approved_utc: datetime | None = None,
+    nonce: str = "",
 ) -> Sealed:
     """Write the two lines, read the result with the same reader, and make the statement about it.
 
@@ -81,7 +86,7 @@ def seal(
     report = read_request(
         data,
         path=dossier.draft.path.name,
-        settings=desk.policy.settings.request,
+        settings=context.policy.settings.request,
         now=max(dossier.now, moment),
         stage="approved",
     )
@@ -97,28 +102,28 @@ def seal(
             "request_changed", f"{dossier.draft.path.name}: the approval lines are not read as written"
         )
     statement = Statement(
-        workspace_id=desk.policy.settings.workspace.id,
-        epoch=_epoch(desk),
+        workspace_id=context.policy.settings.workspace.id,
+        epoch=_epoch(context),
         request_id=request.request_id,
         request_sha256=request.sha256,
         job_sha256=dossier.job.digest,
         inputs=statement_inputs(request),
         approved_by=approved_by,
         approved_utc=moment,
-        expires_utc=moment + timedelta(seconds=desk.policy.settings.approval.ttl),
-        policy_sha256=desk.policy.digest,
+        expires_utc=moment + timedelta(seconds=context.policy.settings.approval.ttl),
+        policy_sha256=context.policy.digest,
         nonce=nonce or secrets.token_hex(16),
     )
     return Sealed(data, request, dossier.job, statement)
 
 
-def seal_as(desk: Desk, dossier: Dossier, statement: Statement) -> Sealed:
+def seal_as(context: Context, dossier: Dossier, statement: Statement) -> Sealed:
     """The same bytes as when `statement` was printed, for a signature that was made elsewhere.
 
     Raises Refused when the statement is not about this draft as it is now.
     """
     sealed = seal(
-        desk,
+        context,
         dossier,
         statement.approved_by,
         approved_utc=statement.approved_utc,
@@ -141,21 +146,21 @@ def sign(sealed: Sealed, key: Path) -> bytes:
 
 
 def promote(
-    desk: Desk, dossier: Dossier, sealed: Sealed, signature: bytes, *, actor: str, reason: str = ""
+    context: Context, dossier: Dossier, sealed: Sealed, signature: bytes, *, actor: str, reason: str = ""
 ) -> Promoted:
     """Pin, check as at launch, announce, deliver, take the draft away.
 
     Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
     """
-    pin(desk.workspace, dossier.inputs)
+    pin(context.workspace, dossier.inputs)
     name = dossier.draft.path.name
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         refuse_bad_clock(held)
         refuse_used(held, sealed.request)
-        waits = _refuse_what_cannot_run(desk, held, dossier, sealed, signature)
+        waits = _refuse_what_cannot_run(context, held, dossier, sealed, signature)
         approval = SignedApproval.parse(signature)
         fingerprint = approval.signed.signature.key.fingerprint
-        target = desk.workspace.approved / name
+        target = context.workspace.approved / name
         paths = moves.deliver(
             held,
             [(target.with_name(f"{name}.sig"), signature, _MODE), (target, sealed.data, _MODE)],
@@ -165,7 +170,7 @@ def promote(
             data=_event(dossier, sealed, approval, fingerprint, reason),
         )
     removed = take_draft_away(dossier.draft)
-    tell_approved(desk, paths[-1].name, sealed)
+    tell_approved(context, paths[-1].name, sealed)
     return Promoted(
         path=paths[-1],
         approval_sha256=approval.approval_sha256,
@@ -176,15 +181,15 @@ def promote(
     )
 
 
-def known_operators(desk: Desk) -> Operators:
+def known_operators(context: Context) -> Operators:
     """The operators, as the trail recorded them. Raises Refused (operators_changed)."""
-    operators = read_operators(desk.workspace)
-    with desk.trail.locked() as held:
+    operators = read_operators(context.workspace)
+    with context.trail.locked() as held:
         recorded = held.index.operators
     if operators.problem is not None or operators.digests != recorded:
         raise Refused(
             "operators_changed",
-            f"{desk.workspace.operators_file}: {operators.problem or 'not what the trail last recorded'};"
+            f"{context.workspace.operators_file}: {operators.problem or 'not what the trail last recorded'};"
             " look at it, then: threegate operator record",
         )
     return operators
@@ -231,20 +236,20 @@ def _as_draft(request: Request, draft: Request) -> Request:
     )
 
 
-def _epoch(desk: Desk) -> int:
-    with desk.trail.locked() as held:
+def _epoch(context: Context) -> int:
+    with context.trail.locked() as held:
         return held.index.epoch
 
 
 def _refuse_what_cannot_run(
-    desk: Desk, held: LockedTrail, dossier: Dossier, sealed: Sealed, signature: bytes
+    context: Context, held: LockedTrail, dossier: Dossier, sealed: Sealed, signature: bytes
 ) -> bool:
     """Make every check of a launch now; returns whether only the quorum is missing."""
     facts = replace(
         facts_for_launch(
-            desk.workspace,
+            context.workspace,
             held,
-            desk.policy,
+            context.policy,
             sealed.request,
             sealed.job,
             signature=signature,
@@ -283,10 +288,10 @@ def _event(
     }
 
 
-def tell_approved(desk: Desk, name: str, sealed: Sealed) -> None:
+def tell_approved(context: Context, name: str, sealed: Sealed) -> None:
     """Bring the verdict of an approved request up to date. Raises OSError."""
     write_verdict(
-        desk.workspace,
+        context.workspace,
         Verdict(
             file=name,
             sha256=sealed.request.sha256,

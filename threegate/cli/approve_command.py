@@ -15,7 +15,8 @@ from threegate.core.errors import NoWorkspace
 
 if TYPE_CHECKING:
     from threegate.acts.approve import Promoted, Sealed
-    from threegate.review.reviewed_draft import Desk, Dossier
+    from threegate.launch.context import Context
+    from threegate.review.reviewed_draft import Dossier
 
 app = typer.Typer()
 
@@ -41,46 +42,47 @@ def approve(
     """Read, sign and promote one draft."""
     from threegate.acts.approve import known_operators, read_signature, seal, seal_as, sign
     from threegate.acts.signing_key import acting_operator
-    from threegate.review.reviewed_draft import open_desk, open_dossier, read_draft
+    from threegate.launch.context import open_context
+    from threegate.review.reviewed_draft import open_dossier, read_draft
 
     if print_statement and signature is not None:
         raise NoWorkspace("--print-statement and --signature are two steps; give one of them")
-    desk = open_desk(workspace_here())
-    draft = read_draft(desk.workspace, file)
-    operators = known_operators(desk)
+    context = open_context(workspace_here())
+    draft = read_draft(context.workspace, file)
+    operators = known_operators(context)
     quiet = wants_json(json_)
-    with open_dossier(desk, draft) as dossier:
+    with open_dossier(context, draft) as dossier:
         if print_statement:
             if not name:
                 raise NoWorkspace("--print-statement needs --as NAME: the statement names who approves")
             acting_operator(operators, name=name, key=Path(name))
-            show(dossier, desk, name, full=full, to_stderr=True)
-            sys.stdout.buffer.write(seal(desk, dossier, name).statement.to_bytes())
+            show(dossier, context, name, full=full, to_stderr=True)
+            sys.stdout.buffer.write(seal(context, dossier, name).statement.to_bytes())
             sys.stdout.buffer.flush()
             return
         if signature is not None:
             statement, signed = read_signature(signature)
-            show(dossier, desk, statement.approved_by, full=full, to_stderr=quiet)
+            show(dossier, context, statement.approved_by, full=full, to_stderr=quiet)
             ask("Deliver this approval?", yes)
-            sealed = seal_as(desk, dossier, statement)
+            sealed = seal_as(context, dossier, statement)
         else:
             acting = acting_operator(operators, name=name, key=key)
-            show(dossier, desk, acting.name, full=full, to_stderr=quiet)
+            show(dossier, context, acting.name, full=full, to_stderr=quiet)
             ask(f"Sign as {acting.name} and let it run once?", yes)
-            sealed = seal(desk, dossier, acting.name)
+            sealed = seal(context, dossier, acting.name)
             signed = sign(sealed, acting.key)
-        done = finish(desk, dossier, sealed, signed, reason)
+        done = finish(context, dossier, sealed, signed, reason)
     if quiet:
         emit_json(promoted_json(done, sealed))
     else:
         tell(done)
 
 
-def show(dossier: Dossier, desk: Desk, operator: str, *, full: bool, to_stderr: bool = False) -> None:
+def show(dossier: Dossier, context: Context, operator: str, *, full: bool, to_stderr: bool = False) -> None:
     """Print the review screen."""
     from threegate.review.screen import render_dossier
 
-    put(render_dossier(dossier, desk.policy.settings, operator=operator, full=full), to_stderr=to_stderr)
+    put(render_dossier(dossier, context.policy.settings, operator=operator, full=full), to_stderr=to_stderr)
 
 
 def put(lines: list[str], *, to_stderr: bool = False) -> None:
@@ -93,12 +95,12 @@ def put(lines: list[str], *, to_stderr: bool = False) -> None:
         typer.echo(painted(line) if colours else str(line), err=to_stderr)
 
 
-def finish(desk: Desk, dossier: Dossier, sealed: Sealed, signed: bytes, reason: str) -> Promoted:
+def finish(context: Context, dossier: Dossier, sealed: Sealed, signed: bytes, reason: str) -> Promoted:
     """Deliver, in the name of the approver."""
     from threegate.acts.approve import promote
 
     return promote(
-        desk, dossier, sealed, signed, actor=f"operator:{sealed.statement.approved_by}", reason=reason
+        context, dossier, sealed, signed, actor=f"operator:{sealed.statement.approved_by}", reason=reason
     )
 
 

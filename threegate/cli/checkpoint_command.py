@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
-from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 if TYPE_CHECKING:
     from threegate.acts.contract_checkpoint_answers import OpenCheckpoint
@@ -23,9 +23,9 @@ RequestId = Annotated[str, typer.Argument(metavar="REQUEST_ID")]
 def list_(json_: JsonFlag = False) -> None:
     """List the requests that wait for a person."""
     from threegate.acts.contract_checkpoint_answers import open_checkpoints
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    items = open_checkpoints(open_desk(workspace_here()))
+    items = open_checkpoints(open_context(workspace_here()))
     if wants_json(json_):
         emit_json([item.to_json() for item in items])
         return
@@ -59,17 +59,17 @@ def deny(request_id: RequestId, name: NameOption = "", key: KeyOption = None, ye
 
 
 def _answer(request_id: str, name: str, key: Path | None, yes: bool, *, approve: bool) -> None:
-    from threegate.acts.approve import known_operators
     from threegate.acts.contract_checkpoint_answers import ANSWER, answer, answer_about, open_checkpoint
     from threegate.acts.signed_acts import sign_act
-    from threegate.acts.signing_key import acting_operator
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    desk = open_desk(workspace_here())
-    acting = acting_operator(known_operators(desk), name=name, key=key)
-    item = open_checkpoint(desk, request_id)
+    context = open_context(workspace_here())
+    acting = acting_here(context, name, key)
+    item = open_checkpoint(context, request_id)
     _show(item)
     word = "approve" if approve else "deny"
     ask(f"Sign as {acting.name} and {word} this call?", yes)
-    answer(desk, item, sign_act(desk, acting, ANSWER, answer_about(item, approve=approve)), approve=approve)
+    answer(
+        context, item, sign_act(context, acting, ANSWER, answer_about(item, approve=approve)), approve=approve
+    )
     say(f"{'approved' if approve else 'denied'} {request_id}")

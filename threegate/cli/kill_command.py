@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import say, workspace_here
-from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer(add_completion=False)
 
@@ -30,22 +30,19 @@ def kill_and_tell(scope: str, which: str, *, name: str, key: Path | None, yes: b
     from threegate.acts.session_acts import KILL, SCOPES, kill_about
     from threegate.acts.session_acts import kill as kill_sessions
     from threegate.acts.signed_acts import sign_act
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
     from threegate.setup.init import account
 
     if scope not in SCOPES:
         raise typer.BadParameter(f"name one of {', '.join(SCOPES)}")
-    desk = open_desk(workspace_here())
+    context = open_context(workspace_here())
     signed = None
-    about = kill_about(desk, scope, which)
+    about = kill_about(context, scope, which)
     if scope == "workflow":
-        from threegate.acts.approve import known_operators
-        from threegate.acts.signing_key import acting_operator
-
-        acting = acting_operator(known_operators(desk), name=name, key=key)
+        acting = acting_here(context, name, key)
         ask(f"Sign as {acting.name} and end the workflow {which}?", yes)
-        signed = sign_act(desk, acting, KILL, about)
-    killed = kill_sessions(desk, scope, which, actor=account(), signed=signed)
+        signed = sign_act(context, acting, KILL, about)
+    killed = kill_sessions(context, scope, which, actor=account(), signed=signed)
     for session in killed.sessions:
         say(f"killed {session}")
     for request_id in killed.requests:

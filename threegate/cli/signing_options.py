@@ -16,7 +16,7 @@ from threegate.core.errors import EXIT_REFUSED, InvalidInput
 
 if TYPE_CHECKING:
     from threegate.acts.signing_key import Acting
-    from threegate.review.reviewed_draft import Desk
+    from threegate.launch.context import Context
 
 NameOption = Annotated[str, typer.Option("--as", metavar="NAME", help="Who signs; default: whose key it is.")]
 KeyOption = Annotated[
@@ -25,12 +25,12 @@ KeyOption = Annotated[
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")]
 
 
-def acting_here(desk: Desk, name: str, key: Path | None) -> Acting:
+def acting_here(context: Context, name: str, key: Path | None) -> Acting:
     """The operator who signs, and the key. Raises InvalidInput when it is not clear."""
     from threegate.acts.approve import known_operators
     from threegate.acts.signing_key import acting_operator
 
-    return acting_operator(known_operators(desk), name=name, key=key)
+    return acting_operator(known_operators(context), name=name, key=key)
 
 
 def ask(question: str, yes: bool) -> None:

@@ -1,7 +1,8 @@
 """All sessions and workflows of a workspace (or of a play), as one value.
 
 Invariant: a session is there only because the operator (or a play) opened it, or it is a requester's default one;
-totals of requesters and of the workspace are the merge of their open sessions' tallies and nothing else.
+totals of requesters and of the workspace are the merge of their open sessions' tallies and nothing else. A folder that
+does not compile lets nothing run; only an empty folder is no gate, and says so.
 """
 
 from __future__ import annotations

@@ -18,10 +18,9 @@ from threegate.core.errors import ThreeGateError, TrailError
 from threegate.daemon.approved_queue import ApprovedQueue
 from threegate.daemon.log import Log
 from threegate.judgement.judge import STOPPING_CODES
-from threegate.judgement.policy import Policy
 from threegate.launch.approved_file import Ended, Prepared, Waiting, prepare
 from threegate.launch.completion import refuse_broken
-from threegate.launch.context import Services
+from threegate.launch.context import Context
 from threegate.launch.pipeline import Judged, launch, look_ahead
 from threegate.launch.status_file import tell_waiting
 from threegate.request.model import Backend
@@ -53,12 +52,16 @@ class _Ahead:
     identity: tuple[int, ...]
     future: Future[Judged | None]
 
-    def judged(self, policy: Policy) -> Judged | None:
+    def judged(self, context: Context) -> Judged | None:
         """The judgement, if it says yes and still holds."""
         if self.future.exception() is not None:
             return None
         judged = self.future.result()
-        return judged if judged is not None and judged.judgement.clearance and judged.holds(policy) else None
+        return (
+            judged
+            if judged is not None and judged.judgement.clearance and judged.holds(context.policy)
+            else None
+        )
 
 
 @dataclass
@@ -74,7 +77,8 @@ class _Wait:
 class Dispatcher:
     """Starts what may start, and knows what runs."""
 
-    services: Services
+    context: Context
+    """What the next request starts with. The daemon replaces it when the policy changes; what runs keeps its own."""
     budget: Budget
     log: Log
     wake: threading.Event
@@ -93,7 +97,7 @@ class Dispatcher:
     _queue: ApprovedQueue = field(init=False)
 
     def __post_init__(self) -> None:
-        self._queue = ApprovedQueue(self.services.workspace.approved)
+        self._queue = ApprovedQueue(self.context.workspace.approved)
         self._pool = ThreadPoolExecutor(max_workers=3 * self.threads, thread_name_prefix="run")
 
     @property
@@ -122,7 +126,7 @@ class Dispatcher:
         first = min((entry.tell_at for entry in self._running.values()), default=inf)
         return min(longest, max(first - time.monotonic(), 0.0))
 
-    def schedule(self, policy: Policy) -> int:
+    def schedule(self) -> int:
         """Collect what ended and start what can start. Returns how many of both. Raises TrailError, OSError."""
         done = self.collect()
         if self.failed is not None:
@@ -145,13 +149,13 @@ class Dispatcher:
             full = backend if backend not in room else None
             if full and len(self._ahead) >= self.threads:
                 continue
-            if name in self._running or self._still_waits(name, identity, policy):
+            if name in self._running or self._still_waits(name, identity):
                 continue
             try:
                 if full:
                     # A lane may be full and the queue long: only as many are judged ahead as run.
                     if name not in self._ahead:
-                        self._look_ahead(path, identity, full, policy)
+                        self._look_ahead(path, identity, full)
                     continue
                 ahead = self._ahead.pop(name, None)
                 if ahead is not None and not ahead.future.done():
@@ -159,7 +163,7 @@ class Dispatcher:
                     room -= {backend}  # its turn has come; nothing younger overtakes it
                     continue
                 self.beat()
-                done += self._start(path, identity, policy, turn, ahead)
+                done += self._start(path, identity, turn, ahead)
             except ThreeGateError as error:
                 self._stop_launches(error)
                 break
@@ -193,18 +197,18 @@ class Dispatcher:
         self._pool.shutdown(wait=True)
         self._collect()
 
-    def _still_waits(self, name: str, identity: tuple[int, ...], policy: Policy) -> bool:
+    def _still_waits(self, name: str, identity: tuple[int, ...]) -> bool:
         wait = self._waits.get(name)
         return (
             wait is not None
             and wait.identity == identity
-            and wait.policy == policy.digest
+            and wait.policy == self.context.policy.digest
             and time.monotonic() - wait.looked < wait.again_after
         )
 
-    def _look_ahead(self, path: Path, identity: tuple[int, ...], backend: Backend, policy: Policy) -> None:
+    def _look_ahead(self, path: Path, identity: tuple[int, ...], backend: Backend) -> None:
         """Read and judge what comes next while nothing of it can start; what that finds is told when its turn comes."""
-        future = self._pool.submit(look_ahead, self.services, policy, path)
+        future = self._pool.submit(look_ahead, self.context, path)
         future.add_done_callback(lambda _: self._looked_ahead(backend))
         self._ahead[path.name] = _Ahead(identity, future)
 
@@ -212,36 +216,34 @@ class Dispatcher:
         if backend in self.budget.round().room():
             self.wake.set()
 
-    def _start(
-        self, path: Path, identity: tuple[int, ...], policy: Policy, turn: Round, ahead: _Ahead | None
-    ) -> int:
-        judged = ahead.judged(policy) if ahead is not None and ahead.identity == identity else None
+    def _start(self, path: Path, identity: tuple[int, ...], turn: Round, ahead: _Ahead | None) -> int:
+        judged = ahead.judged(self.context) if ahead is not None and ahead.identity == identity else None
         try:
-            prepared = judged.prepared if judged is not None else prepare(self.services, policy, path)
+            prepared = judged.prepared if judged is not None else prepare(self.context, path)
         except FileNotFoundError:
             self._queue.taken(path.name)
             return 0
         if prepared.request is None or prepared.job is None:
-            ended = refuse_broken(self.services, policy, prepared)
+            ended = refuse_broken(self.context, prepared)
             self.log.say("refused", file=path.name, what=ended.code)
             return 1
-        missing = self.budget.never(prepared.job) or self.services.runners[prepared.backend].available(
+        missing = self.budget.never(prepared.job) or self.context.runners[prepared.backend].available(
             prepared.job
         )
         if missing is not None:
-            self._wait(prepared, identity, policy, Waiting("no_backend", missing))
+            self._wait(prepared, identity, Waiting("no_backend", missing))
             return 0
         lease = turn.try_take(prepared.job)
         if lease is None:
             return 0
         control = Control(
-            run_folder=self.services.workspace.run_folder(prepared.request.request_id),
-            inputs_folder=self.services.workspace.inputs,
-            workspace_id=self.services.workspace_id,
-            boot_nonce=self.services.boot_nonce,
+            run_folder=self.context.workspace.run_folder(prepared.request.request_id),
+            inputs_folder=self.context.workspace.inputs,
+            workspace_id=self.context.workspace_id,
+            boot_nonce=self.context.boot_nonce,
             ran=lambda: self._ran(lease),
         )
-        future = self._pool.submit(launch, self.services, policy, prepared, control, judged)
+        future = self._pool.submit(launch, self.context, prepared, control, judged)
         future.add_done_callback(self._recorded)
         tell_at = time.monotonic() + _LASTING_SECONDS
         self._running[path.name] = _Running(prepared, identity, control, lease, future, tell_at)
@@ -286,7 +288,7 @@ class Dispatcher:
                 self._stop_launches(TrailError(f"{error.filename or name}: {error.strerror or error}"))
                 continue
             if isinstance(answer, Waiting):
-                self._wait(entry.prepared, entry.identity, entry.prepared.policy, answer)
+                self._wait(entry.prepared, entry.identity, answer)
             else:
                 moved += 1
                 self._waits.pop(name, None)
@@ -296,10 +298,8 @@ class Dispatcher:
                 wait.looked = -_LOOK_AGAIN_AT_MOST  # what ended may be what they waited for
         return moved
 
-    def _wait(
-        self, prepared: Prepared, identity: tuple[int, ...], policy: Policy | str, answer: Waiting
-    ) -> None:
-        digest = policy if isinstance(policy, str) else policy.digest
+    def _wait(self, prepared: Prepared, identity: tuple[int, ...], answer: Waiting) -> None:
+        digest = prepared.policy
         name = prepared.path.name
         known = self._waits.get(name)
         same = known is not None and (known.identity, known.policy, known.code) == (
@@ -311,7 +311,7 @@ class Dispatcher:
         self._waits[name] = _Wait(identity, digest, answer.code, time.monotonic(), after)
         if known is None or known.code != answer.code:
             self.log.say("waiting", request=prepared.request_id, what=answer.message)
-            tell_waiting(self.services, prepared, answer)
+            tell_waiting(self.context, prepared, answer)
 
     def _stop_launches(self, error: ThreeGateError) -> None:
         self.failed = error

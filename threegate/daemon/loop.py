@@ -30,15 +30,13 @@ from threegate.daemon.runner_set import RunnerSet
 from threegate.daemon.signals import signals_to
 from threegate.daemon.supervisor import Supervisor
 from threegate.judgement.policy import Policy
-from threegate.launch.context import Services
 from threegate.records.trail_checkpoints import trail_checkpoint_when_due
-from threegate.review.reviewed_draft import Desk
 from threegate.trail import Trail
 
 STOP_GRACE_SECONDS = 5.0
 _TYPES_SECONDS = 0.2
 _NAMES_SHOWN = 8
-_TRAIL_CHECKPOINT_LOOK_SECONDS = 1.0
+_TRAIL_TRAIL_CHECKPOINT_LOOK_SECONDS = 1.0
 _FOLDERS_LOOK_SECONDS = 0.1
 """While requests run and end, which wakes the daemon each time, its folders are looked through no more often."""
 
@@ -151,13 +149,13 @@ class Daemon:
 
     def _begin(self) -> str | None:
         """Recover, unless nothing may be launched here; then why."""
-        services = self._runner_set.services
-        problem = services.begin()
+        context = self._runner_set.context
+        problem = context.begin()
         if problem is not None:
             code, line = problem
             self.log.say("stopped", code=code, what=line)
             return line
-        recover(services, self.log, self._policy_reload.policy.settings.runners.era.engine)
+        recover(context, self.log, context.policy.settings.runners.era.engine)
         return None
 
     def _turns(self, inbox: Inbox, problem: str | None) -> str | None:
@@ -171,9 +169,9 @@ class Daemon:
             )
             if looked or self.reload.is_set():
                 self._look_at_settings()
-            policy, unsettled = self._policy_reload.policy, self._policy_reload.problem
-            changing = self._policy_reload.is_changing
-            services, dispatcher = self._runner_set.services, self._runner_set.dispatcher
+            unsettled, changing = self._policy_reload.problem, self._policy_reload.is_changing
+            context, dispatcher = self._runner_set.context, self._runner_set.dispatcher
+            policy = context.policy
             did = 0
             if looked:
                 self._looked_through = now
@@ -181,14 +179,14 @@ class Daemon:
                 did += inbox.scan(policy)
                 did += inbox.types.work(_TYPES_SECONDS)
                 if did and unsettled is None and not changing and policy.settings.approval.grants:
-                    self._use_grants(services, policy)
+                    self._use_grants()
                 self._controls()
-            if problem is not None and services.begin() is None:
+            if problem is not None and context.begin() is None:
                 problem = self._begin()
             starts = problem is None and unsettled is None and not changing and self._runner_set.fits(policy)
-            did += dispatcher.schedule(policy) if starts else dispatcher.collect()
+            did += dispatcher.schedule() if starts else dispatcher.collect()
             if problem is None and dispatcher.failed is None:
-                self._sign_trail_checkpoint(services, policy)
+                self._sign_trail_checkpoint()
             if looked:
                 self._tell_status(problem or unsettled)
             if dispatcher.failed is not None and not dispatcher.running:
@@ -222,6 +220,8 @@ class Daemon:
             self._tell_contracts()
         elif told_to and problem is None:
             self.log.say("reloaded", what="nothing has changed")
+        if self._policy_reload.policy is not self._runner_set.context.policy:
+            self._runner_set.take_up(self._policy_reload.policy)
         dispatcher = self._runner_set.dispatcher
         fits = self._runner_set.fits(self._policy_reload.policy)
         if not fits and not dispatcher.running and dispatcher.failed is None:
@@ -248,33 +248,31 @@ class Daemon:
         waits = len(dispatcher.waiting_reasons())
         self.supervisor.status(f"{dispatcher.running} running, {waits} waiting")
 
-    def _use_grants(self, services: Services, policy: Policy) -> None:
+    def _use_grants(self) -> None:
         """Promote drafts that a standing grant covers (off by default)."""
-        desk = Desk(self.workspace, services.trail, policy, services.gate)
         try:
-            promoted = use_grants(desk)
+            promoted = use_grants(self._runner_set.context)
         except (InvalidInput, Unavailable) as error:
             self.log.say("grants", what=f"{error}; no grant is used until this is mended")
             return
         for item in promoted:
             self.log.say("granted", file=item.path.name, what=item.approval_sha256)
 
-    def _sign_trail_checkpoint(self, services: Services, policy: Policy) -> None:
+    def _sign_trail_checkpoint(self) -> None:
         """Sign the trail's tree every `audit.checkpoint_every` events; without the key here, say so once.
 
         While requests run it is looked for now and then only: the look takes the lock that they need.
         """
         now = time.monotonic()
         if (
-            now - self._looked_for_trail_checkpoint < _TRAIL_CHECKPOINT_LOOK_SECONDS
+            now - self._looked_for_trail_checkpoint < _TRAIL_TRAIL_CHECKPOINT_LOOK_SECONDS
             and self._runner_set.dispatcher.running
         ):
             return
         self._looked_for_trail_checkpoint = now
         try:
-            path = trail_checkpoint_when_due(
-                services.trail, policy.settings.audit.checkpoint_every, actor="daemon"
-            )
+            every = self._runner_set.context.policy.settings.audit.checkpoint_every
+            path = trail_checkpoint_when_due(self._trail, every, actor="daemon")
         except Unavailable as error:
             if not self._told_trail_checkpoint:
                 self._told_trail_checkpoint = True

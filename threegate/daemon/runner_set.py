@@ -17,7 +17,7 @@ from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.log import Log
 from threegate.daemon.notices import Notices
 from threegate.judgement.policy import Policy
-from threegate.launch.context import Services, make_services
+from threegate.launch.context import Context, daemon_context
 from threegate.runners.budget import Budget
 from threegate.trail import Trail
 
@@ -26,7 +26,6 @@ from threegate.trail import Trail
 class RunnerSet:
     """Made once for as long as the settings that it is made of stay."""
 
-    services: Services
     dispatcher: Dispatcher
     notices: Notices
     _made_of: tuple[Any, ...]
@@ -44,7 +43,7 @@ class RunnerSet:
         beat: Callable[[], None],
     ) -> RunnerSet:
         """Runners start nothing before they are asked. Raises TrailError, Unavailable."""
-        made = make_services(
+        made = daemon_context(
             workspace,
             trail,
             policy,
@@ -52,18 +51,27 @@ class RunnerSet:
             say=lambda line: log.say("cluster", what=line),
         )
         notices = Notices(policy.settings.notify, log)
-        services = replace(made, on_end=notices.ended)
+        context = replace(made, on_end=notices.ended)
         runners = policy.settings.runners
         cluster = made.cluster
         dispatcher = Dispatcher(
-            services,
+            context,
             Budget.of(runners) if cluster is None else cluster.budget,
             log,
             wake,
             runners.monty.workers + runners.era.parallel if cluster is None else cluster.threads,
             beat=beat,
         )
-        return cls(services, dispatcher, notices, _parts(policy.settings))
+        return cls(dispatcher, notices, _parts(policy.settings))
+
+    @property
+    def context(self) -> Context:
+        """What the next request starts with."""
+        return self.dispatcher.context
+
+    def take_up(self, policy: Policy) -> None:
+        """Start what comes next under this policy; what runs ends under the one that it was claimed with."""
+        self.dispatcher.context = replace(self.context, policy=policy)
 
     def fits(self, policy: Policy) -> bool:
         """Whether this runner set is the one that the policy's settings ask for."""
@@ -71,7 +79,7 @@ class RunnerSet:
 
     def close(self) -> None:
         """Give back what the runners started ahead, and send the notices that wait."""
-        self.services.close()
+        self.context.close()
         self.notices.close()
 
 

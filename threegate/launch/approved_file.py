@@ -15,8 +15,7 @@ from pathlib import Path
 from threegate.core import durable, limits
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Judgement
-from threegate.judgement.policy import Policy
-from threegate.launch.context import Services
+from threegate.launch.context import Context
 from threegate.launch.launch_facts import file_identity
 from threegate.request import read_request
 from threegate.request.job import Job, build_job
@@ -84,7 +83,7 @@ class Ended:
     result: Path
 
 
-def prepare(services: Services, policy: Policy, path: Path) -> Prepared:
+def prepare(context: Context, path: Path) -> Prepared:
     """Read a file of approved/ and everything beside it, once. Raises FileNotFoundError when it went meanwhile."""
     identity = file_identity(path)
     try:
@@ -99,15 +98,31 @@ def prepare(services: Services, policy: Policy, path: Path) -> Prepared:
         raise
     except OSError as error:
         broken = error.strerror or str(error)
-        known = _history(services, path.name, None)
+        known = _history(context, path.name, None)
         return Prepared(
-            path, identity, b"", None, None, None, {}, known, policy.digest, "request_unreadable", broken
+            path,
+            identity,
+            b"",
+            None,
+            None,
+            None,
+            {},
+            known,
+            context.policy.digest,
+            "request_unreadable",
+            broken,
         )
     report = read_request(
-        data, path=path.name, settings=policy.settings.request, now=datetime.now(UTC), stage="approved"
+        data,
+        path=path.name,
+        settings=context.policy.settings.request,
+        now=datetime.now(UTC),
+        stage="approved",
     )
-    history = _history(services, path.name, report.request)
-    bare = Prepared(path, identity, data, None, None, beside.pop("", None), beside, history, policy.digest)
+    history = _history(context, path.name, report.request)
+    bare = Prepared(
+        path, identity, data, None, None, beside.pop("", None), beside, history, context.policy.digest
+    )
     if report.request is None:
         first = next(finding for finding in report.findings if finding.severity == "error")
         return replace(
@@ -116,10 +131,10 @@ def prepare(services: Services, policy: Policy, path: Path) -> Prepared:
     try:
         job = build_job(
             report.request,
-            input_sizes=_pinned_sizes(services.workspace, report.request),
-            platform=policy.platform,
-            write_class=services.gate.write_class(policy, report.request),
-            time_cap_sec=services.gate.time_cap_sec(policy, report.request),
+            input_sizes=_pinned_sizes(context.workspace, report.request),
+            platform=context.policy.platform,
+            write_class=context.contracts.write_class(context.policy, report.request),
+            time_cap_sec=context.contracts.time_cap_sec(context.policy, report.request),
             proposal_sha256=history.proposal_sha256 if history else None,
         )
     except KeyError as missing:
@@ -129,9 +144,9 @@ def prepare(services: Services, policy: Policy, path: Path) -> Prepared:
     return replace(bare, request=report.request, job=job)
 
 
-def _history(services: Services, file_name: str, request: Request | None) -> RequestHistory | None:
+def _history(context: Context, file_name: str, request: Request | None) -> RequestHistory | None:
     """What the trail says of a request; of one that cannot be read, by the name that it was approved under."""
-    with services.trail.locked() as held:
+    with context.trail.locked() as held:
         known = request.request_id if request is not None else held.index.request_of(file_name)
         return held.index.history(known) if known is not None else None
 

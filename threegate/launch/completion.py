@@ -15,9 +15,8 @@ from typing import Any
 from threegate.core import canonical, durable
 from threegate.core.workspace import STATES, Workspace
 from threegate.judgement.judge import Judgement
-from threegate.judgement.policy import Policy
 from threegate.launch.approved_file import Ended, Prepared, Waiting
-from threegate.launch.context import Services
+from threegate.launch.context import Context
 from threegate.launch.status_file import is_there, tell_state
 from threegate.request.model import Request
 from threegate.results import (
@@ -39,8 +38,7 @@ CHANGED = Waiting("request_changed", "the file changed while it was judged; it i
 
 
 def finish(
-    services: Services,
-    policy: Policy,
+    context: Context,
     path: Path,
     request: Request,
     ran: ResultFacts,
@@ -54,10 +52,10 @@ def finish(
     record gives the same facts, and so the same result.
     """
     event_type = _ENDS.get(ran.status, "finished")
-    folder = services.workspace.finished if event_type == "finished" else services.workspace.refused
+    folder = context.workspace.finished if event_type == "finished" else context.workspace.refused
     text = ResultText(ran)
-    with services.trail.locked() as held:
-        moved = services.gate.commit(held, policy, request, ran.status, run_folder)
+    with context.trail.locked() as held:
+        moved = context.contracts.commit(held, context.policy, request, ran.status, run_folder)
         target = moves.free_name(folder / path.name)
         seq, when = held.next_event()
         facts = replace(ran, created_utc=when, trail_seq=seq)
@@ -70,40 +68,38 @@ def finish(
             actor="daemon",
             data={**told, "state": folder.name, "file": target.name},
         )
-        _end_with_it(services.workspace, held, moved)
-        result = deliver_result(services.workspace, facts, rendered, settled=False)
+        _end_with_it(context.workspace, held, moved)
+        result = deliver_result(context.workspace, facts, rendered, settled=False)
         moves.relocate(path, target, settled=False)
     moves.settle(result, result)
     moves.settle(path, target)
-    tell_state(services.workspace, target.name, _state(event_type), ran.status, judgement)
-    services.ended(request.request_id, ran.status)
+    tell_state(context.workspace, target.name, _state(event_type), ran.status, judgement)
+    context.on_end(request.request_id, ran.status)
     return Ended(event_type, ran.status, result)
 
 
 def refuse(
-    services: Services,
-    policy: Policy,
+    context: Context,
     prepared: Prepared,
     code: str,
     message: str,
     judgement: Judgement | None,
 ) -> Ended | Waiting:
     """A gate said no for good: event, result, refused/. Waiting when the file went away or changed meanwhile."""
-    with services.trail.locked() as held:
+    with context.trail.locked() as held:
         if not is_there(prepared):
             return CHANGED
-        return refuse_held(services, held, policy, prepared, code, message, judgement)
+        return refuse_held(context, held, prepared, code, message, judgement)
 
 
-def refuse_broken(services: Services, policy: Policy, prepared: Prepared) -> Ended | Waiting:
+def refuse_broken(context: Context, prepared: Prepared) -> Ended | Waiting:
     """Refuse a file of approved/ that is no runnable request."""
-    return refuse(services, policy, prepared, prepared.code, prepared.message, None)
+    return refuse(context, prepared, prepared.code, prepared.message, None)
 
 
 def refuse_held(
-    services: Services,
+    context: Context,
     held: LockedTrail,
-    policy: Policy,
     prepared: Prepared,
     code: str,
     message: str,
@@ -122,13 +118,13 @@ def refuse_held(
         "request_sha256": request.sha256 if request else None,
         "approved_by": approval.approved_by if approval else None,
         "approval_sha256": approval.approval_sha256 if approval else None,
-        "policy_sha256": policy.digest,
+        "policy_sha256": context.policy.digest,
         "inputs": {item.name: item.sha256 for item in prepared.job.inputs[:64]} if prepared.job else {},
     }
-    moved = services.gate.blocked(held, policy, prepared.request, prepared.job, code)
+    moved = context.contracts.blocked(held, context.policy, prepared.request, prepared.job, code)
     data.update(moved)
-    target = moves.free_name(services.workspace.refused / prepared.path.name)
-    reserve_result(services.workspace, prepared.request_id or "")
+    target = moves.free_name(context.workspace.refused / prepared.path.name)
+    reserve_result(context.workspace, prepared.request_id or "")
     event = moves.announce(
         held,
         "quarantined" if known else "refused",
@@ -136,13 +132,13 @@ def refuse_held(
         actor="daemon",
         data={**data, "state": "refused", "file": target.name},
     )
-    _end_with_it(services.workspace, held, moved)
+    _end_with_it(context.workspace, held, moved)
     result = deliver_result(
-        services.workspace, _refusal_facts(event.request_id or "", event.data, event.when, event.seq)
+        context.workspace, _refusal_facts(event.request_id or "", event.data, event.when, event.seq)
     )
     moves.relocate(prepared.path, target)
-    tell_state(services.workspace, target.name, "refused", str(data["reason"]), judgement)
-    services.ended(prepared.request_id, "refused")
+    tell_state(context.workspace, target.name, "refused", str(data["reason"]), judgement)
+    context.on_end(prepared.request_id, "refused")
     return Ended("refused", str(data["reason"]), result)
 
 
@@ -188,17 +184,17 @@ def _refusal_facts(
     )
 
 
-def interrupt(services: Services, history: RequestHistory) -> None:
+def interrupt(context: Context, history: RequestHistory) -> None:
     """Close a request that was claimed and never finished: nobody knows how far it came, so it never runs again."""
-    workspace = services.workspace
-    with services.trail.locked() as held:
+    workspace = context.workspace
+    with context.trail.locked() as held:
         source = find_file(workspace, history)
         name = source.name if source else str(history.file or f"{history.request_id}.md")
         target = moves.free_name(workspace.refused / name)
         claimed = history.claimed
         assert claimed is not None
         kept = {key: claimed.data.get(key) for key in ("request_sha256", "approval_sha256", "policy_sha256")}
-        moved = services.gate.lost(held, history)
+        moved = context.contracts.lost(held, history)
         event = moves.announce(
             held,
             "interrupted",
@@ -219,12 +215,12 @@ def interrupt(services: Services, history: RequestHistory) -> None:
         if source is not None:
             moves.relocate(source, target)
     tell_state(workspace, target.name, "refused", "interrupted")
-    services.ended(history.request_id, "interrupted")
+    context.on_end(history.request_id, "interrupted")
 
 
-def close_from_trail(services: Services, held: LockedTrail, history: RequestHistory) -> None:
+def close_from_trail(context: Context, held: LockedTrail, history: RequestHistory) -> None:
     """Do what an end's event announced and a crash left undone: the result (the same bytes), then the move."""
-    workspace, event = services.workspace, history.end
+    workspace, event = context.workspace, history.end
     assert event is not None
     record = event.data.get("record_sha256")
     if isinstance(record, str):

@@ -21,7 +21,7 @@ from threegate.judgement.judge import Clearance, Judgement, judge
 from threegate.judgement.policy import Policy
 from threegate.launch.approved_file import Ended, Prepared, Waiting, prepare
 from threegate.launch.completion import CHANGED, finish, refuse, refuse_held
-from threegate.launch.context import Services
+from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner, facts_for_launch
 from threegate.launch.status_file import RunningNotice, is_there
 from threegate.request.job import Job
@@ -48,37 +48,37 @@ class Judged:
         return time.monotonic() - self.at < limits.JUDGED_AHEAD_SECONDS and self.policy == policy.digest
 
 
-def judge_now(services: Services, policy: Policy, prepared: Prepared) -> Judged:
+def judge_now(context: Context, prepared: Prepared) -> Judged:
     """Judge a request, and change nothing. Raises TrailError, Unavailable, OSError."""
     at = time.monotonic()
     request, job = prepared.request, prepared.job
     assert request is not None and job is not None
-    facts, decision = _facts_now(services, policy, prepared)
+    facts, decision = _facts_now(context, prepared)
     judgement = judge(
         facts,
         request,
         job,
-        policy,
+        context.policy,
         decision,
-        side_effect_above_read=services.gate.write_class(policy, request),
+        side_effect_above_read=context.contracts.write_class(context.policy, request),
         proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
     )
-    return Judged(prepared, policy.digest, judgement, facts.now, at)
+    return Judged(prepared, context.policy.digest, judgement, facts.now, at)
 
 
-def look_ahead(services: Services, policy: Policy, path: Path) -> Judged | None:
+def look_ahead(context: Context, path: Path) -> Judged | None:
     """Read and judge a file of approved/ before there is room to run it; None: nothing of it can run. Changes nothing.
 
     Raises TrailError, Unavailable, OSError.
     """
-    prepared = prepare(services, policy, path)
+    prepared = prepare(context, path)
     if prepared.request is None or prepared.job is None:
         return None
-    return judge_now(services, policy, prepared)
+    return judge_now(context, prepared)
 
 
 def launch(
-    services: Services, policy: Policy, prepared: Prepared, control: Control, ahead: Judged | None = None
+    context: Context, prepared: Prepared, control: Control, ahead: Judged | None = None
 ) -> Ended | Waiting:
     """Judge, claim, run and record. `ahead` may be what `judge_now` said of this very `prepared` a moment ago.
 
@@ -86,25 +86,25 @@ def launch(
     """
     request, job = prepared.request, prepared.job
     assert request is not None and job is not None
-    if ahead is None or ahead.prepared is not prepared or not ahead.holds(policy):
-        ahead = judge_now(services, policy, prepared)
+    if ahead is None or ahead.prepared is not prepared or not ahead.holds(context.policy):
+        ahead = judge_now(context, prepared)
     judged = ahead
     judgement = judged.judgement
-    services.decided(judgement, judged.now)
+    context.decided(judgement, judged.now)
     if judgement.verdict == "wait":
         return Waiting(judgement.code, judgement.message, judgement)
     if judgement.clearance is None:
-        return refuse(services, policy, prepared, judgement.code, judgement.message, judgement)
+        return refuse(context, prepared, judgement.code, judgement.message, judgement)
     clearance = judgement.clearance
-    claimed = claim(services, policy, prepared, judgement)
+    claimed = claim(context, prepared, judgement)
     if isinstance(claimed, Ended | Waiting):
         return claimed
     durable.make_folder(control.run_folder, 0o700)
-    if _starts_late(services, job):
-        _hand_evidence(services, policy, prepared, control)
-    notice = RunningNotice(services.workspace, claimed.name, judgement)
+    if _starts_late(context, job):
+        _hand_evidence(context, prepared, control)
+    notice = RunningNotice(context.workspace, claimed.name, judgement)
     control.lasting = notice.tell
-    outcome, attempts = _attempts(services, policy, prepared, clearance, control)
+    outcome, attempts = _attempts(context, prepared, clearance, control)
     control.ran()
     notice.over()
     result = ResultFacts(
@@ -116,7 +116,7 @@ def launch(
         request_sha256=request.sha256,
         approved_by=clearance.approved_by,
         approval_sha256=clearance.approval_sha256,
-        policy_sha256=policy.digest,
+        policy_sha256=context.policy.digest,
         inputs=tuple((item.name, item.sha256) for item in job.inputs),
         notes=_notes(judgement),
     ).with_outcome(outcome)
@@ -135,28 +135,28 @@ def launch(
     }
     if attempts > 1:
         data["attempts"] = attempts
-    return finish(services, policy, claimed, request, result, data, control.run_folder, judgement)
+    return finish(context, claimed, request, result, data, control.run_folder, judgement)
 
 
-def _starts_late(services: Services, job: Job) -> bool:
+def _starts_late(context: Context, job: Job) -> bool:
     """Whether the runner itself says when a run is possible; for any other the claim records `started`."""
-    return bool(getattr(services.runners[job.backend], "starts_late", False))
+    return bool(getattr(context.runners[job.backend], "starts_late", False))
 
 
-def _hand_evidence(services: Services, policy: Policy, prepared: Prepared, control: Control) -> None:
+def _hand_evidence(context: Context, prepared: Prepared, control: Control) -> None:
     """Give a runner that starts late the recording of `started`, and what it has to show."""
     request, job = prepared.request, prepared.job
     assert request is not None and job is not None
 
     def started(where: Mapping[str, Any]) -> None:
-        services.trail.announce(
+        context.trail.announce(
             "started",
             request_id=request.request_id,
             actor="daemon",
             data={"backend": job.backend, **where},
         )
 
-    with services.trail.locked() as held:
+    with context.trail.locked() as held:
         epoch = held.index.epoch
     control.started = started
     control.evidence = Evidence(
@@ -166,15 +166,15 @@ def _hand_evidence(services: Services, policy: Policy, prepared: Prepared, contr
         countersignatures=prepared.countersignatures,
         epoch=epoch,
         owner_uid=draft_owner(prepared.history),
-        policy_sha256=policy.digest,
-        write_class=services.gate.write_class(policy, request),
-        time_cap_sec=services.gate.time_cap_sec(policy, request),
-        platform=policy.platform,
+        policy_sha256=context.policy.digest,
+        write_class=context.contracts.write_class(context.policy, request),
+        time_cap_sec=context.contracts.time_cap_sec(context.policy, request),
+        platform=context.policy.platform,
     )
 
 
 def _attempts(
-    services: Services, policy: Policy, prepared: Prepared, clearance: Clearance, control: Control
+    context: Context, prepared: Prepared, clearance: Clearance, control: Control
 ) -> tuple[Outcome, int]:
     """The outcome, and how many attempts it took.
 
@@ -185,11 +185,11 @@ def _attempts(
     assert request is not None and job is not None
     told: list[str] = []
     for attempt in range(1, limits.CONTRACT_ATTEMPTS + 1):
-        outcome = _run(services.runners[job.backend], clearance, job, control)
+        outcome = _run(context.runners[job.backend], clearance, job, control)
         if (
             outcome.status != "unavailable"
             or attempt == limits.CONTRACT_ATTEMPTS
-            or not services.gate.may_retry(policy, request, outcome.status, attempt)
+            or not context.contracts.may_retry(context.policy, request, outcome.status, attempt)
         ):
             break
         told.append(f"attempt {attempt} never started: {outcome.detail}")
@@ -213,9 +213,7 @@ def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Ou
         )
 
 
-def claim(
-    services: Services, policy: Policy, prepared: Prepared, judgement: Judgement
-) -> Path | Ended | Waiting:
+def claim(context: Context, prepared: Prepared, judgement: Judgement) -> Path | Ended | Waiting:
     """Under the lock: look once more at what may have changed, announce, move the file to running/, record `started`.
 
     Behind the lock, before this returns, what does not need it is made durable: `started`, the move (its event is, and
@@ -223,8 +221,8 @@ def claim(
     """
     request, job, clearance = prepared.request, prepared.job, judgement.clearance
     assert request is not None and job is not None and clearance is not None
-    with services.trail.locked() as held:
-        problem = services.launch_problem(held)
+    with context.trail.locked() as held:
+        problem = context.launch_problem(held)
         if problem is not None:
             return Waiting(*problem, judgement)
         index = held.index
@@ -233,16 +231,15 @@ def claim(
             return CHANGED
         if index.nonce_used(clearance.nonce) or (history is not None and (history.claimed or history.end)):
             return refuse_held(
-                services, held, policy, prepared, "replayed", "this approval was used before", judgement
+                context, held, prepared, "replayed", "this approval was used before", judgement
             )
         checked = judgement.approval.operators if judgement.approval else None
         if checked is not None and checked != index.operators:
             return Waiting("operators_changed", "the operators changed while it was judged", judgement)
         if judgement.approval is not None and held.now >= judgement.approval.expires_utc:
             return refuse_held(
-                services,
+                context,
                 held,
-                policy,
                 prepared,
                 "expired",
                 "the approval ended while it was judged; retry it",
@@ -251,17 +248,17 @@ def claim(
         grant = judgement.approval.grant if judgement.approval else None
         if grant is not None and not _use_left(index.grant_uses(grant), judgement):
             return refuse_held(
-                services, held, policy, prepared, "grant_used_up", "no use of the grant is left", judgement
+                context, held, prepared, "grant_used_up", "no use of the grant is left", judgement
             )
-        reservation = services.gate.reserve(held, policy, request, job, prepared.history)
+        reservation = context.contracts.reserve(held, context.policy, request, job, prepared.history)
         if isinstance(reservation, Refused):
             return Waiting(reservation.code, str(reservation), judgement)
-        reserve_result(services.workspace, request.request_id)
+        reserve_result(context.workspace, request.request_id)
         decided = {
             "request_sha256": request.sha256,
             "job_sha256": clearance.job_sha256,
             "approval_sha256": clearance.approval_sha256,
-            "policy_sha256": policy.digest,
+            "policy_sha256": context.policy.digest,
         }
         assessment = judgement.assessment
         told = assessment.to_json() if assessment else {}
@@ -274,7 +271,7 @@ def claim(
         claimed = moves.move(
             held,
             prepared.path,
-            services.workspace.running / prepared.path.name,
+            context.workspace.running / prepared.path.name,
             "claimed",
             request_id=request.request_id,
             actor="daemon",
@@ -282,12 +279,12 @@ def claim(
             settled=False,
         )
         head = held.head
-        if not _starts_late(services, job):
+        if not _starts_late(context, job):
             held.append(
                 "started", request_id=request.request_id, actor="daemon", data={"backend": job.backend}
             )
         write = held.write()
-    services.trail.settle(write)
+    context.trail.settle(write)
     advance_head(head)
     moves.settle(prepared.path, claimed)
     return claimed
@@ -306,18 +303,18 @@ def _notes(judgement: Judgement) -> tuple[str, ...]:
     return (f"ran under grant {approval.grant}, not individually signed",) if approval.grant else ()
 
 
-def _facts_now(services: Services, policy: Policy, prepared: Prepared) -> tuple[LaunchFacts, Decision]:
+def _facts_now(context: Context, prepared: Prepared) -> tuple[LaunchFacts, Decision]:
     """One look at the trail: everything that judging needs."""
     assert prepared.request is not None and prepared.job is not None
-    with services.trail.locked() as held:
+    with context.trail.locked() as held:
         facts = facts_for_launch(
-            services.workspace,
+            context.workspace,
             held,
-            policy,
+            context.policy,
             prepared.request,
             prepared.job,
             signature=prepared.signature,
             countersignatures=prepared.countersignatures,
         )
-        decision = services.gate.decide(held, policy, prepared.request, prepared.job, held.now)
+        decision = context.contracts.decide(held, context.policy, prepared.request, prepared.job, held.now)
     return facts, decision

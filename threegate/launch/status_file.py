@@ -13,7 +13,7 @@ from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.approved_file import Prepared, Waiting
-from threegate.launch.context import Services
+from threegate.launch.context import Context
 from threegate.launch.launch_facts import file_identity
 from threegate.results import Verdict, put_verdict, read_verdict
 from threegate.results.verdict import State
@@ -72,9 +72,9 @@ def is_there(prepared: Prepared) -> bool:
         return False
 
 
-def tell_waiting(services: Services, prepared: Prepared, answer: Waiting) -> None:
+def tell_waiting(context: Context, prepared: Prepared, answer: Waiting) -> None:
     """Say in trail and verdict why a request waits; nothing when it went away meanwhile (cancelled, replaced)."""
-    with services.trail.locked() as held:
+    with context.trail.locked() as held:
         if not is_there(prepared):
             return
         moves.announce(
@@ -84,4 +84,4 @@ def tell_waiting(services: Services, prepared: Prepared, answer: Waiting) -> Non
             actor="daemon",
             data={"reason": answer.code, "file": prepared.path.name},
         )
-    tell_state(services.workspace, prepared.path.name, "waiting", answer.code, answer.judgement)
+    tell_state(context.workspace, prepared.path.name, "waiting", answer.code, answer.judgement)

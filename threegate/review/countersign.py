@@ -30,11 +30,12 @@ from threegate.core import durable
 from threegate.core.errors import InvalidInput, Refused
 from threegate.judgement.judge import assess
 from threegate.launch.approved_file import Prepared, prepare
+from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch
 from threegate.request import read_request
 from threegate.request.job import Job
 from threegate.review.input_copies import InputCopy
-from threegate.review.reviewed_draft import Desk, Dossier, Draft, quiet_services, refuse_bad_clock
+from threegate.review.reviewed_draft import Dossier, Draft, refuse_bad_clock
 from threegate.trail import moves
 
 _MODE = 0o600
@@ -50,11 +51,11 @@ class Countersigned:
     missing: bool
 
 
-def read_waiting(desk: Desk, path: Path) -> Prepared:
+def read_waiting(context: Context, path: Path) -> Prepared:
     """Read a file of approved/ and its signatures, once. Raises InvalidInput."""
-    path = path.absolute() if path.is_file() else desk.workspace.approved / path.name
+    path = path.absolute() if path.is_file() else context.workspace.approved / path.name
     try:
-        prepared = prepare(quiet_services(desk), desk.policy, path)
+        prepared = prepare(context, path)
     except FileNotFoundError:
         raise InvalidInput(f"{path}: there is no such file; threegate status lists what waits") from None
     if prepared.request is None or prepared.job is None:
@@ -62,14 +63,14 @@ def read_waiting(desk: Desk, path: Path) -> Prepared:
     return prepared
 
 
-def facts_now(desk: Desk, prepared: Prepared) -> LaunchFacts:
+def facts_now(context: Context, prepared: Prepared) -> LaunchFacts:
     """The facts of a launch of it now. Raises TrailError."""
     assert prepared.request is not None and prepared.job is not None
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         return facts_for_launch(
-            desk.workspace,
+            context.workspace,
             held,
-            desk.policy,
+            context.policy,
             prepared.request,
             prepared.job,
             signature=prepared.signature,
@@ -77,30 +78,30 @@ def facts_now(desk: Desk, prepared: Prepared) -> LaunchFacts:
         )
 
 
-def verify_approval(desk: Desk, path: Path) -> list[Check]:
+def verify_approval(context: Context, path: Path) -> list[Check]:
     """Every check of a launch, with its outcome, for a file of approved/. Raises InvalidInput, Unavailable."""
-    return launch_checks(facts_now(desk, read_waiting(desk, path)))
+    return launch_checks(facts_now(context, read_waiting(context, path)))
 
 
 @contextmanager
-def open_waiting(desk: Desk, path: Path) -> Iterator[tuple[Prepared, Dossier]]:
+def open_waiting(context: Context, path: Path) -> Iterator[tuple[Prepared, Dossier]]:
     """A waiting request as a dossier, for the same screen that its first approver saw. Raises InvalidInput, Refused.
 
     Nothing is copied: the pinned inputs are the copies. They are hashed here, and again when they are staged.
     """
-    prepared = read_waiting(desk, path)
-    if prepared.path.parent != desk.workspace.approved:
+    prepared = read_waiting(context, path)
+    if prepared.path.parent != context.workspace.approved:
         raise InvalidInput(
             f"{prepared.path}: does not wait; only a request in approved/ can be countersigned"
         )
-    dossier = waiting_dossier(desk, prepared)
+    dossier = waiting_dossier(context, prepared)
     for copy in dossier.inputs:
         if copy.digest_now() != copy.sha256:
             raise Refused("input_changed", f"the pinned bytes of {copy.name} are not those that were signed")
     yield prepared, dossier
 
 
-def waiting_dossier(desk: Desk, prepared: Prepared) -> Dossier:
+def waiting_dossier(context: Context, prepared: Prepared) -> Dossier:
     """What is known about a waiting request; its pinned inputs go by the digests that name them, not hashed here.
 
     `prepared` is one that `read_waiting` gave.
@@ -108,17 +109,17 @@ def waiting_dossier(desk: Desk, prepared: Prepared) -> Dossier:
     request, job = prepared.request, prepared.job
     assert request is not None and job is not None
     copies = tuple(
-        InputCopy(item.name, item.sha256, item.size, desk.workspace.inputs / item.sha256)
+        InputCopy(item.name, item.sha256, item.size, context.workspace.inputs / item.sha256)
         for item in job.inputs
     )
     history = prepared.history
     approved = history.approved if history else None
     owner = approved.data.get("owner_uid") if approved else None
     owner_uid = owner if isinstance(owner, int) else -1
-    settings = desk.policy.settings
-    with desk.trail.locked() as held:
+    settings = context.policy.settings
+    with context.trail.locked() as held:
         now = held.now
-        decision = desk.gate.decide(held, desk.policy, request, job, now)
+        decision = context.contracts.decide(held, context.policy, request, job, now)
     report = read_request(
         prepared.data, path=prepared.path.name, settings=settings.request, now=now, stage="approved"
     )
@@ -131,12 +132,12 @@ def waiting_dossier(desk: Desk, prepared: Prepared) -> Dossier:
         assessment=assess(
             request,
             job,
-            desk.policy,
+            context.policy,
             decision,
             authorization="confirmed",
             approval_sha256="0" * 64,
             approved_utc=request.approved_utc,
-            side_effect_above_read=desk.gate.write_class(desk.policy, request),
+            side_effect_above_read=context.contracts.write_class(context.policy, request),
             proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
             now=now,
         ),
@@ -149,14 +150,14 @@ def waiting_dossier(desk: Desk, prepared: Prepared) -> Dossier:
     )
 
 
-def countersign(desk: Desk, prepared: Prepared, name: str, key: Path) -> Countersigned:
+def countersign(context: Context, prepared: Prepared, name: str, key: Path) -> Countersigned:
     """Sign the approval as a further operator and lay the signature beside it.
 
     Raises Refused with a reason code when the approval or this signature would not count, InvalidInput, TrailError.
     """
     if prepared.signature is None:
         raise Refused("signature_missing", f"{prepared.path.name}: there is no approval to countersign")
-    for check in launch_checks(facts_now(desk, prepared)):
+    for check in launch_checks(facts_now(context, prepared)):
         if check.ok is False and check.code != "quorum_missing":
             raise Refused(check.code, check.detail)
     try:
@@ -167,11 +168,11 @@ def countersign(desk: Desk, prepared: Prepared, name: str, key: Path) -> Counter
         ) from None
     if name == approval.statement.approved_by or name in prepared.countersignatures:
         raise Refused("replayed", f"{name} has signed already; another operator must")
-    now = _now(desk, approval)
+    now = _now(context, approval)
     word = Countersignature(approval.approval_sha256, name, now, secrets.token_hex(16))
     data = word.to_bytes()
     signed = render_signed(data, sign_statement(data, key, NAMESPACE_APPROVAL))
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         refuse_bad_clock(held)
         index = held.index
         assert prepared.request is not None
@@ -179,9 +180,9 @@ def countersign(desk: Desk, prepared: Prepared, name: str, key: Path) -> Counter
         if history is not None and (history.claimed or history.end):
             raise Refused("replayed", f"{prepared.path.name}: does not wait any more")
         facts = facts_for_launch(
-            desk.workspace,
+            context.workspace,
             held,
-            desk.policy,
+            context.policy,
             prepared.request,
             _job(prepared),
             signature=prepared.signature,
@@ -220,8 +221,8 @@ def _job(prepared: Prepared) -> Job:
     return prepared.job
 
 
-def _now(desk: Desk, approval: SignedApproval) -> datetime:
+def _now(context: Context, approval: SignedApproval) -> datetime:
     """Now to the second, not before the approval of this very second."""
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         now = max(datetime.now(UTC), held.now).replace(microsecond=0)
     return max(now, approval.statement.approved_utc)

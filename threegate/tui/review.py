@@ -19,16 +19,9 @@ from threegate.acts.reject import reject_draft
 from threegate.acts.signing_key import Acting, acting_operator
 from threegate.core.errors import ThreeGateError, TrailError
 from threegate.core.workspace import Workspace
+from threegate.launch.context import Context, open_context
 from threegate.review.overview import Entry, row
-from threegate.review.reviewed_draft import (
-    Desk,
-    Dossier,
-    Draft,
-    InvalidDraft,
-    open_desk,
-    open_dossier,
-    read_draft,
-)
+from threegate.review.reviewed_draft import Dossier, Draft, InvalidDraft, open_dossier, read_draft
 from threegate.review.screen import render_dossier, render_invalid
 from threegate.review.shown_text import WIDTH, quoted, shown
 from threegate.setup.init import account
@@ -69,14 +62,14 @@ class ReviewApp(OperatorApp):
         super().__init__()
         self.workspace = workspace
         self.trail = Trail(workspace)
-        self.acting: Acting = acting_operator(known_operators(self.desk()), name=name, key=key)
+        self.acting: Acting = acting_operator(known_operators(self.fresh_context()), name=name, key=key)
         self.done = Reviewed()
         self.held = ExitStack()
         """The copies of the inputs of the draft that is open."""
 
-    def desk(self) -> Desk:
+    def fresh_context(self) -> Context:
         """Settings and contracts as they are now."""
-        return open_desk(self.workspace, trail=self.trail)
+        return open_context(self.workspace, trail=self.trail)
 
     def on_mount(self) -> None:
         """Begin with the list."""
@@ -126,7 +119,7 @@ class DraftScreen(Screen[str]):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
-        self._desk: Desk | None = None
+        self._opened_with: Context | None = None
         self._draft: Draft | None = None
         self._dossier: Dossier | None = None
         self._problem: ThreeGateError | None = None
@@ -149,9 +142,9 @@ class DraftScreen(Screen[str]):
         worker = get_current_worker()
         held = ExitStack()
         try:
-            self._desk = self.app.desk()
-            self._draft = read_draft(self._desk.workspace, self._path)
-            self._dossier = held.enter_context(open_dossier(self._desk, self._draft))
+            self._opened_with = self.app.fresh_context()
+            self._draft = read_draft(self._opened_with.workspace, self._path)
+            self._dossier = held.enter_context(open_dossier(self._opened_with, self._draft))
         except TrailError as error:
             self.app.call_from_thread(self.app.stop, error)
         except ThreeGateError as error:
@@ -185,8 +178,8 @@ class DraftScreen(Screen[str]):
         self._tell_place()
 
     def _lines(self, width: int) -> list[str]:
-        if self._dossier is not None and self._desk is not None:
-            settings = self._desk.policy.settings
+        if self._dossier is not None and self._opened_with is not None:
+            settings = self._opened_with.policy.settings
             return render_dossier(
                 self._dossier, settings, operator=self.app.acting.name, width=width, full=self._full
             )
@@ -249,14 +242,14 @@ class DraftScreen(Screen[str]):
 
     def _sign(self) -> Promoted:
         """Seal, sign and deliver what was on the screen; ssh-keygen may ask on the terminal."""
-        desk, dossier, acting = self._desk, self._dossier, self.app.acting
-        assert desk is not None and dossier is not None
-        if self.app.desk().policy.digest != desk.policy.digest:
+        context, dossier, acting = self._opened_with, self._dossier, self.app.acting
+        assert context is not None and dossier is not None
+        if self.app.fresh_context().policy.digest != context.policy.digest:
             raise ThreeGateError("settings, contracts or images changed since this was shown: open it again")
-        sealed = seal(desk, dossier, acting.name)
+        sealed = seal(context, dossier, acting.name)
         says = f"threegate: {dossier.request.file_name} as {acting.name}; ssh-keygen may ask now"
         signed = self.app.at_terminal(says, lambda: sign(sealed, acting.key))
-        return promote(desk, dossier, sealed, signed, actor=f"operator:{acting.name}")
+        return promote(context, dossier, sealed, signed, actor=f"operator:{acting.name}")
 
     def action_reject(self) -> None:
         """Ask for a reason."""
@@ -266,11 +259,11 @@ class DraftScreen(Screen[str]):
             self.app.push_screen(Reason(), self._rejected)
 
     def _rejected(self, reason: str | None) -> None:
-        if reason is None or self._desk is None or self._draft is None:
+        if reason is None or self._opened_with is None or self._draft is None:
             self.say("not rejected; nothing was changed")
             return
         try:
-            done = reject_draft(self._desk, self._draft, reason=reason, actor=account())
+            done = reject_draft(self._opened_with, self._draft, reason=reason, actor=account())
         except TrailError as error:
             self.app.stop(error)
         except ThreeGateError as error:

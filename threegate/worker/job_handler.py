@@ -46,7 +46,7 @@ class Place:
         return self.state / "runs"
 
 
-class Desk:
+class JobHandler:
     """Takes jobs, several at once."""
 
     def __init__(

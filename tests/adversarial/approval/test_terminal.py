@@ -127,10 +127,10 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def screen_of(bench: Bench, path: Path, **changes: Any) -> list[str]:
-    desk = bench.desk
-    with open_dossier(desk, read_draft(bench.workspace, path)) as dossier:
+    context = bench.context
+    with open_dossier(context, read_draft(bench.workspace, path)) as dossier:
         changed = replace(dossier, **{key: value(dossier) for key, value in changes.items()})
-        return render_dossier(changed, desk.policy.settings, operator="alice")
+        return render_dossier(changed, context.policy.settings, operator="alice")
 
 
 def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
@@ -211,8 +211,8 @@ def test_the_full_screen_leaves_out_nothing(bench: Bench) -> None:
     path = bench.draft()
     lines = [f"word {number}" for number in range(200)]
     text = "\n".join(lines)
-    desk = bench.desk
-    with open_dossier(desk, read_draft(bench.workspace, path)) as dossier:
+    context = bench.context
+    with open_dossier(context, read_draft(bench.workspace, path)) as dossier:
         changed = replace(
             dossier,
             request=replace(
@@ -220,8 +220,8 @@ def test_the_full_screen_leaves_out_nothing(bench: Bench) -> None:
             ),
             job=replace(dossier.job, code=text, vars_json=text, labels=tuple(lines)),
         )
-        short = render_dossier(changed, desk.policy.settings, operator="alice")
-        full = render_dossier(changed, desk.policy.settings, operator="alice", full=True)
+        short = render_dossier(changed, context.policy.settings, operator="alice")
+        full = render_dossier(changed, context.policy.settings, operator="alice", full=True)
     assert sum("more lines of 200: --full shows all" in line for line in short) == 7
     assert not [line for line in full if "--full" in line]
     assert sum(line.endswith("| word 199") for line in full) == 7
