@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.material import NOW, call, compiled, opened
-from threegate.contracts import Call, Compiled, Outcome, Session, ask, engine
+from tests.contracts.material import NOW, call, compiled, folder, opened
+from threegate.contracts import Call, Compiled, Outcome, Session, compile_folder, engine
 from threegate.contracts.call_json import answer_from_json, answer_to_json, call_from_json, call_to_json
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.json_paths import MISSING
@@ -33,16 +33,15 @@ def request(tool: str = "threegate.monty", **more: Any) -> Call:
 
 
 def test_the_gate_without_contracts_and_with_broken_ones() -> None:
-    allowed = ask(Compiled(empty=True), None, call(), NOW)
+    allowed = SessionTable(Compiled(empty=True)).decide(call(), NOW)
     assert (allowed.verdict, allowed.code) == ("allow", "no_contracts")
-    broken = ask(compiled({"t": {}}), None, call(), NOW)
-    assert (broken.verdict, broken.code) == ("block", "unknown_session")
-    from tests.contracts.material import folder
-    from threegate.contracts import compile_folder
-
-    found = compile_folder(folder({"t": {"gate": 5}}), environment={})
-    assert ask(found, None, call(), NOW).code == "contracts_do_not_compile"
-    assert ask(compiled({"t": {}}), opened({"t": {}}), call(), NOW).verdict == "allow"
+    table = SessionTable(compiled({"t": {}}))
+    unknown = table.decide(call(), NOW)
+    assert (unknown.verdict, unknown.code) == ("block", "unknown_session")
+    table.open(call().session_id)
+    assert table.decide(call(), NOW).verdict == "allow"
+    broken = SessionTable(compile_folder(folder({"t": {"gate": 5}}), environment={}))
+    assert broken.decide(call(), NOW).code == "contracts_do_not_compile"
 
 
 def test_the_contract_of_the_backend_applies_besides_the_named_tools() -> None:
