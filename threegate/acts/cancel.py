@@ -71,7 +71,7 @@ def _end_waiting(
     inputs = approved.get("inputs")
     target = moves.free_name(context.workspace.refused / source.name)
     reserve_result(context.workspace, history.request_id)
-    moves.announce(
+    end = moves.announce(
         held,
         "cancelled",
         request_id=history.request_id,
@@ -85,9 +85,8 @@ def _end_waiting(
             "file": target.name,
         },
     )
-    ended = held.index.history(history.request_id)
-    assert ended is not None
-    close_from_trail(context, held, ended)
+    history.add(end)
+    close_from_trail(context, held, history, end)
 
 
 def _await(context: Context, request_id: str, seconds: float) -> Cancelled:

@@ -16,7 +16,7 @@ from threegate.acts.signed_acts import checked_act
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
-from threegate.trail import LockedTrail, RequestHistory, moves
+from threegate.trail import Event, LockedTrail, moves
 
 APPLY = "threegate-apply/1"
 
@@ -69,7 +69,7 @@ def finished_proposal(
         raise InvalidInput(f"{request_id}: was not made from a proposal; there is nothing to do with it here")
     if history.finished is None or history.finished.data.get("status") != "succeeded":
         raise InvalidInput(f"{request_id}: has not succeeded; only a finished run has something to act on")
-    args = _pinned_args(context, history)
+    args = _pinned_args(context, history.approved)
     tool = args["proposal"]["tool"]
     if args["proposal"]["sha256"] != history.proposal_sha256:
         raise Refused("result_unverified", f"{request_id}: its args.json belongs to another proposal")
@@ -87,10 +87,9 @@ def finished_proposal(
     )
 
 
-def _pinned_args(context: Context, history: RequestHistory) -> dict[str, Any]:
+def _pinned_args(context: Context, approved: Event) -> dict[str, Any]:
     """args.json, by the digest that was approved."""
-    assert history.approved is not None
-    inputs = history.approved.data.get("inputs")
+    inputs = approved.data.get("inputs")
     digest = inputs.get("args.json") if isinstance(inputs, dict) else None
     try:
         data = durable.read_regular(

@@ -1,4 +1,4 @@
-"""``threegate checkpoint``: answer what a contract asks of a person, signed."""
+"""``threegate checkpoint``: answer a contract checkpoint, which is what a contract asks of a person, signed."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def countersign(
     context = open_context(workspace_here())
     acting = acting_here(context, name, key)
     quiet = wants_json(json_)
-    with open_waiting(context, file) as (prepared, dossier):
-        show(dossier, context, acting.name, full=full, to_stderr=quiet)
+    with open_waiting(context, file) as (prepared, reviewed):
+        show(reviewed, context, acting.name, full=full, to_stderr=quiet)
         ask(f"Countersign as {acting.name}?", yes)
         done = add_signature(context, prepared, acting.name, acting.key)
     if quiet:

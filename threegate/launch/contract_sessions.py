@@ -164,12 +164,9 @@ class ContractSessions:
         held: LockedTrail,
         policy: Policy,
         request: Request,
-        job: Job | None,
-        history: RequestHistory | None,
+        job: Job,
     ) -> Mapping[str, Any] | Refused:
-        """Decide once more, under the lock of the claim; data for the `claimed` event."""
-        if job is None:
-            return Refused("request_changed", "there is no job to claim")
+        """Decide once more, under the lock of the claim; data for the `claimed` event. A Refused means: judge again."""
         decision, call = self._decide(held, policy, request, job, held.now, None)
         allowed = decision.verdict == "allow"
         if not allowed and policy.settings.contracts.mode != "shadow":
@@ -215,11 +212,11 @@ class ContractSessions:
         }
 
     def blocked(
-        self, held: LockedTrail, policy: Policy, request: Request | None, job: Job | None, code: str
+        self, held: LockedTrail, policy: Policy, request: Request, job: Job, code: str
     ) -> Mapping[str, Any]:
         """Data for the event of a refusal: only what the contract gate refused moves a session."""
         compiled = policy.contracts
-        if request is None or job is None or code not in REASONS or compiled.empty or not compiled.ok:
+        if code not in REASONS or compiled.empty or not compiled.ok:
             return {}
         try:
             table = self.view(held, policy)

@@ -1,6 +1,14 @@
 """The trail while its lock is held: append, sync, and the head that is kept outside.
 
 Invariant: nothing is given out as appended that `sync`, or the end of the block, does not put on disk.
+
+The lock is a `flock` because the kernel gives it back when its process ends, however it ends: a lock file would have to be
+cleaned up after a crash, by somebody who cannot know whether its owner lives. It is on a file of its own that is never
+unlinked, or two processes could each lock another file of the same name. The daemon and every command hold it from
+reading the trail's end to the rename, so the order of events is the order of changes.
+
+A sync that failed is not repeated: the kernel may have dropped the pages and marked them clean, and the next fsync of the
+same file then reports success for bytes that are on no disk. So the process stops, and the next one reads what is there.
 """
 
 from __future__ import annotations
