@@ -36,7 +36,7 @@ from threegate.trail import Trail
 STOP_GRACE_SECONDS = 5.0
 _TYPES_SECONDS = 0.2
 _NAMES_SHOWN = 8
-_TRAIL_TRAIL_TRAIL_CHECKPOINT_LOOK_SECONDS = 1.0
+_TRAIL_CHECKPOINT_LOOK_SECONDS = 1.0
 _FOLDERS_LOOK_SECONDS = 0.1
 """While requests run and end, which wakes the daemon each time, its folders are looked through no more often."""
 
@@ -265,7 +265,7 @@ class Daemon:
         """
         now = time.monotonic()
         if (
-            now - self._looked_for_trail_checkpoint < _TRAIL_TRAIL_TRAIL_CHECKPOINT_LOOK_SECONDS
+            now - self._looked_for_trail_checkpoint < _TRAIL_CHECKPOINT_LOOK_SECONDS
             and self._runner_set.dispatcher.running
         ):
             return
