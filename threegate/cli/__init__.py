@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import importlib
 import importlib.util
-import os
 import sys
 from typing import Any
 

@@ -87,6 +87,8 @@ class Inbox:
     _pass: Iterator[tuple[HeldFolder, str]] | None = None
     """Where the look through the folders goes on in the next turn; None between two looks."""
     _present: set[str] = field(default_factory=set)
+    _waits: bool = False
+    """Whether this look met a draft whose inputs are still being hashed."""
     types: TypecheckQueue = field(init=False)
     """Drafts that wait for the type checker."""
 
@@ -105,8 +107,8 @@ class Inbox:
 
     @property
     def unfinished(self) -> bool:
-        """Whether there is more to do without anything new: the look goes on, or inputs are still hashed."""
-        return self.in_between or self._hashes.busy
+        """Whether there is more to do without anything new: the look goes on, or a draft waits for its inputs' hashes."""
+        return self.in_between or self._waits
 
     def scan(self, policy: Policy, seconds: float = limits.INBOX_SLICE_SECONDS) -> int:
         """Look for at most `seconds` at what is new or changed, from where the last look stopped.
@@ -117,7 +119,7 @@ class Inbox:
         until = time.monotonic() + seconds
         self._tell_suppressed()
         if self._pass is None:
-            self._pass, self._present = self._walk(), set()
+            self._pass, self._present, self._waits = self._walk(), set(), False
         looked = 0
         reports: list[_Looked] = []
         for folder, name in self._pass:
@@ -194,7 +196,11 @@ class Inbox:
         seen = self._seen.get(key)
         if seen is None or seen.identity != _identity(facts):
             return True
-        return any(self._hashes.sha256(place) not in (digest, PENDING) for place, digest in seen.inputs)
+        now = [(self._hashes.sha256(place), digest) for place, digest in seen.inputs]
+        if any(found is PENDING for found, _ in now):
+            self._waits = True
+            return False
+        return any(found != digest for found, digest in now)
 
     def _look(
         self, folder: HeldFolder, name: str, facts: os.stat_result, policy: Policy
@@ -235,6 +241,7 @@ class Inbox:
             place = input_place(self.workspace, folder.path, item.name, item.sha256)
             digest = self._hashes.sha256(place)
             if digest is PENDING:
+                self._waits = True
                 return None
             digests[item.name] = digest
             places.append((place, digest))

@@ -85,12 +85,6 @@ class InputHashes:
             return PENDING
         return known[1] if known is not None and not stale else None
 
-    @property
-    def busy(self) -> bool:
-        """Whether a file is being hashed or waits for it."""
-        with self._lock:
-            return bool(self._asked)
-
     def keep_only(self, places: set[Path]) -> None:
         """Forget files that no draft names any more."""
         with self._lock:
