@@ -22,6 +22,8 @@ EMPTY = Stream(b"", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b
 class CountingRunner:
     """A sandbox that only counts what it was given."""
 
+    starts_late = False
+
     def __init__(self) -> None:
         self.runs: Counter[str] = Counter()
         self._lock = threading.Lock()

@@ -38,7 +38,7 @@ def until(true: Callable[[], bool], dispatcher: Dispatcher) -> None:
 
 def dispatcher_of(bench: Bench, runner: CountingRunner) -> Dispatcher:
     (context,) = daemons(bench, runner, 1)
-    return Dispatcher(context, Budget(1024, 1, monty=1), Log(quiet=True), threading.Event(), 1)
+    return Dispatcher(context, Budget(1024, 1, {"monty": 1, "ERA": 1}), Log(quiet=True), threading.Event(), 1)
 
 
 def state(bench: Bench, path: Path) -> tuple[str | None, bool]:

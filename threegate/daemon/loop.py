@@ -155,7 +155,7 @@ class Daemon:
             code, line = problem
             self.log.say("stopped", code=code, what=line)
             return line
-        recover(context, self.log, context.policy.settings.runners.era.engine)
+        recover(context, self.log)
         return None
 
     def _turns(self, inbox: Inbox, problem: str | None) -> str | None:

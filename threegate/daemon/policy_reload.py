@@ -18,7 +18,7 @@ from threegate.core.errors import InvalidInput
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import Policy, load_policy
-from threegate.runners.era.seccomp import SECCOMP_SHA256
+from threegate.runners.registry import policy_facts
 from threegate.trail import Trail
 
 _STILL_SECONDS = 0.25
@@ -34,7 +34,7 @@ class PolicyReload:
         self._workspace = workspace
         self._trail = trail
         self._seen = _touched(workspace)
-        self.policy = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256)
+        self.policy = load_policy(workspace, facts=policy_facts())
         self.problem: str | None = None
         """Why what lies on the disk cannot be taken up, in one line; None while it holds."""
         self._touched_at: float | None = None
@@ -57,7 +57,7 @@ class PolicyReload:
         if seen == self._seen and not at_once and self.problem is None:
             return None
         try:
-            policy = load_policy(self._workspace, seccomp_sha256=SECCOMP_SHA256)
+            policy = load_policy(self._workspace, facts=policy_facts())
             if policy.settings.workspace != self.policy.settings.workspace:
                 raise InvalidInput(
                     f"{self._workspace.settings_file}: workspace.id is not {self.policy.settings.workspace.id} any more; "

@@ -20,18 +20,17 @@ from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
 from threegate.launch.completion import close_from_trail, find_file, interrupt, unsettled
 from threegate.launch.context import Context
-from threegate.runners.era.orphans import remove_orphans
+from threegate.runners.registry import remove_orphans
 from threegate.trail import RequestHistory, moves
 
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
 
 
-def recover(context: Context, log: Log, engine_url: str = "") -> int:
+def recover(context: Context, log: Log) -> int:
     """Bring everything to its end; returns how many were not where the trail says. Raises TrailError, Unavailable."""
     workspace = context.workspace
-    for line in remove_orphans(
-        context.workspace_id, context.boot_nonce, url=engine_url, runs_folder=workspace.runs
-    ):
+    settings = context.policy.settings.runners
+    for line in remove_orphans(context.workspace_id, context.boot_nonce, settings, workspace.runs):
         log.say("orphan", what=line)
     remove_temporary(workspace)
     settled = 0

@@ -138,7 +138,7 @@ def launch(
 
 def _starts_late(context: Context, job: Job) -> bool:
     """Whether the runner itself says when a run is possible; for any other the claim records `started`."""
-    return bool(getattr(context.runners[job.backend], "starts_late", False))
+    return context.runners[job.backend].starts_late
 
 
 def _hand_evidence(context: Context, approved: Approved, control: Control) -> None:

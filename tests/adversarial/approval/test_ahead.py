@@ -133,7 +133,9 @@ def queue(bench: Bench) -> Iterator[tuple[Dispatcher, HeldRunner]]:
     """One lane, and what stands in it."""
     runner = HeldRunner()
     (context,) = daemons(bench, runner, 1)
-    dispatcher = Dispatcher(context, Budget(1024, 1, monty=1), Log(quiet=True), threading.Event(), 1)
+    dispatcher = Dispatcher(
+        context, Budget(1024, 1, {"monty": 1, "ERA": 1}), Log(quiet=True), threading.Event(), 1
+    )
     yield dispatcher, runner
     runner.go.set()
     dispatcher.stop(30)
