@@ -117,7 +117,7 @@ class Inbox:
         are looked at. Raises TrailError, Unavailable, and OSError where our own files cannot be written.
         """
         until = time.monotonic() + seconds
-        self._tell_suppressed()
+        self._record_suppressed()
         if self._pass is None:
             self._pass, self._present, self._waits = self._walk(), set(), False
         looked = 0
@@ -128,7 +128,7 @@ class Inbox:
             if isinstance(found, _Looked):
                 reports.append(found)
                 if len(reports) >= limits.VERDICT_BATCH:
-                    self._tell(reports)
+                    self._record(reports)
                     reports = []
             if time.monotonic() >= until:
                 break
@@ -136,7 +136,7 @@ class Inbox:
             self._pass = None
             self._forget_gone()
         if reports:
-            self._tell(reports)
+            self._record(reports)
         return looked
 
     def _walk(self) -> Iterator[tuple[HeldFolder, str]]:
@@ -267,7 +267,7 @@ class Inbox:
             )
             held.sync()
 
-    def _tell_suppressed(self) -> None:
+    def _record_suppressed(self) -> None:
         """One event for all that the budget kept out of the trail in the minute that has passed."""
         for owner, count in self._budget.suppressed().items():
             with self.trail.locked() as held:
@@ -277,7 +277,7 @@ class Inbox:
                     data={"reason": "too_many_events", "owner_uid": owner, "suppressed": count},
                 )
 
-    def _tell(self, looked: Iterable[_Looked]) -> None:
+    def _record(self, looked: Iterable[_Looked]) -> None:
         """Announce what was found, then write the verdicts."""
         verdicts = []
         with self.trail.locked() as held:

@@ -22,7 +22,7 @@ from threegate.results import Verdict, write_verdict
 from threegate.trail import Trail, moves
 
 Say = Callable[[str, str, str], None]
-"""Told (event, file, what) for the daemon's log."""
+"""Called with (event, file, what) for the daemon's log."""
 
 
 class Proposer:

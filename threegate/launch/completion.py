@@ -134,6 +134,7 @@ def refuse_held(
         data["inputs"] = {item.name: item.sha256 for item in file.job.inputs[:64]}
         moved = context.contracts.blocked(held, context.policy, file.request, file.job, code)
     else:
+        # Nothing in such a file is believed; the event has the same keys as any other refusal.
         data |= {"backend": "ERA", "request_sha256": None, "inputs": {}}
     data.update(moved)
     target = moves.free_name(context.workspace.refused / file.path.name)
