@@ -33,17 +33,17 @@ def recover(context: Context, log: Log) -> int:
     for line in remove_orphans(context.workspace_id, context.boot_nonce, settings, workspace.runs):
         log.say("orphan", what=line)
     remove_temporary(workspace)
-    mended = 0
+    settled = 0
     with context.trail.locked() as held:
         histories = [history for history in held.index.open_histories() if unsettled(workspace, history)]
     for history in histories:
-        done = _mend(context, history)
+        done = _settle(context, history)
         if done:
-            mended += 1
+            settled += 1
             log.say("recovered", request=history.request_id, what=done)
     # Last: the requests are where they belong now, so each signature can follow its own.
-    mended += _move_lone_signatures(workspace, log)
-    return mended
+    settled += _move_lone_signatures(workspace, log)
+    return settled
 
 
 def remove_temporary(workspace: Workspace) -> None:
@@ -60,7 +60,7 @@ def remove_temporary(workspace: Workspace) -> None:
                 durable.unlink(path)
 
 
-def _mend(context: Context, history: RequestHistory) -> str | None:
+def _settle(context: Context, history: RequestHistory) -> str | None:
     """One request, by what the trail says of it. Returns what was done."""
     workspace = context.workspace
     if history.end is not None:
