@@ -16,7 +16,6 @@ from threegate.core.workspace import Workspace
 from threegate.judgement.policy import Policy, load_policy, make_policy, read_contract_files
 
 CONTRACTS = folder({"threegate.monty": {}})
-FACTS = {"seccomp": "0" * 64}
 BY_STAGE = folder(
     {
         "threegate.monty": {
@@ -89,7 +88,7 @@ def test_the_environment_counts_as_far_as_contracts_name_it_and_only_by_a_keyed_
 def test_contracts_that_do_not_compile_make_a_policy_that_refuses(tmp_path: Path) -> None:
     place = workspace(tmp_path)
     (place.contracts / "broken.yaml").write_bytes(b"tool: [")
-    found = load_policy(place, facts=FACTS, environment={})
+    found = load_policy(place, facts={"seccomp": "0" * 64}, environment={})
     assert not found.contracts.ok and set(found.contract_digests) == {"broken.yaml"}
 
 
@@ -97,12 +96,12 @@ def test_it_is_read_once(tmp_path: Path) -> None:
     place = workspace(tmp_path)
     for name, data in CONTRACTS.items():
         (place.contracts / name).write_bytes(data)
-    found = load_policy(place, facts=FACTS, environment={})
+    found = load_policy(place, facts={"seccomp": "0" * 64}, environment={})
     assert found.contracts.ok and "threegate.monty" in found.contracts.contracts
     for path in place.contracts.iterdir():
         path.unlink()
     assert found.contracts.ok and "threegate.monty" in found.contracts.contracts
-    assert load_policy(place, facts=FACTS, environment={}).digest != found.digest
+    assert load_policy(place, facts={"seccomp": "0" * 64}, environment={}).digest != found.digest
 
 
 def test_which_files_are_contracts(tmp_path: Path) -> None:
