@@ -23,6 +23,7 @@ from threegate.judgement.judge import Cleared, Judgement, NotCleared
 from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there
 from threegate.launch.context import Context
 from threegate.launch.status_file import write_status
+from threegate.request.backend_rules import DEFAULT_BACKEND
 from threegate.request.model import Request
 from threegate.results import (
     ResultFacts,
@@ -135,7 +136,7 @@ def refuse_held(
         moved = context.contracts.blocked(held, context.policy, file.request, file.job, code)
     else:
         # Nothing in such a file is believed; the event has the same keys as any other refusal.
-        data |= {"backend": "ERA", "request_sha256": None, "inputs": {}}
+        data |= {"backend": DEFAULT_BACKEND, "request_sha256": None, "inputs": {}}
     data.update(moved)
     target = moves.free_name(context.workspace.refused / file.path.name)
     # Space first: on a full disk the request stays where it is, instead of ending without a result.
