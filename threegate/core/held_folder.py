@@ -67,6 +67,10 @@ class HeldFolder:
         self._descriptor = descriptor
         self.path = path
 
+    def fileno(self) -> int:
+        """The descriptor, for system calls on the folder itself."""
+        return self._descriptor
+
     def folder(self, name: str) -> HeldFolder:
         """Hold a folder in this one. Raises OSError (ELOOP or ENOTDIR for a link)."""
         return HeldFolder(open_beneath(self._descriptor, name, _FOLDER), self.path / name)
