@@ -14,6 +14,7 @@ from threegate.contracts import Call, Outcome
 from threegate.contracts.session import SessionStore
 from threegate.core.workspace import Workspace
 from threegate.trail import Event, LockedTrail, Trail
+from threegate.trail.payloads import PAYLOADS
 
 WORKSPACE_ID = "ws-" + "0" * 32
 SPEC: dict[str, Any] = {
@@ -51,7 +52,7 @@ def trail(tmp_path: Path) -> Iterator[Trail]:
 
 def told(trail: Trail, kind: str, request_id: str | None = None, **data: Any) -> None:
     with trail.locked() as held:
-        held.append(kind, request_id=request_id, actor="operator:ann", data=data)
+        held.append(PAYLOADS[kind].from_data(data), request_id=request_id, actor="operator:ann")
 
 
 def claim(

@@ -43,6 +43,7 @@ from threegate.review.reviewed_draft import (
 )
 from threegate.review.show import show_request
 from threegate.trail import TrailIndex, moves
+from threegate.trail.payloads import Approved, Granted, GrantRevoked
 
 _MODE = 0o600
 
@@ -78,9 +79,9 @@ def new_grant(
         raise InvalidInput(f"{request_id}: has not finished; a grant is made from a request that ran")
     prepared = read_waiting(context, path)
     assert prepared.request is not None and prepared.job is not None
-    approved = prepared.history.approved if prepared.history else None
-    owner = approved.data.get("owner_uid") if approved else None
-    if type(owner) is not int:
+    approved = Approved.of(prepared.history.approved) if prepared.history else None
+    owner = approved.owner_uid if approved else None
+    if owner is None:
         raise Refused("grant_mismatch", f"{request_id}: the trail does not say who drafted it")
     with context.trail.locked() as held:
         refuse_bad_clock(held)
@@ -115,17 +116,16 @@ def new_grant(
             durable.make_folder(folder, 0o700)
         moves.announce(
             held,
-            "granted",
+            Granted(
+                grant=grant.id,
+                from_=grant.from_request,
+                inputs=tuple(grant.free_inputs),
+                max_uses=grant.max_uses,
+                expires_utc=format_utc(grant.expires_utc),
+                key=fingerprint,
+                nonce=act.nonce,
+            ),
             actor=f"operator:{name}",
-            data={
-                "grant": grant.id,
-                "from": grant.from_request,
-                "inputs": list(grant.free_inputs),
-                "max_uses": grant.max_uses,
-                "expires_utc": format_utc(grant.expires_utc),
-                "key": fingerprint,
-                "nonce": act.nonce,
-            },
         )
         durable.deliver(folder / f"{grant.id}.grant", data, _MODE)
     return grant
@@ -152,7 +152,7 @@ def revoke_grant(context: Context, which: str, *, actor: str) -> Grant:
     """End a grant for ever; what was promoted under it and waits does not run. Raises InvalidInput, TrailError."""
     standing = find_grant(context, which)
     with context.trail.locked() as held:
-        moves.announce(held, "grant_revoked", actor=actor, data={"grant": standing.grant.id})
+        moves.announce(held, GrantRevoked(grant=standing.grant.id), actor=actor)
     return standing.grant
 
 
@@ -212,20 +212,19 @@ def _promote(context: Context, dossier: Dossier, grant: Grant) -> Promoted:
         paths = moves.deliver(
             held,
             [(target.with_name(f"{name}.sig"), data, _MODE), (target, sealed.data, _MODE)],
-            "approved",
+            Approved(
+                request_sha256=sealed.request.sha256,
+                job_sha256=sealed.job.digest,
+                policy_sha256=context.policy.digest,
+                inputs={item.name: item.sha256 for item in sealed.request.inputs},
+                approved_by=verified.approved_by,
+                grant=grant.id,
+                owner_uid=dossier.owner_uid,
+                from_=dossier.draft.path.parent.name,
+                risk=sealed.job.effective_risk,
+            ),
             request_id=sealed.request.request_id,
             actor=f"grant:{grant.id}",
-            data={
-                "request_sha256": sealed.request.sha256,
-                "job_sha256": sealed.job.digest,
-                "policy_sha256": context.policy.digest,
-                "inputs": {item.name: item.sha256 for item in sealed.request.inputs},
-                "approved_by": verified.approved_by,
-                "grant": grant.id,
-                "owner_uid": dossier.owner_uid,
-                "from": dossier.draft.path.parent.name,
-                "risk": sealed.job.effective_risk,
-            },
         )
     removed = take_draft_away(dossier.draft)
     tell_approved(context, paths[-1].name, sealed)
@@ -237,10 +236,10 @@ def _refuse_promised(index: TrailIndex, grant: Grant) -> None:
     waiting = sum(
         1
         for history in index.open_histories()
-        if history.approved is not None
+        if (approved := Approved.of(history.approved)) is not None
+        and approved.grant == grant.id
         and history.claimed is None
         and history.end is None
-        and history.approved.data.get("grant") == grant.id
     )
     if (index.grant_uses(grant.id) or 0) + waiting >= grant.max_uses:
         raise Refused("grant_used_up", "every use of the grant that is left is promised already")

@@ -8,7 +8,7 @@ and may be deleted at any time. Where a file is missing, the session is blocked:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from threegate.contracts.calls import plans_of
 from threegate.contracts.compiler import Compiled
@@ -19,9 +19,20 @@ from threegate.core.canonical import StrictJSONError, canonical_bytes, loads_str
 from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
 from threegate.trail import Event, LockedTrail
+from threegate.trail.payloads import (
+    Cancelled,
+    CheckpointAnswered,
+    Claimed,
+    ContractMove,
+    Finished,
+    Interrupted,
+    SessionKilled,
+    SessionOpened,
+    Stopped,
+    Waiting,
+)
 
 STATE_VERSION = 1
-_ENDS = frozenset({"finished", "cancelled", "interrupted"})
 
 
 class Sources(Protocol):
@@ -101,60 +112,63 @@ class SessionStore:
 
 def _fold(book: Book, event: Event, sources: Sources) -> None:
     """Take one event."""
-    data: dict[str, Any] = dict(event.data)
-    kind = event.type
-    if kind == "session_opened":
-        _opened(book, data)
-    elif kind == "session_killed":
-        _killed(book, data)
-    elif kind == "checkpoint_answered":
-        book.answers[event.request_id or ""] = Answer(
-            str(data.get("call_sha256")), data.get("approve") is True, event.when, event.actor
-        )
-    elif kind == "waiting":
-        book.asked.setdefault(event.request_id or "", event.when)
-    else:
-        _moved(book, event, data.get("contract"), sources)
+    match event.payload:
+        case SessionOpened() as opened:
+            _opened(book, opened)
+        case SessionKilled() as killed:
+            _killed(book, killed)
+        case CheckpointAnswered() as answered:
+            book.answers[event.request_id or ""] = Answer(
+                answered.call_sha256 or "", answered.approve, event.when, event.actor
+            )
+        case Waiting():
+            book.asked.setdefault(event.request_id or "", event.when)
+        case (Claimed() | Stopped()) as payload if payload.contract is not None:
+            _moved(book, event, payload, payload.contract, sources)
 
 
-def _opened(book: Book, data: dict[str, Any]) -> None:
+def _opened(book: Book, opened: SessionOpened) -> None:
+    if opened.session is None:
+        return
     try:
         book.open(
-            str(data["session"]),
-            requester=str(data.get("requester") or ""),
-            workflow=data.get("workflow"),
-            role=data.get("role"),
-            parent=data.get("parent"),
+            opened.session,
+            requester=opened.requester or "",
+            workflow=opened.workflow,
+            role=opened.role,
+            parent=opened.parent,
         )
     except (Refused, KeyError):
         return  # the contracts have no such role any more: requests that name the session are blocked
 
 
-def _killed(book: Book, data: dict[str, Any]) -> None:
+def _killed(book: Book, killed: SessionKilled) -> None:
     try:
-        if data.get("scope") == "close":
-            book.close(str(data.get("name")))
+        if killed.scope == "close":
+            book.close(killed.name or "")
         else:
-            book.kill(str(data.get("scope")), str(data.get("name")))
+            book.kill(killed.scope or "", killed.name or "")
     except (Refused, KeyError):
         return  # what is not there cannot run
 
 
-def _session(book: Book, contract: dict[str, Any]) -> Session | None:
+def _session(book: Book, contract: ContractMove) -> Session | None:
     """The session of an event; a requester's default one is there as soon as it is used."""
-    name, requester = str(contract.get("session")), str(contract.get("requester") or "")
-    if name == f"default:{requester}":
+    requester = contract.requester or ""
+    if contract.session == f"default:{requester}":
         return book.default_session(requester)
-    return book.sessions.get(name)
+    return book.sessions.get(contract.session or "")
 
 
-def _moved(book: Book, event: Event, contract: Any, sources: Sources) -> None:
+def _moved(
+    book: Book, event: Event, payload: Claimed | Stopped, contract: ContractMove, sources: Sources
+) -> None:
     """A call was claimed, ended or refused."""
-    session = _session(book, contract) if isinstance(contract, dict) else None
+    session = _session(book, contract)
     if session is None:
         return
     request_id = event.request_id or ""
-    if event.type == "claimed":
+    if isinstance(payload, Claimed):
         call = sources.call(event)
         if call is None:
             session.killed = "session_state_lost"
@@ -163,12 +177,12 @@ def _moved(book: Book, event: Event, contract: Any, sources: Sources) -> None:
             book.forget_totals()
         else:
             book.reserve(call)
-    elif event.type in _ENDS:
+    elif isinstance(payload, (Finished, Cancelled, Interrupted)):
         _ended(book, session, event, sources)
         book.asked.pop(request_id, None)
         book.answers.pop(request_id, None)
     else:
-        book.note_blocked_key(session.session_id, bytes.fromhex(str(contract.get("loop") or "")))
+        book.note_blocked_key(session.session_id, bytes.fromhex(contract.loop or ""))
         book.asked.pop(request_id, None)
         book.answers.pop(request_id, None)
 
@@ -177,7 +191,7 @@ def _ended(book: Book, session: Session, event: Event, sources: Sources) -> None
     pending = session.pending.get(event.request_id or "")
     if pending is None:
         return
-    if event.type != "finished":
+    if Finished.of(event) is None:
         book.release(session.session_id, pending.call.call_id)
         return
     outcome = sources.outcome(event)

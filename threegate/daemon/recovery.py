@@ -17,6 +17,7 @@ from threegate.launch.completion import close_from_trail, find_file, interrupt, 
 from threegate.launch.context import Context
 from threegate.runners.era.orphans import remove_orphans
 from threegate.trail import RequestHistory, moves
+from threegate.trail.payloads import ApprovalAbandoned
 
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
 
@@ -77,10 +78,9 @@ def _mend(context: Context, history: RequestHistory) -> str | None:
     with context.trail.locked() as held:
         moves.announce(
             held,
-            "approval_abandoned",
+            ApprovalAbandoned(reason="the approved file never reached approved/", file=history.file),
             request_id=history.request_id,
             actor="daemon",
-            data={"reason": "the approved file never reached approved/", "file": history.file},
         )
         _remove_lone(workspace.approved, history.file)
     return "approval was abandoned; the draft can be approved again"

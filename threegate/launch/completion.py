@@ -6,11 +6,8 @@ one final folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from threegate.core import canonical, durable
 from threegate.core.workspace import STATES, Workspace
@@ -28,11 +25,20 @@ from threegate.results import (
     result_name,
 )
 from threegate.results.verdict import State
-from threegate.trail import LockedTrail, RequestHistory, moves
-
-_ENDS = {"cancelled": "cancelled", "interrupted": "interrupted", "unavailable": "interrupted"}
-"""Statuses whose event is not `finished`; their requests go to refused/."""
-
+from threegate.trail import Event, LockedTrail, RequestHistory, moves
+from threegate.trail.payloads import (
+    Approved,
+    CancelRequested,
+    Claimed,
+    ContractMove,
+    End,
+    Finished,
+    Interrupted,
+    Placed,
+    Quarantined,
+    Refused,
+    Stopped,
+)
 
 CHANGED = Waiting("request_changed", "the file changed while it was judged; it is read again")
 
@@ -42,17 +48,17 @@ def finish(
     path: Path,
     request: Request,
     ran: ResultFacts,
-    data: Mapping[str, Any],
+    ended: End,
     run_folder: Path,
     judgement: Judgement,
 ) -> Ended:
     """Announce the end, deliver the result, move the file.
 
-    `ran` are the facts that were just recorded in `run_folder`; moment and number come from the event. After a crash the
+    `ran` are the facts that were just recorded in `run_folder`, `ended` what the event says of them; moment and number come
+    from the event. After a crash the
     record gives the same facts, and so the same result.
     """
-    event_type = _ENDS.get(ran.status, "finished")
-    folder = context.workspace.finished if event_type == "finished" else context.workspace.refused
+    folder = context.workspace.finished if isinstance(ended, Finished) else context.workspace.refused
     text = ResultText(ran)
     with context.trail.locked() as held:
         moved = context.contracts.commit(held, context.policy, request, ran.status, run_folder)
@@ -60,22 +66,22 @@ def finish(
         seq, when = held.next_event()
         facts = replace(ran, created_utc=when, trail_seq=seq)
         rendered = text.at(facts)
-        told = {**data, **moved, "result_sha256": canonical.sha256_hex(rendered)}
-        moves.announce(
-            held,
-            event_type,
-            request_id=request.request_id,
-            actor="daemon",
-            data={**told, "state": folder.name, "file": target.name},
+        announced = replace(
+            ended,
+            contract=moved,
+            result_sha256=canonical.sha256_hex(rendered),
+            state=folder.name,
+            file=target.name,
         )
+        moves.announce(held, announced, request_id=request.request_id, actor="daemon")
         _end_with_it(context.workspace, held, moved)
         result = deliver_result(context.workspace, facts, rendered, settled=False)
         moves.relocate(path, target, settled=False)
     moves.settle(result, result)
     moves.settle(path, target)
-    tell_state(context.workspace, target.name, _state(event_type), ran.status, judgement)
+    tell_state(context.workspace, target.name, _state(ended), ran.status, judgement)
     context.on_end(request.request_id, ran.status)
-    return Ended(event_type, ran.status, result)
+    return Ended(ended.kind, ran.status, result)
 
 
 def refuse(
@@ -111,76 +117,67 @@ def refuse_held(
         history.claimed is not None or history.end is not None or _is_copy(history, prepared.path)
     )
     approval = judgement.approval if judgement else None
-    data: dict[str, Any] = {
-        "reason": "replayed" if known else code,
-        "message": message,
-        "backend": prepared.backend,
-        "request_sha256": request.sha256 if request else None,
-        "approved_by": approval.approved_by if approval else None,
-        "approval_sha256": approval.approval_sha256 if approval else None,
-        "policy_sha256": context.policy.digest,
-        "inputs": {item.name: item.sha256 for item in prepared.job.inputs[:64]} if prepared.job else {},
-    }
+    reason = "replayed" if known else code
     moved = context.contracts.blocked(held, context.policy, prepared.request, prepared.job, code)
-    data.update(moved)
     target = moves.free_name(context.workspace.refused / prepared.path.name)
     reserve_result(context.workspace, prepared.request_id or "")
-    event = moves.announce(
-        held,
-        "quarantined" if known else "refused",
-        request_id=prepared.request_id,
-        actor="daemon",
-        data={**data, "state": "refused", "file": target.name},
+    stopped = (Quarantined if known else Refused)(
+        reason=reason,
+        message=message,
+        backend=prepared.backend,
+        request_sha256=request.sha256 if request else None,
+        approved_by=approval.approved_by if approval else None,
+        approval_sha256=approval.approval_sha256 if approval else None,
+        policy_sha256=context.policy.digest,
+        inputs={item.name: item.sha256 for item in prepared.job.inputs[:64]} if prepared.job else {},
+        contract=moved,
+        state="refused",
+        file=target.name,
     )
+    event = moves.announce(held, stopped, request_id=prepared.request_id, actor="daemon")
     _end_with_it(context.workspace, held, moved)
-    result = deliver_result(
-        context.workspace, _refusal_facts(event.request_id or "", event.data, event.when, event.seq)
-    )
+    result = deliver_result(context.workspace, _refusal_facts(event))
     moves.relocate(prepared.path, target)
-    tell_state(context.workspace, target.name, "refused", str(data["reason"]), judgement)
+    tell_state(context.workspace, target.name, "refused", reason, judgement)
     context.on_end(prepared.request_id, "refused")
-    return Ended("refused", str(data["reason"]), result)
+    return Ended("refused", reason, result)
 
 
-def _end_with_it(workspace: Workspace, held: LockedTrail, moved: Mapping[str, Any]) -> None:
+def _end_with_it(workspace: Workspace, held: LockedTrail, moved: ContractMove | None) -> None:
     """Ask the daemon to end the requests that run in sessions which ended with their parent just now.
 
     A crash before this loses nothing: what ran then is interrupted by the next start.
     """
-    for request_id in moved.get("contract", {}).get("ends", ()):
-        moves.announce(
-            held,
-            "cancel_requested",
-            request_id=request_id,
-            actor="daemon",
-            data={"message": "the parent session was ended by its circuit breaker"},
-        )
+    for request_id in (moved.ends if moved else None) or ():
+        asked = CancelRequested(message="the parent session was ended by its circuit breaker")
+        moves.announce(held, asked, request_id=request_id, actor="daemon")
         durable.overwrite(workspace.control / f"cancel-{request_id}", b"")
 
 
 def _is_copy(history: RequestHistory, path: Path) -> bool:
     """Whether the trail approved this request under another file name, and that file still waits: refusing the
     copy must not end the request itself."""
-    name = history.approved.data.get("file") if history.approved else None
-    return isinstance(name, str) and name != path.name and (path.parent / name).exists()
+    approved = Approved.of(history.approved)
+    name = approved.file if approved else None
+    return name is not None and name != path.name and (path.parent / name).exists()
 
 
-def _refusal_facts(
-    request_id: str, data: Mapping[str, Any], when: datetime, seq: int, status: str = "refused"
-) -> ResultFacts:
+def _refusal_facts(event: Event) -> ResultFacts:
+    """The facts of a request that ended without a record of a run: what its event says, as the trail keeps it."""
+    stopped = Stopped.of(event) or Refused()
     return ResultFacts(
-        request_id=request_id,
-        status=status,
-        created_utc=when,
-        trail_seq=seq,
-        backend=str(data.get("backend") or ""),
-        reason=str(data.get("reason") or ""),
-        detail=str(data.get("message") or ""),
-        request_sha256=data.get("request_sha256"),
-        approved_by=data.get("approved_by"),
-        approval_sha256=data.get("approval_sha256"),
-        policy_sha256=data.get("policy_sha256"),
-        inputs=tuple(sorted((data.get("inputs") or {}).items())),
+        request_id=event.request_id or "",
+        status=stopped.result_status if isinstance(stopped, End) else "refused",
+        created_utc=event.when,
+        trail_seq=event.seq,
+        backend=stopped.backend or "",
+        reason=stopped.reason or "",
+        detail=stopped.message or "",
+        request_sha256=stopped.request_sha256,
+        approved_by=stopped.approved_by,
+        approval_sha256=stopped.approval_sha256,
+        policy_sha256=stopped.policy_sha256,
+        inputs=tuple(sorted((stopped.inputs or {}).items())),
     )
 
 
@@ -191,27 +188,21 @@ def interrupt(context: Context, history: RequestHistory) -> None:
         source = find_file(workspace, history)
         name = source.name if source else str(history.file or f"{history.request_id}.md")
         target = moves.free_name(workspace.refused / name)
-        claimed = history.claimed
-        assert claimed is not None
-        kept = {key: claimed.data.get(key) for key in ("request_sha256", "approval_sha256", "policy_sha256")}
-        moved = context.contracts.lost(held, history)
-        event = moves.announce(
-            held,
-            "interrupted",
-            request_id=history.request_id,
-            actor="daemon",
-            data={
-                **kept,
-                **moved,
-                "reason": "interrupted",
-                "message": "the daemon ended while this request ran; it may have run in part and is never run again",
-                "approved_by": history.approved.data.get("approved_by") if history.approved else None,
-                "state": "refused",
-                "file": target.name,
-            },
+        claimed = Claimed.of(history.claimed) or Claimed()
+        approved = Approved.of(history.approved)
+        interrupted = Interrupted(
+            request_sha256=claimed.request_sha256,
+            approval_sha256=claimed.approval_sha256,
+            policy_sha256=claimed.policy_sha256,
+            contract=context.contracts.lost(claimed),
+            reason="interrupted",
+            message="the daemon ended while this request ran; it may have run in part and is never run again",
+            approved_by=approved.approved_by if approved else None,
+            state="refused",
+            file=target.name,
         )
-        facts = _refusal_facts(history.request_id, event.data, event.when, event.seq, "interrupted")
-        deliver_result(workspace, facts)
+        event = moves.announce(held, interrupted, request_id=history.request_id, actor="daemon")
+        deliver_result(workspace, _refusal_facts(event))
         if source is not None:
             moves.relocate(source, target)
     tell_state(workspace, target.name, "refused", "interrupted")
@@ -220,36 +211,32 @@ def interrupt(context: Context, history: RequestHistory) -> None:
 
 def close_from_trail(context: Context, held: LockedTrail, history: RequestHistory) -> None:
     """Do what an end's event announced and a crash left undone: the result (the same bytes), then the move."""
-    workspace, event = context.workspace, history.end
-    assert event is not None
-    record = event.data.get("record_sha256")
-    if isinstance(record, str):
+    workspace, event, ended = context.workspace, history.end, End.of(history.end)
+    if event is None or ended is None:
+        return
+    if ended.record_sha256 is not None:
         folder = workspace.run_folder(history.request_id)
-        facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=record)
+        facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=ended.record_sha256)
     else:
-        status = event.type if event.type in ("cancelled", "interrupted") else "refused"
-        facts = _refusal_facts(history.request_id, event.data, event.when, event.seq, status)
+        facts = _refusal_facts(event)
     deliver_result(workspace, facts)
     source = find_file(workspace, history)
     if source is not None and history.state and history.file:
         target = workspace.state_folder(history.state) / history.file
         if source != target and not target.exists():
             moves.relocate(source, target)
-    tell_state(workspace, str(history.file), _state(event.type), facts.status)
+    tell_state(workspace, str(history.file), _state(ended), facts.status)
 
 
-def _state(event_type: str) -> State:
-    return "finished" if event_type == "finished" else "refused"
+def _state(ended: End) -> State:
+    return "finished" if isinstance(ended, Finished) else "refused"
 
 
 def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:
     """Where a request's file is now, by its name in the trail; where it belongs comes first."""
     order = [history.state, *STATES] if history.state in STATES else list(STATES)
-    names = {
-        str(event.data["file"])
-        for event in (history.claimed, history.approved, history.end)
-        if event and "file" in event.data
-    }
+    places = map(Placed.of, (history.claimed, history.approved, history.end))
+    names = {place.file for place in places if place is not None and place.file is not None}
     if history.file:
         names.add(history.file)
     for state in order:

@@ -17,7 +17,7 @@ from threegate.launch.context import Context
 from threegate.launch.launch_facts import file_identity
 from threegate.results import Verdict, put_verdict, read_verdict
 from threegate.results.verdict import State
-from threegate.trail import moves
+from threegate.trail import moves, payloads
 
 
 def tell_state(
@@ -79,9 +79,8 @@ def tell_waiting(context: Context, prepared: Prepared, answer: Waiting) -> None:
             return
         moves.announce(
             held,
-            "waiting",
+            payloads.Waiting(reason=answer.code, file=prepared.path.name),
             request_id=prepared.request_id,
             actor="daemon",
-            data={"reason": answer.code, "file": prepared.path.name},
         )
     tell_state(context.workspace, prepared.path.name, "waiting", answer.code, answer.judgement)

@@ -36,7 +36,8 @@ from threegate.request import read_request
 from threegate.request.job import Job
 from threegate.review.input_copies import InputCopy
 from threegate.review.reviewed_draft import Dossier, Draft, refuse_bad_clock
-from threegate.trail import moves
+from threegate.trail import moves, payloads
+from threegate.trail.payloads import Approved
 
 _MODE = 0o600
 
@@ -113,9 +114,9 @@ def waiting_dossier(context: Context, prepared: Prepared) -> Dossier:
         for item in job.inputs
     )
     history = prepared.history
-    approved = history.approved if history else None
-    owner = approved.data.get("owner_uid") if approved else None
-    owner_uid = owner if isinstance(owner, int) else -1
+    event = history.approved if history else None
+    approved = Approved.of(event)
+    owner_uid = approved.owner_uid if approved and approved.owner_uid is not None else -1
     settings = context.policy.settings
     with context.trail.locked() as held:
         now = held.now
@@ -145,7 +146,7 @@ def waiting_dossier(context: Context, prepared: Prepared) -> Dossier:
         requester=requester_of(request, settings.requesters, owner_uid),
         named_by_text=str(owner_uid) not in settings.requesters,
         proposal_sha256=job.proposal_sha256,
-        first_seen=approved.time if approved else None,
+        first_seen=event.time if event else None,
         now=now,
     )
 
@@ -200,16 +201,15 @@ def countersign(context: Context, prepared: Prepared, name: str, key: Path) -> C
         target = prepared.path.with_name(f"{prepared.path.name}.sig.{name}")
         moves.announce(
             held,
-            "countersigned",
+            payloads.Countersigned(
+                approval_sha256=approval.approval_sha256,
+                countersigned_by=name,
+                countersigned_utc=format_utc(word.countersigned_utc),
+                key=signer.fingerprint,
+                nonce=word.nonce,
+            ),
             request_id=prepared.request.request_id,
             actor=f"operator:{name}",
-            data={
-                "approval_sha256": approval.approval_sha256,
-                "countersigned_by": name,
-                "countersigned_utc": format_utc(word.countersigned_utc),
-                "key": signer.fingerprint,
-                "nonce": word.nonce,
-            },
         )
         durable.deliver(target, signed, _MODE)
         missing = any(check.code == "quorum_missing" for check in launch_checks(facts))

@@ -23,6 +23,7 @@ from threegate.runners.interface import Control, Outcome
 from threegate.runners.probe import Wall, read_walls
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail
+from threegate.trail.payloads import SettingsChanged
 
 if TYPE_CHECKING:
     from threegate.runners.era.runner import EraRunner
@@ -85,8 +86,8 @@ def enter_images(workspace: Workspace, images: Images, *, actor: str) -> bool:
     trail = Trail(workspace)
     try:
         with trail.locked() as held:
-            data = {"reason": "sandbox images", "image": images.era, "egress_image": images.egress}
-            held.append("settings_changed", actor=actor, data=data)
+            changed = SettingsChanged(reason="sandbox images", image=images.era, egress_image=images.egress)
+            held.append(changed, actor=actor)
             held.sync()
             values = {"runners.era.image": images.era, "runners.era.egress_image": images.egress}
             set_values(workspace.settings_file, values)

@@ -10,10 +10,9 @@ import errno
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
@@ -22,6 +21,7 @@ from threegate.core.workspace import Workspace
 from threegate.trail.chain import Chain, ChainError, open_segment, read_lines, segment_path, segment_paths
 from threegate.trail.event import Event, LineError, format_time, make_event, parse_line
 from threegate.trail.index import TrailIndex
+from threegate.trail.payloads import Payload, Quarantined
 from threegate.trail.resume import line_at, resume
 
 Clock = Callable[[], datetime]
@@ -252,12 +252,8 @@ class TrailOnDisk:
         name = f"torn-{self._chain.seq:012d}-{secrets.token_hex(4)}"
         durable.deliver(self._folder / name, tail, 0o600)
         durable.truncate_fd(descriptor, start, self._path)
-        event = self._next(
-            "quarantined",
-            None,
-            "threegate",
-            {"reason": "torn_tail", "bytes": len(tail), "sha256": sha256_hex(tail), "kept_as": name},
-        )
+        torn = Quarantined(reason="torn_tail", bytes=len(tail), sha256=sha256_hex(tail), kept_as=name)
+        event = self._next(torn, None, "threegate")
         try:
             durable.write_fd(descriptor, event.line + b"\n", self._path)
             durable.sync_fd(descriptor, self._path)
@@ -273,22 +269,15 @@ class TrailOnDisk:
     def _next_time(self) -> str:
         return max(format_time(self.clock()), self._chain.time)
 
-    def _next(
-        self,
-        type: str,
-        request_id: str | None,
-        actor: str,
-        data: Mapping[str, Any] | None,
-        time: str | None = None,
-    ) -> Event:
+    def _next(self, payload: Payload, request_id: str | None, actor: str, time: str | None = None) -> Event:
         chain = self._chain
         return make_event(
             seq=chain.seq + 1,
             time=time or self._next_time(),
-            type=type,
+            type=payload.kind,
             request_id=request_id,
             actor=actor,
-            data=data,
+            data=payload.to_data(),
             prev=chain.hash,
         )
 
