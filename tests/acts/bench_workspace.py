@@ -12,7 +12,7 @@ from threegate.acts.approve import Promoted, promote, seal, sign
 from threegate.acts.operator import add_operator
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
-from threegate.review.reviewed_draft import open_dossier, read_draft
+from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.setup.init import init_workspace
 from threegate.setup.settings_file import set_values
 
@@ -99,9 +99,9 @@ none
     def approve(self, path: Path, name: str = "alice", **changes: object) -> Promoted:
         """Approve as the command does."""
         context = self.context
-        with open_dossier(context, read_draft(self.workspace, path)) as dossier:
-            sealed = seal(context, dossier, name)
-            return promote(context, dossier, sealed, sign(sealed, self.keys[name]), actor=f"operator:{name}")
+        with open_reviewed_draft(context, read_draft(self.workspace, path)) as reviewed:
+            sealed = seal(context, reviewed, name)
+            return promote(context, reviewed, sealed, sign(sealed, self.keys[name]), actor=f"operator:{name}")
 
 
 def make_bench(folder: Path) -> Bench:

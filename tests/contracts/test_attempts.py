@@ -20,7 +20,7 @@ from threegate.contracts import engine
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Clearance
 from threegate.judgement.policy import load_policy
-from threegate.launch.approved_file import Ended, Waiting, prepare
+from threegate.launch.approved_file import Ended, Waiting, read_approved
 from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
 from threegate.request.job import Job
@@ -71,14 +71,14 @@ class Stage:
     def answer(self, rid: str, runner: Absent) -> Ended | Waiting:
         policy = load_policy(self.context.workspace, seccomp_sha256=SECCOMP_SHA256)
         context = replace(self.context, policy=policy, runners={"monty": runner})
-        prepared = prepare(context, context.workspace.approved / f"{rid}.md")
+        approved = read_approved(context, context.workspace.approved / f"{rid}.md")
         control = Control(
             run_folder=context.workspace.run_folder(rid),
             inputs_folder=context.workspace.inputs,
             workspace_id=context.workspace_id,
             boot_nonce=context.boot_nonce,
         )
-        return launch(context, prepared, control)
+        return launch(context, approved, control)
 
     def absent(self, times: int, **more: Any) -> Absent:
         return Absent(self.context.runners["monty"], times, **more)

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.crash.place import KILLED, CountingRunner, Place, announced, forked, last_words, problems_after
 from threegate.acts.grants import list_grants, new_grant
 from threegate.acts.operator import add_operator
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES
 from threegate.launch.context import open_context
 from threegate.records.prune import prune
@@ -166,7 +166,7 @@ def after_rotate(place: Place) -> list[str]:
 def prepare_adopt(place: Place) -> None:
     """The workspace lay elsewhere when its head was kept outside."""
     with Trail(place.workspace).locked() as held:
-        outside = OutsideState.of(held.index.workspace_id)
+        outside = UserState.of(held.index.workspace_id)
     head = outside.read_head()
     outside.head_file.write_text(json.dumps({**(head or {}), "path": "/elsewhere"}))
     place.save()

@@ -13,12 +13,12 @@ from tests.trail.workspaces import approve, make_workspace, run
 from threegate.acts.adopt import adopt, adopt_about
 from threegate.acts.signing_key import Acting
 from threegate.core.errors import Refused
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.prune import prune
-from threegate.records.trail_checkpoints import write_checkpoint
+from threegate.records.trail_checkpoints import write_trail_checkpoint
 from threegate.trail import Trail, payloads
 from threegate.trail.payloads import Approved, Observed, Rejected
 
@@ -50,13 +50,13 @@ def test_a_copy_for_another_user_gets_a_key_of_its_own(
 ) -> None:
     workspace, key = make_operated(tmp_path)
     with Trail(workspace).locked() as held:
-        write_checkpoint(held, actor="x")
+        write_trail_checkpoint(held, actor="x")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
     context = open_context(workspace)
     done = adopt(context, Acting("operator", key), adopt_about(context))
     assert done.new_key
     with Trail(workspace).locked() as held:
-        write_checkpoint(held, actor="x")
+        write_trail_checkpoint(held, actor="x")
     result = verify_workspace(workspace)
     assert result.ok and result.checkpoints == 2, result.problems
 
@@ -82,7 +82,7 @@ def test_what_is_not_adopted(tmp_path: Path, what: str) -> None:
         about = {**about, "seq": 99}
     with pytest.raises(Refused):
         adopt(context, Acting("operator", key), about)
-    assert OutsideState.of(context.policy.settings.workspace.id).read_head()["path"] == str(tmp_path / "ws")
+    assert UserState.of(context.policy.settings.workspace.id).read_head()["path"] == str(tmp_path / "ws")
 
 
 def test_prune_takes_only_what_ended_before(tmp_path: Path) -> None:

@@ -59,13 +59,13 @@ def test_a_draft_is_shown_as_approve_shows_it(bench: Bench, tmp_path: Path) -> N
     client = client_of(bench.workspace, tmp_path)
     page = only(client, "drafts")
     shown = words(page)
-    from threegate.review.reviewed_draft import open_dossier, read_draft
+    from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 
     context = bench.context
-    with open_dossier(context, read_draft(bench.workspace, path)) as dossier:
-        sections = review_sections(dossier, context.policy.settings, operator="x")
-        digest = dossier.job.digest
-    assert digest in page and dossier.request.sha256 in page
+    with open_reviewed_draft(context, read_draft(bench.workspace, path)) as reviewed:
+        sections = review_sections(reviewed, context.policy.settings, operator="x")
+        digest = reviewed.job.digest
+    assert digest in page and reviewed.request.sha256 in page
     for section in sections[1:]:
         assert "<h2 id" in page and section.title.capitalize() in shown
         for item in section.items:

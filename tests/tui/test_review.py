@@ -16,8 +16,8 @@ from tests.tui.terminal import SCREENS, drive, open_first, read_all, rows, until
 from threegate.acts.list_drafts import drafts_of
 from threegate.core.errors import InvalidInput, TrailError
 from threegate.review.countersign import verify_approval
-from threegate.review.reviewed_draft import InvalidDraft, open_dossier, read_draft
-from threegate.review.screen import render_dossier, render_invalid
+from threegate.review.reviewed_draft import InvalidDraft, open_reviewed_draft, read_draft
+from threegate.review.screen import render_invalid, render_reviewed_draft
 from threegate.tui.review import DraftList, ReviewApp, run_review
 from threegate.tui.screens import Confirm, text_of
 
@@ -35,8 +35,8 @@ def plain(bench: Bench, path: Path, *, full: bool = False) -> list[str]:
     """The lines of the plain review, but for the moment in them."""
     context = bench.context
     try:
-        with open_dossier(context, read_draft(bench.workspace, path)) as dossier:
-            lines = render_dossier(dossier, context.policy.settings, operator="alice", full=full)
+        with open_reviewed_draft(context, read_draft(bench.workspace, path)) as reviewed:
+            lines = render_reviewed_draft(reviewed, context.policy.settings, operator="alice", full=full)
     except InvalidDraft as error:
         lines = render_invalid(error)
     return still(lines)

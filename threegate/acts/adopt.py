@@ -13,7 +13,7 @@ from typing import Any
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.core.errors import Refused, Unavailable
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.launch.context import Context
 from threegate.records.audit_verify import verify_workspace
 from threegate.trail import LockedTrail
@@ -75,7 +75,7 @@ def _own_key(held: LockedTrail) -> str | None:
     try:
         load_key(held.index.workspace_id)
     except Unavailable:
-        if OutsideState.of(held.index.workspace_id).key_file.exists():
+        if UserState.of(held.index.workspace_id).key_file.exists():
             raise
         return make_key(held.index.workspace_id).public.render()
     return None

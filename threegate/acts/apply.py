@@ -150,7 +150,7 @@ def apply_change(context: Context, change: Change, signed: bytes) -> Path:
                 _refuse_moved(change.project, path, digest)
             announce_act(context, held, signed, change.about, request_id, applied)
             if change.write is not None:
-                _exchange(change, kept, backup)
+                _exchange(change, *change.write, kept, backup)
             for path, _ in change.moves:
                 _move_away(change.project, path, kept, backup)
     except ProjectError as error:
@@ -189,10 +189,8 @@ def _backup_folder(project: Project, request_id: str) -> Iterator[int]:
             raise
 
 
-def _exchange(change: Change, kept: int, backup: Path) -> None:
+def _exchange(change: Change, path: ProjectPath, content: bytes, kept: int, backup: Path) -> None:
     """Put the new bytes in the place of the old ones; the old ones go into the backup. Raises Refused, OSError."""
-    assert change.write is not None
-    path, content = change.write
     name, before = path.parts[-1], change.about["before"]
     place = change.project.root.joinpath(*path.parts)
     with change.project.folder(path.parts[:-1]) as parent:

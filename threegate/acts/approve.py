@@ -34,7 +34,7 @@ from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import Verdict, write_verdict
 from threegate.review.reviewed_draft import (
-    Dossier,
+    ReviewedDraft,
     refuse_bad_clock,
     refuse_judged,
     refuse_used,
@@ -70,7 +70,7 @@ class Promoted:
 
 def seal(
     context: Context,
-    dossier: Dossier,
+    reviewed: ReviewedDraft,
     approved_by: str,
     *,
     approved_utc: datetime | None = None,
@@ -81,33 +81,33 @@ def seal(
     Raises Refused when the result would mean anything else than what was shown, or when the judgement on trial
     is neither a yes nor a checkpoint: such a request could never run.
     """
-    refuse_judged(dossier)
-    moment = approved_utc or _moment(dossier)
-    data = insert_approval(dossier.draft.data, approved_by, moment)
+    refuse_judged(reviewed)
+    moment = approved_utc or _moment(reviewed)
+    data = insert_approval(reviewed.draft.data, approved_by, moment)
     report = read_request(
         data,
-        path=dossier.draft.path.name,
+        path=reviewed.draft.path.name,
         settings=context.policy.settings.request,
-        now=max(dossier.now, moment),
+        now=max(reviewed.now, moment),
         stage="approved",
     )
     request = report.request
-    if request is None or _as_draft(request, dossier.request) != dossier.request:
+    if request is None or _as_draft(request, reviewed.request) != reviewed.request:
         raise Refused(
             "request_changed",
-            f"{dossier.draft.path.name}: with approved_by and approved_utc written in it would not be the same"
+            f"{reviewed.draft.path.name}: with approved_by and approved_utc written in it would not be the same"
             " request; ask for a draft whose front matter has each key on one line",
         )
     if (request.approved_by, request.approved_utc) != (approved_by, moment):
         raise Refused(
-            "request_changed", f"{dossier.draft.path.name}: the approval lines are not read as written"
+            "request_changed", f"{reviewed.draft.path.name}: the approval lines are not read as written"
         )
     statement = Statement(
         workspace_id=context.policy.settings.workspace.id,
         epoch=_epoch(context),
         request_id=request.request_id,
         request_sha256=request.sha256,
-        job_sha256=dossier.job.digest,
+        job_sha256=reviewed.job.digest,
         inputs=statement_inputs(request),
         approved_by=approved_by,
         approved_utc=moment,
@@ -115,17 +115,17 @@ def seal(
         policy_sha256=context.policy.digest,
         nonce=nonce or secrets.token_hex(16),
     )
-    return Sealed(data, request, dossier.job, statement)
+    return Sealed(data, request, reviewed.job, statement)
 
 
-def seal_as(context: Context, dossier: Dossier, statement: Statement) -> Sealed:
+def seal_as(context: Context, reviewed: ReviewedDraft, statement: Statement) -> Sealed:
     """The same bytes as when `statement` was printed, for a signature that was made elsewhere.
 
     Raises Refused when the statement is not about this draft as it is now.
     """
     sealed = seal(
         context,
-        dossier,
+        reviewed,
         statement.approved_by,
         approved_utc=statement.approved_utc,
         nonce=statement.nonce,
@@ -147,30 +147,36 @@ def sign(sealed: Sealed, key: Path) -> bytes:
 
 
 def promote(
-    context: Context, dossier: Dossier, sealed: Sealed, signature: bytes, *, actor: str, reason: str = ""
+    context: Context,
+    reviewed: ReviewedDraft,
+    sealed: Sealed,
+    signature: bytes,
+    *,
+    actor: str,
+    reason: str = "",
 ) -> Promoted:
     """Pin, check as at launch, announce, deliver, take the draft away.
 
     Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
     """
-    pin(context.workspace, dossier.inputs)
-    name = dossier.draft.path.name
+    pin(context.workspace, reviewed.inputs)
+    name = reviewed.draft.path.name
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         refuse_used(held, sealed.request)
-        waits = _refuse_what_cannot_run(context, held, dossier, sealed, signature)
+        waits = _refuse_what_cannot_run(context, held, reviewed, sealed, signature)
         approval = SignedApproval.parse(signature)
         fingerprint = approval.signed.signature.key.fingerprint
         target = context.workspace.approved / name
         paths = moves.deliver(
             held,
             [(target.with_name(f"{name}.sig"), signature, _MODE), (target, sealed.data, _MODE)],
-            _payload(dossier, sealed, approval, fingerprint, reason),
+            _payload(reviewed, sealed, approval, fingerprint, reason),
             request_id=sealed.request.request_id,
             actor=actor,
         )
-    removed = take_draft_away(dossier.draft)
-    tell_approved(context, paths[-1].name, sealed)
+    removed = take_draft_away(reviewed.draft)
+    write_approved_status(context, paths[-1].name, sealed)
     return Promoted(
         path=paths[-1],
         approval_sha256=approval.approval_sha256,
@@ -217,10 +223,10 @@ def read_signature(path: Path) -> tuple[Statement, bytes]:
         ) from None
 
 
-def _moment(dossier: Dossier) -> datetime:
+def _moment(reviewed: ReviewedDraft) -> datetime:
     """Now to the second, and not before created_utc where that has a fraction of this very second."""
-    moment = max(datetime.now(UTC), dossier.now).replace(microsecond=0)
-    if moment < dossier.request.created_utc:
+    moment = max(datetime.now(UTC), reviewed.now).replace(microsecond=0)
+    if moment < reviewed.request.created_utc:
         moment += timedelta(seconds=1)
     return moment
 
@@ -242,7 +248,7 @@ def _epoch(context: Context) -> int:
 
 
 def _refuse_what_cannot_run(
-    context: Context, held: LockedTrail, dossier: Dossier, sealed: Sealed, signature: bytes
+    context: Context, held: LockedTrail, reviewed: ReviewedDraft, sealed: Sealed, signature: bytes
 ) -> bool:
     """Make every check of a launch now; returns whether only the quorum is missing."""
     facts = replace(
@@ -255,7 +261,7 @@ def _refuse_what_cannot_run(
             signature=signature,
             countersignatures={},
         ),
-        owner_uid=dossier.owner_uid,
+        owner_uid=reviewed.owner_uid,
     )
     failed = [check for check in launch_checks(facts) if check.ok is False]
     for check in failed:
@@ -265,7 +271,7 @@ def _refuse_what_cannot_run(
 
 
 def _payload(
-    dossier: Dossier, sealed: Sealed, approval: SignedApproval, fingerprint: str, reason: str
+    reviewed: ReviewedDraft, sealed: Sealed, approval: SignedApproval, fingerprint: str, reason: str
 ) -> Approved:
     statement = sealed.statement
     return Approved(
@@ -279,17 +285,17 @@ def _payload(
         expires_utc=format_utc(statement.expires_utc),
         key=fingerprint,
         nonce=statement.nonce,
-        owner_uid=dossier.owner_uid,
-        draft_sha256=dossier.request.sha256,
-        from_=dossier.draft.path.parent.name,
-        proposal_sha256=dossier.proposal_sha256,
+        owner_uid=reviewed.owner_uid,
+        draft_sha256=reviewed.request.sha256,
+        from_=reviewed.draft.path.parent.name,
+        proposal_sha256=reviewed.proposal_sha256,
         risk=sealed.job.effective_risk,
         reason=reason,
     )
 
 
-def tell_approved(context: Context, name: str, sealed: Sealed) -> None:
-    """Bring the verdict of an approved request up to date. Raises OSError."""
+def write_approved_status(context: Context, name: str, sealed: Sealed) -> None:
+    """Write the status file of a request that was just approved. Raises OSError."""
     write_verdict(
         context.workspace,
         Verdict(

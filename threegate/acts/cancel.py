@@ -67,7 +67,7 @@ def _end_waiting(
     approved = Approved.of(history.approved) or Approved()
     target = moves.free_name(context.workspace.refused / source.name)
     reserve_result(context.workspace, history.request_id)
-    moves.announce(
+    end = moves.announce(
         held,
         payloads.Cancelled(
             request_sha256=approved.request_sha256,
@@ -83,9 +83,8 @@ def _end_waiting(
         request_id=history.request_id,
         actor=actor,
     )
-    ended = held.index.history(history.request_id)
-    assert ended is not None
-    close_from_trail(context, held, ended)
+    history.add(end)
+    close_from_trail(context, held, history, end)
 
 
 def _await(context: Context, request_id: str, seconds: float) -> Cancelled:

@@ -14,7 +14,7 @@ from typing import Any
 from threegate.acts.signed_acts import checked_act
 from threegate.contracts import Decision
 from threegate.core.errors import InvalidInput, Refused
-from threegate.launch.approved_file import Prepared, prepare
+from threegate.launch.approved_file import Approved, read_approved
 from threegate.launch.context import Context
 from threegate.trail import moves
 from threegate.trail.payloads import CheckpointAnswered
@@ -50,24 +50,21 @@ def open_checkpoints(context: Context) -> list[OpenCheckpoint]:
     found = []
     for path in sorted(context.workspace.approved.glob("*.md")):
         try:
-            prepared = prepare(context, path)
+            file = read_approved(context, path)
         except FileNotFoundError:
             continue  # it was claimed or cancelled meanwhile
-        item = _ask(context, prepared)
-        if item is not None:
+        if isinstance(file, Approved) and (item := _ask(context, file)) is not None:
             found.append(item)
     return found
 
 
-def _ask(context: Context, prepared: Prepared) -> OpenCheckpoint | None:
-    if prepared.request is None or prepared.job is None:
-        return None
+def _ask(context: Context, approved: Approved) -> OpenCheckpoint | None:
     with context.trail.locked() as held:
-        asked = context.contracts.demand(held, context.policy, prepared.request, prepared.job)
+        asked = context.contracts.demand(held, context.policy, approved.request, approved.job)
     if asked is None or asked[0].verdict != "checkpoint":
         return None
     decision, digest, call = asked
-    return OpenCheckpoint(prepared.request_id, call.tool, call.session_id, digest, decision, call.asked)
+    return OpenCheckpoint(approved.request_id, call.tool, call.session_id, digest, decision, call.asked)
 
 
 def open_checkpoint(context: Context, request_id: str) -> OpenCheckpoint:

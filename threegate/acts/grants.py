@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from threegate.acts.approve import Promoted, seal, tell_approved
+from threegate.acts.approve import Promoted, seal, write_approved_status
 from threegate.acts.pinning import pin
 from threegate.approval import (
     GRANT_TYPE,
@@ -34,16 +34,15 @@ from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch, read_operators
 from threegate.review.countersign import read_waiting
 from threegate.review.reviewed_draft import (
-    Dossier,
-    open_dossier,
+    ReviewedDraft,
+    open_reviewed_draft,
     read_draft,
     refuse_bad_clock,
     refuse_used,
     take_draft_away,
 )
 from threegate.review.show import show_request
-from threegate.trail import TrailIndex, moves
-from threegate.trail.payloads import Approved, Granted, GrantRevoked
+from threegate.trail import TrailIndex, moves, payloads
 
 _MODE = 0o600
 
@@ -77,10 +76,9 @@ def new_grant(
     path = show_request(context.workspace, request_id).path
     if path is None or path.parent != context.workspace.finished:
         raise InvalidInput(f"{request_id}: has not finished; a grant is made from a request that ran")
-    prepared = read_waiting(context, path)
-    assert prepared.request is not None and prepared.job is not None
-    approved = Approved.of(prepared.history.approved) if prepared.history else None
-    owner = approved.owner_uid if approved else None
+    approved = read_waiting(context, path)
+    given = payloads.Approved.of(approved.history.approved) if approved.history else None
+    owner = given.owner_uid if given else None
     if owner is None:
         raise Refused("grant_mismatch", f"{request_id}: the trail does not say who drafted it")
     with context.trail.locked() as held:
@@ -94,8 +92,8 @@ def new_grant(
         acted_utc=now,
         nonce=secrets.token_hex(16),
         about=terms(
-            prepared.job,
-            from_request=prepared.request.request_id,
+            approved.job,
+            from_request=approved.request.request_id,
             free_inputs=free_inputs,
             owner_uid=owner,
             policy_sha256=context.policy.digest,
@@ -116,7 +114,7 @@ def new_grant(
             durable.make_folder(folder, 0o700)
         moves.announce(
             held,
-            Granted(
+            payloads.Granted(
                 grant=grant.id,
                 from_=grant.from_request,
                 inputs=tuple(grant.free_inputs),
@@ -152,7 +150,7 @@ def revoke_grant(context: Context, which: str, *, actor: str) -> Grant:
     """End a grant for ever; what was promoted under it and waits does not run. Raises InvalidInput, TrailError."""
     standing = find_grant(context, which)
     with context.trail.locked() as held:
-        moves.announce(held, GrantRevoked(grant=standing.grant.id), actor=actor)
+        moves.announce(held, payloads.GrantRevoked(grant=standing.grant.id), actor=actor)
     return standing.grant
 
 
@@ -179,18 +177,18 @@ def use_grants(context: Context) -> list[Promoted]:
 def promote_granted(context: Context, path: Path, grants: Sequence[Grant]) -> Promoted | None:
     """Promote one draft under the first grant that covers it; None when none does. Raises as `approve` does."""
     draft = read_draft(context.workspace, path)
-    with open_dossier(context, draft) as dossier:
+    with open_reviewed_draft(context, draft) as reviewed:
         for grant in grants:
-            if grant.owner_uid == dossier.owner_uid and covers(grant, dossier.job):
-                return _promote(context, dossier, grant)
+            if grant.owner_uid == reviewed.owner_uid and covers(grant, reviewed.job):
+                return _promote(context, reviewed, grant)
     return None
 
 
-def _promote(context: Context, dossier: Dossier, grant: Grant) -> Promoted:
-    sealed = seal(context, dossier, grant.act.acted_by)
+def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promoted:
+    sealed = seal(context, reviewed, grant.act.acted_by)
     data = grant.signed.to_bytes()
-    name = dossier.draft.path.name
-    pin(context.workspace, dossier.inputs)
+    name = reviewed.draft.path.name
+    pin(context.workspace, reviewed.inputs)
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         refuse_used(held, sealed.request)
@@ -204,7 +202,7 @@ def _promote(context: Context, dossier: Dossier, grant: Grant) -> Promoted:
                 signature=data,
                 countersignatures={},
             ),
-            owner_uid=dossier.owner_uid,
+            owner_uid=reviewed.owner_uid,
         )
         verified = check_launch(facts)
         _refuse_promised(held.index, grant)
@@ -212,22 +210,22 @@ def _promote(context: Context, dossier: Dossier, grant: Grant) -> Promoted:
         paths = moves.deliver(
             held,
             [(target.with_name(f"{name}.sig"), data, _MODE), (target, sealed.data, _MODE)],
-            Approved(
+            payloads.Approved(
                 request_sha256=sealed.request.sha256,
                 job_sha256=sealed.job.digest,
                 policy_sha256=context.policy.digest,
                 inputs={item.name: item.sha256 for item in sealed.request.inputs},
                 approved_by=verified.approved_by,
                 grant=grant.id,
-                owner_uid=dossier.owner_uid,
-                from_=dossier.draft.path.parent.name,
+                owner_uid=reviewed.owner_uid,
+                from_=reviewed.draft.path.parent.name,
                 risk=sealed.job.effective_risk,
             ),
             request_id=sealed.request.request_id,
             actor=f"grant:{grant.id}",
         )
-    removed = take_draft_away(dossier.draft)
-    tell_approved(context, paths[-1].name, sealed)
+    removed = take_draft_away(reviewed.draft)
+    write_approved_status(context, paths[-1].name, sealed)
     return Promoted(paths[-1], grant.id, grant.expires_utc, verified.signers[0].fingerprint, False, removed)
 
 
@@ -236,8 +234,8 @@ def _refuse_promised(index: TrailIndex, grant: Grant) -> None:
     waiting = sum(
         1
         for history in index.open_histories()
-        if (approved := Approved.of(history.approved)) is not None
-        and approved.grant == grant.id
+        if (given := payloads.Approved.of(history.approved)) is not None
+        and given.grant == grant.id
         and history.claimed is None
         and history.end is None
     )

@@ -52,10 +52,10 @@ def reject_draft(context: Context, which: Path | Draft, *, reason: str, actor: s
             actor=actor,
         )
         history = held.index.history(request_id) if request_id is not None else None
-        if history is not None:
-            close_from_trail(context, held, history)
+        if history is not None and history.end is not None:
+            close_from_trail(context, held, history, history.end)
     removed = take_draft_away(draft)
-    _tell(context, draft, report, reason)
+    _write_status(context, draft, report, reason)
     return Rejected(copy, request_id, removed)
 
 
@@ -86,7 +86,7 @@ def _payload(draft: Draft, report: Report, request_id: str | None, reason: str) 
     )
 
 
-def _tell(context: Context, draft: Draft, report: Report, reason: str) -> None:
+def _write_status(context: Context, draft: Draft, report: Report, reason: str) -> None:
     write_verdict(
         context.workspace,
         Verdict(

@@ -12,7 +12,7 @@ from typing import Any
 
 from threegate.acts.cancel import cancel_request
 from threegate.acts.signed_acts import checked_act
-from threegate.contracts.session_table import Book
+from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import Reason
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
@@ -31,7 +31,7 @@ class Killed:
     requests: tuple[str, ...]
 
 
-def book_of(context: Context, held: LockedTrail) -> Book:
+def book_of(context: Context, held: LockedTrail) -> SessionTable:
     """The sessions as the trail has them. Raises InvalidInput without contracts that compile."""
     compiled = context.policy.contracts
     if not compiled.ok:
@@ -51,14 +51,14 @@ def open_session(
     role: str | None = None,
     parent: str | None = None,
 ) -> None:
-    """Open a session. Raises Refused as `Book.open`, InvalidInput, TrailError."""
+    """Open a session. Raises Refused as `SessionTable.open`, InvalidInput, TrailError."""
     if session_id.startswith("default:"):
         raise Refused(
             "session_exists", "names with default: are the requesters' own sessions; choose another"
         )
     with context.trail.locked() as held:
         book = book_of(context, held)
-        trial = Book.from_json(context.policy.contracts, book.to_json())
+        trial = SessionTable.from_json(context.policy.contracts, book.to_json())
         trial.open(session_id, requester=requester, workflow=workflow, role=role, parent=parent)
         opened = SessionOpened(session=session_id, requester=requester)
         if (member := trial.members.get(session_id)) is not None:
@@ -72,7 +72,7 @@ def close_session(context: Context, session_id: str, *, actor: str) -> tuple[Rea
     with context.trail.locked() as held:
         book = book_of(context, held)
         _known_session(book, session_id)
-        trial = Book.from_json(context.policy.contracts, book.to_json())
+        trial = SessionTable.from_json(context.policy.contracts, book.to_json())
         reasons = trial.close(session_id)
         ended = [key for key, item in trial.sessions.items() if item.killed and not book.sessions[key].killed]
         running = sorted(
@@ -88,7 +88,7 @@ def close_session(context: Context, session_id: str, *, actor: str) -> tuple[Rea
     return reasons
 
 
-def _known_session(book: Book, session_id: str) -> None:
+def _known_session(book: SessionTable, session_id: str) -> None:
     if session_id not in book.sessions:
         raise Refused("unknown_session", f"no session {session_id}; see: threegate session list")
 
@@ -96,7 +96,7 @@ def _known_session(book: Book, session_id: str) -> None:
 def kill_about(context: Context, scope: str, name: str) -> Mapping[str, Any]:
     """What a kill is about, checked against what is there. Raises Refused, InvalidInput."""
     with context.trail.locked() as held:
-        trial = Book.from_json(context.policy.contracts, book_of(context, held).to_json())
+        trial = SessionTable.from_json(context.policy.contracts, book_of(context, held).to_json())
         trial.kill(scope, name)
     return {"scope": scope, "name": name}
 
@@ -111,7 +111,7 @@ def kill(context: Context, scope: str, name: str, *, actor: str, signed: bytes |
         raise Refused("signature_missing", "ending a workflow is the operator's: it needs a signature")
     with context.trail.locked() as held:
         book = book_of(context, held)
-        trial = Book.from_json(context.policy.contracts, book.to_json())
+        trial = SessionTable.from_json(context.policy.contracts, book.to_json())
         sessions = trial.kill(scope, name)
         running = sorted({call_id for key in sessions for call_id in book.sessions[key].pending})
         killed = SessionKilled(scope=scope, name=name, sessions=tuple(sessions[:64]))

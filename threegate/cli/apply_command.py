@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from threegate.cli.approve_command import ask
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
 
 app = typer.Typer()
 
@@ -16,13 +15,9 @@ app = typer.Typer()
 @app.command()
 def apply(
     request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="A finished write or cleanup.")],
-    name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="Who applies; default: whose key it is.")
-    ] = "",
-    key: Annotated[
-        Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
     """Apply a finished write or cleanup to the project, with a backup."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
 
 if TYPE_CHECKING:
     from threegate.acts.contract_checkpoint_answers import OpenCheckpoint
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 RequestId = Annotated[str, typer.Argument(metavar="REQUEST_ID")]
-Name = Annotated[str, typer.Option("--as", metavar="NAME", help="Who answers; default: whose key it is.")]
-Key = Annotated[Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")]
 
 
 @app.command("list")
@@ -47,13 +45,15 @@ def _show(item: OpenCheckpoint) -> None:
 
 
 @app.command()
-def approve(request_id: RequestId, name: Name = "", key: Key = None, yes: Yes = False) -> None:
+def approve(
+    request_id: RequestId, name: NameOption = "", key: KeyOption = None, yes: YesOption = False
+) -> None:
     """Let this very call run."""
     _answer(request_id, name, key, yes, approve=True)
 
 
 @app.command()
-def deny(request_id: RequestId, name: Name = "", key: Key = None, yes: Yes = False) -> None:
+def deny(request_id: RequestId, name: NameOption = "", key: KeyOption = None, yes: YesOption = False) -> None:
     """Refuse this call."""
     _answer(request_id, name, key, yes, approve=False)
 
@@ -63,7 +63,6 @@ def _answer(request_id: str, name: str, key: Path | None, yes: bool, *, approve:
     from threegate.acts.contract_checkpoint_answers import ANSWER, answer, answer_about, open_checkpoint
     from threegate.acts.signed_acts import sign_act
     from threegate.acts.signing_key import acting_operator
-    from threegate.cli.approve_command import ask
     from threegate.launch.context import open_context
 
     context = open_context(workspace_here())

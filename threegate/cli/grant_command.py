@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from threegate.cli.approve_command import ask, put
+from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
 from threegate.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def new(
         list[str] | None,
         typer.Option("--input", metavar="NAME", help="An input whose content may differ (Monty)."),
     ] = None,
-    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Who gives it.")] = "",
-    key: Annotated[Path | None, typer.Option("--key", metavar="KEY", help="Their key.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
     """Let the same job run again without a signature of its own: a few times, for a while."""

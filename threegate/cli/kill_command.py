@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import say, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
 
 app = typer.Typer(add_completion=False)
 
@@ -16,13 +17,9 @@ app = typer.Typer(add_completion=False)
 def kill(
     scope: Annotated[str, typer.Argument(metavar="session|subtree|workflow")],
     which: Annotated[str, typer.Argument(metavar="ID")],
-    name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="Who acts; default: whose key it is.")
-    ] = "",
-    key: Annotated[
-        Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
 ) -> None:
     """End sessions for good; a workflow needs your signature."""
     kill_and_tell(scope, which, name=name, key=key, yes=yes)
@@ -44,7 +41,6 @@ def kill_and_tell(scope: str, which: str, *, name: str, key: Path | None, yes: b
     if scope == "workflow":
         from threegate.acts.approve import known_operators
         from threegate.acts.signing_key import acting_operator
-        from threegate.cli.approve_command import ask
 
         acting = acting_operator(known_operators(context), name=name, key=key)
         ask(f"Sign as {acting.name} and end the workflow {which}?", yes)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from threegate.cli.approve_command import ask
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
 
 app = typer.Typer(no_args_is_help=True, help="Notes that proposals may search.", rich_markup_mode=None)
 
@@ -16,13 +15,9 @@ app = typer.Typer(no_args_is_help=True, help="Notes that proposals may search.",
 @app.command()
 def approve(
     request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="A finished memory.propose.")],
-    name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="Who stores; default: whose key it is.")
-    ] = "",
-    key: Annotated[
-        Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
     """Store a proposed note."""

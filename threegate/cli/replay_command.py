@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
 
 app = typer.Typer()
 
@@ -15,13 +15,9 @@ app = typer.Typer()
 @app.command()
 def replay(
     request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="A request that ran to its end.")],
-    name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="Who acts; default: whose key it is.")
-    ] = "",
-    key: Annotated[
-        Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
     """Run a finished request again, within the same walls, and compare every output; exit 2 when one differs."""
@@ -29,7 +25,6 @@ def replay(
     from threegate.acts.replay import ended_request
     from threegate.acts.replay import replay as run_again
     from threegate.acts.signing_key import acting_operator
-    from threegate.cli.approve_command import ask
     from threegate.core.errors import EXIT_REFUSED
     from threegate.launch.context import open_context
     from threegate.runners.era.runner import EraRunner

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from threegate.cli.approve_command import finish, put, show, tell
 from threegate.cli.invocation import PlainFlag, on_terminal, say, wants_application, warn, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ _INVALID = "\n[r]eject  [s]kip  [q]uit > "
 
 @app.command()
 def review(
-    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Who reviews.")] = "",
-    key: Annotated[Path | None, typer.Option("--key", metavar="KEY", help="Your key.")] = None,
+    name: NameOption = "",
+    key: KeyOption = None,
     plain: PlainFlag = False,
 ) -> None:
     """Walk through all drafts: read, then approve, reject or skip each."""
@@ -65,23 +66,23 @@ def _in_application(name: str, key: Path | None) -> None:
 def _one(context: Context, acting: Acting, path: Path) -> str:
     """Show one draft and do what is answered: approved, rejected, skipped or quit."""
     from threegate.acts.approve import seal, sign
-    from threegate.review.reviewed_draft import InvalidDraft, open_dossier, read_draft
+    from threegate.review.reviewed_draft import InvalidDraft, open_reviewed_draft, read_draft
     from threegate.review.screen import render_invalid
 
     draft: Draft | None = None
     try:
         draft = read_draft(context.workspace, path)
-        with open_dossier(context, draft) as dossier:
+        with open_reviewed_draft(context, draft) as reviewed:
             full = False
             while True:
-                show(dossier, context, acting.name, full=full)
+                show(reviewed, context, acting.name, full=full)
                 answer = _answer(_QUESTION, "arfsq")
                 full = answer == "f"
                 if not full:
                     break
             if answer == "a":
-                sealed = seal(context, dossier, acting.name)
-                tell(finish(context, dossier, sealed, sign(sealed, acting.key), ""))
+                sealed = seal(context, reviewed, acting.name)
+                tell(finish(context, reviewed, sealed, sign(sealed, acting.key), ""))
                 return "approved"
     except TrailError:
         raise

@@ -21,17 +21,17 @@ def list_(json_: JsonFlag = False) -> None:
 
     context = open_context(workspace_here())
     with context.trail.locked() as held:
-        book = book_of(context, held)
+        table = book_of(context, held)
     if wants_json(json_):
-        emit_json([session.to_json() for _, session in sorted(book.sessions.items())])
+        emit_json([session.to_json() for _, session in sorted(table.sessions.items())])
         return
-    for name, session in sorted(book.sessions.items()):
-        member = book.members.get(name)
+    for name, session in sorted(table.sessions.items()):
+        member = table.members.get(name)
         role = f"  role {member.role} in {member.workflow}" if member else ""
         state = session.killed or "open"
         phase = f"  phase {session.phase}" if session.phase else ""
         say(f"{name}  {state}{phase}  {session.tally.steps} steps, {len(session.pending)} pending{role}")
-    if not book.sessions:
+    if not table.sessions:
         say("no session was used yet")
 
 
@@ -45,11 +45,11 @@ def show(session: SessionId, json_: JsonFlag = False) -> None:
 
     context = open_context(workspace_here())
     with context.trail.locked() as held:
-        book = book_of(context, held)
-    found = book.sessions.get(session)
+        table = book_of(context, held)
+    found = table.sessions.get(session)
     if found is None:
         raise Refused("unknown_session", f"no session {session}; see: threegate session list")
-    tools = list(engine.allowed_tools(found, book.others(found)))
+    tools = list(engine.allowed_tools(found, table.others(found)))
     value = {**found.to_json(), "pending": sorted(found.pending), "allowed_tools": tools}
     if wants_json(json_):
         emit_json(value)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -24,17 +24,17 @@ def show(
 
     context = open_context(workspace_here())
     with context.trail.locked() as held:
-        book = book_of(context, held)
-    if workflow and workflow not in book.workflows:
+        table = book_of(context, held)
+    if workflow and workflow not in table.workflows:
         raise Refused("unknown_workflow", f"no workflow {workflow}; see: threegate workflow show")
-    names = [workflow] if workflow else sorted(book.workflows)
+    names = [workflow] if workflow else sorted(table.workflows)
     values = [
         {
             "workflow": name,
-            **book.workflows[name].to_json(),
+            **table.workflows[name].to_json(),
             "sessions": {
-                key: {**member.to_json(), "state": book.sessions[key].killed or "open"}
-                for key, member in sorted(book.members.items())
+                key: {**member.to_json(), "state": table.sessions[key].killed or "open"}
+                for key, member in sorted(table.members.items())
                 if member.workflow == name
             },
         }
@@ -57,13 +57,9 @@ def show(
 @app.command()
 def kill(
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW")],
-    name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="Who acts; default: whose key it is.")
-    ] = "",
-    key: Annotated[
-        Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
 ) -> None:
     """End a workflow with all its sessions; needs your signature."""
     from threegate.cli.kill_command import kill_and_tell

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
 
 app = typer.Typer(no_args_is_help=True, help="Adopt a moved or restored workspace.")
 
@@ -19,9 +17,9 @@ def workspace() -> None:
 
 @app.command()
 def adopt(
-    as_: Annotated[str, typer.Option("--as", metavar="NAME", help="The operator who signs.")] = "",
-    key: Annotated[Path | None, typer.Option("--key", help="The key to sign with.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
     """Say why launches stopped, and go on from here: approvals given before are void."""
@@ -29,7 +27,6 @@ def adopt(
     from threegate.acts.adopt import adopt_about
     from threegate.acts.approve import known_operators
     from threegate.acts.signing_key import acting_operator
-    from threegate.cli.approve_command import ask
     from threegate.launch.context import open_context
 
     context = open_context(workspace_here())

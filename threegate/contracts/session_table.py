@@ -7,14 +7,25 @@ does not compile lets nothing run; only an empty folder is no gate, and says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from threegate.contracts import call_json, engine
 from threegate.contracts.compiler import SESSION_FILE, Compiled
-from threegate.contracts.state import Answer, Call, Decision, Outcome, Pending, Reason, Session, Tally, block
+from threegate.contracts.state import (
+    Answer,
+    Call,
+    Decision,
+    Outcome,
+    Pending,
+    Reason,
+    Session,
+    Tally,
+    Total,
+    block,
+)
 from threegate.contracts.tool_plan import EXACT, AggregatePlan
 from threegate.contracts.transitions import note_blocked_key, seen_key
 from threegate.contracts.workflow import Member, Workflow, WorkflowGuard, closed_children
@@ -47,29 +58,8 @@ def _together(metric: str, one: Any, other: Any) -> Any:
     return max(one, other) if metric == "max" else min(one, other)
 
 
-def ask(
-    compiled: Compiled,
-    session: Session | None,
-    call: Call,
-    now: datetime,
-    *,
-    others: Sequence[engine.Total] = (),
-    workflow: engine.WorkflowView | None = None,
-) -> Decision:
-    """What the contracts say about a call. `session` is None when the call names one that nobody opened."""
-    if not compiled.ok:
-        return block(
-            0, "contracts_do_not_compile", "the contracts folder has errors: threegate contracts check"
-        )
-    if compiled.empty:
-        return Decision("allow", (Reason(0, "no_contracts", "", "the workspace has no contracts"),))
-    if session is None:
-        return block(0, "unknown_session", "the operator has not opened that session", "session_id")
-    return engine.decide(session, call, now, others=others, workflow=workflow)
-
-
 @dataclass(slots=True)
-class Book:
+class SessionTable:
     """The sessions under one compiled folder. `totals` says whether requester and workspace totals hold."""
 
     compiled: Compiled
@@ -135,13 +125,13 @@ class Book:
             and session.killed != "session_closed"
         ]
 
-    def others(self, session: Session) -> tuple[engine.Total, ...]:
+    def others(self, session: Session) -> tuple[Total, ...]:
         """The totals that hold for a session besides its own."""
         if not self.totals:
             return ()
         names = ("requester", "workspace")
         return tuple(
-            engine.Total(name, self._tally(scope), self._pending(scope, session))  # type: ignore[arg-type]
+            Total(name, self._tally(scope), self._pending(scope, session))  # type: ignore[arg-type]
             for name, scope in zip(names, self._scopes(session), strict=True)
         )
 
@@ -170,13 +160,20 @@ class Book:
         return WorkflowGuard(contract, self.workflows[member.workflow], member, self.members, self.sessions)
 
     def decide(self, call: Call, now: datetime) -> Decision:
-        """What may become of a call. Changes nothing."""
+        """What may become of a call. Changes nothing.
+
+        A folder that does not compile lets nothing run; only an empty folder is no gate, and says so.
+        """
+        if not self.compiled.ok:
+            return block(
+                0, "contracts_do_not_compile", "the contracts folder has errors: threegate contracts check"
+            )
+        if self.compiled.empty:
+            return Decision("allow", (Reason(0, "no_contracts", "", "the workspace has no contracts"),))
         session = self.sessions.get(call.session_id)
-        if session is None or self.compiled.empty or not self.compiled.ok:
-            return ask(self.compiled, session, call, now)
-        return ask(
-            self.compiled, session, call, now, others=self.others(session), workflow=self.guard(session)
-        )
+        if session is None:
+            return block(0, "unknown_session", "the operator has not opened that session", "session_id")
+        return engine.decide(session, call, now, others=self.others(session), workflow=self.guard(session))
 
     def note_block(self, call: Call) -> None:
         """Count a blocked call."""
@@ -309,16 +306,16 @@ class Book:
         }
 
     @classmethod
-    def from_json(cls, compiled: Compiled, value: Mapping[str, Any]) -> Book:
+    def from_json(cls, compiled: Compiled, value: Mapping[str, Any]) -> SessionTable:
         """The inverse of `to_json`, under the same rules. Raises KeyError, TypeError, ValueError."""
-        book = cls(compiled)
+        table = cls(compiled)
         for key, kept in value["sessions"].items():
             session = Session.from_json(compiled.sessions[kept["contract"]], kept["state"])
             for call_id, item in kept["pending"].items():
                 session.pending[call_id] = Pending(call_json.call_from_json(item["call"]), item["moved"])
-            book.sessions[key] = session
-        book.members = {key: Member.from_json(item) for key, item in value["members"].items()}
-        book.workflows = {key: Workflow.from_json(item) for key, item in value["workflows"].items()}
-        book.asked = {key: datetime.fromisoformat(item) for key, item in value["asked"].items()}
-        book.answers = {key: call_json.answer_from_json(item) for key, item in value["answers"].items()}
-        return book
+            table.sessions[key] = session
+        table.members = {key: Member.from_json(item) for key, item in value["members"].items()}
+        table.workflows = {key: Workflow.from_json(item) for key, item in value["workflows"].items()}
+        table.asked = {key: datetime.fromisoformat(item) for key, item in value["asked"].items()}
+        table.answers = {key: call_json.answer_from_json(item) for key, item in value["answers"].items()}
+        return table

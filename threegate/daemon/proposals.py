@@ -57,7 +57,7 @@ class Proposer:
         """Announce and deliver the draft; what became of it, why when there is none, and the name of an earlier one."""
         tool = result.verdict.proposal.tool.name if result.verdict.proposal else None
         with self._trail.locked() as held:
-            if result.draft is None:
+            if result.draft is None or result.request_id is None:
                 reason = _why_no_draft(result)
                 seen = Observed(
                     file=path.name,
@@ -72,7 +72,6 @@ class Proposer:
                 held.append(seen, actor="daemon")
                 held.sync()
                 return ("draft" if result.verdict.allowed else "invalid"), reason, None
-            assert result.request_id is not None
             history = held.index.history(result.request_id)
             if history is not None and (
                 history.approved or history.claimed or history.end or self._lies_there(result.request_id)

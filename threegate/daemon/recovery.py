@@ -2,6 +2,11 @@
 
 Invariant: after `recover` no request is in running/, none is between two folders, every ended request has its
 result, and nothing that was claimed can be claimed again. Doing it twice changes nothing (docs/spec/7-trail-and-results.md, "Recovery").
+
+Orphans are killed first: a container of the daemon that died may still be running the request that is about to be called
+`interrupted`, and its result must not say that of something which goes on. Then the trail decides, not the folders: its
+event was on disk before each rename, so a file can lag behind it and never lead. That is also why nothing that has a
+claim goes back to approved/: between the claim and the end anything may have happened (docs/adr/0005-at-most-once.md).
 """
 
 from __future__ import annotations
@@ -17,13 +22,13 @@ from threegate.launch.completion import close_from_trail, find_file, interrupt, 
 from threegate.launch.context import Context
 from threegate.runners.era.orphans import remove_orphans
 from threegate.trail import RequestHistory, moves
-from threegate.trail.payloads import ApprovalAbandoned
+from threegate.trail.payloads import ApprovalAbandoned, Claimed
 
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
 
 
 def recover(context: Context, log: Log, engine_url: str = "") -> int:
-    """Bring everything to its end; returns how many requests were mended. Raises TrailError, Unavailable."""
+    """Bring everything to its end; returns how many were not where the trail says. Raises TrailError, Unavailable."""
     workspace = context.workspace
     for line in remove_orphans(
         context.workspace_id, context.boot_nonce, url=engine_url, runs_folder=workspace.runs
@@ -38,6 +43,7 @@ def recover(context: Context, log: Log, engine_url: str = "") -> int:
         if done:
             mended += 1
             log.say("recovered", request=history.request_id, what=done)
+    # Last: the requests are where they belong now, so each signature can follow its own.
     mended += _move_lone_signatures(workspace, log)
     return mended
 
@@ -61,14 +67,12 @@ def _mend(context: Context, history: RequestHistory) -> str | None:
     workspace = context.workspace
     if history.end is not None:
         with context.trail.locked() as held:
-            close_from_trail(context, held, history)
+            close_from_trail(context, held, history, history.end)
         return f"finished what {history.end.type} had announced"
-    if history.claimed is not None:
-        interrupt(context, history)
+    if (claimed := Claimed.of(history.claimed)) is not None:
+        interrupt(context, history, claimed)
         return "was interrupted"
-    assert history.file is not None
-    path = workspace.approved / history.file
-    if path.exists():
+    if history.file is None or (path := workspace.approved / history.file).exists():
         return None
     elsewhere = find_file(workspace, history)
     if elsewhere is not None:

@@ -1,6 +1,6 @@
 """What the daemon works with under one set of settings: runners, queue and notices.
 
-Invariant: what runs is finished by the station that started it; the next one takes over only when nothing runs, so no
+Invariant: what runs is finished by the runner set that started it; the next one takes over only when nothing runs, so no
 request is judged by one policy and run by another's runners.
 """
 
@@ -23,7 +23,7 @@ from threegate.trail import Trail
 
 
 @dataclass
-class Station:
+class RunnerSet:
     """Made once for as long as the settings that it is made of stay."""
 
     dispatcher: Dispatcher
@@ -41,7 +41,7 @@ class Station:
         boot_nonce: str,
         wake: threading.Event,
         beat: Callable[[], None],
-    ) -> Station:
+    ) -> RunnerSet:
         """Runners start nothing before they are asked. Raises TrailError, Unavailable."""
         made = daemon_context(
             workspace,
@@ -74,7 +74,7 @@ class Station:
         self.dispatcher.context = replace(self.context, policy=policy)
 
     def fits(self, policy: Policy) -> bool:
-        """Whether this station is the one that the policy's settings ask for."""
+        """Whether this runner set is the one that the policy's settings ask for."""
         return self._made_of == _parts(policy.settings)
 
     def close(self) -> None:

@@ -1,5 +1,10 @@
 """How a request ends: the event first, then the result, then the final folder; and the same again after a crash.
 
+The event leads because recovery completes what an event announced and never explains what none did: after the event
+`close_from_trail` writes the same result, from the event and the record that it names, and moves the file. The result
+comes before the rename: while the file is in running/ the end is known to be incomplete, and whoever finds the file in its
+final folder finds its result too (docs/spec/7-trail-and-results.md, "Launch order"; docs/adr/0004-event-before-rename.md).
+
 Invariant: every end has exactly one event, one result file with the same bytes however often it is delivered, and
 one final folder.
 """
@@ -8,13 +13,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from threegate.core import canonical, durable
 from threegate.core.workspace import STATES, Workspace
-from threegate.judgement.judge import Judgement
-from threegate.launch.approved_file import Ended, Prepared, Waiting
+from threegate.judgement.judge import Cleared, Judgement, NotCleared
+from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there
 from threegate.launch.context import Context
-from threegate.launch.status_file import is_there, tell_state
+from threegate.launch.status_file import write_status
 from threegate.request.model import Request
 from threegate.results import (
     ResultFacts,
@@ -24,21 +30,7 @@ from threegate.results import (
     reserve_result,
     result_name,
 )
-from threegate.results.verdict import State
-from threegate.trail import Event, LockedTrail, RequestHistory, moves
-from threegate.trail.payloads import (
-    Approved,
-    CancelRequested,
-    Claimed,
-    ContractMove,
-    End,
-    Finished,
-    Interrupted,
-    Placed,
-    Quarantined,
-    Refused,
-    Stopped,
-)
+from threegate.trail import Event, LockedTrail, RequestHistory, moves, payloads
 
 CHANGED = Waiting("request_changed", "the file changed while it was judged; it is read again")
 
@@ -48,108 +40,108 @@ def finish(
     path: Path,
     request: Request,
     ran: ResultFacts,
-    ended: End,
+    ended: payloads.End,
     run_folder: Path,
-    judgement: Judgement,
+    judgement: Cleared,
 ) -> Ended:
     """Announce the end, deliver the result, move the file.
 
-    `ran` are the facts that were just recorded in `run_folder`, `ended` what the event says of them; moment and number come
-    from the event. After a crash the
-    record gives the same facts, and so the same result.
+    `ran` are the facts that were just recorded in `run_folder`, `ended` is what the event says of them so far; moment and
+    number come from the event. After a crash the record gives the same facts, and so the same result.
     """
-    folder = context.workspace.finished if isinstance(ended, Finished) else context.workspace.refused
+    state = _state(ended)
+    folder = context.workspace.state_folder(state)
     text = ResultText(ran)
     with context.trail.locked() as held:
         moved = context.contracts.commit(held, context.policy, request, ran.status, run_folder)
         target = moves.free_name(folder / path.name)
+        # The result names its event and the event the result's digest: so number and moment are taken beforehand.
         seq, when = held.next_event()
         facts = replace(ran, created_utc=when, trail_seq=seq)
         rendered = text.at(facts)
-        announced = replace(
-            ended,
-            contract=moved,
-            result_sha256=canonical.sha256_hex(rendered),
-            state=folder.name,
-            file=target.name,
-        )
+        digest = canonical.sha256_hex(rendered)
+        announced = replace(ended, contract=moved, result_sha256=digest, state=folder.name, file=target.name)
         moves.announce(held, announced, request_id=request.request_id, actor="daemon")
         _end_with_it(context.workspace, held, moved)
         result = deliver_result(context.workspace, facts, rendered, settled=False)
         moves.relocate(path, target, settled=False)
+    # Without the lock: others need not wait for these folders. A power cut before this is what recovery completes.
     moves.settle(result, result)
     moves.settle(path, target)
-    tell_state(context.workspace, target.name, _state(ended), ran.status, judgement)
+    write_status(context.workspace, target.name, state, ran.status, judgement)
     context.on_end(request.request_id, ran.status)
     return Ended(ended.kind, ran.status, result)
 
 
-def refuse(
-    context: Context,
-    prepared: Prepared,
-    code: str,
-    message: str,
-    judgement: Judgement | None,
-) -> Ended | Waiting:
+def refuse(context: Context, approved: Approved, judgement: NotCleared) -> Ended | Waiting:
     """A gate said no for good: event, result, refused/. Waiting when the file went away or changed meanwhile."""
     with context.trail.locked() as held:
-        if not is_there(prepared):
+        if not is_there(approved):
             return CHANGED
-        return refuse_held(context, held, prepared, code, message, judgement)
+        return refuse_held(context, held, approved, judgement.code, judgement.message, judgement)
 
 
-def refuse_broken(context: Context, prepared: Prepared) -> Ended | Waiting:
-    """Refuse a file of approved/ that is no runnable request."""
-    return refuse(context, prepared, prepared.code, prepared.message, None)
+def refuse_unrunnable(context: Context, unrunnable: Unrunnable) -> Ended | Waiting:
+    """Refuse a file of approved/ that is no runnable request. Waiting as in `refuse`."""
+    with context.trail.locked() as held:
+        if not is_there(unrunnable):
+            return CHANGED
+        return refuse_held(context, held, unrunnable, unrunnable.code, unrunnable.message)
 
 
 def refuse_held(
     context: Context,
     held: LockedTrail,
-    prepared: Prepared,
+    file: Approved | Unrunnable,
     code: str,
     message: str,
-    judgement: Judgement | None,
+    judgement: Judgement | None = None,
 ) -> Ended:
-    request = prepared.request
-    history = held.index.history(prepared.request_id)
+    """Event, result and move of a refusal, under the lock that the caller looked at the file under."""
+    history = held.index.history(file.request_id)
     known = history is not None and (
-        history.claimed is not None or history.end is not None or _is_copy(history, prepared.path)
+        history.claimed is not None or history.end is not None or _is_copy(history, file.path)
     )
     approval = judgement.approval if judgement else None
     reason = "replayed" if known else code
-    moved = context.contracts.blocked(held, context.policy, prepared.request, prepared.job, code)
-    target = moves.free_name(context.workspace.refused / prepared.path.name)
-    reserve_result(context.workspace, prepared.request_id or "")
-    stopped = (Quarantined if known else Refused)(
+    target = moves.free_name(context.workspace.refused / file.path.name)
+    stopped: payloads.Stopped = (payloads.Quarantined if known else payloads.Refused)(
         reason=reason,
         message=message,
-        backend=prepared.backend,
-        request_sha256=request.sha256 if request else None,
+        backend="ERA",
         approved_by=approval.approved_by if approval else None,
         approval_sha256=approval.approval_sha256 if approval else None,
         policy_sha256=context.policy.digest,
-        inputs={item.name: item.sha256 for item in prepared.job.inputs[:64]} if prepared.job else {},
-        contract=moved,
+        inputs={},
         state="refused",
         file=target.name,
     )
-    event = moves.announce(held, stopped, request_id=prepared.request_id, actor="daemon")
-    _end_with_it(context.workspace, held, moved)
+    if isinstance(file, Approved):
+        stopped = replace(
+            stopped,
+            backend=file.request.backend,
+            request_sha256=file.request.sha256,
+            inputs={item.name: item.sha256 for item in file.job.inputs[:64]},
+            contract=context.contracts.blocked(held, context.policy, file.request, file.job, code),
+        )
+    # Space first: on a full disk the request stays where it is, instead of ending without a result.
+    reserve_result(context.workspace, file.request_id)
+    event = moves.announce(held, stopped, request_id=file.request_id, actor="daemon")
+    _end_with_it(context.workspace, held, stopped.contract)
     result = deliver_result(context.workspace, _refusal_facts(event))
-    moves.relocate(prepared.path, target)
-    tell_state(context.workspace, target.name, "refused", reason, judgement)
-    context.on_end(prepared.request_id, "refused")
+    moves.relocate(file.path, target)
+    write_status(context.workspace, target.name, "refused", reason, judgement)
+    context.on_end(file.request_id, "refused")
     return Ended("refused", reason, result)
 
 
-def _end_with_it(workspace: Workspace, held: LockedTrail, moved: ContractMove | None) -> None:
+def _end_with_it(workspace: Workspace, held: LockedTrail, moved: payloads.ContractMove | None) -> None:
     """Ask the daemon to end the requests that run in sessions which ended with their parent just now.
 
     A crash before this loses nothing: what ran then is interrupted by the next start.
     """
     for request_id in (moved.ends if moved else None) or ():
-        asked = CancelRequested(message="the parent session was ended by its circuit breaker")
+        asked = payloads.CancelRequested(message="the parent session was ended by its circuit breaker")
         moves.announce(held, asked, request_id=request_id, actor="daemon")
         durable.overwrite(workspace.control / f"cancel-{request_id}", b"")
 
@@ -157,17 +149,17 @@ def _end_with_it(workspace: Workspace, held: LockedTrail, moved: ContractMove | 
 def _is_copy(history: RequestHistory, path: Path) -> bool:
     """Whether the trail approved this request under another file name, and that file still waits: refusing the
     copy must not end the request itself."""
-    approved = Approved.of(history.approved)
+    approved = payloads.Approved.of(history.approved)
     name = approved.file if approved else None
     return name is not None and name != path.name and (path.parent / name).exists()
 
 
 def _refusal_facts(event: Event) -> ResultFacts:
-    """The facts of a request that ended without a record of a run: what its event says, as the trail keeps it."""
-    stopped = Stopped.of(event) or Refused()
+    """The facts of a request that ended without a record of a run: what its event says, as it is in the trail."""
+    stopped = payloads.Stopped.of(event) or payloads.Refused()
     return ResultFacts(
         request_id=event.request_id or "",
-        status=stopped.result_status if isinstance(stopped, End) else "refused",
+        status=stopped.result_status if isinstance(stopped, payloads.End) else "refused",
         created_utc=event.when,
         trail_seq=event.seq,
         backend=stopped.backend or "",
@@ -181,16 +173,15 @@ def _refusal_facts(event: Event) -> ResultFacts:
     )
 
 
-def interrupt(context: Context, history: RequestHistory) -> None:
+def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claimed) -> None:
     """Close a request that was claimed and never finished: nobody knows how far it came, so it never runs again."""
     workspace = context.workspace
     with context.trail.locked() as held:
         source = find_file(workspace, history)
         name = source.name if source else str(history.file or f"{history.request_id}.md")
         target = moves.free_name(workspace.refused / name)
-        claimed = Claimed.of(history.claimed) or Claimed()
-        approved = Approved.of(history.approved)
-        interrupted = Interrupted(
+        approved = payloads.Approved.of(history.approved)
+        interrupted = payloads.Interrupted(
             request_sha256=claimed.request_sha256,
             approval_sha256=claimed.approval_sha256,
             policy_sha256=claimed.policy_sha256,
@@ -205,16 +196,14 @@ def interrupt(context: Context, history: RequestHistory) -> None:
         deliver_result(workspace, _refusal_facts(event))
         if source is not None:
             moves.relocate(source, target)
-    tell_state(workspace, target.name, "refused", "interrupted")
+    write_status(workspace, target.name, "refused", "interrupted")
     context.on_end(history.request_id, "interrupted")
 
 
-def close_from_trail(context: Context, held: LockedTrail, history: RequestHistory) -> None:
+def close_from_trail(context: Context, held: LockedTrail, history: RequestHistory, event: Event) -> None:
     """Do what an end's event announced and a crash left undone: the result (the same bytes), then the move."""
-    workspace, event, ended = context.workspace, history.end, End.of(history.end)
-    if event is None or ended is None:
-        return
-    if ended.record_sha256 is not None:
+    workspace, ended = context.workspace, payloads.End.of(event)
+    if ended is not None and ended.record_sha256 is not None:
         folder = workspace.run_folder(history.request_id)
         facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=ended.record_sha256)
     else:
@@ -225,17 +214,18 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
         target = workspace.state_folder(history.state) / history.file
         if source != target and not target.exists():
             moves.relocate(source, target)
-    tell_state(workspace, str(history.file), _state(ended), facts.status)
+    write_status(workspace, str(history.file), _state(ended), facts.status)
 
 
-def _state(ended: End) -> State:
-    return "finished" if isinstance(ended, Finished) else "refused"
+def _state(ended: payloads.End | None) -> Literal["finished", "refused"]:
+    """Where the request's file goes."""
+    return "finished" if isinstance(ended, payloads.Finished) else "refused"
 
 
 def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:
     """Where a request's file is now, by its name in the trail; where it belongs comes first."""
     order = [history.state, *STATES] if history.state in STATES else list(STATES)
-    places = map(Placed.of, (history.claimed, history.approved, history.end))
+    places = map(payloads.Placed.of, (history.claimed, history.approved, history.end))
     names = {place.file for place in places if place is not None and place.file is not None}
     if history.file:
         names.add(history.file)

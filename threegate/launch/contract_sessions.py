@@ -22,7 +22,7 @@ from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.engine import may_retry
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.session import SessionStore
-from threegate.contracts.session_table import Book
+from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import block
 from threegate.contracts.transitions import seen_key
 from threegate.core.errors import InvalidInput, Refused, Unavailable
@@ -32,7 +32,7 @@ from threegate.launch.past_calls import PastCalls, call_of, outcome_of
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import read_record
-from threegate.trail import LockedTrail, RequestHistory
+from threegate.trail import LockedTrail
 from threegate.trail.payloads import Claimed, ContractMove
 
 _NO_CONTRACTS = Decision("allow", (Reason(0, "no_contracts", "", "the contracts folder is empty"),))
@@ -109,7 +109,7 @@ class ContractSessions:
         wrong = _place(book, call, job)
         return (wrong, call) if wrong is not None else (book.decide(call, now), call)
 
-    def view(self, held: LockedTrail, policy: Policy) -> Book:
+    def view(self, held: LockedTrail, policy: Policy) -> SessionTable:
         """All sessions as the trail has them now, under contracts that compile and are not empty.
 
         Raises Unavailable when an event of the trail cannot be taken: then nothing is let through.
@@ -127,7 +127,7 @@ class ContractSessions:
         self,
         held: LockedTrail,
         policy: Policy,
-        book: Book,
+        book: SessionTable,
         request: Request,
         job: Job,
         owner_uid: int | None,
@@ -165,12 +165,9 @@ class ContractSessions:
         held: LockedTrail,
         policy: Policy,
         request: Request,
-        job: Job | None,
-        history: RequestHistory | None,
+        job: Job,
     ) -> ContractMove | Refused | None:
-        """Decide once more, under the lock of the claim; what the `claimed` event says of the call."""
-        if job is None:
-            return Refused("request_changed", "there is no job to claim")
+        """Decide once more, under the lock of the claim; what `claimed` says of the call. A Refused means: judge again."""
         decision, call = self._decide(held, policy, request, job, held.now, None)
         allowed = decision.verdict == "allow"
         if not allowed and policy.settings.contracts.mode != "shadow":
@@ -206,7 +203,7 @@ class ContractSessions:
         outcome = outcome_of(facts, run_folder, policy.settings.contracts.cost_per_second)
         if outcome is None:
             return lost
-        trial = Book.from_json(policy.contracts, book.to_json())
+        trial = SessionTable.from_json(policy.contracts, book.to_json())
         effect = trial.commit(call, replace(outcome, status=status), held.now)
         return replace(
             lost,
@@ -216,11 +213,11 @@ class ContractSessions:
         )
 
     def blocked(
-        self, held: LockedTrail, policy: Policy, request: Request | None, job: Job | None, code: str
+        self, held: LockedTrail, policy: Policy, request: Request, job: Job, code: str
     ) -> ContractMove | None:
         """What the event of a refusal says of the call: only what the contract gate refused moves a session."""
         compiled = policy.contracts
-        if request is None or job is None or code not in REASONS or compiled.empty or not compiled.ok:
+        if code not in REASONS or compiled.empty or not compiled.ok:
             return None
         try:
             book = self.view(held, policy)
@@ -231,7 +228,7 @@ class ContractSessions:
             return None
         named = _named(book, call)
         if call.session_id in book.members:
-            trial = Book.from_json(compiled, book.to_json())
+            trial = SessionTable.from_json(compiled, book.to_json())
             trial.note_block(call)
             named = replace(named, ends=_ends(policy, book, trial))
         return named
@@ -254,7 +251,7 @@ def _tools(request: Request) -> tuple[str, ...]:
     return (backend,) if request.tool in (None, backend) else (backend, str(request.tool))
 
 
-def _place(book: Book, call: Call, job: Job) -> Decision | None:
+def _place(book: SessionTable, call: Call, job: Job) -> Decision | None:
     """The block for a request that names a session, role or workflow that is not its own."""
     session = book.sessions.get(call.session_id)
     requester = str((call.principal or {}).get("name"))
@@ -268,7 +265,7 @@ def _place(book: Book, call: Call, job: Job) -> Decision | None:
     return None
 
 
-def _named(book: Book, call: Call) -> ContractMove:
+def _named(book: SessionTable, call: Call) -> ContractMove:
     """What an event says about a call: names and digests, never a value."""
     session = book.sessions[call.session_id]
     requester = session.requester or str((call.principal or {}).get("name"))
@@ -277,7 +274,7 @@ def _named(book: Book, call: Call) -> ContractMove:
     )
 
 
-def _ends(policy: Policy, before: Book, after: Book) -> tuple[str, ...] | None:
+def _ends(policy: Policy, before: SessionTable, after: SessionTable) -> tuple[str, ...] | None:
     """The running requests of the sessions that an event kills with their parent; whoever writes it ends them."""
     if policy.settings.contracts.mode == "shadow":
         return None
@@ -290,6 +287,6 @@ def _ends(policy: Policy, before: Book, after: Book) -> tuple[str, ...] | None:
     return tuple(found) or None
 
 
-def _holding(book: Book, request_id: str) -> Session | None:
+def _holding(book: SessionTable, request_id: str) -> Session | None:
     """The session that claimed a request."""
     return next((item for item in book.sessions.values() if request_id in item.pending), None)

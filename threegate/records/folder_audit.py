@@ -39,7 +39,7 @@ _ACTING = frozenset(
 
 
 @dataclass(slots=True)
-class Agreement:
+class FolderAudit:
     """Takes the events in order (`see`), then looks at the folders (`finish`)."""
 
     workspace: Workspace

@@ -29,15 +29,13 @@ from threegate.approval import (
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Refused
 from threegate.judgement.judge import assess
-from threegate.launch.approved_file import Prepared, prepare
+from threegate.launch.approved_file import Approved, Unrunnable, read_approved
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch
 from threegate.request import read_request
-from threegate.request.job import Job
 from threegate.review.input_copies import InputCopy
-from threegate.review.reviewed_draft import Dossier, Draft, refuse_bad_clock
+from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock
 from threegate.trail import moves, payloads
-from threegate.trail.payloads import Approved
 
 _MODE = 0o600
 
@@ -52,30 +50,29 @@ class Countersigned:
     missing: bool
 
 
-def read_waiting(context: Context, path: Path) -> Prepared:
+def read_waiting(context: Context, path: Path) -> Approved:
     """Read a file of approved/ and its signatures, once. Raises InvalidInput."""
     path = path.absolute() if path.is_file() else context.workspace.approved / path.name
     try:
-        prepared = prepare(context, path)
+        approved = read_approved(context, path)
     except FileNotFoundError:
         raise InvalidInput(f"{path}: there is no such file; threegate status lists what waits") from None
-    if prepared.request is None or prepared.job is None:
-        raise InvalidInput(f"{path}: {prepared.code}: {prepared.message}")
-    return prepared
+    if isinstance(approved, Unrunnable):
+        raise InvalidInput(f"{path}: {approved.code}: {approved.message}")
+    return approved
 
 
-def facts_now(context: Context, prepared: Prepared) -> LaunchFacts:
+def facts_now(context: Context, approved: Approved) -> LaunchFacts:
     """The facts of a launch of it now. Raises TrailError."""
-    assert prepared.request is not None and prepared.job is not None
     with context.trail.locked() as held:
         return facts_for_launch(
             context.workspace,
             held,
             context.policy,
-            prepared.request,
-            prepared.job,
-            signature=prepared.signature,
-            countersignatures=prepared.countersignatures,
+            approved.request,
+            approved.job,
+            signature=approved.signature,
+            countersignatures=approved.countersignatures,
         )
 
 
@@ -85,47 +82,46 @@ def verify_approval(context: Context, path: Path) -> list[Check]:
 
 
 @contextmanager
-def open_waiting(context: Context, path: Path) -> Iterator[tuple[Prepared, Dossier]]:
-    """A waiting request as a dossier, for the same screen that its first approver saw. Raises InvalidInput, Refused.
+def open_waiting(context: Context, path: Path) -> Iterator[tuple[Approved, ReviewedDraft]]:
+    """A waiting request with all that is known of it, for the same screen that its first approver saw. Raises InvalidInput, Refused.
 
     Nothing is copied: the pinned inputs are the copies. They are hashed here, and again when they are staged.
     """
-    prepared = read_waiting(context, path)
-    if prepared.path.parent != context.workspace.approved:
+    approved = read_waiting(context, path)
+    if approved.path.parent != context.workspace.approved:
         raise InvalidInput(
-            f"{prepared.path}: does not wait; only a request in approved/ can be countersigned"
+            f"{approved.path}: does not wait; only a request in approved/ can be countersigned"
         )
-    dossier = waiting_dossier(context, prepared)
-    for copy in dossier.inputs:
+    reviewed = review_waiting(context, approved)
+    for copy in reviewed.inputs:
         if copy.digest_now() != copy.sha256:
             raise Refused("input_changed", f"the pinned bytes of {copy.name} are not those that were signed")
-    yield prepared, dossier
+    yield approved, reviewed
 
 
-def waiting_dossier(context: Context, prepared: Prepared) -> Dossier:
+def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
     """What is known about a waiting request; its pinned inputs go by the digests that name them, not hashed here.
 
-    `prepared` is one that `read_waiting` gave.
+    `approved` is one that `read_waiting` gave.
     """
-    request, job = prepared.request, prepared.job
-    assert request is not None and job is not None
+    request, job = approved.request, approved.job
     copies = tuple(
         InputCopy(item.name, item.sha256, item.size, context.workspace.inputs / item.sha256)
         for item in job.inputs
     )
-    history = prepared.history
+    history = approved.history
     event = history.approved if history else None
-    approved = Approved.of(event)
-    owner_uid = approved.owner_uid if approved and approved.owner_uid is not None else -1
+    given = payloads.Approved.of(event)
+    owner_uid = given.owner_uid if given and given.owner_uid is not None else -1
     settings = context.policy.settings
     with context.trail.locked() as held:
         now = held.now
         decision = context.contracts.decide(held, context.policy, request, job, now)
     report = read_request(
-        prepared.data, path=prepared.path.name, settings=settings.request, now=now, stage="approved"
+        approved.data, path=approved.path.name, settings=settings.request, now=now, stage="approved"
     )
-    return Dossier(
-        draft=Draft(prepared.path, prepared.data, prepared.identity, owner_uid),
+    return ReviewedDraft(
+        draft=Draft(approved.path, approved.data, approved.identity, owner_uid),
         report=report,
         request=request,
         job=job,
@@ -151,23 +147,23 @@ def waiting_dossier(context: Context, prepared: Prepared) -> Dossier:
     )
 
 
-def countersign(context: Context, prepared: Prepared, name: str, key: Path) -> Countersigned:
+def countersign(context: Context, approved: Approved, name: str, key: Path) -> Countersigned:
     """Sign the approval as a further operator and lay the signature beside it.
 
     Raises Refused with a reason code when the approval or this signature would not count, InvalidInput, TrailError.
     """
-    if prepared.signature is None:
-        raise Refused("signature_missing", f"{prepared.path.name}: there is no approval to countersign")
-    for check in launch_checks(facts_now(context, prepared)):
+    if approved.signature is None:
+        raise Refused("signature_missing", f"{approved.path.name}: there is no approval to countersign")
+    for check in launch_checks(facts_now(context, approved)):
         if check.ok is False and check.code != "quorum_missing":
             raise Refused(check.code, check.detail)
     try:
-        approval = SignedApproval.parse(prepared.signature)
+        approval = SignedApproval.parse(approved.signature)
     except MalformedError:
         raise Refused(
-            "signature_missing", f"{prepared.path.name}: runs under a grant; nobody signed it"
+            "signature_missing", f"{approved.path.name}: runs under a grant; nobody signed it"
         ) from None
-    if name == approval.statement.approved_by or name in prepared.countersignatures:
+    if name == approval.statement.approved_by or name in approved.countersignatures:
         raise Refused("replayed", f"{name} has signed already; another operator must")
     now = _now(context, approval)
     word = Countersignature(approval.approval_sha256, name, now, secrets.token_hex(16))
@@ -176,18 +172,17 @@ def countersign(context: Context, prepared: Prepared, name: str, key: Path) -> C
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         index = held.index
-        assert prepared.request is not None
-        history = index.history(prepared.request.request_id)
+        history = index.history(approved.request.request_id)
         if history is not None and (history.claimed or history.end):
-            raise Refused("replayed", f"{prepared.path.name}: does not wait any more")
+            raise Refused("replayed", f"{approved.path.name}: does not wait any more")
         facts = facts_for_launch(
             context.workspace,
             held,
             context.policy,
-            prepared.request,
-            _job(prepared),
-            signature=prepared.signature,
-            countersignatures={**prepared.countersignatures, name: signed},
+            approved.request,
+            approved.job,
+            signature=approved.signature,
+            countersignatures={**approved.countersignatures, name: signed},
         )
         signer = check_countersignature(
             approval,
@@ -198,7 +193,7 @@ def countersign(context: Context, prepared: Prepared, name: str, key: Path) -> C
             nonce_used=facts.nonce_used,
             now=facts.now,
         )
-        target = prepared.path.with_name(f"{prepared.path.name}.sig.{name}")
+        target = approved.path.with_name(f"{approved.path.name}.sig.{name}")
         moves.announce(
             held,
             payloads.Countersigned(
@@ -208,17 +203,12 @@ def countersign(context: Context, prepared: Prepared, name: str, key: Path) -> C
                 key=signer.fingerprint,
                 nonce=word.nonce,
             ),
-            request_id=prepared.request.request_id,
+            request_id=approved.request.request_id,
             actor=f"operator:{name}",
         )
         durable.deliver(target, signed, _MODE)
         missing = any(check.code == "quorum_missing" for check in launch_checks(facts))
     return Countersigned(target, name, signer.fingerprint, missing)
-
-
-def _job(prepared: Prepared) -> Job:
-    assert prepared.job is not None
-    return prepared.job
 
 
 def _now(context: Context, approval: SignedApproval) -> datetime:

@@ -16,11 +16,11 @@ from threegate.launch.context import Context
 from threegate.request import Report, read_request
 from threegate.request.report import Finding
 from threegate.results import ResultFacts, read_record
-from threegate.review.countersign import read_waiting, verify_approval, waiting_dossier
+from threegate.review.countersign import read_waiting, review_waiting, verify_approval
 from threegate.review.ended_sections import ended_sections
 from threegate.review.overview import GROUPS, Entry, row
 from threegate.review.review_sections import Field, Listing, Quote, Section, review_sections
-from threegate.review.reviewed_draft import InvalidDraft, look_at_draft, read_draft
+from threegate.review.reviewed_draft import InvalidDraft, read_draft, view_draft
 from threegate.review.status import Line
 from threegate.trail import Event, RequestHistory
 from threegate.trail.payloads import End
@@ -72,10 +72,10 @@ def look_at(context: Context, entry: Entry) -> Look:
 def _draft(context: Context, entry: Entry, line: Line) -> Look:
     draft = read_draft(context.workspace, entry.path)
     try:
-        with look_at_draft(context, draft) as dossier:
-            sections = _without_moment(review_sections(dossier, context.policy.settings, operator=SOMEBODY))
-            findings = dossier.report.findings
-            return Look(replace(line, request_id=dossier.request.request_id), sections, findings)
+        with view_draft(context, draft) as reviewed:
+            sections = _without_moment(review_sections(reviewed, context.policy.settings, operator=SOMEBODY))
+            findings = reviewed.report.findings
+            return Look(replace(line, request_id=reviewed.request.request_id), sections, findings)
     except InvalidDraft as error:
         return Look(
             replace(
@@ -109,18 +109,18 @@ def _without_moment(sections: list[Section]) -> tuple[Section, ...]:
 
 def _waiting(context: Context, entry: Entry, line: Line) -> Look:
     try:
-        prepared = read_waiting(context, entry.path)
-        dossier = waiting_dossier(context, prepared)
-        sections = review_sections(dossier, context.policy.settings, operator=SOMEBODY)
+        approved = read_waiting(context, entry.path)
+        reviewed = review_waiting(context, approved)
+        sections = review_sections(reviewed, context.policy.settings, operator=SOMEBODY)
         checks = tuple(verify_approval(context, entry.path))
     except (InvalidInput, Refused, OSError) as error:
         return replace(_claimed(context, entry, line), problem=str(error))
     return Look(
-        replace(line, request_id=dossier.request.request_id),
+        replace(line, request_id=reviewed.request.request_id),
         tuple(section for section in sections if section.title != "WHAT YOU WOULD SIGN"),
-        dossier.report.findings,
+        reviewed.report.findings,
         checks=checks,
-        story=_story(prepared.history, entry),
+        story=_story(approved.history, entry),
     )
 
 

@@ -1,6 +1,6 @@
 """A draft as the operator sees it before signing: read once, validated, its inputs copied, judged on trial.
 
-Invariant: everything that is shown and everything that is signed comes from the values in one `Dossier`; the
+Invariant: everything that is shown and everything that is signed comes from the values in one `ReviewedDraft`; the
 draft's file is not read again.
 """
 
@@ -44,7 +44,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Dossier:
+class ReviewedDraft:
     """A valid draft with everything that is known about it."""
 
     draft: Draft
@@ -86,22 +86,22 @@ def read_draft(workspace: Workspace, path: Path) -> Draft:
 
 
 @contextmanager
-def open_dossier(context: Context, draft: Draft) -> Iterator[Dossier]:
+def open_reviewed_draft(context: Context, draft: Draft) -> Iterator[ReviewedDraft]:
     """Validate, copy the inputs, build the Job, judge on trial. The copies live as long as the block.
 
     Raises Refused (with a reason code), InvalidInput for a draft that is not valid, Unavailable, TrailError.
     """
     report, request = _valid(context, draft)
     with copied_inputs(context.workspace, _places(context, draft, request), request.inputs) as copies:
-        yield _dossier(context, draft, report, request, copies)
+        yield _reviewed(context, draft, report, request, copies)
 
 
 @contextmanager
-def look_at_draft(context: Context, draft: Draft) -> Iterator[Dossier]:
+def view_draft(context: Context, draft: Draft) -> Iterator[ReviewedDraft]:
     """The same for a reader who signs nothing: the inputs are hashed where they lie, and nothing is written."""
     report, request = _valid(context, draft)
     with seen_inputs(context.workspace, _places(context, draft, request), request.inputs) as seen:
-        yield _dossier(context, draft, report, request, seen)
+        yield _reviewed(context, draft, report, request, seen)
 
 
 def _valid(context: Context, draft: Draft) -> tuple[Report, Request]:
@@ -156,9 +156,9 @@ def refuse_bad_clock(held: LockedTrail) -> None:
         )
 
 
-def _dossier(
+def _reviewed(
     context: Context, draft: Draft, report: Report, request: Request, copies: tuple[InputCopy, ...]
-) -> Dossier:
+) -> ReviewedDraft:
     settings, contracts = context.policy.settings, context.contracts
     with context.trail.locked() as held:
         now = held.now
@@ -199,7 +199,7 @@ def _dossier(
         proposal_needs_approval=proposal is not None and job.effective_risk != "low",
         now=now,
     )
-    return Dossier(
+    return ReviewedDraft(
         draft=draft,
         report=report,
         request=request,
@@ -219,9 +219,9 @@ def _lies_in(path: Path, folder: Path) -> bool:
     return os.path.realpath(path.parent) == os.path.realpath(folder)
 
 
-def refuse_judged(dossier: Dossier) -> None:
+def refuse_judged(reviewed: ReviewedDraft) -> None:
     """Nothing is signed that the gates would refuse anyway (docs/spec/3-aana.md). Raises Refused with the gate's code."""
-    assessment = dossier.assessment
+    assessment = reviewed.assessment
     contract = assessment.contract
     passing = {item.code for item in contract.reasons} <= PASSING
     if not assessment.contract_holds and contract.verdict != "checkpoint" and not passing:

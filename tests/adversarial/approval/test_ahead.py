@@ -16,9 +16,9 @@ from threegate.acts.cancel import cancel_request
 from threegate.acts.operator import revoke_operator
 from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.log import Log
-from threegate.judgement.judge import Clearance
+from threegate.judgement.judge import Clearance, Cleared
 from threegate.launch import pipeline
-from threegate.launch.approved_file import prepare
+from threegate.launch.approved_file import read_approved
 from threegate.launch.context import Context
 from threegate.launch.pipeline import Judged, launch, look_ahead
 from threegate.request.job import Job
@@ -52,7 +52,7 @@ def ahead_of(bench: Bench, context: Context) -> Judged:
     bench.operator("bob")
     path = bench.approve(bench.draft(), "bob").path
     judged = look_ahead(context, path)
-    assert judged is not None and judged.judgement.clearance is not None
+    assert judged is not None and isinstance(judged.judgement, Cleared)
     return judged
 
 
@@ -60,9 +60,11 @@ def test_it_is_used_and_told_once(bench: Bench, monkeypatch: pytest.MonkeyPatch)
     runner = CountingRunner()
     (context,) = daemons(bench, runner, 1)
     told: list[str] = []
-    monkeypatch.setattr(Context, "decided", lambda self, judgement, now: told.append(judgement.code))
+    monkeypatch.setattr(
+        Context, "decided", lambda self, judgement, now: told.append(type(judgement).__name__)
+    )
     judged = ahead_of(bench, context)
-    assert told == [] and judged.prepared.path.parent == bench.workspace.approved, (
+    assert told == [] and judged.approved.path.parent == bench.workspace.approved, (
         "looking ahead leaves no trace"
     )
 
@@ -70,30 +72,30 @@ def test_it_is_used_and_told_once(bench: Bench, monkeypatch: pytest.MonkeyPatch)
         raise AssertionError("judged twice")
 
     monkeypatch.setattr(pipeline, "judge", never)
-    assert launch(context, judged.prepared, control(bench), judged).code == "succeeded"
-    assert told == ["cleared"] and runner.runs == {"req-1": 1}
-    assert launch(context, judged.prepared, control(bench), judged).code == "request_changed"
+    assert launch(context, judged.approved, control(bench), judged).code == "succeeded"
+    assert told == ["Cleared"] and runner.runs == {"req-1": 1}
+    assert launch(context, judged.approved, control(bench), judged).code == "request_changed"
     assert runner.runs == {"req-1": 1}
 
 
-@pytest.mark.parametrize("why", ["old", "policy", "prepared"])
+@pytest.mark.parametrize("why", ["old", "policy", "read again"])
 def test_another_or_an_old_one_is_judged_anew(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     runner = CountingRunner()
     (context,) = daemons(bench, runner, 1)
     judged = ahead_of(bench, context)
-    prepared = judged.prepared
+    approved = judged.approved
     if why == "old":
         judged = replace(judged, at=judged.at - 1.0)
     elif why == "policy":
         judged = replace(judged, policy="0" * 64)
     else:
-        prepared = prepare(context, prepared.path)
+        approved = read_approved(context, approved.path)
     calls = []
     real = pipeline.judge
     monkeypatch.setattr(pipeline, "judge", lambda *words, **more: calls.append(1) or real(*words, **more))
-    assert launch(context, prepared, control(bench), judged).code == "succeeded"
+    assert launch(context, approved, control(bench), judged).code == "succeeded"
     assert calls == [1] and runner.runs == {"req-1": 1}
 
 
@@ -102,12 +104,12 @@ def test_an_approval_that_ends_in_between_claims_nothing(bench: Bench) -> None:
     runner = CountingRunner()
     (context,) = daemons(bench, runner, 1)
     judged = ahead_of(bench, context)
+    assert isinstance(judged.judgement, Cleared)
     approval = judged.judgement.approval
-    assert approval is not None
     late = replace(judged.judgement, approval=replace(approval, expires_utc=judged.now))
     judged = replace(judged, judgement=late)
-    assert launch(context, judged.prepared, control(bench), judged).code == "expired"
-    assert not runner.runs and not judged.prepared.path.exists()
+    assert launch(context, judged.approved, control(bench), judged).code == "expired"
+    assert not runner.runs and not judged.approved.path.exists()
 
 
 def edit(bench: Bench, path: Path) -> None:
@@ -133,8 +135,8 @@ def test_what_changes_after_it_stops_the_claim(bench: Bench, act: Callable[[Benc
     runner = CountingRunner()
     (context,) = daemons(bench, runner, 1)
     judged = ahead_of(bench, context)
-    act(bench, judged.prepared.path)
-    code = launch(context, judged.prepared, control(bench), judged).code
+    act(bench, judged.approved.path)
+    code = launch(context, judged.approved, control(bench), judged).code
     assert code in ("request_changed", "operators_changed")
     assert not runner.runs and not list(bench.workspace.running.iterdir())
 

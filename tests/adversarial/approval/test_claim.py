@@ -16,11 +16,11 @@ from tests.adversarial.approval.test_ahead import HeldRunner
 from tests.adversarial.approval.test_races import CountingRunner, daemons
 from threegate.core import durable
 from threegate.core.errors import Unavailable
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.log import Log
 from threegate.judgement.judge import Clearance
-from threegate.launch.approved_file import prepare
+from threegate.launch.approved_file import read_approved
 from threegate.launch.pipeline import launch
 from threegate.request.job import Job
 from threegate.results import read_verdict
@@ -73,12 +73,12 @@ def test_before_it_runs_all_of_the_claim_is_on_the_disk(bench: Bench) -> None:
     (context,) = daemons(bench, runner, 1)
     stop = durable.observe(seen)
     try:
-        ended = launch(context, prepare(context, path), control(bench))
+        ended = launch(context, read_approved(context, path), control(bench))
     finally:
         stop()
     assert ended.code == "succeeded" and at_run["types"] == ["cleared", "claimed", "started"]
     assert at_run["file"] and at_run["unsynced"] == set()
-    kept = OutsideState.of(context.workspace_id).read_head()
+    kept = UserState.of(context.workspace_id).read_head()
     assert kept is not None and kept["seq"] == at_run["claimed"]
 
 
@@ -87,12 +87,12 @@ def test_a_head_that_cannot_be_kept_lets_nothing_run(bench: Bench, monkeypatch: 
     runner = CountingRunner()
     (context,) = daemons(bench, runner, 1)
 
-    def full(self: OutsideState, value: object) -> None:
+    def full(self: UserState, value: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(OutsideState, "advance_head", full)
+    monkeypatch.setattr(UserState, "advance_head", full)
     with pytest.raises(Unavailable, match="outside head"):
-        launch(context, prepare(context, path), control(bench))
+        launch(context, read_approved(context, path), control(bench))
     assert not runner.runs and (bench.workspace.running / path.name).exists()
 
 

@@ -25,11 +25,11 @@ from threegate.approval import SignedApproval
 from threegate.core.errors import Refused, ThreeGateError
 from threegate.judgement.judge import Clearance
 from threegate.launch import pipeline
-from threegate.launch.approved_file import prepare
+from threegate.launch.approved_file import Unrunnable, read_approved
 from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
 from threegate.request.job import Job
-from threegate.review.reviewed_draft import open_dossier, read_draft
+from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.runners.interface import Control, Outcome, Stream
 from threegate.trail import Trail
 
@@ -94,10 +94,10 @@ def race(bench: Bench, context: list[Context], request_id: str, *, cancel: bool 
         control = Control(bench.workspace.run_folder(request_id), bench.workspace.inputs, "", "")
         start.wait()
         try:
-            prepared = prepare(mine, names[number])
-            if prepared.request is None:
-                return prepared.code
-            return launch(mine, prepared, control).code
+            approved = read_approved(mine, names[number])
+            if isinstance(approved, Unrunnable):
+                return approved.code
+            return launch(mine, approved, control).code
         except (FileNotFoundError, FileExistsError):
             return "gone"
 
@@ -174,9 +174,9 @@ def test_a_key_revoked_between_judgement_and_claim_claims_nothing(
 
     monkeypatch.setattr(pipeline, "claim", late)
     control = Control(bench.workspace.run_folder("req-1"), bench.workspace.inputs, "", "")
-    assert launch(context, prepare(context, path), control).code == "operators_changed"
+    assert launch(context, read_approved(context, path), control).code == "operators_changed"
     monkeypatch.setattr(pipeline, "claim", real)
-    assert launch(context, prepare(context, path), control).code == "signer_revoked"
+    assert launch(context, read_approved(context, path), control).code == "signer_revoked"
     assert not runner.runs
 
 
@@ -189,11 +189,11 @@ def test_eight_approvers_of_one_draft_make_one_approval(bench: Bench) -> None:
             context = bench.context
             try:
                 draft = read_draft(bench.workspace, path)
-                with open_dossier(context, draft) as dossier:
-                    sealed = seal(context, dossier, "alice")
+                with open_reviewed_draft(context, draft) as reviewed:
+                    sealed = seal(context, reviewed, "alice")
                     signed = sign(sealed, bench.keys["alice"])
                     start.wait()
-                    return promote(context, dossier, sealed, signed, actor="test").approval_sha256
+                    return promote(context, reviewed, sealed, signed, actor="test").approval_sha256
             except Refused as refusal:
                 return refusal.code
 

@@ -44,10 +44,10 @@ from threegate.trail.payloads.session_events import (
     SessionOpened,
 )
 from threegate.trail.payloads.workspace_events import (
+    CheckpointSigned,
     Pruned,
     Rotated,
     SettingsChanged,
-    TrailCheckpoint,
     TreeAnnounced,
     WorkspaceAdopted,
     WorkspaceCreated,
@@ -89,7 +89,7 @@ PAYLOADS: Final[Mapping[str, type[Payload]]] = {
         OperatorAdded,
         OperatorRevoked,
         SettingsChanged,
-        TrailCheckpoint,
+        CheckpointSigned,
     )
 }
 """By the event's `type`, in the order in which a workspace's life brings them."""
@@ -102,6 +102,7 @@ __all__ = [
     "CancelRequested",
     "Cancelled",
     "CheckpointAnswered",
+    "CheckpointSigned",
     "Claimed",
     "Cleared",
     "ContractMove",
@@ -132,7 +133,6 @@ __all__ = [
     "SignedAct",
     "Started",
     "Stopped",
-    "TrailCheckpoint",
     "TreeAnnounced",
     "Validated",
     "Waiting",

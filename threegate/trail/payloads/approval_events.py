@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from threegate.trail.payloads.payload import Payload, because, frozen_fields, named, short
+from threegate.trail.payloads.payload import History, Payload, because, frozen_fields, named, short
 from threegate.trail.payloads.placed import Placed
-
-if TYPE_CHECKING:
-    from threegate.trail.event import Event
-    from threegate.trail.history import RequestHistory
 
 
 @frozen_fields
@@ -64,7 +59,7 @@ class Approved(Placed):
         by = f" by {self.approved_by}" if self.approved_by else ""
         return f"approved{' and signed' if self.approval_sha256 else ''}{by}{detail}"
 
-    def change(self, history: RequestHistory, event: Event) -> None:
+    def change(self, history: History, event: object) -> None:
         history.abandoned = False
         history.countersigned.clear()
         Placed.change(self, history, event)
@@ -88,7 +83,7 @@ class Countersigned(Payload):
         by = f" by {self.countersigned_by}" if self.countersigned_by else ""
         return f"countersigned{by}{f' (key {self.key})' if self.key else ''}"
 
-    def change(self, history: RequestHistory, event: Event) -> None:
+    def change(self, history: History, event: object) -> None:
         history.countersigned.append(event)
 
 
@@ -115,7 +110,7 @@ class ApprovalAbandoned(Payload):
     def sentence(self) -> str:
         return f"the approval is void{because(self.reason)}; the id is free"
 
-    def change(self, history: RequestHistory, event: Event) -> None:
+    def change(self, history: History, event: object) -> None:
         history.abandoned = True
         history.approved = history.state = history.file = None
 

@@ -13,11 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeVar, dataclass_transform
-
-if TYPE_CHECKING:
-    from threegate.trail.event import Event
-    from threegate.trail.history import RequestHistory
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, TypeVar, dataclass_transform
 
 _T = TypeVar("_T")
 _Reader = Callable[[object], Any]
@@ -55,6 +51,26 @@ class Fields:
         return data
 
 
+class _Event(Protocol):
+    """An event, as far as a payload looks at it (`trail.event.Event`)."""
+
+    @property
+    def payload(self) -> Payload: ...
+
+
+class History(Protocol):
+    """What payloads change in the history of a request (`trail.history.RequestHistory`, which says what it means)."""
+
+    approved: Any
+    countersigned: list[Any]
+    end: Any
+    abandoned: bool
+    state: str | None
+    file: str | None
+    owner_uid: int | None
+    proposal_sha256: str | None
+
+
 class Payload(Fields):
     """What one kind of event says. Subclasses say what it means to people and to the history of its request."""
 
@@ -66,7 +82,7 @@ class Payload(Fields):
     """The field of `RequestHistory` that keeps the last event of this kind."""
 
     @classmethod
-    def of(cls, event: Event | None) -> Self | None:
+    def of(cls, event: _Event | None) -> Self | None:
         """The payload of an event of this kind; None for no event and for one of another kind."""
         payload = event.payload if event is not None else None
         return payload if isinstance(payload, cls) else None
@@ -79,7 +95,7 @@ class Payload(Fields):
         """What happened, in plain words; it says nothing that the event does not say."""
         raise NotImplementedError
 
-    def change(self, history: RequestHistory, event: Event) -> None:
+    def change(self, history: History, event: object) -> None:
         """Take the event, whose payload this is, into the history of its request."""
         if self.slot:
             setattr(history, self.slot, event)

@@ -5,13 +5,7 @@ Invariant: `state` and `file` are set by `trail.moves`, just before the event is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from threegate.trail.payloads.payload import Payload, frozen_fields
-
-if TYPE_CHECKING:
-    from threegate.trail.event import Event
-    from threegate.trail.history import RequestHistory
+from threegate.trail.payloads.payload import History, Payload, frozen_fields
 
 
 @frozen_fields
@@ -27,7 +21,7 @@ class Placed(Payload):
     proposal_sha256: str | None = None
     """Digest of the proposal that the draft was made of."""
 
-    def change(self, history: RequestHistory, event: Event) -> None:
+    def change(self, history: History, event: object) -> None:
         Payload.change(self, history, event)
         if self.state is not None and self.file is not None:
             history.state, history.file = self.state, self.file

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from threegate.trail.payloads.payload import Fields, Payload, because, frozen_fields, named, nested, short
+from threegate.trail.payloads.payload import (
+    Fields,
+    History,
+    Payload,
+    because,
+    frozen_fields,
+    named,
+    nested,
+    short,
+)
 from threegate.trail.payloads.placed import Placed, SignedAct
 from threegate.trail.payloads.session_events import ContractMove
-
-if TYPE_CHECKING:
-    from threegate.trail.event import Event
-    from threegate.trail.history import RequestHistory
 
 
 @frozen_fields
@@ -173,7 +178,7 @@ class Quarantined(Stopped):
             return f"put a torn end of the trail aside as {self.kept_as}{size}"
         return f"put aside{named(self.file)}{self._because()}"
 
-    def change(self, history: RequestHistory, event: Event) -> None:
+    def change(self, history: History, event: object) -> None:
         """The copy is put aside; the request itself is untouched."""
 
 
@@ -214,7 +219,7 @@ class End(Stopped):
         """The status in the result file."""
         return self.status or self.status_without_run
 
-    def change(self, history: RequestHistory, event: Event) -> None:
+    def change(self, history: History, event: object) -> None:
         history.end = event
         Stopped.change(self, history, event)
 

@@ -54,7 +54,7 @@ class TreeAnnounced(Payload):
 
 
 @frozen_fields
-class TrailCheckpoint(TreeAnnounced):
+class CheckpointSigned(TreeAnnounced):
     """A checkpoint of the trail was signed."""
 
     kind = "checkpoint"
