@@ -58,10 +58,11 @@ class Event(_Line):
     @property
     def payload(self) -> Payload:
         """What the event says, typed; made of `data` when it is first asked for (verification never asks)."""
-        kept: Payload | None = self.__dict__.get("payload")
-        if kept is None:
-            kept = self.__dict__["payload"] = PAYLOADS[self.type].from_data(self.data)
-        return kept
+        known = vars(self)
+        if "payload" not in known:
+            known["payload"] = PAYLOADS[self.type].from_data(self.data)
+        payload: Payload = known["payload"]
+        return payload
 
     @property
     def when(self) -> datetime:

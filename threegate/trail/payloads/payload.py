@@ -5,8 +5,8 @@ again for everything that this version writes. Reading never fails: a key that i
 than its field, is read as the empty value of the field's type (None where the type allows it); a key that no field names
 is ignored. What a gate must know is therefore `... | None`, and None means that the trail does not say it.
 
-A field without a default is always written. A field with a default is left out while it has that value, except that
-`nulls` names the keys beside which None is written as null.
+A field without a default is always written; a field whose default is None, and there is no other default, is left out
+while it is None, except that `nulls` names the keys beside which None is written as null.
 """
 
 from __future__ import annotations
@@ -22,27 +22,38 @@ _Reader = Callable[[object], Any]
 class Fields:
     """A frozen value that is an object in a line of the trail: a payload, or something inside of one."""
 
-    __slots__ = ()
-
     nulls: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """For a field that has a value: which fields beside it are written as null when they have none."""
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """The value of an object in a line. Never fails."""
-        return cls(**{name: read(data.get(key)) for name, key, read, _ in _plan(cls)})
+        """The value of an object in a line. Never fails.
+
+        It does not go through `__init__`, since each line that enters the index is read: what is not in the line is the
+        class's own default, so that a value takes time and memory for what its line says, whatever its kind could say.
+        """
+        made = object.__new__(cls)
+        values = vars(made)
+        readers, required = _plan(cls)
+        for key, value in data.items():
+            if (known := readers.get(key)) is not None:
+                values[known[0]] = known[1](value)
+        for item in required:
+            values.setdefault(item.name, item.read(None))
+        return made
 
     @classmethod
     def read(cls, value: object) -> Self | None:
         """The value of what should be an object; None when it is none."""
-        return cls.from_data(value) if isinstance(value, Mapping) else None
+        return cls.from_data(value) if isinstance(value, dict) else None
 
     def to_data(self) -> dict[str, Any]:
         """The object as it is in the line (`event.trail_value` is still to come: escaping and bounds)."""
         data = {}
-        for name, key, _, default in _plan(type(self)):
-            value = getattr(self, name)
-            if default is MISSING or value != default:
+        readers, required = _plan(type(self))
+        for key, item in readers.items():
+            value = getattr(self, item.name)
+            if value is not None or item in required:
                 data[key] = _plain(value)
         for beside, names in self.nulls.items():
             if beside in data:
@@ -73,8 +84,6 @@ class History(Protocol):
 
 class Payload(Fields):
     """What one kind of event says. Subclasses say what it means to people and to the history of its request."""
-
-    __slots__ = ()
 
     kind: ClassVar[str]
     """The event's `type`."""
@@ -108,8 +117,8 @@ def nested(*, default: None, read: _Reader) -> Any:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(nested,))
 def frozen_fields(cls: type[_T]) -> type[_T]:
-    """A frozen dataclass with slots, compared by identity: each method that is not made makes the import quicker."""
-    return dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)(cls)
+    """A frozen dataclass, compared by identity: each method that is not made makes the import quicker."""
+    return dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
 
 
 def short(digest: str) -> str:
@@ -133,29 +142,33 @@ def because(*parts: str | None) -> str:
 
 class _Field(NamedTuple):
     name: str
-    key: str
-    """The name without the underscore that keeps it from being a word of Python (`from_`)."""
     read: _Reader
-    default: Any
 
 
-_plans: dict[Any, tuple[_Field, ...]] = {}
+class _Plan(NamedTuple):
+    readers: Mapping[str, _Field]
+    """By the key in the line: the name without the underscore that keeps it from being a word of Python (`from_`)."""
+    required: tuple[_Field, ...]
+    """Those without a default."""
 
 
-def _plan(cls: Any) -> tuple[_Field, ...]:
-    """The fields of a class, worked out once, when the first of its kind is read or written."""
+_plans: dict[Any, _Plan] = {}
+
+
+def _plan(cls: Any) -> _Plan:
+    """How a class is read and written, worked out once, when the first of it is."""
     if cls in _plans:
         return _plans[cls]
-    _plans[cls] = tuple(
-        _Field(
-            item.name,
-            item.name.rstrip("_"),
-            item.metadata.get("read") or READERS[str(item.type)],
-            item.default,
-        )
+    known = {
+        item.name.rstrip("_"): _Field(item.name, item.metadata.get("read") or READERS[str(item.type)])
         for item in fields(cls)
-    )
+    }
+    required = tuple(known[item.name.rstrip("_")] for item in fields(cls) if item.default is MISSING)
+    _plans[cls] = _Plan(known, required)
     return _plans[cls]
+
+
+_STRINGS = frozenset((str,))
 
 
 def _text(value: object) -> str | None:
@@ -171,15 +184,15 @@ def _flag(value: object) -> bool | None:
 
 
 def _texts(value: object) -> tuple[str, ...] | None:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+    if not isinstance(value, (list, tuple)) or not _STRINGS.issuperset(map(type, value)):
         return None
     return tuple(value)
 
 
 def _digests(value: object) -> dict[str, str] | None:
-    if not isinstance(value, Mapping) or not all(isinstance(item, str) for item in value.values()):
+    if not isinstance(value, dict) or not _STRINGS.issuperset(map(type, value.values())):
         return None
-    return dict(value)
+    return value
 
 
 READERS: Final[Mapping[str, _Reader]] = {
