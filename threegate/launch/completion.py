@@ -108,7 +108,7 @@ def refuse_held(
     stopped: payloads.Stopped = (payloads.Quarantined if known else payloads.Refused)(
         reason=reason,
         message=message,
-        backend="ERA",
+        backend="ERA",  # nothing in an unrunnable file is believed; the event has the same keys as any other refusal
         approved_by=approval.approved_by if approval else None,
         approval_sha256=approval.approval_sha256 if approval else None,
         policy_sha256=context.policy.digest,

@@ -103,7 +103,7 @@ class PastCalls:
         return call_of(self.policy, request, job, claimed.contract.session or "")
 
     def _request(self, event: Event, claimed: Claimed) -> Request | None:
-        """The request file of an event, wherever it lies now, if it has the digest that the event names."""
+        """The request file of an event, wherever it is now, if it has the digest that the event names."""
         names = {claimed.file or "", f"{event.request_id}.md"} - {""}
         for state in STATES:
             folder = self.workspace.state_folder(state)
