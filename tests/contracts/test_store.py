@@ -122,6 +122,19 @@ def test_the_fold_of_a_life(trail: Trail) -> None:
     assert seen(trail, given) == state
 
 
+def test_an_event_that_moves_no_session_is_passed_over(trail: Trail) -> None:
+    """An index that an earlier version kept names `cleared` events among those of the sessions."""
+    given = Given()
+    claim(trail, given, "TR-1", n=5)
+    before = seen(trail, given)
+    with trail.locked() as held:
+        data = {"contract": {"verdict": "allow", "session": "default:ann", "requester": "ann"}}
+        event = held.append(PAYLOADS["cleared"].from_data(data), request_id="TR-1", actor="daemon")
+        assert held.index.session_events_after(event.seq - 1) == []
+        held.index._session_events.append(event)
+    assert seen(trail, given) == before
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
