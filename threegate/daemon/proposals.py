@@ -76,6 +76,8 @@ class Proposer:
                 history.approved or history.claimed or history.end or self._lies_there(result.request_id)
             ):
                 return "draft", "drafted_before", history.file
+            if history is not None and history.owner_uid not in (None, owner_uid):
+                return "invalid", "id_taken", None
             *files, proposal, draft = result.deliveries(self._workspace)
             self._put_inputs(files)
             moves.deliver(

@@ -27,7 +27,7 @@ from threegate.request.job import Job, build_job
 from threegate.request.model import Request
 from threegate.request.typecheck import type_findings
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
-from threegate.trail import LockedTrail
+from threegate.trail import LockedTrail, RequestHistory
 
 _HELPED = {"contracts_do_not_compile": "check"}
 """Reasons that another command than `contracts explain` mends."""
@@ -165,6 +165,8 @@ def _reviewed(
         now = held.now
         history = held.index.history(request.request_id)
         refuse_used(held, request)
+        if draft.path.parent == context.workspace.inbox:
+            refuse_anothers(history, draft)
         proposal = history.proposal_sha256 if history else None
         check_proposal_draft(
             context.workspace,
@@ -235,6 +237,17 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
     if assessment.route != "accept" or assessment.gate_decision != "pass" or assessment.blockers:
         code = assessment.blockers[0] if assessment.blockers else f"aana_{assessment.route}"
         raise Refused(code, f"AANA says {assessment.route} ({code}); it would not run when it is approved")
+
+
+def refuse_anothers(history: RequestHistory | None, draft: Draft) -> None:
+    """An id belongs to the owner of the first file that named it: that is who asks. Raises Refused (replayed)."""
+    first = history.owner_uid if history is not None else None
+    if first is not None and first != draft.owner_uid:
+        raise Refused(
+            "replayed",
+            f"{draft.path.name}: its request_id was first used by the account with uid {first}, and this file belongs to uid "
+            f"{draft.owner_uid}; make a new request with: threegate draft",
+        )
 
 
 def refuse_used(held: LockedTrail, request: Request) -> None:
