@@ -22,7 +22,6 @@ _Nonce = Annotated[str, Field(pattern=rf"^{NONCE.pattern}$")]
 _Whole = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
 _Text = Annotated[str, Field(max_length=limits.CLUSTER_TEXT_CHARS)]
 _Name = Annotated[str, Field(max_length=limits.CLUSTER_NAME_CHARS)]
-_Rows = Annotated[int, Field(ge=0, le=limits.CLUSTER_ROWS)]
 _Running = Annotated[
     tuple[_Nonce, Annotated[str, Field(max_length=limits.REQUEST_ID_CHARS)]], Field(strict=False)
 ]
@@ -41,7 +40,7 @@ class _Run(_Note):
 
 
 class Status(BaseModel):
-    """What a worker gives and runs; without the parts that every note has, since a ledger needs none of them."""
+    """What a worker gives and runs, but for its rows of each backend, which the ledger reads by the registry."""
 
     model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True)
 
@@ -49,8 +48,6 @@ class Status(BaseModel):
     boot: str = Field(pattern=r"^[0-9a-f]{1,32}$")
     cores: str = Field(pattern=r"^[0-9]{1,4}(\.[0-9]{1,6})?$")
     memory_mb: int = Field(ge=0, le=limits.CLUSTER_MEMORY_MB)
-    monty: _Rows
-    era: _Rows
     images: tuple[Annotated[str, Field(max_length=100)], ...] = Field(
         strict=False, max_length=limits.CLUSTER_IMAGES
     )

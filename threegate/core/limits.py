@@ -73,8 +73,6 @@ TRAIL_RESERVED_BYTES: Final = 1 * MIB
 TRAIL_INDEX_LINES: Final = 10_000
 """So many new lines, and a twentieth of what is there, before the index of a long trail is kept anew."""
 TRAIL_INDEX_BYTES: Final = 2048 * MIB
-TRAIL_SECOND_PROCESS_BYTES: Final = 16 * MIB
-"""A file of the trail of at least this size is hashed in a second process while the first one reads it."""
 TRAIL_EVENTS_PER_OWNER_MINUTE: Final = 600
 REPORT_REQUESTS: Final = 10_000
 """So many requests, the newest ones, are listed in a report with their stories; all are counted."""
@@ -144,6 +142,12 @@ RESULT_VALUE_DEPTH: Final = 200
 
 # ---- the inbox
 INBOX_ENTRIES: Final = 100_000
+INBOX_SLICE_SECONDS: Final = 0.2
+"""So long the daemon looks through its inbox before it looks at controls, stop and approved requests again."""
+HASH_PIECE_BYTES: Final = 16 * MIB
+"""So much of one owner's input files is hashed before another owner's turn."""
+OPEN_HASHES: Final = 64
+"""So many input files of one owner are open at a time, waiting to be hashed; the others are asked for again later."""
 VERDICT_BATCH: Final = 64
 
 # ---- action proposals (docs/spec/5-proposals.md)

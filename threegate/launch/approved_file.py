@@ -11,18 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 from threegate.core import durable, limits
+from threegate.core.file_names import request_of_companion
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import file_identity
 from threegate.request import read_request
+from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job, build_job
 from threegate.request.model import Backend, Request
 from threegate.trail import RequestHistory, moves
 
-_BACKEND_LINE = re.compile(rb"^backend: ?(ERA|monty)$", re.MULTILINE)
+_BACKEND_LINE = re.compile(rf"^backend: ?({'|'.join(BACKENDS)})$".encode(), re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def peek_backend(path: Path) -> Backend | None:
     except OSError:
         return None
     found = _BACKEND_LINE.search(data)
-    return None if found is None else "ERA" if found[1] == b"ERA" else "monty"
+    return None if found is None else cast("Backend", found[1].decode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +97,9 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
         beside = {
-            item.name[len(path.name) + 4 :].removeprefix("."): durable.read_regular(
-                item, max_bytes=limits.SIGNATURE_FILE_BYTES
-            )
+            of[1]: durable.read_regular(item, max_bytes=limits.SIGNATURE_FILE_BYTES)
             for item in moves.companions(path)
+            if (of := request_of_companion(item.name)) is not None
         }
     except FileNotFoundError:
         raise

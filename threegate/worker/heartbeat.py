@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
 from threegate.cluster.broker import Broker, Queued, Wire, cancel_queue, read_chunk, result_exchange
@@ -43,8 +43,8 @@ class Capacity:
 
     cores: Decimal
     memory_mb: int
-    monty: int
-    era: int
+    rows: Mapping[str, int]
+    """By the backend's name in lower case."""
     images: tuple[str, ...]
 
 
@@ -88,7 +88,7 @@ class Agent:
         self._workspace_key = workspace_key
         self._outbox = outbox
         self._say = say
-        self.capacity = Capacity(Decimal(0), 0, 0, 0, ())
+        self.capacity = Capacity(Decimal(0), 0, {}, ())
         self.problem: str | None = "the doctor has not looked yet"
         """Why no work is taken; None: work is taken."""
         self._boot = f"{time.time_ns():x}"
@@ -290,10 +290,9 @@ class Agent:
         return {
             "time": int(time.time()),
             "machine": re.sub(r"[^A-Za-z0-9._-]", "-", platform.node())[: limits.CLUSTER_NAME_CHARS],
-            "cores": format(have.cores, "f"),
+            "cores": format(have.cores.quantize(Decimal("0.001"), ROUND_DOWN), "f"),
             "memory_mb": have.memory_mb,
-            "monty": have.monty,
-            "era": have.era,
+            **have.rows,
             "images": list(have.images),
             "healthy": self.problem is None,
             "reason": trail_text(self.problem or "", limits.CLUSTER_TEXT_CHARS),
