@@ -1,4 +1,4 @@
-"""Decisions a second on the seed's four examples, with the whole envelope, and the 64 KiB worst cases.
+"""Decisions a second on four example events, with the whole envelope, and the 64 KiB worst cases.
 
     .venv/bin/python bench/aana.py
 

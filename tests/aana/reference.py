@@ -1,4 +1,4 @@
-"""The documented SDK's rules, written down a second time from spec 3: plain, slow, and sharing no code with ours.
+"""The documented SDK's rules, written down a second time from docs/spec/3-aana.md: plain, slow, and sharing no code with ours.
 
 `route_of(event, now, stricter=frozenset())` is the reference; with deviation ids in `stricter` those rules of
 our own are added, so that a test can ask which of them explains a difference. What no rule could know by itself
@@ -201,7 +201,7 @@ def filled(ref: Any) -> dict[str, Any]:
 
 
 def recommendation(event: dict[str, Any]) -> str:
-    """The runtime's route; without a version, an accept is lowered to what the seed's table allows."""
+    """The runtime's route; without a version, an accept is lowered to what the contract's table allows."""
     wanted, category = event["recommended_route"], event["tool_category"]
     state = STATES.index(event["authorization_state"])
     if wanted == "accept" and "schema_version" not in event:

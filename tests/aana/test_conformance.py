@@ -1,4 +1,4 @@
-"""The public conformance data and the seed's own examples."""
+"""The public conformance data and the contract's own examples."""
 
 from __future__ import annotations
 

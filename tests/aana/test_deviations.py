@@ -1,4 +1,4 @@
-"""Each deliberate deviation of spec 3, by itself: what the documented SDK would say, what we say, and its name."""
+"""Each deliberate deviation of docs/spec/3-aana.md, by itself: what the documented SDK would say, what we say, and its name."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ CONDITIONS = [
 def test_the_schema_under_the_references_id_holds_its_conditional_rules(
     category: str, state: str, route: str
 ) -> None:
-    """Seed 001: "private read" and "write schema accept" of the table of states; an unknown tool never accepts."""
+    """The contract: "private read" and "write schema accept" of the table of states; an unknown tool never accepts."""
     allowed = {
         "public_read": vocabulary.STATES,
         "private_read": ("authenticated", "validated", "confirmed"),

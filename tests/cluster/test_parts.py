@@ -236,7 +236,7 @@ def test_the_outbox_keeps_a_result_until_it_is_wanted(tmp_path: Path) -> None:
 
 
 def test_nobody_may_more_than_it_needs() -> None:
-    """The rights of FACTS-cluster, for every user; no user has a password."""
+    """The rights of docs/cluster.md, for every user; no user has a password."""
     made = definitions(["w1", "w2"])
     rights = {item["user"]: (item["configure"], item["write"], item["read"]) for item in made["permissions"]}
     assert rights["w1"] == ("^$", r"^res\.w1$", r"^(job\.w1|cancel\.w1)$")

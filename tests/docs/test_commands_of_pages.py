@@ -51,7 +51,7 @@ NOT_RUN = {
     "threegate checkpoint list | approve ID | deny ID": "the same",
     "threegate checkpoint approve ID": "the same",
     "threegate proposal draft FILE|-": "needs a project: tests/proposals/test_cli.py",
-    "threegate workspace adopt --as NAME --key KEY": "needs a moved workspace: tests/faults",
+    "threegate workspace adopt --as NAME --key KEY": "needs a moved workspace: tests/end_to_end/test_ten_faults.py",
     "threegate review": "asks on a terminal: tests/adversarial/approval/test_terminal.py",
     "threegate --install-completion": "writes into the user's shell set-up: tests/docs/test_site.py shows the page of it",
     "threegate serve http": "serves until it is stopped: tests/serve/test_http.py",

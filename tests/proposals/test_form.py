@@ -140,7 +140,7 @@ def test_a_key_from_outside_is_shown_short_escaped_and_without_secrets() -> None
 
 
 def test_the_schema_means_what_the_seed_means() -> None:
-    """Every constraint of seed 003, tool by tool; the only branch more is subagent.delegate."""
+    """Every constraint of the ClawGuard schema, tool by tool; the only branch more is subagent.delegate."""
     seed = json.loads((Path(__file__).parent / "seed_constraints.json").read_text())
     ours = published_schema()
     assert {

@@ -25,11 +25,14 @@ from tests.engine_fixtures import (
 )
 from tests.support import era_draft, make_place
 from threegate.core.settings import EraSettings, RunnersSettings
-from threegate.runners import Budget, EraRunner, remove_orphans
+from threegate.runners.budget import Budget
 from threegate.runners.era import prepared_containers, readback, spec
+from threegate.runners.era.era_probe import era_probe_job
+from threegate.runners.era.orphans import remove_orphans
 from threegate.runners.era.out_volume import left_mounts
+from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Outcome
-from threegate.runners.probe import era_probe_job, read_walls
+from threegate.runners.probe import read_walls
 
 FROM = "prepared ahead, used once"
 root = pytest.mark.root
@@ -299,7 +302,7 @@ def test_one_that_waits_ends_with_the_daemon_and_is_swept(tmp_path: Path) -> Non
 import time
 from pathlib import Path
 from tests.engine_fixtures import control, era_job
-from threegate.runners.era_prepared import Kind, PreparedContainers
+from threegate.runners.era.prepared_containers import Kind, PreparedContainers
 pool = PreparedContainers("{ENGINE}", 2, Path("{tmp_path}"))
 steer = control(Path("{tmp_path}/x"), workspace_id="{workspace}", boot_nonce="dead-boot")
 for _ in range(2):

@@ -1,4 +1,4 @@
-"""Gate 3a, the AANA Agent Action Contract v1 (spec 3, seed 001): should this tool call run now?
+"""Gate 3a, the AANA Agent Action Contract v1 (docs/spec/3-aana.md): should this tool call run now?
 
 ``check_tool_call`` is pure: it decides from the event and an explicit ``now``. Everything else here carries an
 event to it (bytes, guarded functions, framework tools) or its decision away (audit-safe events, the log).

@@ -1,6 +1,6 @@
 """The decision of the Agent Action Contract v1: accept, ask, defer or refuse, with the whole envelope.
 
-Rules, in this order (spec 3): form → authorization that the evidence supports → category → evidence scan → the
+Rules, in this order (docs/spec/3-aana.md): form → authorization that the evidence supports → category → evidence scan → the
 stricter of ours and the runtime's recommendation. Invariants: `accept` exactly when `gate_decision` is pass and
 there is no blocker (D3); a pure function of the event and `now`; any value gets a decision (D10); nothing of a
 found secret is in the result (D9).
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from threegate.aana import vocabulary as words
-from threegate.aana.envelope import Verdict, malformed, render
+from threegate.aana.envelope import GuardVerdict, malformed, render
 from threegate.aana.event import EvidenceMode, check_event
 from threegate.aana.evidence import Findings, examine
 from threegate.aana.leaks import NOTHING, Leaks, find_leaks
@@ -33,7 +33,7 @@ def check_tool_call(
     """Decide on a proposed tool call; never raises, whatever `event` is.
 
     `now` is the moment that evidence is aged at (default: the clock; naive means UTC). With `evidence_mode`
-    "production" evidence given as plain strings is refused (D12). Returns the result envelope of spec 3.
+    "production" evidence given as plain strings is refused (D12). Returns the result envelope of docs/spec/3-aana.md.
     """
     problems, lines, keys = check_event(event, evidence_mode)
     if problems:
@@ -47,12 +47,12 @@ def check_tool_call(
 def gate_action(
     event: Any, *, now: datetime | None = None, evidence_mode: EvidenceMode = "quickstart"
 ) -> dict[str, Any]:
-    """The same as `check_tool_call`, under the seed's second name."""
+    """The same as `check_tool_call`, under the contract's second name."""
     return check_tool_call(event, now=now, evidence_mode=evidence_mode)
 
 
 def should_execute_tool(result: Any) -> bool:
-    """Whether a result envelope lets the tool run: every line of the seed's execution rule, any other value is no."""
+    """Whether a result envelope lets the tool run: every line of the contract's execution rule, any other value is no."""
     if not isinstance(result, dict):
         return False
     aix, architecture = result.get("aix"), result.get("architecture_decision")
@@ -68,8 +68,8 @@ def should_execute_tool(result: Any) -> bool:
     )
 
 
-def _decide(event: dict[str, Any], lines: list[str], keys: list[str], now: datetime) -> Verdict:
-    verdict = Verdict(event)
+def _decide(event: dict[str, Any], lines: list[str], keys: list[str], now: datetime) -> GuardVerdict:
+    verdict = GuardVerdict(event)
     category = _category(event, keys, lines, verdict)
     verdict.category = category
     refs = event["evidence_refs"]
@@ -93,7 +93,7 @@ def _decide(event: dict[str, Any], lines: list[str], keys: list[str], now: datet
     return verdict
 
 
-def _category(event: dict[str, Any], keys: list[str], lines: list[str], verdict: Verdict) -> str:
+def _category(event: dict[str, Any], keys: list[str], lines: list[str], verdict: GuardVerdict) -> str:
     """The category that counts: what the name and the arguments give away corrects a declared public_read."""
     category: str = event["tool_category"]
     if category != "public_read":
@@ -194,7 +194,7 @@ def _speaks_of_listing(event: dict[str, Any], lines: list[str]) -> bool:
     return _LISTING.search("\n".join(texts).lower()) is not None
 
 
-def _authorization(event: dict[str, Any], findings: list[Findings], verdict: Verdict) -> int:
+def _authorization(event: dict[str, Any], findings: list[Findings], verdict: GuardVerdict) -> int:
     """The state that counts, a rank: what is declared, lowered to what the evidence supports."""
     declared = words.STATE_RANK[event["authorization_state"]]
     supported = claimed = words.NONE
@@ -229,7 +229,7 @@ def _effective(declared: int, supported: int, any_evidence: bool) -> int:
     return declared
 
 
-def _private_read(state: int, verdict: Verdict) -> None:
+def _private_read(state: int, verdict: GuardVerdict) -> None:
     if state >= words.AUTHENTICATED:
         verdict.reasons.append("private_read_has_authenticated_context")
     elif state == words.USER_CLAIMED:
@@ -238,7 +238,7 @@ def _private_read(state: int, verdict: Verdict) -> None:
         verdict.block(words.DEFER, "private_read_not_authenticated", "private_read_missing_authorization")
 
 
-def _write(event: dict[str, Any], state: int, verdict: Verdict) -> None:
+def _write(event: dict[str, Any], state: int, verdict: GuardVerdict) -> None:
     if state == words.CONFIRMED:
         verdict.reasons.append("write_has_explicit_confirmation")
         return
@@ -263,7 +263,9 @@ def _write(event: dict[str, Any], state: int, verdict: Verdict) -> None:
         verdict.block(route, "write_missing_authorization", "write_missing_authorization_context")
 
 
-def _evidence(event: dict[str, Any], lines: list[str], findings: list[Findings], verdict: Verdict) -> None:
+def _evidence(
+    event: dict[str, Any], lines: list[str], findings: list[Findings], verdict: GuardVerdict
+) -> None:
     """What the references say against the call, and what leaks anywhere in the event."""
     defer, refuse = words.DEFER, words.REFUSE
     verdict.findings = findings
@@ -291,7 +293,7 @@ def _evidence(event: dict[str, Any], lines: list[str], findings: list[Findings],
         verdict.block(defer, "evidence_marks_missing_information", "evidence_says_information_is_missing")
 
 
-def _leaks(leaks: Leaks, verdict: Verdict) -> None:
+def _leaks(leaks: Leaks, verdict: GuardVerdict) -> None:
     """Refuse what leaks; from here on nothing of the event is repeated unmasked."""
     verdict.leaking = True
     if leaks.evidence_secret or leaks.evidence_hidden:
@@ -306,8 +308,8 @@ def _leaks(leaks: Leaks, verdict: Verdict) -> None:
         verdict.deviations.add("D7")
 
 
-def _recommendation(event: dict[str, Any], verdict: Verdict) -> None:
-    """The stricter of ours and the runtime's route; its accept counts only as far as the seed's table goes."""
+def _recommendation(event: dict[str, Any], verdict: GuardVerdict) -> None:
+    """The stricter of ours and the runtime's route; its accept counts only as far as the contract's table goes."""
     wanted = words.ROUTE_RANK[event["recommended_route"]]
     verdict.recommended = wanted
     if wanted == words.ACCEPT:

@@ -39,7 +39,7 @@ def audit_event(
     now: datetime,
     latency_us: int = 0,
 ) -> dict[str, Any]:
-    """The audit-safe event of a decision (spec 3): ids, names, codes, argument keys, fingerprints. Never values.
+    """The audit-safe event of a decision (docs/spec/3-aana.md): ids, names, codes, argument keys, fingerprints. Never values.
 
     `salt` keys the fingerprints (HMAC-SHA256), so that equal arguments are recognised and none can be guessed.
     """

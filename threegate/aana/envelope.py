@@ -1,4 +1,4 @@
-"""The result envelope of a decision: the names of the seed, and nothing of what the event holds in values.
+"""The result envelope of a decision: the names of the Agent Action Contract, and nothing of what the event holds in values.
 
 Invariant: everything here is a fixed word, a number, a name of the vocabulary or an identifier that was masked
 when anything in the event leaks (D9).
@@ -24,7 +24,7 @@ _FORM_DEVIATIONS: Final = ("D1", "D2", "D10", "D12", "D15")
 """Those that a problem of form may name; whatever names none is D1."""
 
 
-class Verdict:
+class GuardVerdict:
     """A decision while it is made. Ranks are those of `vocabulary`."""
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Verdict:
             self.route = route
 
 
-def render(verdict: Verdict) -> dict[str, Any]:
+def render(verdict: GuardVerdict) -> dict[str, Any]:
     """The envelope of a finished decision."""
     event, blockers = verdict.event, verdict.blockers
     name: str = event["tool_name"]
@@ -190,7 +190,7 @@ def _no_report() -> dict[str, Any]:
     }
 
 
-def _report(verdict: Verdict) -> dict[str, Any]:
+def _report(verdict: GuardVerdict) -> dict[str, Any]:
     findings = verdict.findings
     if not findings:
         return _no_report()

@@ -127,7 +127,7 @@ def examine(ref: dict[str, Any] | str, tool: str, now: datetime, *, warn: bool) 
 
 
 def _own_claim(kind: str, tier: str, text: str) -> int:
-    """The state that a reference of this kind may support by itself (spec 3)."""
+    """The state that a reference of this kind may support by itself (docs/spec/3-aana.md)."""
     if kind == "approval":
         return words.CONFIRMED
     if kind == "tool_result":

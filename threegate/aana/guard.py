@@ -35,7 +35,7 @@ class ToolCallBlocked(Refused):
         self.decision = decision
 
     def answer(self) -> dict[str, Any]:
-        """What the seed's sample returns instead of the tool's result."""
+        """What the contract's sample returns instead of the tool's result."""
         return {"blocked": True, "aana": self.decision["architecture_decision"]}
 
 
@@ -119,7 +119,7 @@ def guard(
 
     `authorization_state` and `evidence_refs` may be functions of the bound arguments. `describe` turns bound
     arguments that are no JSON into an object that is. Otherwise ToolCallBlocked is raised, or with
-    on_block="return" the seed's ``{"blocked": True, "aana": ...}`` is returned. Usable as ``guard(fn, ...)`` and
+    on_block="return" the contract's ``{"blocked": True, "aana": ...}`` is returned. Usable as ``guard(fn, ...)`` and
     as ``@guard(...)``. Raises OSError, before the function is entered, when the log cannot be written.
     """
 

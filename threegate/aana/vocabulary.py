@@ -1,7 +1,7 @@
 """The closed vocabulary of the Agent Action Contract v1: fields, values and the word lists of its rules.
 
-Everything here is data of seed 001 and spec 3; a value that is not listed does not exist. Order matters where
-the seed gives one (states, routes, required fields).
+Everything here is data of docs/spec/3-aana.md; a value that is not listed does not exist. Order matters where
+the contract gives one (states, routes, required fields).
 """
 
 from __future__ import annotations

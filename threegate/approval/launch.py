@@ -1,4 +1,4 @@
-"""Everything that an approval must be at launch (spec 2, "What is checked at launch").
+"""Everything that an approval must be at launch (docs/spec/2-approval.md, "Launch checks").
 
 Invariant: `check_launch` returns only when every check passed; a check that cannot be made is a check that
 failed. The facts are values that the caller read once; nothing here reads a file or a clock (verifying a

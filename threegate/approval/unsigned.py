@@ -1,4 +1,4 @@
-"""`approval.signature = "optional"`: what a hand-promoted request without a signature must be (spec 2).
+"""`approval.signature = "optional"`: what a hand-promoted request without a signature must be (docs/spec/2-approval.md).
 
 Invariant: a guarded folder stands in for a signature only where little can go wrong; everything else needs one.
 """

@@ -1,6 +1,6 @@
 """Celery as both sides use it: JSON only, late acknowledgement, nothing repeated, nothing declared.
 
-Settings are those of FACTS-cluster; `worker_cancel_long_running_tasks_on_connection_loss` is not among them, since a
+Settings are those of docs/cluster.md; `worker_cancel_long_running_tasks_on_connection_loss` is not among them, since a
 worker fences its runs itself (threegate.worker.heartbeat), also when only the daemon is gone.
 """
 

@@ -190,7 +190,7 @@ def _simple_checks(scope: Scope, contract: ToolContract) -> None:
 
 
 def _manual(scope: Scope, contract: ToolContract) -> tuple[Check, ...]:
-    """argument_value_invariants, execution_constraints and input_invariants, in the order of spec 4."""
+    """argument_value_invariants, execution_constraints and input_invariants, in the order of docs/spec/4-contracts.md."""
     checks = []
     for index, invariant in enumerate(contract.argument_value_invariants):
         where = ("argument_value_invariants", index)

@@ -1,6 +1,6 @@
 """Parts that all three files share: bounded names, numbers, paths and the entries with operators.
 
-Invariant: a model accepts exactly the fields of the seed's tables and our named extensions; what is not set is
+Invariant: a model accepts exactly the fields of the contract YAML format and our named extensions; what is not set is
 not there (`model_fields_set`), so `equals: null` is a rule and a missing `equals` is none.
 """
 

@@ -1,4 +1,4 @@
-"""The per-tool contract, <tool>.yaml: every field of the seed's tables, and three extensions of ours."""
+"""The per-tool contract, <tool>.yaml: every field of the contract YAML format, and three extensions of ours."""
 
 from __future__ import annotations
 

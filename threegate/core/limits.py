@@ -7,7 +7,7 @@ from typing import Final
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
 
-# ---- gate 1: the request file (spec 1)
+# ---- gate 1: the request file (docs/spec/1-tool-request.md)
 REQUEST_BYTES: Final = 64 * KIB
 REQUEST_LINES: Final = 2_000
 FRONT_MATTER_BYTES: Final = 16 * KIB
@@ -44,7 +44,7 @@ INPUT_FILE_BYTES: Final = 1024 * MIB
 TAR_ENTRIES: Final = 20_000
 TAR_BYTES: Final = 512 * MIB
 
-# ---- approval (spec 2)
+# ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60
 CLOCK_BEHIND_SECONDS: Final = 60
 RSA_BITS: Final = 3072
@@ -54,7 +54,7 @@ COUNTERSIGNATURES: Final = 16
 SSH_KEYGEN_SECONDS: Final = 20
 SIGN_SECONDS: Final = 120
 
-# ---- a run (spec 6)
+# ---- a run (docs/spec/6-runners.md)
 RUN_PROCESSES: Final = 128
 RUN_OPEN_FILES: Final = 256
 OUT_BYTES: Final = 256 * MIB
@@ -63,7 +63,7 @@ OUT_FILE_BYTES: Final = 256 * MIB
 STREAM_KEPT_BYTES: Final = 1 * MIB
 STREAM_END_BYTES: Final = 64 * MIB
 
-# ---- the trail and the results (spec 7)
+# ---- the trail and the results (docs/spec/7-trail-and-results.md)
 TRAIL_STRING_CHARS: Final = 200
 TRAIL_LINE_BYTES: Final = 64 * KIB
 TRAIL_LIST_ITEMS: Final = 256
@@ -71,8 +71,6 @@ TRAIL_RESERVED_BYTES: Final = 1 * MIB
 TRAIL_INDEX_LINES: Final = 10_000
 """So many new lines, and a twentieth of what is there, before the index of a long trail is kept anew."""
 TRAIL_INDEX_BYTES: Final = 2048 * MIB
-TRAIL_SECOND_PROCESS_BYTES: Final = 16 * MIB
-"""A file of the trail of at least this size is hashed in a second process while the first one reads it."""
 TRAIL_EVENTS_PER_OWNER_MINUTE: Final = 600
 REPORT_REQUESTS: Final = 10_000
 """So many requests, the newest ones, are listed in a report with their stories; all are counted."""
@@ -84,7 +82,7 @@ RECORD_BYTES: Final = 4 * MIB
 VERDICT_BYTES: Final = 1 * MIB
 RESULT_STDOUT_LINES: Final = 200
 
-# ---- gate 3a: the Agent Action Contract (spec 3)
+# ---- gate 3a: the Agent Action Contract (docs/spec/3-aana.md)
 AANA_EVENT_BYTES: Final = 64 * KIB
 AANA_EVENT_DEPTH: Final = 64
 AANA_MAX_AGE_HOURS: Final = 168
@@ -104,7 +102,7 @@ PAGE_STREAM_CHARS: Final = 32_000
 PAGE_FIRST_CHARS: Final = 4_000
 PAGE_QUERY_CHARS: Final = 200
 
-# ---- gate 3b: the contract language (spec 4)
+# ---- gate 3b: the contract language (docs/spec/4-contracts.md)
 CONTRACT_FILE_BYTES: Final = 256 * KIB
 CONTRACT_FOLDER_BYTES: Final = 32 * MIB
 CONTRACT_FILES: Final = 20_002
@@ -125,7 +123,7 @@ RETRY_UNKNOWN_SECONDS: Final = 365 * 24 * 3600
 JUDGED_AHEAD_SECONDS: Final = 1.0
 """How long what was judged while its lane was full may wait for its claim; older, it is judged anew."""
 
-# ---- Monty (spec 6, FACTS.md)
+# ---- Monty (docs/spec/6-runners.md)
 MONTY_SUSPENSIONS: Final = 200_000
 MONTY_RECURSION: Final = 1_000
 RESULT_VALUE_BYTES: Final = 16 * MIB
@@ -136,7 +134,7 @@ RESULT_VALUE_DEPTH: Final = 200
 INBOX_ENTRIES: Final = 100_000
 VERDICT_BATCH: Final = 64
 
-# ---- action proposals (spec 5)
+# ---- action proposals (docs/spec/5-proposals.md)
 PROPOSAL_BYTES: Final = 64 * KIB
 PROPOSAL_DEPTH: Final = 16
 PROPOSAL_FILE_BYTES: Final = 16 * MIB

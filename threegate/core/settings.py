@@ -1,7 +1,7 @@
 """threegate.toml: every setting, its safe default, and what it means.
 
 Invariant: a settings file with an unknown key, a wrong type or a value out of range is refused whole; no
-setting switches a gate off. `deciding()` is the part that goes into the policy digest (spec 2).
+setting switches a gate off. `deciding()` is the part that goes into the policy digest (docs/spec/2-approval.md).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ApprovalSettings(_Part):
 
     signature: Literal["required", "optional"] = Field(
         default="required",
-        description='"optional" lets hand-promoted requests of low risk run unsigned (spec 2)',
+        description='"optional" lets hand-promoted requests of low risk run unsigned (docs/spec/2-approval.md)',
     )
     ttl: Duration = Field(
         default=86400, le=30 * 86400, description="how long an approval holds, from its moment"
@@ -122,7 +122,7 @@ class ContractSettings(_Part):
     )
     permit_timeout_allow: bool = Field(
         default=False,
-        description="whether a checkpoint's `on_timeout: allow` compiles; silence is not consent",
+        description="whether a contract checkpoint's `on_timeout: allow` compiles; silence is not consent",
     )
 
 
@@ -193,7 +193,7 @@ class AuditSettings(_Part):
     """The trail."""
 
     checkpoint_every: int = Field(
-        default=1000, ge=1, description="events between two signed checkpoints of the daemon"
+        default=1000, ge=1, description="events between two trail checkpoints that the daemon signs"
     )
 
 
@@ -206,7 +206,7 @@ class ProjectSettings(_Part):
 
 
 class ProposalSettings(_Part):
-    """Action proposals (spec 5)."""
+    """Action proposals (docs/spec/5-proposals.md)."""
 
     search_url: str = Field(
         default="", description="search page for web.search, with {query}; empty: no draft"

@@ -158,7 +158,7 @@ class Workspace:
 
     @cached_property
     def decisions_file(self) -> Path:
-        """The audit-safe events of gate 3a, one JSON line a decision (spec 3)."""
+        """The audit-safe events of gate 3a, one JSON line a decision (docs/spec/3-aana.md)."""
         return self.audit / "decisions.jsonl"
 
     @cached_property
@@ -186,7 +186,7 @@ class Workspace:
             raise InvalidInput(f"{self.settings_file}: cannot be read ({error.strerror or error})") from None
 
     def make_folders(self) -> None:
-        """Make what is missing, with the modes of DESIGN.md. Raises OSError."""
+        """Make what is missing, with the modes of docs/spec/7-trail-and-results.md. Raises OSError."""
         for name, mode in _FOLDERS.items():
             path = self.root / name
             if not path.is_dir():

@@ -14,20 +14,20 @@ from threegate.core.errors import ThreeGateError
 from threegate.core.settings import MetricsSettings
 from threegate.core.workspace import Workspace
 from threegate.daemon.log import Log
-from threegate.records.metrics import SharedGauge
+from threegate.records.gauge import SharedGauge
 
 _MODE = 0o644
 _IDLE_SECONDS = 5.0
 
 
-class Textfile:
+class MetricsFile:
     """Writes in a thread of its own, as often as the settings of the moment say; nothing while they name no file."""
 
     def __init__(self, workspace: Workspace, log: Log, settings: Callable[[], MetricsSettings]) -> None:
         self._log = log
         self._settings = settings
         self._gauge = SharedGauge(workspace)
-        self._told: str | None = None
+        self._reported: str | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -63,6 +63,6 @@ class Textfile:
             problem = f"{settings.textfile}: not written ({error.strerror or error})"
         except ThreeGateError as error:
             problem = f"{settings.textfile}: not written ({error})"
-        if problem is not None and problem != self._told:
+        if problem is not None and problem != self._reported:
             self._log.say("metrics", what=problem)
-        self._told = problem
+        self._reported = problem

@@ -22,7 +22,7 @@ from threegate.results import Verdict, write_verdict
 from threegate.trail import Trail, moves
 
 Say = Callable[[str, str, str], None]
-"""Told (event, file, what) for the daemon's log."""
+"""Called with (event, file, what) for the daemon's log."""
 
 
 class Proposer:
@@ -39,7 +39,7 @@ class Proposer:
         sweep(workspace)
 
     def __call__(self, path: Path, data: bytes, facts: os.stat_result) -> bool:
-        """Judge, draft, tell; True when the file need not be looked at again. Raises TrailError, OSError."""
+        """Judge, draft, report; True when the file need not be looked at again. Raises TrailError, OSError."""
         sweep(self._workspace)
         settings = self._settings()
         with self._trail.locked() as held:
@@ -64,7 +64,7 @@ class Proposer:
             "owner_uid": owner_uid,
         }
         with self._trail.locked() as held:
-            if result.draft is None:
+            if result.draft is None or result.request_id is None:
                 reason = _why_no_draft(result)
                 held.append(
                     "observed",
@@ -77,7 +77,6 @@ class Proposer:
                 )
                 held.sync()
                 return ("draft" if result.verdict.allowed else "invalid"), reason, None
-            assert result.request_id is not None
             history = held.index.history(result.request_id)
             if history is not None and (
                 history.approved or history.claimed or history.end or self._lies_there(result.request_id)

@@ -1,4 +1,4 @@
-"""What the gates are told about a request: the AANA event and the contract call (spec 3 and 4, last sections).
+"""What the gates are told about a request: the AANA event and the contract call (docs/spec/3-aana.md and docs/spec/4-contracts.md).
 
 Invariant: nothing that the request's text says about its own trustworthiness reaches a gate as more than a
 user's claim; summaries are fixed sentences and references carry digests only.
@@ -29,7 +29,7 @@ def backend_tool(job: Job) -> str:
 
 
 def call_arguments(job: Job) -> dict[str, Any]:
-    """The arguments of a request as contracts and AANA see them (spec 4, "arguments of a request")."""
+    """The arguments of a request as contracts and AANA see them (docs/spec/4-contracts.md, "Arguments of a request")."""
     shared: dict[str, Any] = {
         "inputs": {item.name: item.sha256 for item in job.inputs},
         "limits": {
@@ -53,7 +53,7 @@ def call_vars(job: Job) -> Any:
 
 
 def category(job: Job, *, side_effect_above_read: bool, proposal_needs_approval: bool) -> str:
-    """The strictest of what is known about a job: public_read, private_read or write (spec 3)."""
+    """The strictest of what is known about a job: public_read, private_read or write (docs/spec/3-aana.md)."""
     if job.network or job.effective_risk == "high" or side_effect_above_read or proposal_needs_approval:
         return "write"
     if job.data_sensitivity != "public" or job.inputs:

@@ -1,4 +1,4 @@
-"""What a request was, told as the contracts see it: its call from the request file, its outcome from the record.
+"""What a request was, as the contracts see it: its call from the request file, its outcome from the record.
 
 Invariant: a file counts only with the digest that the trail names; what is gone or changed gives None, and the
 session then says that its state is lost.
@@ -102,7 +102,7 @@ class PastCalls:
         return call_of(self.policy, request, job, str(contract["session"]))
 
     def _request(self, event: Event) -> Request | None:
-        """The request file of an event, wherever it lies now, if it has the digest that the event names."""
+        """The request file of an event, wherever it is now, if it has the digest that the event names."""
         wanted = event.data.get("request_sha256")
         names = {str(event.data.get("file")), f"{event.request_id}.md"}
         for state in STATES:

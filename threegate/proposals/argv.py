@@ -2,7 +2,7 @@
 
 Invariant: an argv that gate 1 would refuse is blocked here with gate 1's own reasons (`request.command`); on top
 of it come destruction, encoders and inline code that deletes. False alarms of the encoder words are accepted
-(spec 5). A list can never be complete; what carries is that nothing runs without a human and a sandbox.
+(docs/spec/5-proposals.md). A list can never be complete; what carries is that nothing runs without a human and a sandbox.
 """
 
 from __future__ import annotations

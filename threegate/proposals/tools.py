@@ -1,7 +1,7 @@
 """The 25 tools of an action proposal: what each takes, what it may become, and how dangerous it is by itself.
 
 Invariant: this table is the only place that knows a tool; the published schema, the fast checks, the verdicts,
-the lanes and docs/proposals.md are all made from it. Source: seed 003 (arguments), spec 5 (verdicts and lanes).
+the lanes and docs/proposals.md are all made from it. Source: docs/spec/5-proposals.md.
 """
 
 from __future__ import annotations

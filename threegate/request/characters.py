@@ -3,7 +3,7 @@
 Invariant: a text in which `first_hidden` finds nothing shows on a screen what its bytes mean, as far as
 single characters go: no control (but tab and newline), no format, private, unassigned or surrogate code
 point, no line or paragraph separator, nothing that Unicode calls Default_Ignorable, no blank that counts as
-a letter or symbol. Source: spec 1, "The file"; Unicode 15.1 DerivedCoreProperties.
+a letter or symbol. Source: docs/spec/1-tool-request.md, "The file"; Unicode 15.1 DerivedCoreProperties.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def read_time(node: Node, rule: str) -> datetime:
 
 
 def check_file_name(name: str) -> str | None:
-    """None for a bare file name that may be an input, else what is wrong with it (spec 1, `inputs`)."""
+    """None for a bare file name that may be an input, else what is wrong with it (docs/spec/1-tool-request.md, `inputs`)."""
     if not FILE_NAME.fullmatch(name):
         return "must be a bare file name of A-Z a-z 0-9 . _ - (at most 128), without folders"
     if name in (".", ".."):

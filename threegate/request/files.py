@@ -2,7 +2,7 @@
 
 Invariant: an entry that `read_tar` gives is a regular file or a folder with a relative path of ordinary
 segments, each path once and never both a file and a folder; anything else refuses the whole archive. Links,
-devices, sparse files, absolute and ``..`` names never come out. Source: spec 1, `inputs` … `unpack`.
+devices, sparse files, absolute and ``..`` names never come out. Source: docs/spec/1-tool-request.md, `inputs` … `unpack`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The front matter's keys: one table says which there are, what they mean and how each is read.
 
 Invariant: a reader returns a typed value or raises FieldError; nothing is half read. The published JSON Schema
-is made from the same table. Source: spec 1, "Front matter".
+is made from the same table. Source: docs/spec/1-tool-request.md, "Front matter".
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from threegate.core import limits
 from threegate.request import fields, lists
+from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
 from threegate.request.yaml_nodes import Node
@@ -216,9 +217,9 @@ _TABLE = (
     Key(
         "backend",
         False,
-        _word("TG136", "ERA", "monty"),
-        {"enum": ["ERA", "monty"], "default": "ERA"},
-        "ERA or monty",
+        lambda node, _bounds: fields.read_word(node, "TG136", tuple(BACKENDS)),
+        {"enum": list(BACKENDS), "default": DEFAULT_BACKEND},
+        " or ".join(BACKENDS),
     ),
     Key("language", True, _language, _named(64), "what the code is written in; no shell"),
     Key(
@@ -367,4 +368,4 @@ _TABLE = (
 )
 
 KEYS: Mapping[str, Key] = {key.name: key for key in _TABLE}
-"""Every key that there is, in the order of spec 1."""
+"""Every key that there is, in the order of docs/spec/1-tool-request.md."""

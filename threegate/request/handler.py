@@ -18,7 +18,7 @@ from threegate.request.yaml_nodes import plain_value, read_mapping
 
 
 class StrictYAMLHandler(BaseHandler):  # type: ignore[misc]
-    """``frontmatter.loads(text, handler=StrictYAMLHandler())``: YAML as spec 1 has it, and nothing else."""
+    """``frontmatter.loads(text, handler=StrictYAMLHandler())``: YAML as docs/spec/1-tool-request.md has it, and nothing else."""
 
     FM_BOUNDARY = re.compile(r"\A---\n")
     START_DELIMITER = END_DELIMITER = FENCE

@@ -23,7 +23,7 @@ class Finding:
     help: str
 
     def to_json(self) -> dict[str, Any]:
-        """The finding as a JSON object with the six keys of spec 1."""
+        """The finding as a JSON object with the six keys of docs/spec/1-tool-request.md."""
         return asdict(self)
 
 

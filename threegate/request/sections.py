@@ -2,7 +2,7 @@
 
 Invariant: a section that is not exactly of its form is an error; nothing in it is skipped silently. What is
 taken out (command, code, variables) is a piece of the raw lines, so the human reads what will run.
-Source: spec 1, "Body"; seed 002, "Command" to "Risk Assessment".
+Source: docs/spec/1-tool-request.md, "Body".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From bytes to text with lines: everything that is decided before the first parser sees the file.
 
 Invariant: a `Source` is UTF-8 without byte order mark, at most REQUEST_BYTES and REQUEST_LINES, its line ends
-are all ``\\n``, and its front matter block is known by position. Source: spec 1, "The file".
+are all ``\\n``, and its front matter block is known by position. Source: docs/spec/1-tool-request.md, "The file".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Monty checks types only on the way to running. So the code is fed behind a first line that is a type error and,
 should the checker ever let it pass, a runtime error as well: nothing behind it can run. What comes out are
 warnings for the daemon's verdict and for `approve`; `validate` never asks. Not a part of `read_request`.
-Source: spec 1, "Code"; FACTS.md, "Monty".
+Source: docs/spec/1-tool-request.md, "Code".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Invariant: what is read has exactly one meaning: no anchors, aliases, tags, merge keys, duplicate keys,
 directives or second documents; a plain scalar is a number, true, false or null only if it is exactly that in
 JSON, and a string otherwise; every number is finite and exact. Depth is bounded while the events stream, so
-hostile nesting costs nothing. Source: spec 1, "Front matter"; YAML 1.2.2.
+hostile nesting costs nothing. Source: docs/spec/1-tool-request.md, "Front matter"; YAML 1.2.2.
 """
 
 from __future__ import annotations

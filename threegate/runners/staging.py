@@ -1,4 +1,4 @@
-"""Inputs go in, hashed while they are copied; nothing but plain files comes out (spec 6, Staging).
+"""Inputs go in, hashed while they are copied; nothing but plain files comes out (docs/spec/6-runners.md, Staging).
 
 Invariant: no name is followed that a run could have made: every step is relative to an open folder, with
 O_NOFOLLOW, and what is opened is checked again by its descriptor. A run never gets the pinned inode itself.

@@ -1,4 +1,4 @@
-"""Lays out a tar of plain files and folders below an open folder (spec 1 `unpack`, spec 6 Staging).
+"""Lays out a tar of plain files and folders below an open folder (docs/spec/1-tool-request.md, docs/spec/6-runners.md Staging).
 
 Invariant: nothing is written outside the folder, nothing is overwritten, and what is no plain file or folder,
 or beyond TAR_ENTRIES and TAR_BYTES, is an error. Gate 1 has read the same bytes before; this is the second look.

@@ -1,4 +1,4 @@
-"""What the HTTP server says of itself: the event, the envelope, the seed's four examples."""
+"""What the HTTP server says of itself: the event, the envelope, four example events."""
 
 from __future__ import annotations
 

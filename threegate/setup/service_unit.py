@@ -25,7 +25,7 @@ class UnitFacts:
     """The words that start `threegate`, by absolute path."""
     account: str
     state: Path
-    """Where this account keeps what belongs outside of the workspace (spec 7)."""
+    """Where this account keeps what belongs outside of the workspace (docs/spec/7-trail-and-results.md)."""
     era: bool
     network: bool
     """Whether notices are sent, or runs handed to other machines: then the daemon itself needs a network."""

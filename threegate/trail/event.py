@@ -58,7 +58,7 @@ TYPES: Final = frozenset(
         "checkpoint",
     ]
 )
-"""Every type that an event may have (spec 7)."""
+"""Every type that an event may have (docs/spec/7-trail-and-results.md)."""
 
 KEYS = frozenset(("v", "seq", "time", "type", "request_id", "actor", "data", "prev", "hash"))
 TIME = re.compile(

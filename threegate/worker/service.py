@@ -29,16 +29,12 @@ from threegate.cluster.seal import WORKER
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.settings import Settings, parse_settings
-from threegate.request.model import Backend
 from threegate.runners.budget import Budget
-from threegate.runners.era.orphans import remove_orphans
-from threegate.runners.era.runner import EraRunner
-from threegate.runners.interface import Runner
-from threegate.runners.monty.runner import MontyRunner
+from threegate.runners.registry import backends, make_runner, remove_orphans
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 from threegate.worker.health import images_of, look, quick_look
 from threegate.worker.heartbeat import Agent
-from threegate.worker.job_handler import Desk, Place
+from threegate.worker.job_handler import JobHandler, Place
 from threegate.worker.journal import NonceJournal
 from threegate.worker.operators_file import read_operators_file
 from threegate.worker.outbox import Outbox
@@ -134,19 +130,17 @@ def run_worker(options: Options, say: Callable[[str], None]) -> None:
     place.runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     journal = NonceJournal(options.state / "nonces.jsonl", now=datetime.now(UTC))
     try:
-        for line in remove_orphans(
-            f"{identity.workspace_id}.{identity.name}", boot, url=filled.engine, runs_folder=place.runs
-        ):
+        marked = f"{identity.workspace_id}.{identity.name}"
+        for line in remove_orphans(marked, boot, settings.runners, place.runs):
             say(line)
         outbox = Outbox(place.runs, identity.key.public)
         for line in outbox.recover():
             say(line)
         agent = Agent(broker, identity.name, identity.key, identity.workspace_key, outbox, say)
-        runners: dict[Backend, Runner] = {
-            "monty": MontyRunner(settings.runners.monty.workers),
-            "ERA": EraRunner(filled),
+        runners = {
+            backend.name: make_runner(backend.name, settings) for backend in backends() if backend.on_workers
         }
-        desk = Desk(
+        handler = JobHandler(
             agent,
             place,
             settings,
@@ -160,7 +154,7 @@ def run_worker(options: Options, say: Callable[[str], None]) -> None:
             boot,
             say,
         )
-        _work(identity, broker, agent, desk, settings, options, say)
+        _work(identity, broker, agent, handler, settings, options, say)
         for runner in runners.values():
             runner.close()
     finally:
@@ -171,7 +165,7 @@ def _work(
     identity: Identity,
     broker: Broker,
     agent: Agent,
-    desk: Desk,
+    handler: JobHandler,
     settings: Settings,
     options: Options,
     say: Callable[[str], None],
@@ -190,7 +184,7 @@ def _work(
 
     @app.task(name=TASK, bind=True, max_retries=0)  # type: ignore[untyped-decorator]
     def run(task: Any, *arguments: Any, **named: Any) -> None:
-        desk.take(arguments[0] if len(arguments) == 1 and not named else None, str(task.request.id))
+        handler.take(arguments[0] if len(arguments) == 1 and not named else None, str(task.request.id))
 
     _quiet(say)
 
@@ -199,7 +193,7 @@ def _work(
         threading.Thread(target=_interrupt_later, args=(agent,), daemon=True).start()
 
     celery.signals.worker_shutting_down.connect(stopping, weak=False)
-    rows = agent.capacity.monty + agent.capacity.era
+    rows = sum(agent.capacity.rows.values())
     worker = app.Worker(
         hostname=f"{identity.name}@{identity.workspace_id[:11]}",
         pool="threads",

@@ -1,6 +1,6 @@
 """Words, spellings and missing keys that try to make a decision laxer than the documented SDK's.
 
-Around each vocabulary rule of the reference (seed 001, spec 3), events are drawn from its own words in any order,
+Around each vocabulary rule of the reference (docs/spec/3-aana.md), events are drawn from its own words in any order,
 spelling and place. The model of tests/aana gave every recorded answer of the reference; here ours is held against it.
 """
 

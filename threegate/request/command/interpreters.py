@@ -1,6 +1,6 @@
 """Programs whose words hold code, patterns or modules: which word is what.
 
-Knowing the role of a word decides two things: whether shell characters in its quotes are text (spec 1 names the
+Knowing the role of a word decides two things: whether shell characters in its quotes are text (docs/spec/1-tool-request.md names the
 programs), and whether its slashes may be a pattern's. Options are read until the first operand, as the
 programs themselves do.
 """
@@ -80,7 +80,7 @@ def language_of(program: str) -> str | None:
 
 
 def quotes_are_text(program: str) -> bool:
-    """Whether shell characters inside quotes are text for this program (spec 1, Command)."""
+    """Whether shell characters inside quotes are text for this program (docs/spec/1-tool-request.md, Command)."""
     return any(name in _TEXT_IN_QUOTES for name in spellings(program))
 
 

@@ -54,7 +54,7 @@ _PYTHON_SHELL: Final = re.compile(
 )
 
 
-class Judgement:
+class CommandJudgement:
     """One command being judged; keeps the first problem of each rule."""
 
     def __init__(
@@ -146,7 +146,7 @@ class Judgement:
         """Judge a program that something other than the command line itself starts, by its words."""
         if not words or not words[0]:
             return
-        inner = Judgement(tuple(Word(word, 1) for word in words), (), self.programs)
+        inner = CommandJudgement(tuple(Word(word, 1) for word in words), (), self.programs)
         inner.program(0, len(words), depth + 1)
         for rule in _STARTED_RULES:
             if (problem := inner.problems.get(rule)) is not None:

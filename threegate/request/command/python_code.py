@@ -2,7 +2,7 @@
 
 Used for ``python -c`` and for Monty's Code section. Names are followed through imports and through the usual
 detours (`__import__`, `getattr`, `import_module`, `exec` of a literal); what is computed at run time is not, and
-need not be: the walls of spec 6 carry that.
+need not be: the walls of docs/spec/6-runners.md carry that.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from threegate.request.command.judgement import Judgement
+from threegate.request.command.judgement import CommandJudgement
 from threegate.request.command.words import split_words
 from threegate.request.problem import Problem
 
@@ -38,7 +38,7 @@ def read_command(text: str, *, programs: Collection[str]) -> Command:
         return Command(None, (*problems, missing))
     if any(problem.rule == "TG322" for problem in problems):
         return Command(None, problems)
-    judgement = Judgement(words, problems, programs)
+    judgement = CommandJudgement(words, problems, programs)
     judgement.program(0, len(words), 0)
     found = tuple(sorted(judgement.problems.values(), key=lambda problem: (problem.column, problem.rule)))
     refused = any(problem.rule not in WARNINGS for problem in found)

@@ -1,4 +1,4 @@
-"""The only way out of a run with an allowlist: relay, unix socket, and a proxy of its own (spec 6, Network allowlist).
+"""The only way out of a run with an allowlist: relay, unix socket, and a proxy of its own (docs/spec/6-runners.md, Network allowlist).
 
 Invariant: the run's network namespace is the relay's and has no interface but lo; only the proxy has a network; both
 helpers have no capabilities, a read-only root and limits, and go away with the run.

@@ -1,4 +1,4 @@
-"""Takes away what a daemon that was killed left behind: its containers, networks and mounts (spec 6, ERA).
+"""Takes away what a daemon that was killed left behind: its containers, networks and mounts (docs/spec/6-runners.md, ERA).
 
 Invariant: only what carries this workspace's id and another boot's nonce is touched; a second workspace on the
 same engine never notices.

@@ -1,6 +1,6 @@
 """What a run's container is made of: pure, from the job to the words that the engine takes.
 
-Invariant: every wall of spec 6 is asked for here and nowhere else, and read back by `era_readback`.
+Invariant: every wall of docs/spec/6-runners.md is asked for here and nowhere else, and read back by `era_readback`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The value of a run's last expression, as the bytes of /out/result.json or result.txt (spec 6, Monty).
+"""The value of a run's last expression, as the bytes of /out/result.json or result.txt (docs/spec/6-runners.md, Monty).
 
 Invariant: the work and the bytes are bounded before anything is rendered: a small value can name the same list
 a million times, and its rendering would not be small.
