@@ -557,6 +557,12 @@ def test_a_name_bound_to_an_identity_is_exempted_by_the_whole_words_search_and_l
 @pytest.mark.parametrize("name", ["search_customers", "list_orders", "user-list", "customer.search"])
 def test_the_whole_words_search_and_list_exempt_a_name(name: str) -> None:
     assert decided(public(tool_name=name))["recommended_action"] == "accept"
+    assert not aana.is_identity_bound(name, {"rows": [{"n": 1}, "x"], 5: 1})
+
+
+def test_the_daemon_sees_the_same_names_and_keys() -> None:
+    assert aana.is_identity_bound("lookup_customer_account", {})
+    assert aana.is_identity_bound("run", {"rows": [{"customerId": 1}]})
 
 
 @pytest.mark.parametrize(
