@@ -111,10 +111,22 @@ def test_retry_means_the_same_with_a_new_id(bench: Bench) -> None:
     assert third.request_id == "req-1.r3"
 
 
+def test_retry_takes_the_pinned_bytes_and_sets_another_file_aside(bench: Bench) -> None:
+    done = bench.approve(bench.draft())
+    pinned = (bench.workspace.files / "data.csv").read_bytes()
+    (bench.workspace.files / "data.csv").write_bytes(b"other")
+    again = retry_request(bench.context, done.path)
+    assert again.restored == ("data.csv",)
+    assert (bench.workspace.files / "data.csv").read_bytes() == pinned
+    assert (bench.workspace.files / "data.csv.replaced-1").read_bytes() == b"other"
+
+
 def test_retry_never_takes_other_bytes(bench: Bench) -> None:
     done = bench.approve(bench.draft())
     (bench.workspace.files / "data.csv").write_bytes(b"other")
-    with pytest.raises(ThreeGateError, match="another file"):
+    for path in bench.workspace.inputs.iterdir():
+        path.unlink()
+    with pytest.raises(ThreeGateError, match="is another file now, and nothing is pinned"):
         retry_request(bench.context, done.path)
     with pytest.raises(InvalidInput):
         retry_request(bench.context, bench.draft("req-9", slug="draft"))

@@ -175,7 +175,7 @@ def promote(
             request_id=sealed.request.request_id,
             actor=actor,
         )
-    removed = take_draft_away(reviewed.draft)
+    removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, paths[-1].name, sealed)
     return Promoted(
         path=paths[-1],

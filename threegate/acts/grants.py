@@ -7,12 +7,13 @@ approval; the number of uses is decided again at each claim, under the trail's l
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from threegate.acts.approve import Promoted, seal, write_approved_status
+from threegate.acts.list_drafts import drafts_of
 from threegate.acts.pinning import pin
 from threegate.approval import (
     GRANT_TYPE,
@@ -32,8 +33,11 @@ from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch, read_operators
+from threegate.request import read_request
+from threegate.request.job import build_job
 from threegate.review.countersign import read_waiting
 from threegate.review.reviewed_draft import (
+    Draft,
     ReviewedDraft,
     open_reviewed_draft,
     read_draft,
@@ -154,21 +158,35 @@ def revoke_grant(context: Context, which: str, *, actor: str) -> Grant:
     return standing.grant
 
 
-def use_grants(context: Context) -> list[Promoted]:
-    """Promote every draft of the inbox that a live grant covers. Never raises for a draft; TrailError ends the daemon."""
+def use_grants(
+    context: Context,
+    paths: Iterable[Path] | None = None,
+    *,
+    failed: Callable[[Path, Exception], None] = lambda path, error: None,
+) -> list[Promoted]:
+    """Promote the drafts that a live grant covers: those of `paths`, or all of the inbox.
+
+    Never raises for a draft: one that is refused waits for an operator, whom `approve` tells why, and `failed` is called
+    with an internal error. Raises TrailError, InvalidInput, Unavailable.
+    """
     if not context.policy.settings.approval.grants or not context.workspace.grants.is_dir():
         return []
     live = [standing.grant for standing in list_grants(context) if standing.live]
     if not live:
         return []
     done = []
-    for path in sorted(context.workspace.inbox.glob("TR-*.md")):
+    for path in drafts_of(context.workspace) if paths is None else paths:
+        if path.parent != context.workspace.inbox:
+            continue
         try:
             promoted = promote_granted(context, path, live)
         except TrailError:
             raise
         except (ThreeGateError, OSError):
-            continue  # it waits for an operator, who is told what is wrong with it by `approve`
+            continue
+        except Exception as error:  # noqa: BLE001 - one draft's failure never stops the others
+            failed(path, error)
+            continue
         if promoted is not None:
             done.append(promoted)
     return done
@@ -177,11 +195,37 @@ def use_grants(context: Context) -> list[Promoted]:
 def promote_granted(context: Context, path: Path, grants: Sequence[Grant]) -> Promoted | None:
     """Promote one draft under the first grant that covers it; None when none does. Raises as `approve` does."""
     draft = read_draft(context.workspace, path)
+    mine = [grant for grant in grants if grant.owner_uid == draft.owner_uid]
+    if not _declared_covered(context, draft, mine):
+        return None
     with open_reviewed_draft(context, draft) as reviewed:
-        for grant in grants:
+        for grant in mine:
             if grant.owner_uid == reviewed.owner_uid and covers(grant, reviewed.job):
                 return _promote(context, reviewed, grant)
     return None
+
+
+def _declared_covered(context: Context, draft: Draft, grants: Sequence[Grant]) -> bool:
+    """Whether a grant covers what the draft declares. Its inputs are copied and hashed only then: that takes time."""
+    policy = context.policy
+    if not grants:
+        return False
+    settings, now = policy.settings.request, datetime.now(UTC)
+    request = read_request(
+        draft.data, path=draft.path.name, settings=settings, now=now, stage="draft"
+    ).request
+    if request is None:
+        return False
+    with context.workspace.hold(context.workspace.files) as files:
+        sizes = {item.sha256: files.stat(item.name).st_size for item in request.inputs}
+    job = build_job(
+        request,
+        input_sizes=sizes,
+        platform=policy.platform,
+        write_class=context.contracts.write_class(policy, request),
+        time_cap_sec=context.contracts.time_cap_sec(policy, request),
+    )
+    return any(covers(grant, job) for grant in grants)
 
 
 def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promoted:
@@ -224,7 +268,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
             request_id=sealed.request.request_id,
             actor=f"grant:{grant.id}",
         )
-    removed = take_draft_away(reviewed.draft)
+    removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, paths[-1].name, sealed)
     return Promoted(paths[-1], grant.id, grant.expires_utc, verified.signers[0].fingerprint, False, removed)
 

@@ -132,6 +132,12 @@ RESULT_VALUE_DEPTH: Final = 200
 
 # ---- the inbox
 INBOX_ENTRIES: Final = 100_000
+INBOX_SLICE_SECONDS: Final = 0.2
+"""So long the daemon looks through its inbox before it looks at controls, stop and approved requests again."""
+HASH_PIECE_BYTES: Final = 16 * MIB
+"""So much of one owner's input files is hashed before another owner's turn."""
+OPEN_HASHES: Final = 64
+"""So many input files of one owner are open at a time, waiting to be hashed; the others are asked for again later."""
 VERDICT_BATCH: Final = 64
 
 # ---- action proposals (docs/spec/5-proposals.md)

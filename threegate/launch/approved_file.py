@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from threegate.core import durable, limits
+from threegate.core.file_names import request_of_companion
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
@@ -96,10 +97,9 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
         beside = {
-            item.name[len(path.name) + 4 :].removeprefix("."): durable.read_regular(
-                item, max_bytes=limits.SIGNATURE_FILE_BYTES
-            )
+            of[1]: durable.read_regular(item, max_bytes=limits.SIGNATURE_FILE_BYTES)
             for item in moves.companions(path)
+            if (of := request_of_companion(item.name)) is not None
         }
     except FileNotFoundError:
         raise

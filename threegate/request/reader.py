@@ -18,6 +18,7 @@ from typing import Any
 
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
+from threegate.core.file_names import is_request_name
 from threegate.request import rules, sections
 from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
 from threegate.request.body import Section, read_sections
@@ -40,7 +41,6 @@ warnings.filterwarnings("ignore", module="<unknown>")
 
 STANDARD_INPUT = "-"
 _NAME = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9-]{1,64}\.md")
-_ANY_NAME = re.compile(r"TR-[A-Za-z0-9._-]{0,200}\.md")
 READ_CLOSELY = frozenset({"Command", "Code", "Inputs (JSON)"})
 
 
@@ -140,7 +140,7 @@ class _Reading:
         name = PurePath(self.path).name
         if self.path == STANDARD_INPUT or _NAME.fullmatch(name):
             return
-        if _ANY_NAME.fullmatch(name):
+        if is_request_name(name):
             self.findings.add("TG102", 1, 1, "the file's name is not TR-YYYYMMDD-HHMMSSZ-<slug>.md")
         else:
             self.findings.add("TG101", 1, 1, "a request's file name is TR-<A-Z a-z 0-9 . _ ->.md; rename it")

@@ -15,19 +15,19 @@ from pathlib import Path
 
 from threegate.approval import requester_of
 from threegate.contracts import PASSING
-from threegate.core import durable, limits
+from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.file_names import is_request_name
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Assessment, assess
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import file_identity
 from threegate.proposals.in_workspace import check_proposal_draft, input_place
 from threegate.request import Report, read_request
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
 from threegate.request.typecheck import type_findings
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
-from threegate.trail import LockedTrail
+from threegate.trail import LockedTrail, RequestHistory
 
 _HELPED = {"contracts_do_not_compile": "check"}
 """Reasons that another command than `contracts explain` mends."""
@@ -67,22 +67,23 @@ class ReviewedDraft:
 def read_draft(workspace: Workspace, path: Path) -> Draft:
     """Read a draft of inbox/ or tool-exec/drafts/, once. Raises InvalidInput."""
     path = path.absolute()
-    places = (workspace.inbox, workspace.drafts)
-    if not any(_lies_in(path, place) for place in places):
-        raise InvalidInput(f"{path}: a draft lies in {workspace.inbox} or {workspace.drafts}; copy it there")
+    folder = next((place for place in (workspace.inbox, workspace.drafts) if _is_in(path, place)), None)
+    if folder is None:
+        raise InvalidInput(
+            f"{path}: a draft is a file of {workspace.inbox} or {workspace.drafts}; copy it there"
+        )
+    if not is_request_name(path.name):
+        raise InvalidInput(f"{path}: is no name of a request; rename it to TR-YYYYMMDD-HHMMSSZ-<slug>.md")
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with workspace.hold(folder) as held:
+            data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror})") from None
-    try:
-        data = durable.read_regular_fd(descriptor, path, max_bytes=limits.REQUEST_BYTES)
-        facts = os.fstat(descriptor)
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error})") from None
-    finally:
-        os.close(descriptor)
-    identity = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
-    return Draft(path, data, identity, facts.st_uid)
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
+    return Draft(folder / path.name, data, _identity(facts), facts.st_uid)
+
+
+def _identity(facts: os.stat_result) -> tuple[int, ...]:
+    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
 
 @contextmanager
@@ -164,6 +165,8 @@ def _reviewed(
         now = held.now
         history = held.index.history(request.request_id)
         refuse_used(held, request)
+        if draft.path.parent == context.workspace.inbox:
+            refuse_anothers(history, draft)
         proposal = history.proposal_sha256 if history else None
         check_proposal_draft(
             context.workspace,
@@ -215,7 +218,7 @@ def _reviewed(
     )
 
 
-def _lies_in(path: Path, folder: Path) -> bool:
+def _is_in(path: Path, folder: Path) -> bool:
     return os.path.realpath(path.parent) == os.path.realpath(folder)
 
 
@@ -236,6 +239,17 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
         raise Refused(code, f"AANA says {assessment.route} ({code}); it would not run when it is approved")
 
 
+def refuse_anothers(history: RequestHistory | None, draft: Draft) -> None:
+    """An id belongs to the owner of the first file that named it: that is who asks. Raises Refused (replayed)."""
+    first = history.owner_uid if history is not None else None
+    if first is not None and first != draft.owner_uid:
+        raise Refused(
+            "replayed",
+            f"{draft.path.name}: its request_id was first used by the account with uid {first}, and this file belongs to uid "
+            f"{draft.owner_uid}; make a new request with: threegate draft",
+        )
+
+
 def refuse_used(held: LockedTrail, request: Request) -> None:
     """An id and a file name are used once. Raises Refused (replayed)."""
     if held.index.id_used(request.request_id):
@@ -246,25 +260,20 @@ def refuse_used(held: LockedTrail, request: Request) -> None:
         raise Refused("replayed", f"the file name {request.file_name} was used before; rename the draft")
 
 
-def still_there(draft: Draft) -> bool:
-    """Whether the draft's file is still the one that was read."""
-    try:
-        return file_identity(draft.path) == draft.identity
-    except OSError:
-        return False
-
-
-def take_draft_away(draft: Draft) -> bool:
+def take_draft_away(workspace: Workspace, draft: Draft) -> bool:
     """Unlink the draft, only if inode and digest are those that were read; returns whether it is gone."""
+    name = draft.path.name
     try:
-        if (
-            not still_there(draft)
-            or durable.read_regular(draft.path, max_bytes=limits.REQUEST_BYTES) != draft.data
-        ):
-            return False
-        durable.unlink(draft.path)
-    except FileNotFoundError:
-        return True
+        with workspace.hold(draft.path.parent) as folder:
+            try:
+                data, facts = folder.read(name, max_bytes=limits.REQUEST_BYTES)
+            except FileNotFoundError:
+                return True
+            except OSError:
+                return False
+            if _identity(facts) != draft.identity or data != draft.data:
+                return False
+            folder.unlink(name)
     except OSError as error:
         raise Unavailable(f"{draft.path}: cannot be removed ({error.strerror}); remove it yourself") from None
     return True

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from threegate.core import durable, limits
+from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.request import read_request
@@ -53,7 +55,8 @@ class RequestDesk:
             fixes = propose_fixes(data, report, settings=settings, now=now)
             return {**answer, "fixes": [fix.to_json() for fix in fixes]}
         try:
-            durable.deliver(self._workspace.inbox / name, data, 0o644)
+            with self._workspace.hold(self._workspace.inbox) as inbox:
+                inbox.deliver(name, data, 0o644)
         except FileExistsError:
             raise InvalidInput("a file with this name is in the inbox; give another file_name") from None
         return {**answer, "submitted": True}
@@ -65,7 +68,7 @@ class RequestDesk:
             if not _FILE_NAME.fullmatch(name):
                 raise InvalidInput("file_name must be TR-YYYYMMDD-HHMMSSZ-<slug>.md")
             verdict = read_verdict(self._workspace, name)
-            if verdict is None and (self._workspace.inbox / name).is_file():
+            if verdict is None and self._is_waiting(name):
                 return {"state": "submitted", "file": name, "verdict": None, "results": []}
         else:
             verdict = self._verdict_of(_identifier(arguments))
@@ -78,6 +81,12 @@ class RequestDesk:
             "verdict": verdict.to_json(),
             "results": [row.to_json() for row in rows],
         }
+
+    def _is_waiting(self, name: str) -> bool:
+        """Whether a file of this name is in the inbox."""
+        with self._workspace.hold(self._workspace.inbox) as inbox, suppress(FileNotFoundError):
+            return stat.S_ISREG(inbox.stat(name).st_mode)
+        return False
 
     def read_result(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The result files of one request, with their text. Raises InvalidInput when there is none."""

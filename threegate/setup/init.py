@@ -17,6 +17,7 @@ from threegate.acts.operator import add_operator
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
+from threegate.setup.agent_access import account_uid, let_agent_write
 from threegate.setup.settings_file import render_settings
 from threegate.trail import Trail
 
@@ -35,10 +36,13 @@ class Made:
     image: str
 
 
-def init_workspace(root: Path, *, operator: str = "operator", public_key: Path | None = None) -> Made:
-    """Make a workspace at `root`. Raises InvalidInput when there is one, Unavailable, OSError."""
+def init_workspace(
+    root: Path, *, operator: str = "operator", public_key: Path | None = None, agent: str = ""
+) -> Made:
+    """Make a workspace at `root`; `agent` names the account that may write into its inbox. Raises InvalidInput when there is one, Unavailable, OSError."""
     root = root.absolute()
     workspace = Workspace(root)
+    agent_uid = account_uid(agent) if agent else None
     if workspace.settings_file.exists():
         raise InvalidInput(f"{root}: is a workspace already; nothing was changed")
     if root.exists() and not root.is_dir():
@@ -52,6 +56,8 @@ def init_workspace(root: Path, *, operator: str = "operator", public_key: Path |
         public_key = new_key.with_suffix(".pub")
     line = read_public_key(public_key)
     workspace.make_folders()
+    if agent_uid is not None:
+        let_agent_write(workspace, agent_uid)
     workspace_id = f"ws-{secrets.token_hex(16)}"
     values: dict[str, object] = {"workspace.id": workspace_id}
     image, egress = _images()
