@@ -97,7 +97,6 @@ def daemon(tmp_path: Any):
         {"seq": "1"},
         {"boot": "x" * 16},
         {"worker": "w2"},
-        {"padding": "x" * limits.CLUSTER_NOTE_BYTES},
     ],
     ids=lambda more: next(iter(more)),
 )
