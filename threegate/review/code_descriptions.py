@@ -66,6 +66,8 @@ OTHERS: Final[dict[str, str]] = {
     "rejected": "the operator said no, with their reason",
     "cancelled": "the operator stopped it",
     "interrupted": "the daemon ended while it ran: `threegate retry` asks anew",
+    "folder_replaced": "a folder of the workspace is a link or is gone: put the folder back (`threegate doctor`)",
+    "id_taken": "another account's file used the proposal's request_id first: change the proposal",
     "no_backend": "waits: the sandbox is not there (`threegate doctor`)",
     "not_approved": "it is a draft: use `threegate reject`",
     "already_ended": "there is nothing left to stop",
