@@ -60,6 +60,8 @@ RUN_OPEN_FILES: Final = 256
 OUT_BYTES: Final = 256 * MIB
 OUT_FILES: Final = 1024
 OUT_FILE_BYTES: Final = 256 * MIB
+OUT_DROPPED_LINES: Final = 256
+"""What was left in /out is named up to here; the rest is counted."""
 STREAM_KEPT_BYTES: Final = 1 * MIB
 STREAM_END_BYTES: Final = 64 * MIB
 
@@ -79,6 +81,8 @@ RESULT_RESERVED_BYTES: Final = 2 * MIB
 """Taken before an end is promised: 200 lines of either stream and a thousand outputs fit."""
 RESULT_LINE_CHARS: Final = 2_000
 RECORD_BYTES: Final = 4 * MIB
+RECORD_REST_BYTES: Final = 256 * KIB
+"""Of a record, for what the daemon itself says of a run on a worker: inputs, earlier attempts, where it ran."""
 VERDICT_BYTES: Final = 1 * MIB
 RESULT_STDOUT_LINES: Final = 200
 
@@ -91,6 +95,12 @@ AANA_NAME_CHARS: Final = 200
 SERVE_REQUESTS_PER_MINUTE: Final = 600
 SERVE_CLIENTS: Final = 4096
 SERVE_BODY_SECONDS: Final = 10
+MCP_LINE_BYTES: Final = 1 * MIB
+"""One message; a request file with every character escaped fits."""
+MCP_DEPTH: Final = 68
+"""An event of AANA_EVENT_DEPTH, inside a message, its params and their arguments."""
+MCP_BATCH_ANSWERS: Final = 100
+"""Errors for one line that holds a batch of messages."""
 
 # ---- the operator's page
 PAGE_LOGIN_SECONDS: Final = 600
@@ -172,6 +182,37 @@ CLUSTER_END_SECONDS: Final = 60
 CLUSTER_CHUNK_BYTES: Final = 8 * MIB
 CLUSTER_INLINE_BYTES: Final = 128 * KIB
 CLUSTER_SEALED_BYTES: Final = 8 * MIB
+CLUSTER_MESSAGE_BYTES: Final = 16 * MIB
+"""What the broker takes at most (`max_message_size`), and what a listener looks at."""
+CLUSTER_NOTE_BYTES: Final = 64 * KIB
+"""Every note but a result: a status with CLUSTER_SLOTS runs, whose ids have REQUEST_ID_CHARS, fits."""
+CLUSTER_NAME_CHARS: Final = 64
+CLUSTER_TEXT_CHARS: Final = 300
+CLUSTER_IMAGES: Final = 16
+CLUSTER_ROWS: Final = 4096
+CLUSTER_MEMORY_MB: Final = 64 * 1024 * 1024
+CLUSTER_ANSWERS: Final = 256
+"""What a listener leaves to be answered; more than that is dropped, and asked for again."""
+CLUSTER_LARGE_NOTES: Final = 2
+"""Results of one worker above CLUSTER_NOTE_BYTES that wait to be read."""
+CLUSTER_MAILBOX: Final = 32
+CLUSTER_LATE_RESULTS: Final = 100
+"""So many results of one worker that came too late are said in the log."""
+CLUSTER_BOOTS: Final = 64
+"""Lives of a worker that the daemon remembers, so that none of them comes back."""
+CLUSTER_CHUNK_TRIES: Final = 4
+"""How often one worker is sent the same chunk of an input."""
+CLUSTER_FETCH_SECONDS: Final = 60.0
+"""For the outputs of a run, besides what their size takes at CLUSTER_SLOWEST_BYTES_PER_SECOND."""
+CLUSTER_CANCEL_SECONDS: Final = 30.0
+"""How long a worker may take to end a run that was cancelled, before nothing more is expected of it."""
+CLUSTER_STOP_SECONDS: Final = 4.0
+"""How long a daemon that stops waits for the ends of what it interrupted on workers."""
+OUTCOME_TEXT_CHARS: Final = 2_000
+OUTCOME_LIMIT_CHARS: Final = 10_000
+"""One value of `effective_limits`; that of the network names up to ALLOWLIST_ENTRIES hosts."""
+OUTCOME_LINES: Final = 4_096
+OUTCOME_NOTES: Final = 64
 CLUSTER_ENVELOPE_BYTES: Final = 2 * MIB
 CLUSTER_CLOCK_SECONDS: Final = 60
 CLUSTER_STORE_BYTES: Final = 4096 * MIB
