@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from threegate.acts.approval_lines import insert_approval
-from threegate.acts.pinning import pin
+from threegate.acts.pinning import check_pinned, pin
 from threegate.approval import (
     NAMESPACE_APPROVAL,
     Operators,
@@ -158,7 +158,7 @@ def promote(
 
     Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
     """
-    pin(context.workspace, reviewed.inputs)
+    check_pinned(context.workspace, reviewed.inputs)
     name = reviewed.draft.path.name
     with context.trail.locked() as held:
         refuse_bad_clock(held)
@@ -174,6 +174,7 @@ def promote(
             request_id=sealed.request.request_id,
             actor=actor,
             data=_event(reviewed, sealed, approval, fingerprint, reason),
+            prepare=lambda: pin(context.workspace, reviewed.inputs),
         )
     removed = take_draft_away(reviewed.draft)
     write_approved_status(context, paths[-1].name, sealed)

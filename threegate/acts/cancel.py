@@ -14,7 +14,7 @@ from typing import Literal
 from threegate.acts.reject import refuse_unknown
 from threegate.core import durable
 from threegate.core.errors import Refused
-from threegate.launch.completion import close_from_trail, find_file
+from threegate.launch.completion import close_from_trail, find_file, with_result
 from threegate.launch.context import Context
 from threegate.results import reserve_result
 from threegate.trail import LockedTrail, RequestHistory, moves
@@ -77,10 +77,17 @@ def _end_waiting(
         request_id=history.request_id,
         actor=actor,
         data={
-            **kept,
-            "inputs": inputs if isinstance(inputs, dict) else {},
-            "reason": "cancelled",
-            "message": reason or "cancelled by the operator before it ran",
+            **with_result(
+                held,
+                history.request_id,
+                {
+                    **kept,
+                    "inputs": inputs if isinstance(inputs, dict) else {},
+                    "reason": "cancelled",
+                    "message": reason or "cancelled by the operator before it ran",
+                },
+                "cancelled",
+            ),
             "state": target.parent.name,
             "file": target.name,
         },

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from threegate.acts.approve import Promoted, seal, write_approved_status
-from threegate.acts.pinning import pin
+from threegate.acts.pinning import check_pinned, pin
 from threegate.approval import (
     GRANT_TYPE,
     NAMESPACE_ACT,
@@ -29,6 +29,7 @@ from threegate.approval import (
 )
 from threegate.approval.launch import check_launch
 from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch, read_operators
@@ -124,6 +125,7 @@ def new_grant(
                 "expires_utc": format_utc(grant.expires_utc),
                 "key": fingerprint,
                 "nonce": act.nonce,
+                "files": {"": sha256_hex(data)},
             },
         )
         durable.deliver(folder / f"{grant.id}.grant", data, _MODE)
@@ -189,7 +191,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
     sealed = seal(context, reviewed, grant.act.acted_by)
     data = grant.signed.to_bytes()
     name = reviewed.draft.path.name
-    pin(context.workspace, reviewed.inputs)
+    check_pinned(context.workspace, reviewed.inputs)
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         refuse_used(held, sealed.request)
@@ -225,6 +227,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
                 "from": reviewed.draft.path.parent.name,
                 "risk": sealed.job.effective_risk,
             },
+            prepare=lambda: pin(context.workspace, reviewed.inputs),
         )
     removed = take_draft_away(reviewed.draft)
     write_approved_status(context, paths[-1].name, sealed)

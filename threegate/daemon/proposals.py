@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from threegate.core import durable
+from threegate.core.canonical import sha256_hex
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.proposals import DraftResult, draft_from_proposal, draft_inputs_folder
@@ -83,14 +84,18 @@ class Proposer:
             ):
                 return "draft", "drafted_before", history.file
             *files, proposal, draft = result.deliveries(self._workspace)
-            self._put_inputs(files)
             moves.deliver(
                 held,
                 [proposal, draft],
                 "proposed",
                 request_id=result.request_id,
                 actor="daemon",
-                data={**shared, "from": path.name},
+                data={
+                    **shared,
+                    "from": path.name,
+                    "inputs": {name: sha256_hex(content) for name, content in sorted(result.inputs.items())},
+                },
+                prepare=lambda: self._put_inputs(files),
             )
         return "draft", None, None
 

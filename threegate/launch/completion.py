@@ -29,11 +29,13 @@ from threegate.results import (
     ResultText,
     deliver_result,
     read_record,
+    render_result,
     reserve_result,
     result_name,
 )
 from threegate.results.verdict import State
-from threegate.trail import Event, LockedTrail, RequestHistory, moves
+from threegate.trail import Event, LockedTrail, RequestHistory, moves, trail_text
+from threegate.trail.event import trail_value
 
 _ENDS = {"cancelled": "cancelled", "interrupted": "interrupted", "unavailable": "interrupted"}
 """Statuses whose event is not `finished`; their requests go to refused/."""
@@ -144,7 +146,12 @@ def refuse_held(
         "quarantined" if known else "refused",
         request_id=file.request_id,
         actor="daemon",
-        data={**data, "state": "refused", "file": target.name},
+        data={
+            **with_result(held, file.request_id, data, "refused"),
+            "files": file.digests,
+            "state": "refused",
+            "file": target.name,
+        },
     )
     _end_with_it(context.workspace, held, moved)
     result = deliver_result(
@@ -198,6 +205,19 @@ def _refusal_facts(
     )
 
 
+def with_result(
+    held: LockedTrail, request_id: str, data: Mapping[str, Any], status: str
+) -> Mapping[str, Any]:
+    """The data of an end without a run, with the digest of the result that follows from it.
+
+    The result names the event's number and moment, so the event has to be the next one that is appended.
+    """
+    clean = trail_value(data)
+    seq, when = held.next_event()
+    facts = _refusal_facts(trail_text(request_id), clean, when, seq, status)
+    return {**data, "result_sha256": canonical.sha256_hex(render_result(facts))}
+
+
 def interrupt(context: Context, history: RequestHistory, claimed: Event) -> None:
     """Close a request that was claimed and never finished: nobody knows how far it came, so it never runs again."""
     workspace = context.workspace
@@ -213,16 +233,24 @@ def interrupt(context: Context, history: RequestHistory, claimed: Event) -> None
             request_id=history.request_id,
             actor="daemon",
             data={
-                **kept,
-                **moved,
-                "reason": "interrupted",
-                "message": "the daemon ended while this request ran; it may have run in part and is never run again",
-                "approved_by": history.approved.data.get("approved_by") if history.approved else None,
+                **with_result(
+                    held,
+                    history.request_id,
+                    {
+                        **kept,
+                        **moved,
+                        "reason": "interrupted",
+                        "message": "the daemon ended while this request ran; it may have run in part and is never run again",
+                        "approved_by": history.approved.data.get("approved_by") if history.approved else None,
+                    },
+                    "interrupted",
+                ),
                 "state": "refused",
                 "file": target.name,
             },
         )
         facts = _refusal_facts(history.request_id, event.data, event.when, event.seq, "interrupted")
+        _remove_unrecorded(workspace, history.request_id)
         deliver_result(workspace, facts)
         if source is not None:
             moves.relocate(source, target)
@@ -240,6 +268,8 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
     else:
         status = event.type if event.type in ("cancelled", "interrupted") else "refused"
         facts = _refusal_facts(history.request_id, event.data, event.when, event.seq, status)
+        if status == "interrupted" and "result_sha256" in event.data:
+            _remove_unrecorded(workspace, history.request_id)
     deliver_result(workspace, facts)
     source = find_file(workspace, history)
     if source is not None and history.state and history.file:
@@ -247,6 +277,16 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
         if source != target and not target.exists():
             moves.relocate(source, target)
     write_status(workspace, str(history.file), _state(event.type), facts.status)
+
+
+def _remove_unrecorded(workspace: Workspace, request_id: str) -> None:
+    """Take away what an interrupted run left: no record vouches for it, so nobody could tell it from what was put there since.
+
+    Before the result is delivered: while that is missing, the next start comes here again.
+    """
+    folder = workspace.run_folder(request_id)
+    if folder.is_dir() and not folder.is_symlink():
+        durable.remove_tree(folder)
 
 
 def _state(event_type: str) -> State:

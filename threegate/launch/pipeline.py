@@ -280,7 +280,13 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             "claimed",
             request_id=request.request_id,
             actor="daemon",
-            data={**decided, "nonce": clearance.nonce, "grant": approval.grant, **reservation},
+            data={
+                **decided,
+                "nonce": clearance.nonce,
+                "grant": approval.grant,
+                **reservation,
+                **({} if history is not None and history.approved else {"files": approved.digests}),
+            },
             settled=False,
         )
         head = held.head

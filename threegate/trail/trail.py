@@ -57,7 +57,7 @@ class Trail(TrailOnDisk):
             type="workspace_created",
             request_id=None,
             actor=actor,
-            data={**(data or {}), "vkey": vkey, "path": str(workspace.root)},
+            data={**(data or {}), "vkey": vkey, "path": str(workspace.root), "announces_files": True},
             prev=workspace_id,
         )
         durable.deliver(workspace.trail_file, first.line + b"\n", 0o600)
