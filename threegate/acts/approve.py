@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from threegate.acts.approval_lines import insert_approval
-from threegate.acts.pinning import check_pinned, pin
+from threegate.acts.pinning import check_pinned, pin, to_be_pinned
 from threegate.approval import (
     NAMESPACE_APPROVAL,
     Operators,
@@ -263,6 +263,7 @@ def _refuse_what_cannot_run(
             countersignatures={},
         ),
         owner_uid=reviewed.owner_uid,
+        pinned=to_be_pinned(reviewed.inputs),
     )
     failed = [check for check in launch_checks(facts) if check.ok is False]
     for check in failed:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from threegate.acts.approve import Promoted, seal, write_approved_status
-from threegate.acts.pinning import check_pinned, pin
+from threegate.acts.pinning import check_pinned, pin, to_be_pinned
 from threegate.approval import (
     GRANT_TYPE,
     NAMESPACE_ACT,
@@ -206,6 +206,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
                 countersignatures={},
             ),
             owner_uid=reviewed.owner_uid,
+            pinned=to_be_pinned(reviewed.inputs),
         )
         verified = check_launch(facts)
         _refuse_promised(held.index, grant)

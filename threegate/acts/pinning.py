@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from threegate.approval import PinnedFile
 from threegate.core import durable
 from threegate.core.errors import Unavailable
 from threegate.core.workspace import Workspace
@@ -28,6 +29,11 @@ def check_pinned(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
         target = workspace.inputs / copy.sha256
         if os.path.lexists(target):
             _check_pinned(target, copy)
+
+
+def to_be_pinned(copies: Sequence[InputCopy]) -> dict[str, PinnedFile]:
+    """What a launch will find in inputs/, for the checks of a launch that are made before."""
+    return {copy.sha256: PinnedFile(copy.size) for copy in copies}
 
 
 def pin(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
