@@ -2,7 +2,7 @@
 
     python -m bench.trail [LINES]        (default 1,000,000; wants about 400 MB on the disk of TMPDIR)
 
-Verification is told in lines per second by the clock, start of the program included, and the CPU seconds of its two processes
+Verification is told in lines per second by the clock, start of the program included, and by the CPU seconds of its process
 beside it: on a machine that is busy the clock tells little. References, run in turn: a bare append+fdatasync loop of lines of
 the same length; a bare loop over the same file of what verification cannot do without (two sha256 and one json parse a line).
 """
@@ -111,9 +111,9 @@ class Measured(NamedTuple):
 
     clock: float
     cpu: float
-    """Of the busier of its two processes, in seconds: what the clock would say on two free processors."""
+    """In seconds: what the clock would say on a free processor."""
     peak: int
-    """MiB, of the larger one."""
+    """MiB."""
 
 
 def measured(root: Path, *command: str) -> Measured:
@@ -121,9 +121,8 @@ def measured(root: Path, *command: str) -> Measured:
     program = (
         "import resource,sys,os;from threegate.cli import execute as run;"
         "code=run(sys.argv[1:]);"
-        "own,other=resource.getrusage(resource.RUSAGE_SELF),resource.getrusage(resource.RUSAGE_CHILDREN);"
-        "cpu=max(item.ru_utime+item.ru_stime for item in (own,other));"
-        "print('PEAK',max(own.ru_maxrss,other.ru_maxrss)//1024,cpu,code,file=sys.stderr)"
+        "own=resource.getrusage(resource.RUSAGE_SELF);"
+        "print('PEAK',own.ru_maxrss//1024,own.ru_utime+own.ru_stime,code,file=sys.stderr)"
     )
     began = time.perf_counter()
     done = subprocess.run(

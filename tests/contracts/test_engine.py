@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.material import NOW, call, compiled, opened
-from threegate.contracts import Call, Compiled, Outcome, Session, engine
+from tests.contracts.material import NOW, call, compiled, folder, opened
+from threegate.contracts import Call, Compiled, Outcome, Session, compile_folder, engine
 from threegate.contracts.call_json import answer_from_json, answer_to_json, call_from_json, call_to_json
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.json_paths import MISSING
@@ -35,17 +35,13 @@ def request(tool: str = "threegate.monty", **more: Any) -> Call:
 def test_the_gate_without_contracts_and_with_broken_ones() -> None:
     allowed = SessionTable(Compiled(empty=True)).decide(call(), NOW)
     assert (allowed.verdict, allowed.code) == ("allow", "no_contracts")
-    broken = SessionTable(compiled({"t": {}})).decide(call(), NOW)
-    assert (broken.verdict, broken.code) == ("block", "unknown_session")
-    from tests.contracts.material import folder
-    from threegate.contracts import compile_folder
-
-    found = compile_folder(folder({"t": {"gate": 5}}), environment={})
-    assert SessionTable(found).decide(call(), NOW).code == "contracts_do_not_compile"
-    one = call()
     table = SessionTable(compiled({"t": {}}))
-    table.sessions[one.session_id] = opened({"t": {}})
-    assert table.decide(one, NOW).verdict == "allow"
+    unknown = table.decide(call(), NOW)
+    assert (unknown.verdict, unknown.code) == ("block", "unknown_session")
+    table.open(call().session_id)
+    assert table.decide(call(), NOW).verdict == "allow"
+    broken = SessionTable(compile_folder(folder({"t": {"gate": 5}}), environment={}))
+    assert broken.decide(call(), NOW).code == "contracts_do_not_compile"
 
 
 def test_the_contract_of_the_backend_applies_besides_the_named_tools() -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.engine_fixtures import clearance, control, docker, era_job, era_settings, run_job
-from threegate.runners import EraRunner
 from threegate.runners.egress import proxy_chain, routes
 from threegate.runners.egress.egress import own_addresses, read_access_log, squid_conf
+from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Destination
 
 

@@ -25,9 +25,10 @@ from tests.engine_fixtures import (
 from threegate.core.errors import Unavailable
 from threegate.core.settings import EraSettings
 from threegate.request.job import ERA_ENVIRONMENT
-from threegate.runners import EraRunner, remove_orphans
 from threegate.runners.era import runner as era_module
+from threegate.runners.era.orphans import remove_orphans
 from threegate.runners.era.out_volume import OutVolume, left_mounts
+from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Outcome
 
 __all__ = ["era_runner"]

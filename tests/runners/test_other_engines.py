@@ -19,8 +19,8 @@ import pytest
 from tests.engine_fixtures import era_job, era_settings, run_job
 from threegate.core.errors import Unavailable
 from threegate.core.settings import EraSettings
-from threegate.runners import EraRunner
 from threegate.runners.era import container_engine
+from threegate.runners.era.runner import EraRunner
 
 IMAGE = "sha256:" + "1" * 64
 DOCKER = {

@@ -19,6 +19,7 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.request import Report, Request, read_request
+from threegate.request.backend_rules import BACKENDS
 from threegate.request.fields import check_file_name
 from threegate.request.hosts import HostError, read_target
 from threegate.request.model import Backend, InputFile, NetworkTarget, OutputFile, Risk, Sensitivity
@@ -95,7 +96,7 @@ def _request(
         approved_utc=None,
         purpose=options.purpose,
         backend=options.backend,
-        language="python" if options.backend == "monty" else options.language,
+        language="python" if BACKENDS[options.backend].runs == "code" else options.language,
         network="allowlist" if targets else "none",
         cpu_limit=_cores(options.cpu),
         memory_limit_mb=options.memory_mb,
@@ -115,7 +116,7 @@ def _request(
         risk_domain=None,
         evidence=(),
         argv=_argv(options),
-        code=_ended(options.code) if options.backend == "monty" else None,
+        code=_ended(options.code) if BACKENDS[options.backend].runs == "code" else None,
         vars_json=_ended(options.vars_json) if options.vars_json is not None else None,
         risk_level=options.risk,
         justification=options.justification or options.purpose,
@@ -126,18 +127,22 @@ def _request(
 
 
 def _argv(options: DraftOptions) -> tuple[str, ...] | None:
-    if options.backend == "monty":
+    if BACKENDS[options.backend].runs == "code":
         if not options.code:
-            raise InvalidInput("backend monty runs code; name the file with --code FILE")
+            raise InvalidInput(f"backend {options.backend} runs code; name the file with --code FILE")
         if options.command:
             raise InvalidInput(
-                "backend monty runs code, not a command; leave --command out or use --backend ERA"
+                f"backend {options.backend} runs code, not a command; leave --command out or use --backend ERA"
             )
         return None
     if not options.command:
-        raise InvalidInput("backend ERA runs a command; give it with --command 'python3 /in/script.py'")
+        raise InvalidInput(
+            f"backend {options.backend} runs a command; give it with --command 'python3 /in/script.py'"
+        )
     if options.code or options.vars_json is not None:
-        raise InvalidInput("backend ERA runs a command; send code as an --input, or use --backend monty")
+        raise InvalidInput(
+            f"backend {options.backend} runs a command; send code as an --input, or use --backend monty"
+        )
     try:
         return tuple(shlex.split(options.command))
     except ValueError as error:

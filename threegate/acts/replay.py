@@ -29,7 +29,7 @@ REPLAY = "threegate-replay/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedRequest:
     """A request that ran: read again, with the job that it means today and what the trail says that it was."""
 
     request: Request
@@ -47,7 +47,7 @@ class Replayed:
     differences: tuple[str, ...]
 
 
-def ended_request(context: Context, request_id: str) -> Ended:
+def ended_request(context: Context, request_id: str) -> EndedRequest:
     """What would be run again. Raises InvalidInput when it never ran, Refused when it means something else today."""
     with context.trail.locked() as held:
         history = held.index.history(request_id)
@@ -95,10 +95,10 @@ def ended_request(context: Context, request_id: str) -> Ended:
         trail_seq=history.finished.seq,
         sha256=str(history.finished.data.get("record_sha256")),
     )
-    return Ended(request, job, about, first)
+    return EndedRequest(request, job, about, first)
 
 
-def replay(context: Context, ended: Ended, acting: Acting, runner: Runner) -> Replayed:
+def replay(context: Context, ended: EndedRequest, acting: Acting, runner: Runner) -> Replayed:
     """Sign, run again, compare, record. Raises Refused, Unavailable, TrailError, OSError."""
     if (missing := runner.available()) is not None:
         raise Unavailable(missing)
@@ -114,7 +114,7 @@ def replay(context: Context, ended: Ended, acting: Acting, runner: Runner) -> Re
 
 def _run_again(
     context: Context,
-    ended: Ended,
+    ended: EndedRequest,
     act: dict[str, Any],
     clearance: Clearance,
     folder: Path,
@@ -182,7 +182,7 @@ def _fresh_folder(run_folder: Path) -> Path:
     raise Unavailable(f"{run_folder}: too many replays; remove old ones")
 
 
-def _facts(ended: Ended, clearance: Clearance, outcome: Outcome) -> ResultFacts:
+def _facts(ended: EndedRequest, clearance: Clearance, outcome: Outcome) -> ResultFacts:
     return ResultFacts(
         request_id=ended.request.request_id,
         status=outcome.status,

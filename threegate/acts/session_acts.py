@@ -30,7 +30,7 @@ class Killed:
     requests: tuple[str, ...]
 
 
-def book_of(context: Context, held: LockedTrail) -> SessionTable:
+def session_table(context: Context, held: LockedTrail) -> SessionTable:
     """The sessions as the trail has them. Raises InvalidInput without contracts that compile."""
     compiled = context.policy.contracts
     if not compiled.ok:
@@ -56,31 +56,33 @@ def open_session(
             "session_exists", "names with default: are the requesters' own sessions; choose another"
         )
     with context.trail.locked() as held:
-        book = book_of(context, held)
-        trial = SessionTable.from_json(context.policy.contracts, book.to_json())
+        table = session_table(context, held)
+        trial = SessionTable.from_json(context.policy.contracts, table.to_json())
         trial.open(session_id, requester=requester, workflow=workflow, role=role, parent=parent)
         data: dict[str, Any] = {"session": session_id, "requester": requester}
         member = trial.members.get(session_id)
         if member is not None:
             data |= {"workflow": member.workflow, "role": member.role, "parent": member.parent}
         moves.announce(held, "session_opened", actor=actor, data=data)
-        book_of(context, held)
+        session_table(context, held)
 
 
 def close_session(context: Context, session_id: str, *, actor: str) -> tuple[Reason, ...]:
     """End a session in good order; gives the lower bounds that it missed. Raises Refused, InvalidInput."""
     with context.trail.locked() as held:
-        book = book_of(context, held)
-        _known_session(book, session_id)
-        trial = SessionTable.from_json(context.policy.contracts, book.to_json())
+        table = session_table(context, held)
+        _known_session(table, session_id)
+        trial = SessionTable.from_json(context.policy.contracts, table.to_json())
         reasons = trial.close(session_id)
-        ended = [key for key, item in trial.sessions.items() if item.killed and not book.sessions[key].killed]
+        ended = [
+            key for key, item in trial.sessions.items() if item.killed and not table.sessions[key].killed
+        ]
         running = sorted(
-            {call_id for key in ended if key != session_id for call_id in book.sessions[key].pending}
+            {call_id for key in ended if key != session_id for call_id in table.sessions[key].pending}
         )
         data = {"scope": "close", "name": session_id, "missed": [item.path for item in reasons]}
         moves.announce(held, "session_killed", actor=actor, data=data)
-        book_of(context, held)
+        session_table(context, held)
     for request_id in running:
         cancel_request(
             context, request_id, actor=actor, reason=f"session {session_id} was closed", wait_seconds=0
@@ -88,15 +90,15 @@ def close_session(context: Context, session_id: str, *, actor: str) -> tuple[Rea
     return reasons
 
 
-def _known_session(book: SessionTable, session_id: str) -> None:
-    if session_id not in book.sessions:
+def _known_session(table: SessionTable, session_id: str) -> None:
+    if session_id not in table.sessions:
         raise Refused("unknown_session", f"no session {session_id}; see: threegate session list")
 
 
 def kill_about(context: Context, scope: str, name: str) -> Mapping[str, Any]:
     """What a kill is about, checked against what is there. Raises Refused, InvalidInput."""
     with context.trail.locked() as held:
-        trial = SessionTable.from_json(context.policy.contracts, book_of(context, held).to_json())
+        trial = SessionTable.from_json(context.policy.contracts, session_table(context, held).to_json())
         trial.kill(scope, name)
     return {"scope": scope, "name": name}
 
@@ -110,16 +112,16 @@ def kill(context: Context, scope: str, name: str, *, actor: str, signed: bytes |
     if scope == "workflow" and signed is None:
         raise Refused("signature_missing", "ending a workflow is the operator's: it needs a signature")
     with context.trail.locked() as held:
-        book = book_of(context, held)
-        trial = SessionTable.from_json(context.policy.contracts, book.to_json())
+        table = session_table(context, held)
+        trial = SessionTable.from_json(context.policy.contracts, table.to_json())
         sessions = trial.kill(scope, name)
-        running = sorted({call_id for key in sessions for call_id in book.sessions[key].pending})
+        running = sorted({call_id for key in sessions for call_id in table.sessions[key].pending})
         data: dict[str, Any] = {**about, "sessions": sessions[:64]}
         if signed is not None:
             data |= checked_act(context, held, signed, KILL, about)
             actor = data.pop("actor")
         moves.announce(held, "session_killed", actor=actor, data=data)
-        book_of(context, held)
+        session_table(context, held)
     for request_id in running:
         cancel_request(context, request_id, actor=actor, reason=f"{scope} {name} was killed", wait_seconds=0)
     return Killed(tuple(sessions), tuple(running))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
-from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer()
 
@@ -22,15 +22,13 @@ def apply(
 ) -> None:
     """Apply a finished write or cleanup to the project, with a backup."""
     from threegate.acts.apply import apply_change, plan_change
-    from threegate.acts.approve import known_operators
     from threegate.acts.proposal_finished import APPLY
     from threegate.acts.signed_acts import sign_act
-    from threegate.acts.signing_key import acting_operator
     from threegate.launch.context import open_context
 
     context = open_context(workspace_here())
     quiet = wants_json(json_)
-    acting = acting_operator(known_operators(context), name=name, key=key)
+    acting = acting_here(context, name, key)
     change = plan_change(context, request_id)
     for line in change.shown.splitlines():
         (warn if quiet else say)(line)

@@ -1,4 +1,4 @@
-"""``threegate checkpoint``: answer what a contract asks of a person, signed."""
+"""``threegate checkpoint``: answer a contract checkpoint, which is what a contract asks of a person, signed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
-from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 if TYPE_CHECKING:
     from threegate.acts.contract_checkpoint_answers import OpenCheckpoint
@@ -59,14 +59,12 @@ def deny(request_id: RequestId, name: NameOption = "", key: KeyOption = None, ye
 
 
 def _answer(request_id: str, name: str, key: Path | None, yes: bool, *, approve: bool) -> None:
-    from threegate.acts.approve import known_operators
     from threegate.acts.contract_checkpoint_answers import ANSWER, answer, answer_about, open_checkpoint
     from threegate.acts.signed_acts import sign_act
-    from threegate.acts.signing_key import acting_operator
     from threegate.launch.context import open_context
 
     context = open_context(workspace_here())
-    acting = acting_operator(known_operators(context), name=name, key=key)
+    acting = acting_here(context, name, key)
     item = open_checkpoint(context, request_id)
     _show(item)
     word = "approve" if approve else "deny"

@@ -9,7 +9,7 @@ import typer
 
 from threegate.cli.approve_command import show
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
-from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer()
 
@@ -24,14 +24,12 @@ def countersign(
     json_: JsonFlag = False,
 ) -> None:
     """Add a second operator's signature to an approved request."""
-    from threegate.acts.approve import known_operators
-    from threegate.acts.signing_key import acting_operator
     from threegate.launch.context import open_context
     from threegate.review.countersign import countersign as add_signature
     from threegate.review.countersign import open_waiting
 
     context = open_context(workspace_here())
-    acting = acting_operator(known_operators(context), name=name, key=key)
+    acting = acting_here(context, name, key)
     quiet = wants_json(json_)
     with open_waiting(context, file) as (prepared, reviewed):
         show(reviewed, context, acting.name, full=full, to_stderr=quiet)

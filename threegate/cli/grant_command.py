@@ -9,7 +9,7 @@ import typer
 
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
-from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ def new(
     json_: JsonFlag = False,
 ) -> None:
     """Let the same job run again without a signature of its own: a few times, for a while."""
-    from threegate.acts.approve import known_operators
     from threegate.acts.grants import Standing, new_grant
-    from threegate.acts.signing_key import acting_operator
     from threegate.core.settings import parse_duration
     from threegate.launch.context import open_context
     from threegate.review.shown_text import field
@@ -47,7 +45,7 @@ def new(
     except ValueError as error:
         raise InvalidInput(f"--expires {expires}: {error}") from None
     context = open_context(workspace_here())
-    acting = acting_operator(known_operators(context), name=name, key=key)
+    acting = acting_here(context, name, key)
     quiet = wants_json(json_)
     free = ", ".join(inputs or []) or "none: every byte must be the same"
     put(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import say, workspace_here
-from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer(add_completion=False)
 
@@ -39,10 +39,7 @@ def kill_and_tell(scope: str, which: str, *, name: str, key: Path | None, yes: b
     signed = None
     about = kill_about(context, scope, which)
     if scope == "workflow":
-        from threegate.acts.approve import known_operators
-        from threegate.acts.signing_key import acting_operator
-
-        acting = acting_operator(known_operators(context), name=name, key=key)
+        acting = acting_here(context, name, key)
         ask(f"Sign as {acting.name} and end the workflow {which}?", yes)
         signed = sign_act(context, acting, KILL, about)
     killed = kill_sessions(context, scope, which, actor=account(), signed=signed)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
-from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer(no_args_is_help=True, help="Notes that proposals may search.", rich_markup_mode=None)
 
@@ -21,16 +21,14 @@ def approve(
     json_: JsonFlag = False,
 ) -> None:
     """Store a proposed note."""
-    from threegate.acts.approve import known_operators
     from threegate.acts.memory import proposed_note, store_note
     from threegate.acts.proposal_finished import APPLY
     from threegate.acts.signed_acts import sign_act
-    from threegate.acts.signing_key import acting_operator
     from threegate.launch.context import open_context
 
     context = open_context(workspace_here())
     quiet = wants_json(json_)
-    acting = acting_operator(known_operators(context), name=name, key=key)
+    acting = acting_here(context, name, key)
     proposed = proposed_note(context, request_id)
     for line in str(proposed.note["content"]).split("\n"):
         (warn if quiet else say)(f"note      {line}")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
-from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer()
 
@@ -21,23 +21,17 @@ def replay(
     json_: JsonFlag = False,
 ) -> None:
     """Run a finished request again, within the same walls, and compare every output; exit 2 when one differs."""
-    from threegate.acts.approve import known_operators
     from threegate.acts.replay import ended_request
     from threegate.acts.replay import replay as run_again
-    from threegate.acts.signing_key import acting_operator
     from threegate.core.errors import EXIT_REFUSED
     from threegate.launch.context import open_context
-    from threegate.runners.era.runner import EraRunner
-    from threegate.runners.interface import Runner
-    from threegate.runners.monty.runner import MontyRunner
+    from threegate.runners.registry import make_runner
 
     context = open_context(workspace_here())
     ended = ended_request(context, request_id)
-    acting = acting_operator(known_operators(context), name=name, key=key)
+    acting = acting_here(context, name, key)
     ask(f"Sign as {acting.name} and run {request_id} again, to compare?", yes)
-    runner: Runner = (
-        MontyRunner(1) if ended.job.backend == "monty" else EraRunner(context.policy.settings.runners.era)
-    )
+    runner = make_runner(ended.job.backend, context.policy.settings, once=True)
     try:
         done = run_again(context, ended, acting, runner)
     finally:

@@ -10,7 +10,7 @@ import typer
 
 from threegate.cli.approve_command import finish, put, show, tell
 from threegate.cli.invocation import PlainFlag, on_terminal, say, wants_application, warn, workspace_here
-from threegate.cli.signing_options import KeyOption, NameOption
+from threegate.cli.signing_options import KeyOption, NameOption, acting_here
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ def review(
     plain: PlainFlag = False,
 ) -> None:
     """Walk through all drafts: read, then approve, reject or skip each."""
-    from threegate.acts.approve import known_operators
     from threegate.acts.list_drafts import drafts_of
-    from threegate.acts.signing_key import acting_operator
     from threegate.launch.context import open_context
 
     if not on_terminal():
@@ -40,7 +38,7 @@ def review(
     if wants_application(plain):
         return _in_application(name, key)
     context = open_context(workspace_here())
-    acting = acting_operator(known_operators(context), name=name, key=key)
+    acting = acting_here(context, name, key)
     drafts = drafts_of(context.workspace)
     counts = {"approved": 0, "rejected": 0, "skipped": 0}
     for number, path in enumerate(drafts, start=1):

@@ -16,12 +16,12 @@ SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="A session's n
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
     """List the sessions: phase, steps, and whether they go on."""
-    from threegate.acts.session_acts import book_of
+    from threegate.acts.session_acts import session_table
     from threegate.launch.context import open_context
 
     context = open_context(workspace_here())
     with context.trail.locked() as held:
-        table = book_of(context, held)
+        table = session_table(context, held)
     if wants_json(json_):
         emit_json([session.to_json() for _, session in sorted(table.sessions.items())])
         return
@@ -38,14 +38,14 @@ def list_(json_: JsonFlag = False) -> None:
 @app.command()
 def show(session: SessionId, json_: JsonFlag = False) -> None:
     """Show everything that a session remembers."""
-    from threegate.acts.session_acts import book_of
+    from threegate.acts.session_acts import session_table
     from threegate.contracts import engine
     from threegate.core.errors import Refused
     from threegate.launch.context import open_context
 
     context = open_context(workspace_here())
     with context.trail.locked() as held:
-        table = book_of(context, held)
+        table = session_table(context, held)
     found = table.sessions.get(session)
     if found is None:
         raise Refused("unknown_session", f"no session {session}; see: threegate session list")

@@ -18,13 +18,13 @@ def show(
     json_: JsonFlag = False,
 ) -> None:
     """Show workflows: their sessions, who owns what, whether they go on."""
-    from threegate.acts.session_acts import book_of
+    from threegate.acts.session_acts import session_table
     from threegate.core.errors import Refused
     from threegate.launch.context import open_context
 
     context = open_context(workspace_here())
     with context.trail.locked() as held:
-        table = book_of(context, held)
+        table = session_table(context, held)
     if workflow and workflow not in table.workflows:
         raise Refused("unknown_workflow", f"no workflow {workflow}; see: threegate workflow show")
     names = [workflow] if workflow else sorted(table.workflows)

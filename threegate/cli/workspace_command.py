@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
-from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer(no_args_is_help=True, help="Adopt a moved or restored workspace.")
 
@@ -25,8 +25,6 @@ def adopt(
     """Say why launches stopped, and go on from here: approvals given before are void."""
     from threegate.acts.adopt import adopt as adopt_now
     from threegate.acts.adopt import adopt_about
-    from threegate.acts.approve import known_operators
-    from threegate.acts.signing_key import acting_operator
     from threegate.launch.context import open_context
 
     context = open_context(workspace_here())
@@ -37,7 +35,7 @@ def adopt(
             f"the trail ends at event {about['seq']}; epoch {about['epoch']} begins, earlier approvals are void"
         )
     ask("Adopt this workspace?", yes)
-    done = adopt_now(context, acting_operator(known_operators(context), name=as_, key=key), about)
+    done = adopt_now(context, acting_here(context, as_, key), about)
     if wants_json(json_):
         emit_json({"epoch": done.epoch, "problem": done.problem, "new_key": done.new_key})
         return

@@ -13,11 +13,20 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from threegate.core import limits
+from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job
 from threegate.request.model import Backend
 from threegate.runners.budget import Budget, Lease, need_of
+from threegate.runners.registry import backend_names, backends
 
-_ROWS: dict[Backend, str] = {"monty": "monty", "ERA": "era"}
+
+def _row(backend: Backend) -> str:
+    """The backend's name in a worker's status note."""
+    return backend.lower()
+
+
+def _no_rows() -> dict[str, int]:
+    return {_row(backend.name): 0 for backend in backends() if backend.on_workers}
 
 
 @dataclass(slots=True)
@@ -27,7 +36,7 @@ class Seat:
     name: str
     cores: Decimal = Decimal(0)
     memory_mb: int = 0
-    rows: dict[str, int] = field(default_factory=lambda: {"monty": 0, "era": 0})
+    rows: dict[str, int] = field(default_factory=_no_rows)
     images: tuple[str, ...] = ()
     healthy: bool = False
     reason: str = "not heard of yet"
@@ -50,10 +59,10 @@ class Seat:
         """Whether it has what the job needs, were it idle."""
         need = need_of(job)
         return (
-            self.rows[_ROWS[job.backend]] > 0
+            self.rows.get(_row(job.backend), 0) > 0
             and need.memory_mb <= self.memory_mb
             and need.cpus <= self.cores
-            and (job.backend != "ERA" or job.image in self.images)
+            and (not BACKENDS[job.backend].container or job.image in self.images)
             and (not job.egress_image or job.egress_image in self.images)
         )
 
@@ -64,7 +73,7 @@ class Seat:
             need = need_of(job)
             memory -= need.memory_mb
             cores -= need.cpus
-            rows[_ROWS[job.backend]] -= 1
+            rows[_row(job.backend)] -= 1
         return memory, cores, rows
 
     def fits(self, job: Job) -> bool:
@@ -73,7 +82,7 @@ class Seat:
         need = need_of(job)
         return (
             self.could(job)
-            and rows[_ROWS[job.backend]] > 0
+            and rows[_row(job.backend)] > 0
             and need.memory_mb <= memory
             and need.cpus <= cores
         )
@@ -90,8 +99,7 @@ class Seat:
             "cores_free": str(cores),
             "memory_mb": self.memory_mb,
             "memory_free_mb": memory,
-            "monty": f"{self.rows['monty'] - rows['monty']}/{self.rows['monty']}",
-            "era": f"{self.rows['era'] - rows['era']}/{self.rows['era']}",
+            **{kind: f"{most - rows[kind]}/{most}" for kind, most in self.rows.items()},
             "running": [request_id for _, request_id in self.running],
         }
 
@@ -115,7 +123,7 @@ class Ledger:
             cores = Decimal(told["cores"])
         except InvalidOperation:
             raise ValueError("no number of cores") from None
-        rows = {kind: int(told[kind]) for kind in ("monty", "era")}
+        rows = {kind: int(told[kind]) for kind in _no_rows()}
         running = tuple((str(nonce), str(request_id)) for nonce, request_id in told["running"])
         memory, images = int(told["memory_mb"]), tuple(str(item) for item in told["images"])
         healthy, reason = told["healthy"] is True, str(told["reason"])[:300]
@@ -149,7 +157,7 @@ class Ledger:
             if job is None or any(seat.could(job) for seat in live):
                 return None
             need = need_of(job)
-            what = f" and the image {job.image[:19]}…" if job.backend == "ERA" else ""
+            what = f" and the image {job.image[:19]}…" if BACKENDS[job.backend].container else ""
             return f"no live worker has {need.cpus} cores, {need.memory_mb} MiB for {job.backend}{what}"
 
     def reserve(self, job: Job) -> str | None:
@@ -177,7 +185,7 @@ class Ledger:
         """Whether some live worker has a row of the job's backend free."""
         with self.lock:
             return any(
-                seat.live() and seat.could(job) and seat.free()[2][_ROWS[job.backend]] > 0
+                seat.live() and seat.could(job) and seat.free()[2][_row(job.backend)] > 0
                 for seat in self._seats.values()
             )
 
@@ -186,7 +194,7 @@ class ClusterBudget(Budget):
     """The dispatcher's budget over all workers: a lease is a place on one of them."""
 
     def __init__(self, ledger: Ledger) -> None:
-        super().__init__(0, 0)
+        super().__init__(0, 0, {})
         self._ledger = ledger
         self.lock = ledger.lock
 
@@ -212,8 +220,8 @@ class ClusterBudget(Budget):
         """The backends of which some live worker has a row free; without a live worker all, to be told why they wait."""
         free = [seat.free()[2] for seat in self._ledger.seats() if seat.live()]
         if not free:
-            return list(_ROWS)
-        return [backend for backend, kind in _ROWS.items() if any(rows[kind] > 0 for rows in free)]
+            return list(backend_names())
+        return [name for name in backend_names() if any(rows.get(_row(name), 1) > 0 for rows in free)]
 
     def _has_row(self, job: Job) -> bool:
         return self._ledger.has_row(job)

@@ -75,8 +75,6 @@ SINGLE_FILE_BYTES: Final = 64 * MIB
 TRAIL_INDEX_LINES: Final = 10_000
 """So many new lines, and a twentieth of what is there, before the index of a long trail is kept anew."""
 TRAIL_INDEX_BYTES: Final = 2048 * MIB
-TRAIL_SECOND_PROCESS_BYTES: Final = 16 * MIB
-"""A file of the trail of at least this size is hashed in a second process while the first one reads it."""
 TRAIL_EVENTS_PER_OWNER_MINUTE: Final = 600
 REPORT_REQUESTS: Final = 10_000
 """So many requests, the newest ones, are listed in a report with their stories; all are counted."""

@@ -53,7 +53,7 @@ class Inbox:
     propose: Callable[[Path, bytes, os.stat_result], bool] | None = None
     """Takes an AP-*.json that was read; False when it shall be looked at again."""
     on_draft: Callable[[str], None] = lambda file_name: None
-    """Told of each valid draft that was looked at (for notices)."""
+    """Called with the name of each valid draft that was looked at (for notices)."""
     beat: Callable[[], None] = lambda: None
     """Called for each file that was looked at: a long scan comes forward, it does not hang."""
     _seen: dict[str, Seen] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Inbox:
 
     def scan(self, policy: Policy) -> int:
         """Look at everything that is new or changed; returns how many files that were. Raises TrailError."""
-        self._tell_suppressed()
+        self._record_suppressed()
         looked = 0
         present: set[str] = set()
         reports: list[tuple[Path, Report, os.stat_result]] = []
@@ -93,10 +93,10 @@ class Inbox:
                     reports.append((folder / entry.name, report, facts))
                     self._seen[key] = Seen(_identity(facts), self._input_states(folder, report))
                 if len(reports) >= limits.VERDICT_BATCH:
-                    self._tell(reports)
+                    self._record(reports)
                     reports = []
         if reports:
-            self._tell(reports)
+            self._record(reports)
         for key in self._seen.keys() - present:
             del self._seen[key]
         self._hashes.keep_only({name for seen in self._seen.values() for name, _ in seen.inputs})
@@ -188,7 +188,7 @@ class Inbox:
             )
             held.sync()
 
-    def _tell_suppressed(self) -> None:
+    def _record_suppressed(self) -> None:
         """One event for all that the budget kept out of the trail in the minute that has passed."""
         for owner, count in self._budget.suppressed().items():
             with self.trail.locked() as held:
@@ -198,7 +198,7 @@ class Inbox:
                     data={"reason": "too_many_events", "owner_uid": owner, "suppressed": count},
                 )
 
-    def _tell(self, reports: Iterable[tuple[Path, Report, os.stat_result]]) -> None:
+    def _record(self, reports: Iterable[tuple[Path, Report, os.stat_result]]) -> None:
         """Announce what was found, then write the verdicts."""
         verdicts = []
         with self.trail.locked() as held:

@@ -1,4 +1,4 @@
-"""The daemon: lock, recover, then look, judge and run until told to stop.
+"""The daemon: lock, recover, then look, judge and run until asked to stop.
 
 Invariant: one daemon works on a workspace; it never starts anything before recovery is done and the trail's
 outside head agrees; when the trail cannot be written it starts nothing more and says so.
@@ -54,10 +54,10 @@ class Daemon:
     """Set to have settings and contracts read again whether or not their files were touched."""
     supervisor: Supervisor = field(default_factory=Supervisor)
     on_ready: Callable[[], None] = lambda: None
-    _told_trail_checkpoint: bool = False
+    _reported_checkpoint: bool = False
     _looked_for_trail_checkpoint: float = 0.0
     _looked_through: float = 0.0
-    _told_settings: str | None = None
+    _reported_problem: str | None = None
     _boot_nonce: str = field(default_factory=lambda: secrets.token_hex(8))
     _trail: Trail = field(init=False)
     _policy_reload: PolicyReload = field(init=False)
@@ -98,7 +98,7 @@ class Daemon:
         self._policy_reload.record_contracts()
         for line in self._trail.mended:
             self.log.say("mended", what=line)
-        self._tell_contracts()
+        self._report_contracts()
         proposer = Proposer(
             self.workspace,
             self._trail,
@@ -156,7 +156,7 @@ class Daemon:
             code, line = problem
             self.log.say("stopped", code=code, what=line)
             return line
-        recover(context, self.log, context.policy.settings.runners.era.engine)
+        recover(context, self.log)
         return None
 
     def _turns(self, inbox: Inbox, problem: str | None) -> str | None:
@@ -189,7 +189,7 @@ class Daemon:
             if problem is None and dispatcher.failed is None:
                 self._sign_trail_checkpoint()
             if looked:
-                self._tell_status(problem or unsettled)
+                self._report_status(problem or unsettled)
             if dispatcher.failed is not None and not dispatcher.running:
                 break
             if self.once and looked and not did and not dispatcher.running and not changing:
@@ -201,25 +201,25 @@ class Daemon:
 
     def _look_at_settings(self) -> None:
         """Take up changed settings and contracts, all or nothing; the runners follow when nothing runs."""
-        told_to = self.reload.is_set()
-        if told_to:
+        at_once = self.reload.is_set()
+        if at_once:
             self.reload.clear()
             self.supervisor.reloading()
         try:
-            changed = self._policy_reload.look(told_to=told_to)
+            changed = self._policy_reload.look(at_once=at_once)
         finally:
-            if told_to:
+            if at_once:
                 self.supervisor.ready()
         problem = self._policy_reload.problem
-        if problem is not None and (told_to or problem != self._told_settings):
+        if problem is not None and (at_once or problem != self._reported_problem):
             self.log.say("settings", what=f"{problem}; nothing is started until this is mended")
-        self._told_settings = problem
+        self._reported_problem = problem
         if changed:
             names = ", ".join(changed[:_NAMES_SHOWN])
             more = f" and {len(changed) - _NAMES_SHOWN} more" if len(changed) > _NAMES_SHOWN else ""
             self.log.say("reloaded", what=f"{names}{more}")
-            self._tell_contracts()
-        elif told_to and problem is None:
+            self._report_contracts()
+        elif at_once and problem is None:
             self.log.say("reloaded", what="nothing has changed")
         if self._policy_reload.policy is not self._runner_set.context.policy:
             self._runner_set.take_up(self._policy_reload.policy)
@@ -228,7 +228,7 @@ class Daemon:
         if not fits and not dispatcher.running and dispatcher.failed is None:
             self._replace_runner_set()
 
-    def _tell_contracts(self) -> None:
+    def _report_contracts(self) -> None:
         wrong = contracts_problem(self._policy_reload.policy)
         if wrong is not None:
             self.log.say("contracts", code="contracts_do_not_compile", what=wrong)
@@ -239,7 +239,7 @@ class Daemon:
         old.dispatcher.stop(0.0)
         old.close()
 
-    def _tell_status(self, problem: str | None) -> None:
+    def _report_status(self, problem: str | None) -> None:
         """One line for the service manager: numbers, or the reason why nothing is started."""
         dispatcher = self._runner_set.dispatcher
         failed = None if dispatcher.failed is None else str(dispatcher.failed)
@@ -275,8 +275,8 @@ class Daemon:
             every = self._runner_set.context.policy.settings.audit.checkpoint_every
             path = trail_checkpoint_when_due(self._trail, every, actor="daemon")
         except Unavailable as error:
-            if not self._told_trail_checkpoint:
-                self._told_trail_checkpoint = True
+            if not self._reported_checkpoint:
+                self._reported_checkpoint = True
                 self.log.say("checkpoint", what=str(error))
             return
         if path is not None:

@@ -23,7 +23,7 @@ from threegate.results import Verdict, write_verdict
 from threegate.trail import Trail, moves
 
 Say = Callable[[str, str, str], None]
-"""Told (event, file, what) for the daemon's log."""
+"""Called with (event, file, what) for the daemon's log."""
 
 
 class Proposer:
@@ -40,7 +40,7 @@ class Proposer:
         sweep(workspace)
 
     def __call__(self, path: Path, data: bytes, facts: os.stat_result) -> bool:
-        """Judge, draft, tell; True when the file need not be looked at again. Raises TrailError, OSError."""
+        """Judge, draft, report; True when the file need not be looked at again. Raises TrailError, OSError."""
         sweep(self._workspace)
         settings = self._settings()
         with self._trail.locked() as held:

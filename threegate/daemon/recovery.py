@@ -20,31 +20,30 @@ from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
 from threegate.launch.completion import close_from_trail, find_file, interrupt, unsettled
 from threegate.launch.context import Context
-from threegate.runners.era.orphans import remove_orphans
+from threegate.runners.registry import remove_orphans
 from threegate.trail import RequestHistory, moves
 
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
 
 
-def recover(context: Context, log: Log, engine_url: str = "") -> int:
+def recover(context: Context, log: Log) -> int:
     """Bring everything to its end; returns how many were not where the trail says. Raises TrailError, Unavailable."""
     workspace = context.workspace
-    for line in remove_orphans(
-        context.workspace_id, context.boot_nonce, url=engine_url, runs_folder=workspace.runs
-    ):
+    settings = context.policy.settings.runners
+    for line in remove_orphans(context.workspace_id, context.boot_nonce, settings, workspace.runs):
         log.say("orphan", what=line)
     remove_temporary(workspace)
-    mended = 0
+    settled = 0
     with context.trail.locked() as held:
         histories = [history for history in held.index.open_histories() if unsettled(workspace, history)]
     for history in histories:
-        done = _mend(context, history)
+        done = _settle(context, history)
         if done:
-            mended += 1
+            settled += 1
             log.say("recovered", request=history.request_id, what=done)
     # Last: the requests are where they belong now, so each signature can follow its own.
-    mended += _move_lone_signatures(workspace, log)
-    return mended
+    settled += _move_lone_signatures(workspace, log)
+    return settled
 
 
 def remove_temporary(workspace: Workspace) -> None:
@@ -63,7 +62,7 @@ def remove_temporary(workspace: Workspace) -> None:
                 durable.unlink(path)
 
 
-def _mend(context: Context, history: RequestHistory) -> str | None:
+def _settle(context: Context, history: RequestHistory) -> str | None:
     """One request, by what the trail says of it. Returns what was done."""
     workspace = context.workspace
     if history.end is not None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 from threegate.core import durable, limits
 from threegate.core.workspace import Workspace
@@ -18,11 +19,12 @@ from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import file_identity
 from threegate.request import read_request
+from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job, build_job
 from threegate.request.model import Backend, Request
 from threegate.trail import RequestHistory, moves
 
-_BACKEND_LINE = re.compile(rb"^backend: ?(ERA|monty)$", re.MULTILINE)
+_BACKEND_LINE = re.compile(rf"^backend: ?({'|'.join(BACKENDS)})$".encode(), re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def peek_backend(path: Path) -> Backend | None:
     except OSError:
         return None
     found = _BACKEND_LINE.search(data)
-    return None if found is None else "ERA" if found[1] == b"ERA" else "monty"
+    return None if found is None else cast("Backend", found[1].decode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from threegate.judgement.judge import Cleared, Judgement, NotCleared
 from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there
 from threegate.launch.context import Context
 from threegate.launch.status_file import write_status
+from threegate.request.backend_rules import DEFAULT_BACKEND
 from threegate.request.model import Request
 from threegate.results import (
     ResultFacts,
@@ -136,7 +137,8 @@ def refuse_held(
         data["inputs"] = {item.name: item.sha256 for item in file.job.inputs[:64]}
         moved = context.contracts.blocked(held, context.policy, file.request, file.job, code)
     else:
-        data |= {"backend": "ERA", "request_sha256": None, "inputs": {}}
+        # Nothing in such a file is believed; the event has the same keys as any other refusal.
+        data |= {"backend": DEFAULT_BACKEND, "request_sha256": None, "inputs": {}}
     data.update(moved)
     target = moves.free_name(context.workspace.refused / file.path.name)
     # Space first: on a full disk the request stays where it is, instead of ending without a result.

@@ -101,12 +101,12 @@ class ContractSessions:
         if compiled.empty:
             return _NO_CONTRACTS, None
         try:
-            book = self.view(held, policy)
+            table = self.view(held, policy)
         except Unavailable as error:
             return block(0, "session_state_lost", str(error)), None
-        call = self._call(held, policy, book, request, job, owner_uid)
-        wrong = _place(book, call, job)
-        return (wrong, call) if wrong is not None else (book.decide(call, now), call)
+        call = self._call(held, policy, table, request, job, owner_uid)
+        wrong = _place(table, call, job)
+        return (wrong, call) if wrong is not None else (table.decide(call, now), call)
 
     def view(self, held: LockedTrail, policy: Policy) -> SessionTable:
         """All sessions as the trail has them now, under contracts that compile and are not empty.
@@ -126,7 +126,7 @@ class ContractSessions:
         self,
         held: LockedTrail,
         policy: Policy,
-        book: SessionTable,
+        table: SessionTable,
         request: Request,
         job: Job,
         owner_uid: int | None,
@@ -143,7 +143,7 @@ class ContractSessions:
         attributes: Mapping[str, Any] = policy.settings.principals.get(mapped, {}) if mapped else {}
         session_id = job.session_id
         if session_id is None:
-            session_id = book.default_session(requester).session_id
+            session_id = table.default_session(requester).session_id
         call = call_of(policy, request, job, session_id)
         return replace(
             call,
@@ -155,8 +155,8 @@ class ContractSessions:
                 "risk": job.effective_risk,
                 "data_sensitivity": job.data_sensitivity,
             },
-            asked=book.asked.get(request.request_id),
-            answer=book.answers.get(request.request_id),
+            asked=table.asked.get(request.request_id),
+            answer=table.answers.get(request.request_id),
         )
 
     def reserve(
@@ -185,10 +185,10 @@ class ContractSessions:
         if policy.contracts.empty or not policy.contracts.ok:
             return {}
         try:
-            book = self.view(held, policy)
+            table = self.view(held, policy)
         except Unavailable:
             return {"contract": {"status": "session_state_lost"}}
-        session = _holding(book, request.request_id)
+        session = _holding(table, request.request_id)
         if session is None:
             return {}
         data: dict[str, Any] = {"session": session.session_id, "requester": session.requester}
@@ -200,14 +200,14 @@ class ContractSessions:
         outcome = outcome_of(facts, run_folder, policy.settings.contracts.cost_per_second)
         if outcome is None:
             return {"contract": {**data, "status": "session_state_lost"}}
-        trial = SessionTable.from_json(policy.contracts, book.to_json())
+        trial = SessionTable.from_json(policy.contracts, table.to_json())
         effect = trial.commit(call, replace(outcome, status=status), held.now)
         return {
             "contract": {
                 **data,
                 "status": effect.status,
                 "codes": sorted({item.code for item in effect.reasons}),
-                **({} if status in _GIVEN_BACK else _ends(policy, book, trial)),
+                **({} if status in _GIVEN_BACK else _ends(policy, table, trial)),
             }
         }
 
@@ -219,17 +219,17 @@ class ContractSessions:
         if code not in REASONS or compiled.empty or not compiled.ok:
             return {}
         try:
-            book = self.view(held, policy)
+            table = self.view(held, policy)
         except Unavailable:
             return {}
-        call = self._call(held, policy, book, request, job, None)
-        if call.session_id not in book.sessions:
+        call = self._call(held, policy, table, request, job, None)
+        if call.session_id not in table.sessions:
             return {}
-        named = _named(book, call)
-        if call.session_id in book.members:
-            trial = SessionTable.from_json(compiled, book.to_json())
+        named = _named(table, call)
+        if call.session_id in table.members:
+            trial = SessionTable.from_json(compiled, table.to_json())
             trial.note_block(call)
-            named.update(_ends(policy, book, trial))
+            named.update(_ends(policy, table, trial))
         return {"contract": named}
 
     def lost(self, held: LockedTrail, history: RequestHistory) -> Mapping[str, Any]:
@@ -253,13 +253,13 @@ def _tools(request: Request) -> tuple[str, ...]:
     return (backend,) if request.tool in (None, backend) else (backend, str(request.tool))
 
 
-def _place(book: SessionTable, call: Call, job: Job) -> Decision | None:
+def _place(table: SessionTable, call: Call, job: Job) -> Decision | None:
     """The block for a request that names a session, role or workflow that is not its own."""
-    session = book.sessions.get(call.session_id)
+    session = table.sessions.get(call.session_id)
     requester = str((call.principal or {}).get("name"))
     if session is None or session.requester not in ("", requester):
         return block(0, "unknown_session", "the operator has not opened that session", "session_id")
-    member = book.members.get(call.session_id)
+    member = table.members.get(call.session_id)
     if job.workflow is not None and (member is None or member.workflow != job.workflow):
         return block(0, "unknown_workflow", "the session is not in that workflow", "workflow")
     if job.role is not None and (member is None or member.role != job.role):
@@ -267,9 +267,9 @@ def _place(book: SessionTable, call: Call, job: Job) -> Decision | None:
     return None
 
 
-def _named(book: SessionTable, call: Call) -> dict[str, Any]:
+def _named(table: SessionTable, call: Call) -> dict[str, Any]:
     """What an event says about a call: names and digests, never a value."""
-    session = book.sessions[call.session_id]
+    session = table.sessions[call.session_id]
     requester = session.requester or str((call.principal or {}).get("name"))
     return {
         "session": call.session_id,
@@ -292,6 +292,6 @@ def _ends(policy: Policy, before: SessionTable, after: SessionTable) -> dict[str
     return {"ends": found} if found else {}
 
 
-def _holding(book: SessionTable, request_id: str) -> Session | None:
+def _holding(table: SessionTable, request_id: str) -> Session | None:
     """The session that claimed a request."""
-    return next((item for item in book.sessions.values() if request_id in item.pending), None)
+    return next((item for item in table.sessions.values() if request_id in item.pending), None)

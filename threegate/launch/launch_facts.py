@@ -98,7 +98,7 @@ def draft_owner(history: RequestHistory | None) -> int | None:
 
 
 def pinned_inputs(workspace: Workspace, job: Job) -> dict[str, PinnedFile]:
-    """What lies in inputs/ for a job's inputs, by the digest that names it; hashed again while it is staged."""
+    """What is in inputs/ for a job's inputs, by the digest that names it; hashed again while it is staged."""
     found = {}
     for item in job.inputs:
         try:
@@ -110,7 +110,7 @@ def pinned_inputs(workspace: Workspace, job: Job) -> dict[str, PinnedFile]:
 
 
 def id_used(workspace: Workspace, history: RequestHistory | None, request_id: str) -> bool:
-    """Whether a request of this id was claimed or has ended, by the trail or by what lies in the state folders."""
+    """Whether a request of this id was claimed or has ended, by the trail or by what is in the state folders."""
     if history is not None and (history.claimed is not None or history.end is not None):
         return True
     if workspace.run_folder(request_id).exists():

@@ -102,7 +102,7 @@ class PastCalls:
         return call_of(self.policy, request, job, str(contract["session"]))
 
     def _request(self, event: Event) -> Request | None:
-        """The request file of an event, wherever it lies now, if it has the digest that the event names."""
+        """The request file of an event, wherever it is now, if it has the digest that the event names."""
         wanted = event.data.get("request_sha256")
         names = {str(event.data.get("file")), f"{event.request_id}.md"}
         for state in STATES:

@@ -138,7 +138,7 @@ def launch(
 
 def _starts_late(context: Context, job: Job) -> bool:
     """Whether the runner itself says when a run is possible; for any other the claim records `started`."""
-    return bool(getattr(context.runners[job.backend], "starts_late", False))
+    return context.runners[job.backend].starts_late
 
 
 def _hand_evidence(context: Context, approved: Approved, control: Control) -> None:
@@ -254,8 +254,8 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             return refuse_held(
                 context, held, approved, "grant_used_up", "no use of the grant is left", judgement
             )
-        # Last what only a call that really starts may take: its place under the session's limits, and, while there is
-        # still nothing to take back, the disk space for its result. Each request that is claimed can be given its end.
+        # Last what only a call that really starts may take: its place under the session's limits, and the disk space for
+        # its result. The space comes before the event, so that each request that is claimed can be given its end.
         reservation = context.contracts.reserve(held, context.policy, request, job)
         if isinstance(reservation, Refused):
             return Waiting(reservation.code, str(reservation), judgement)
@@ -302,7 +302,7 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
 
 
 def _use_left(uses: int | None, approval: VerifiedApproval) -> bool:
-    """Whether a grant still stands, with a use left; asked under the lock that the claim is made under."""
+    """Whether a grant is not revoked and has a use left; asked under the lock that the claim is made under."""
     return uses is not None and uses < approval.grant_max_uses
 
 

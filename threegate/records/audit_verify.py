@@ -39,7 +39,7 @@ def verify_workspace(
     external: Iterable[tuple[str, bytes]] = (),
     key: VerifierKey | None = None,
 ) -> Verification:
-    """Verify everything. `external` are checkpoints kept elsewhere (name, bytes). Raises OSError for unreadable folders."""
+    """Verify everything. `external` are trail checkpoints kept elsewhere (name, bytes). Raises OSError for unreadable folders."""
     notes = list(external)
     folders = Verification()
     folder_audit = FolderAudit(workspace, folders)

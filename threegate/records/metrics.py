@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from threegate.aana.vocabulary import ROUTES
 from threegate.core import limits
+from threegate.runners.registry import backend_names
 from threegate.trail import Event
 from threegate.trail.event import parse_time
 
@@ -24,7 +25,6 @@ WAIT_SECONDS: Final = (1.0, 5.0, 30.0, 60.0, 300.0, 1800.0, 3600.0, 14400.0, 864
 _RULE = re.compile(r"[A-Z]{2,4}[0-9]{2,4}")
 _CODE = re.compile(r"[a-z][a-z_]{0,40}")
 _SURFACES = ("api", "guard", "cli", "http", "mcp", "daemon")
-_BACKENDS = ("monty", "ERA")
 _ENDS = ("finished", "interrupted", "cancelled")
 OTHER: Final = "other"
 
@@ -62,7 +62,7 @@ class Counts:
     runs: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By backend and status."""
     run_seconds: dict[str, Histogram] = field(
-        default_factory=lambda: {name: Histogram(RUN_SECONDS) for name in (*_BACKENDS, OTHER)}
+        default_factory=lambda: {name: Histogram(RUN_SECONDS) for name in (*backend_names(), OTHER)}
     )
     approval_seconds: Histogram = field(default_factory=lambda: Histogram(WAIT_SECONDS))
     """From the first valid verdict to the approval: how long people take."""
@@ -106,7 +106,7 @@ class Counts:
         elif kind == "claimed" and "approved" in known:
             self.queue_seconds.add((moment - known["approved"]).total_seconds())
         elif kind == "started":
-            known["backend"] = _one_of(data.get("backend"), _BACKENDS)
+            known["backend"] = _one_of(data.get("backend"), backend_names())
         elif kind in _ENDS and "backend" in known:
             backend = known["backend"]
             status = _label(data.get("status") or kind, _CODE, self.runs)

@@ -1,4 +1,4 @@
-"""Signing checkpoints, proving lines, rotating the trail.
+"""Signing trail checkpoints, proving lines, rotating the trail.
 
 Invariant: a checkpoint is announced by an event before its file appears, and signs the tree before that event;
 a file of the trail is closed only together with a checkpoint of everything in it.

@@ -12,6 +12,7 @@ from typing import Any
 
 from threegate.core import canonical, limits
 from threegate.core.settings import Settings
+from threegate.request.backend_rules import BACKENDS
 from threegate.request.model import Backend, Request, Risk, Sensitivity
 
 PROXY_URL = "http://127.0.0.1:3128"
@@ -170,8 +171,8 @@ def build_job(
     `write_class` says that the tool's contract has a side effect above read (effective risk high);
     `time_cap_sec` is a contract's `timeouts.total_ms`, rounded up to seconds.
     """
-    era = request.backend == "ERA"
-    environment = dict(ERA_ENVIRONMENT) if era else {}
+    container = BACKENDS[request.backend].container
+    environment = dict(ERA_ENVIRONMENT) if container else {}
     if request.network == "allowlist":
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
             environment[name] = PROXY_URL
@@ -193,10 +194,10 @@ def build_job(
         ),
         network=tuple(f"{item.host}:{item.port}" for item in sorted(request.network_allowlist)),
         environment=environment,
-        image=platform.image if era else "",
+        image=platform.image if container else "",
         egress_image=platform.egress_image if request.network == "allowlist" else "",
-        runtime=platform.runtime if era else "",
-        seccomp_sha256=platform.seccomp_sha256 if era else "",
+        runtime=platform.runtime if container else "",
+        seccomp_sha256=platform.seccomp_sha256 if container else "",
         tool=request.tool,
         session_id=request.session_id,
         labels=request.labels,

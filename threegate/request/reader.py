@@ -19,6 +19,7 @@ from typing import Any
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.request import rules, sections
+from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
 from threegate.request.body import Section, read_sections
 from threegate.request.characters import describe, hidden_places, visible
 from threegate.request.code import check_code, check_vars
@@ -201,17 +202,19 @@ class _Reading:
             if problem.rule == "TG501":
                 self.withheld.update(range(line - 1, last))
 
-    def _backend(self, root: Node) -> str:
+    def _backend(self, root: Node) -> Backend:
         """The backend whose sections are expected; a misspelled one is guessed, and is an error anyway."""
         if "backend" in self.values:
-            return str(self.values["backend"])
-        written = root.value["backend"][1].text if "backend" in root.value else "ERA"
-        return "monty" if written.strip().casefold() == "monty" else "ERA"
+            name: Backend = self.values["backend"]
+            return name
+        written = str(root.value["backend"][1].text if "backend" in root.value else DEFAULT_BACKEND)
+        plain = written.strip().casefold()
+        return next((name for name in BACKENDS if name.casefold() == plain), DEFAULT_BACKEND)
 
-    def _read_parts(self, root: Node, backend: str, parts: dict[str, Section]) -> None:
+    def _read_parts(self, root: Node, backend: Backend, parts: dict[str, Section]) -> None:
         """Read the sections."""
         findings, values = self.findings, self.values
-        if backend == "ERA":
+        if BACKENDS[backend].runs == "command":
             self.command = self._command(parts)
             if "Input Files" in parts:
                 listed = sections.read_file_list(parts["Input Files"], "TG230", "/in/", findings)
@@ -249,7 +252,7 @@ class _Reading:
             approved_by=values.get("approved_by"),
             approved_utc=values.get("approved_utc"),
             purpose=values["purpose"],
-            backend=values.get("backend", "ERA"),
+            backend=values.get("backend", DEFAULT_BACKEND),
             language=values["language"],
             network=values["network"],
             cpu_limit=values["cpu_limit"],

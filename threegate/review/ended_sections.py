@@ -1,4 +1,4 @@
-"""What is told of a request that was claimed or has ended: its own words, the trail's, and the record's, kept apart.
+"""What is shown of a request that was claimed or has ended: its own words, the trail's, and the record's, kept apart.
 
 Invariant: who approved, what was judged and how it ended come from the trail and the record only; labels, headings and
 notes are ours, as in review_sections.py.
@@ -21,12 +21,12 @@ def ended_sections(
     report: Report, history: RequestHistory | None, facts: ResultFacts | None
 ) -> Iterator[Section]:
     """The parts that have something to say. `history` and `facts` are None where the trail tells nothing of this file."""
-    for title, items in _told(report, history, facts):
+    for title, items in _parts(report, history, facts):
         if items:
             yield Section(title, tuple(items))
 
 
-def _told(
+def _parts(
     report: Report, history: RequestHistory | None, facts: ResultFacts | None
 ) -> Iterator[tuple[str, list[Item]]]:
     request = report.request

@@ -29,7 +29,7 @@ SOMEBODY = "the operator whose key signs"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StoryLine:
     """One event of the trail in plain words."""
 
     seq: int
@@ -51,7 +51,7 @@ class Look:
     code: str = ""
     checks: tuple[Check, ...] = ()
     """The checks of a launch, for a request that waits for one."""
-    story: tuple[Told, ...] = ()
+    story: tuple[StoryLine, ...] = ()
     facts: ResultFacts | None = None
     """The record of its run."""
 
@@ -177,7 +177,7 @@ def _is_of(history: RequestHistory, entry: Entry) -> bool:
     return history.file == entry.path.name and history.state in (entry.folder, None)
 
 
-def _story(history: RequestHistory | None, entry: Entry) -> tuple[Told, ...]:
+def _story(history: RequestHistory | None, entry: Entry) -> tuple[StoryLine, ...]:
     """The events that decide, in order."""
     if history is None or not _is_of(history, entry):
         return ()
@@ -187,7 +187,9 @@ def _story(history: RequestHistory | None, entry: Entry) -> tuple[Told, ...]:
         event = getattr(history, name)
         if event is not None:
             found[event.seq] = event
-    return tuple(Told(seq, event.time, event.actor, sentence(event)) for seq, event in sorted(found.items()))
+    return tuple(
+        StoryLine(seq, event.time, event.actor, sentence(event)) for seq, event in sorted(found.items())
+    )
 
 
 def look_sections(look: Look) -> list[Section]:

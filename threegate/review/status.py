@@ -96,9 +96,12 @@ def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:
 
 def worker_text(row: dict[str, Any]) -> str:
     """A line about a worker: whether it takes work, what is taken of it, and what runs there."""
+    from threegate.runners.registry import backend_names
+
+    kinds = [name.lower() for name in backend_names() if name.lower() in row]
     load = (
         f"{row['cores_free']} of {row['cores']} cores free, {row['memory_free_mb']} of {row['memory_mb']} MiB free, "
-        f"monty {row['monty']}, era {row['era']}"
+        + ", ".join(f"{kind} {row[kind]}" for kind in kinds)
     )
     what = ", ".join(row["running"]) or "idle"
     state = f"{load}: {what}" if row["live"] else f"takes no work: {row['reason']}"

@@ -17,10 +17,17 @@ from threegate.core.errors import InvalidInput, TrailError, Unavailable
 from threegate.core.limits import TRAIL_LINE_BYTES
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
-from threegate.trail.chain import Chain, ChainError, open_segment, read_blocks, segment_path, segment_paths
+from threegate.trail.chain import (
+    Chain,
+    ChainError,
+    leaf_hashes,
+    open_segment,
+    read_blocks,
+    segment_path,
+    segment_paths,
+)
 from threegate.trail.checkpoint import NOTE_BYTES, TrailCheckpoint
 from threegate.trail.event import Event, LineError, parse_line
-from threegate.trail.hashing import Hashed, hashed_blocks
 from threegate.trail.tree import Frontier
 from threegate.trail.verify_report import Verification
 from threegate.trail.workspace_key import VerifierKey
@@ -113,24 +120,24 @@ class _Run:
         self.result.segments += 1
         try:
             size, number = self._settled_size(descriptor), 0
-            for block, hashed in hashed_blocks(read_blocks(descriptor, size), size):
-                number = self._read_block(path, number, block, hashed)
+            for block in read_blocks(descriptor, size):
+                number = self._read_block(path, number, block)
             self.result.lines += number
         finally:
             os.close(descriptor)
 
-    def _read_block(self, path: Path, number: int, block: bytes, hashed: Hashed) -> int:
+    def _read_block(self, path: Path, number: int, block: bytes) -> int:
         """Check the lines of one block, of which the first has the number after `number`; returns the last one's."""
         lines = block.split(b"\n")
         rest = lines.pop()
-        good = hashed.good if block.isascii() and max(map(len, lines), default=0) <= TRAIL_LINE_BYTES else 0
+        fit = block.isascii() and max(map(len, lines), default=0) <= TRAIL_LINE_BYTES
+        leaves = leaf_hashes(block) if fit else []
         at = 0
         while at < len(lines):
-            until = min(good, at + self._plain_lines())
+            until = min(len(leaves), at + self._plain_lines())
             if at < until and self.chain.seq:
                 began, at = at, self.chain.take_plain(lines, at, until, self._on_event)
-                leaves = hashed.leaves
-                self.frontier.extend([leaves[place : place + 32] for place in range(began * 32, at * 32, 32)])
+                self.frontier.extend(leaves[began:at])
             if at < len(lines):
                 self._read_line(path, number + at + 1, lines[at])
                 at += 1

@@ -1,4 +1,4 @@
-"""The workspace's own Ed25519 key: it signs checkpoints, never approvals.
+"""The workspace's own Ed25519 key: it signs trail checkpoints, never approvals.
 
 The private half lies outside the workspace (the user's state folder); the public half stands in the first
 event of the trail and in ``audit/workspace.pub`` as a C2SP verifier key.
@@ -24,7 +24,7 @@ _VKEY = re.compile(r"([^\s+]{1,128})\+([0-9a-f]{8})\+([A-Za-z0-9+/]{44})")
 
 
 def origin_of(workspace_id: str) -> str:
-    """The checkpoint origin and key name of a workspace."""
+    """The trail checkpoint origin and key name of a workspace."""
     return f"threegate.local/{workspace_id}"
 
 

@@ -1,6 +1,6 @@
 """The operator's terminal as an application (extra `threegate[tui]`): the same lines, the same acts, the same rules.
 
-Invariant: foreign words reach the terminal only as the lines that operations/screen.py makes, never as markup; what is
+Invariant: foreign words reach the terminal only as the lines that review/screen.py makes, never as markup; what is
 signed is the draft whose lines were on the screen, every one of them.
 """
 

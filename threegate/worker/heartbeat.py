@@ -39,8 +39,8 @@ class Capacity:
 
     cores: Decimal
     memory_mb: int
-    monty: int
-    era: int
+    rows: Mapping[str, int]
+    """By the backend's name in lower case."""
     images: tuple[str, ...]
 
 
@@ -82,7 +82,7 @@ class Agent:
         self._workspace_key = workspace_key
         self._outbox = outbox
         self._say = say
-        self.capacity = Capacity(Decimal(0), 0, 0, 0, ())
+        self.capacity = Capacity(Decimal(0), 0, {}, ())
         self.problem: str | None = "the doctor has not looked yet"
         """Why no work is taken; None: work is taken."""
         self._boot = f"{time.time_ns():x}"
@@ -269,8 +269,7 @@ class Agent:
             "machine": platform.node(),
             "cores": format(have.cores, "f"),
             "memory_mb": have.memory_mb,
-            "monty": have.monty,
-            "era": have.era,
+            **have.rows,
             "images": list(have.images),
             "healthy": self.problem is None,
             "reason": self.problem or "",
