@@ -71,7 +71,7 @@ def rewrite(path: Path, old: bytes, new: bytes) -> None:
         (lambda w: (w.running / "TR-evil.md").touch(), "running/TR-evil.md", "no event announced"),
         (lambda w: (w.runs / "ran1" / "out" / "result.txt").write_bytes(b"x"), "out/result.txt", "was changed"),
         (lambda w: (w.runs / "ran1" / "out" / "result.txt").unlink(), "out/result.txt", "it is nowhere"),
-        (lambda w: (w.runs / "ran1" / "stdout").write_bytes(b"x"), "record.json", "not what the record names"),
+        (lambda w: (w.runs / "ran1" / "stdout").write_bytes(b"x"), "runs/ran1/stdout", "not what the record names"),
         (lambda w: rewrite(w.runs / "ran1" / "record.json", b'"exit_code":0', b'"exit_code":1'), "record.json", "changed"),
         (lambda w: shutil.rmtree(w.runs / "ran1"), "runs/ran1", "recorded this run; it is not there"),
         (lambda w: rewrite(result_of(w, "ran1"), b"hello", b"hullo"), "results/", "was changed"),

@@ -372,7 +372,8 @@ class FolderAudit:
             self._missing_runs[event.request_id or ""] = event.seq
             return None
         except InvalidInput as error:
-            self._bad(f"{folder}/record.json", str(error).partition(": ")[2] or str(error))
+            where, _, message = str(error).partition(": ")
+            self._bad(f"{folder}/{where.rpartition('/')[2]}", message)
             self._unread_runs.add(folder)
             return None
         streams = [name for name in ("stdout", "stderr") if getattr(facts, name) is not None]
