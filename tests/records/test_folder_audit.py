@@ -12,6 +12,7 @@ from tests.trail.workspaces import approve, make_workspace, refuse, run
 from threegate.core.workspace import Workspace
 from threegate.records.audit_verify import verify_workspace
 from threegate.trail import Trail, moves
+from threegate.trail.payloads import ApprovalAbandoned, Pruned
 
 NAME = "TR-20260101-000000Z-{}.md"
 
@@ -27,7 +28,7 @@ def a_lived_in_workspace(tmp_path: Path) -> Workspace:
         path = workspace.approved / NAME.format("again")
         path.unlink()
         path.with_name(path.name + ".sig").unlink()
-        moves.announce(held, "approval_abandoned", request_id="again", actor="daemon")
+        moves.announce(held, ApprovalAbandoned(), request_id="again", actor="daemon")
         approve(held, "again", text=b"another text\n")
     result = run(trail, "ran1")
     assert result.exists()
@@ -35,7 +36,7 @@ def a_lived_in_workspace(tmp_path: Path) -> Workspace:
         refuse(held, "refused1", workspace.approved / NAME.format("refused1"))
         copy = workspace.approved / NAME.format("ran1")
         copy.write_bytes(b"put back\n")
-        refuse(held, "ran1", copy, type="quarantined")
+        refuse(held, "ran1", copy, aside=True)
     assert problems(workspace) == []
     return workspace
 
@@ -93,7 +94,7 @@ def test_what_disagrees_is_named(workspace: Workspace, spoil, place: str, words:
 def test_a_pruned_run_may_be_missing(workspace: Workspace) -> None:
     shutil.rmtree(workspace.runs / "ran1")
     with Trail(workspace).locked() as held:
-        held.append("pruned", request_id="ran1", actor="me", data={"what": "run", "removed": 3})
+        held.append(Pruned.from_data({"what": "run", "removed": 3}), request_id="ran1", actor="me")
     assert problems(workspace) == []
 
 

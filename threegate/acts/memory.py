@@ -16,6 +16,7 @@ from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
 from threegate.secretscan import has_secret
+from threegate.trail.payloads import Applied
 
 NOTES_FILE = "notes.jsonl"
 _TOOLS = frozenset({"memory.propose"})
@@ -69,11 +70,11 @@ def store_note(context: Context, proposed: ProposedNote, signed: bytes) -> None:
             signed,
             proposed.about,
             request_id,
-            {
-                "tool": "memory.propose",
-                "note_sha256": proposed.about["note_sha256"],
-                "files": {NOTES_FILE: canonical.sha256_hex(old + line)},
-            },
+            Applied(
+                tool="memory.propose",
+                note_sha256=proposed.about["note_sha256"],
+                files={NOTES_FILE: canonical.sha256_hex(old + line)},
+            ),
         )
         durable.overwrite(path, old + line, 0o600)
 

@@ -21,6 +21,7 @@ from threegate.core.workspace import Workspace
 from threegate.judgement.policy import Policy, load_policy
 from threegate.runners.registry import policy_facts
 from threegate.trail import LockedTrail, Trail
+from threegate.trail.payloads import SettingsChanged
 
 _STILL_SECONDS = 0.25
 _NAMES = 64
@@ -94,17 +95,17 @@ class PolicyReload:
 def _announce(
     held: LockedTrail, old: Policy | None, new: Policy, changed: tuple[str, ...], reason: str
 ) -> None:
-    data: dict[str, Any] = {
-        "reason": reason,
-        "changed": changed[:_NAMES],
-        "count": len(changed),
-        "policy_sha256": new.digest,
-        **({} if old is None else {"before_sha256": old.digest}),
-        "contracts_sha256": canonical.digest(dict(new.contract_digests)),
-    }
-    if len(new.contract_digests) <= limits.TRAIL_LIST_ITEMS:
-        data["contracts"] = new.contract_digests
-    held.append("settings_changed", actor="daemon", data=data)
+    digests = dict(new.contract_digests)
+    payload = SettingsChanged(
+        reason=reason,
+        changed=changed[:_NAMES],
+        count=len(changed),
+        policy_sha256=new.digest,
+        before_sha256=None if old is None else old.digest,
+        contracts_sha256=canonical.digest(digests),
+        contracts=digests if len(digests) <= limits.TRAIL_LIST_ITEMS else None,
+    )
+    held.append(payload, actor="daemon")
     held.sync()
 
 

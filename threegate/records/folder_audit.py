@@ -34,7 +34,7 @@ from threegate.core.workspace import STATES, Workspace
 from threegate.results import read_record, render_result, result_name, validate_result
 from threegate.results.space import PREFIX as RESERVED
 from threegate.results.space import reserved_place
-from threegate.trail import Event, moves
+from threegate.trail import Event, moves, payloads
 from threegate.trail.chain import SEGMENT
 from threegate.trail.truncation_check import trail_seq_of
 from threegate.trail.verify_report import Verification
@@ -68,13 +68,6 @@ _FOLDERS: Final = frozenset(
         "verdicts",
     )
 )
-_END_STATUS = {
-    "refused": "refused",
-    "rejected": "refused",
-    "quarantined": "refused",
-    "cancelled": "cancelled",
-    "interrupted": "interrupted",
-}
 _DIGEST = re.compile(r"[0-9a-f]{64}").fullmatch
 _RUN = re.compile(r"runs/[^/]+").fullmatch
 _REPLAY = re.compile(r"runs/[^/]+/replay-[1-9][0-9]{0,4}").fullmatch
@@ -179,140 +172,141 @@ class FolderAudit:
         """Take the next event."""
         handler = _HANDLERS.get(event.type)
         if handler is not None:
-            data = event.data
-            if "files" in data or ("result_sha256" in data and event.type != "finished"):
+            payload = event.payload
+            if getattr(payload, "files", None) is not None:
                 self._announces = True
-            handler(self, event)
+            handler(self, event, payload)
 
-    def _created(self, event: Event) -> None:
-        self._announces = event.data.get("announces_files") is True
-        key = str(event.data.get("vkey")).encode("utf-8", "replace") + b"\n"
+    def _created(self, event: Event, created: payloads.WorkspaceCreated) -> None:
+        self._announces = created.announces_files is True
+        key = str(created.vkey).encode("utf-8", "replace") + b"\n"
         self._single["audit/workspace.pub"] = (hashlib.sha256(key).hexdigest(), event.seq)
 
-    def _operators(self, event: Event) -> None:
-        self._single["operators"] = (_text(event, "operators_sha256"), event.seq)
-        self._single["operators.revoked"] = (_text(event, "revoked_sha256"), event.seq)
+    def _operators(self, event: Event, changed: payloads.OperatorsChanged) -> None:
+        self._single["operators"] = (changed.operators_sha256, event.seq)
+        self._single["operators.revoked"] = (changed.revoked_sha256, event.seq)
 
-    def _proposed(self, event: Event) -> None:
-        place = _place(event)
-        if place is None or event.request_id is None:
+    def _proposed(self, event: Event, proposed: payloads.Proposed) -> None:
+        if (place := _place(proposed)) is None or event.request_id is None:
             return
-        inputs = _digests(event, "inputs")
-        files = {"": None, ".proposal.json": _text(event, "proposal_sha256"), **_digests(event, "files")}
-        self._drafts[event.request_id] = _Draft(
-            place, event.seq, self._complete(event, place, files), tuple(inputs.values())
-        )
+        unnamed = {"": None, ".proposal.json": proposed.proposal_sha256}
+        files = self._complete(event, place, unnamed, proposed.files)
+        inputs = tuple((proposed.inputs or {}).values())
+        self._drafts[event.request_id] = _Draft(place, event.seq, files, inputs)
 
-    def _approved(self, event: Event) -> None:
-        if (place := _place(event)) is None or event.request_id is None:
+    def _approved(self, event: Event, approved: payloads.Approved) -> None:
+        if (place := _place(approved)) is None or event.request_id is None:
             return
-        files = {"": _text(event, "request_sha256"), ".sig": None, **_digests(event, "files")}
-        approval, inputs = _text(event, "approval_sha256"), tuple({*_digests(event, "inputs").values()})
-        self._open[event.request_id] = _Request(
-            place, event.seq, self._complete(event, place, files), approval, inputs
-        )
+        files = self._complete(event, place, {"": approved.request_sha256, ".sig": None}, approved.files)
+        inputs = tuple({*(approved.inputs or {}).values()})
+        self._open[event.request_id] = _Request(place, event.seq, files, approved.approval_sha256, inputs)
         for digest in inputs:
             self._inputs[digest] = self._inputs.get(digest, 0) + 1
         self._decided(event.request_id)
 
-    def _countersigned(self, event: Event) -> None:
+    def _countersigned(self, event: Event, signed: payloads.Countersigned) -> None:
         request = self._open.get(event.request_id or "")
         if request is not None:
-            unnamed = {f".sig.{event.data.get('countersigned_by')}": None}
-            files = self._complete(event, request.place, _digests(event, "files") or unnamed)
-            request.files |= files
+            unnamed = {f".sig.{signed.countersigned_by}": None}
+            request.files |= self._complete(event, request.place, unnamed, signed.files)
 
-    def _moved(self, event: Event) -> None:
+    def _moved(self, event: Event, moved: payloads.Placed) -> None:
         """A request goes on to another state; one that was never approved (promoted by hand) begins here."""
-        if (place := _place(event)) is None or event.request_id is None:
+        if (place := _place(moved)) is None or event.request_id is None:
             return
         request = self._open.get(event.request_id)
         if request is None:
-            files = {"": _text(event, "request_sha256"), **_digests(event, "files")}
-            files = self._complete(event, place, files)
+            known = moved.request_sha256 if isinstance(moved, payloads.Claimed) else None
+            files = self._complete(event, place, {"": known}, moved.files)
             request = self._open[event.request_id] = _Request(place, event.seq, files, None)
         request.place = place
-        request.claimed = request.claimed or event.type == "claimed"
+        request.claimed = request.claimed or isinstance(moved, payloads.Claimed)
 
-    def _abandoned(self, event: Event) -> None:
+    def _abandoned(self, event: Event, _: payloads.ApprovalAbandoned) -> None:
         if (request := self._open.pop(event.request_id or "", None)) is not None:
             for digest in request.inputs:
                 self._inputs[digest] = max(0, self._inputs[digest] - 1)
 
-    def _quarantined(self, event: Event) -> None:
+    def _quarantined(self, event: Event, aside: payloads.Quarantined) -> None:
         """A file was put aside: a torn end of the trail, or a further file of a known request, whose state it does not change."""
-        if kept_as := _text(event, "kept_as"):
-            self._single[f"audit/{kept_as}"] = (_text(event, "sha256"), event.seq)
-        elif (place := _place(event)) is not None:
-            self._settle(event, place, self._found(event, place))
-            self._check_result(event, event.request_id or "", None)
+        if aside.kept_as is not None:
+            self._single[f"audit/{aside.kept_as}"] = (aside.sha256, event.seq)
+        elif (place := _place(aside)) is not None:
+            self._settle(event, place, self._found(event, aside, place))
+            self._check_result(event, aside, event.request_id or "", None)
 
-    def _ended(self, event: Event) -> None:
+    def _ended(self, event: Event, end: payloads.End) -> None:
+        if end.record_sha256 is None and end.result_sha256 is not None:
+            self._announces = True
         request = self._open.pop(event.request_id or "", None)
         self._decided(event.request_id)
-        place = _place(event)
+        place = _place(end)
         if place is None and request is not None:
             place = request.place
         if place is None:
             return
-        if request is None or "files" in event.data:
+        if request is None or end.files is not None:
             # What a refusal found may be what it was refused for: its own event says what is there.
-            self._settle(event, place, self._found(event, place))
+            self._settle(event, place, self._found(event, end, place))
         else:
-            if event.type == "refused" and (found := _text(event, "request_sha256")):
-                request.files[""] = found
+            if isinstance(end, payloads.Refused) and end.request_sha256 is not None:
+                request.files[""] = end.request_sha256
             self._settle(event, place, request.files, request)
         if event.request_id is not None:
-            self._check_end(event, event.request_id)
+            self._check_end(event, end, event.request_id)
 
-    def _found(self, event: Event, place: str) -> dict[str, str | None]:
+    def _found(self, event: Event, stopped: payloads.Stopped, place: str) -> dict[str, str | None]:
         """The digests of a file and of its signatures, by the event that moves them away."""
-        files = {"": _text(event, "request_sha256"), **_digests(event, "files")}
-        if "files" not in event.data and not self._announces and self._is_there(f"{place}.sig"):
+        files: dict[str, str | None] = {"": stopped.request_sha256}
+        if stopped.files is None and not self._announces and self._is_there(f"{place}.sig"):
             files[".sig"] = None
-        return self._complete(event, place, files)
+        return self._complete(event, place, files, stopped.files)
 
-    def _complete(self, event: Event, place: str, files: Mapping[str, str | None]) -> dict[str, str | None]:
-        """The digests that an event names; one that it lacks is a problem once events name every file."""
-        complete = dict(files)
-        for suffix, digest in files.items():
-            if digest is None and self._announces:
+    def _complete(
+        self,
+        event: Event,
+        place: str,
+        unnamed: Mapping[str, str | None],
+        files: Mapping[str, str] | None,
+    ) -> dict[str, str | None]:
+        """The digests that an event names of the files of a place; one that it lacks is a problem once events name every file."""
+        complete = {**unnamed, **(files or {})}
+        if self._announces:
+            for suffix in [suffix for suffix, digest in complete.items() if digest is None]:
                 self._bad(place + suffix, f"event {event.seq} names no digest of this file")
                 complete[suffix] = ""
         return complete
 
-    def _pruned(self, event: Event) -> None:
+    def _pruned(self, event: Event, pruned: payloads.Pruned) -> None:
         if event.request_id is not None:
             self._missing_runs.pop(event.request_id, None)
             if self._is_there(f"{_PRUNED}{event.request_id}"):
                 self._pruned_runs.add(f"{_PRUNED}{event.request_id}")
-        for digest in _texts(event, "inputs"):
+        for digest in pruned.inputs or ():
             if digest in self._inputs:
                 self._inputs[digest] = 0
 
-    def _replayed(self, event: Event) -> None:
-        folder, record = f"runs/{event.request_id}/{event.data.get('replay')}", _text(event, "record_sha256")
-        if record is not None and _REPLAY(folder):
-            self._check_run(event, folder, record)
+    def _replayed(self, event: Event, replayed: payloads.Replayed) -> None:
+        folder = f"runs/{event.request_id}/{replayed.replay}"
+        if replayed.record_sha256 is not None and _REPLAY(folder):
+            self._check_run(event, folder, replayed.record_sha256)
 
-    def _granted(self, event: Event) -> None:
-        place, files = f"grants/{event.data.get('grant')}.grant", {"": None, **_digests(event, "files")}
-        self._single[place] = (self._complete(event, place, files)[""], event.seq)
+    def _granted(self, event: Event, granted: payloads.Granted) -> None:
+        place = f"grants/{granted.grant}.grant"
+        self._single[place] = (self._complete(event, place, {"": None}, granted.files)[""], event.seq)
 
-    def _applied(self, event: Event) -> None:
-        if event.data.get("tool") == "memory.propose":
-            named = {"notes.jsonl": None, **_digests(event, "files")}
-            files = self._complete(event, "memory/", named)
+    def _applied(self, event: Event, applied: payloads.Applied) -> None:
+        if applied.note_sha256 is not None:
+            files = self._complete(event, "memory/", {"notes.jsonl": None}, applied.files)
             self._single["memory/notes.jsonl"] = (files["notes.jsonl"], event.seq)
 
-    def _settings_changed(self, event: Event) -> None:
-        if (digest := _text(event, "contracts_sha256")) is not None:
-            names = _digests(event, "contracts") if "contracts" in event.data else None
-            self._contracts = (event.seq, digest, names)
+    def _settings_changed(self, event: Event, changed: payloads.SettingsChanged) -> None:
+        if changed.contracts_sha256 is not None:
+            self._contracts = (event.seq, changed.contracts_sha256, changed.contracts)
 
-    def _checkpoint(self, event: Event) -> None:
-        if type(size := event.data.get("size")) is int:
-            self._names.want(f"audit/checkpoints/{size:012d}", event.seq)
+    def _checkpoint(self, event: Event, announced: payloads.TreeAnnounced) -> None:
+        if announced.size is not None:
+            self._names.want(f"audit/checkpoints/{announced.size:012d}", event.seq)
 
     def _decided(self, request_id: str | None) -> None:
         """The draft is taken away after this event, its proposal and inputs by the daemon's next look at proposals."""
@@ -352,15 +346,15 @@ class FolderAudit:
 
     # ---- runs and results
 
-    def _check_end(self, event: Event, request_id: str) -> None:
+    def _check_end(self, event: Event, end: payloads.End, request_id: str) -> None:
         """The record of the run, its artifacts, and the result that was made of them."""
-        record, folder = _text(event, "record_sha256"), f"runs/{request_id}"
+        record, folder = end.record_sha256, f"runs/{request_id}"
         expected: bytes | None = None
         if record is not None:
             expected = self._check_run(event, folder, record)
-        elif event.type == "interrupted" and not self._announces and self._is_there(folder):
+        elif isinstance(end, payloads.Interrupted) and not self._announces and self._is_there(folder):
             self._left_runs.add(folder)
-        self._check_result(event, request_id, expected)
+        self._check_result(event, end, request_id, expected)
 
     def _check_run(self, event: Event, folder: str, record: str) -> bytes | None:
         """The files of one run, by its record; the result that follows from it, or None."""
@@ -386,16 +380,18 @@ class FolderAudit:
             self._compare(path, artifact.sha256, artifact.size, message)
         return render_result(facts)
 
-    def _check_result(self, event: Event, request_id: str, expected: bytes | None) -> None:
+    def _check_result(
+        self, event: Event, stopped: payloads.Stopped, request_id: str, expected: bytes | None
+    ) -> None:
         path = self._result_path(event, request_id)
         if path is None:
-            if event.type != "quarantined" or "result_sha256" in event.data:
+            if isinstance(stopped, payloads.End) or stopped.result_sha256 is not None:
                 name = f"results/{result_name(event.when, request_id)}"
                 self._bad(name, f"event {event.seq} ended {request_id}; its result is not there")
             return
         self._names.want(path, event.seq)
         data = self._read(path, limits.RESULT_BYTES) or b""
-        named = _text(event, "result_sha256")
+        named = stopped.result_sha256
         if named is None and expected is not None:
             named = hashlib.sha256(expected).hexdigest()
         if named is not None:
@@ -403,28 +399,29 @@ class FolderAudit:
                 self._bad(path, f"is not the result of event {event.seq}: it was changed")
         elif self._announces:
             self._bad(path, f"event {event.seq} names no digest of this file")
-        elif self._check_result_alone(event, request_id, path, data):
+        elif self._check_result_alone(event, stopped, request_id, path, data):
             self._named(None, path)
 
-    def _check_result_alone(self, event: Event, request_id: str, path: str, data: bytes) -> bool:
+    def _check_result_alone(
+        self, event: Event, stopped: payloads.Stopped, request_id: str, path: str, data: bytes
+    ) -> bool:
         """A result that no digest is known of: form, and agreement with its event."""
         if problems := validate_result(data):
             self.result.add(self.workspace.tool_exec / path, problems[0].line, problems[0].message)
             return False
         front: dict[str, Any] = yaml.load(data.split(b"\n---\n", 1)[0][4:], Loader=yaml.CSafeLoader)
-        status = event.data.get("status") or _END_STATUS.get(event.type)
+        end = stopped if isinstance(stopped, payloads.End) else payloads.Refused()
         wanted = {
             "request_id": request_id,
             "trail_seq": event.seq,
-            "status": status,
-            **{
-                key: event.data[key]
-                for key in ("request_sha256", "approval_sha256", "stdout_sha256", "stderr_sha256")
-                if isinstance(event.data.get(key), str)
-            },
+            "status": end.result_status,
+            "request_sha256": stopped.request_sha256,
+            "approval_sha256": stopped.approval_sha256,
+            "stdout_sha256": end.stdout_sha256,
+            "stderr_sha256": end.stderr_sha256,
         }
         for key, value in wanted.items():
-            if front.get(key) != value:
+            if value is not None and front.get(key) != value:
                 self._bad(path, f"{key} is not what event {event.seq} says: it was changed")
                 return False
         return True
@@ -708,7 +705,7 @@ class FolderAudit:
             os.close(descriptor)
 
 
-_HANDLERS: Final[Mapping[str, Callable[[FolderAudit, Event], None]]] = {
+_HANDLERS: Final[Mapping[str, Callable[[FolderAudit, Event, Any], None]]] = {
     "workspace_created": FolderAudit._created,
     "operator_added": FolderAudit._operators,
     "operator_revoked": FolderAudit._operators,
@@ -735,28 +732,11 @@ _HANDLERS: Final[Mapping[str, Callable[[FolderAudit, Event], None]]] = {
 """What each kind of event changes in the folders; all others change nothing there."""
 
 
-# ---- what an event says (here and nowhere else in this module)
-
-
-def _text(event: Event, key: str) -> str | None:
-    value = event.data.get(key)
-    return value if isinstance(value, str) else None
-
-
-def _texts(event: Event, key: str) -> tuple[str, ...]:
-    value = event.data.get(key)
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
-
-
-def _digests(event: Event, key: str) -> dict[str, str]:
-    value = event.data.get(key)
-    return {str(name): str(item) for name, item in value.items()} if isinstance(value, Mapping) else {}
-
-
-def _place(event: Event) -> str | None:
+def _place(placed: payloads.Placed) -> str | None:
     """Where the event leads the request's file: ``state/name``."""
-    state, name = _text(event, "state"), _text(event, "file")
-    return f"{state}/{name}" if state is not None and name is not None and "/" not in name else None
+    if placed.state is None or placed.file is None or "/" in placed.file:
+        return None
+    return f"{placed.state}/{placed.file}"
 
 
 def _paths(draft: _Draft) -> Iterator[str]:
