@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from threegate.acts.approval_lines import insert_approval
-from threegate.acts.pinning import pin
+from threegate.acts.pinning import check_pinned, pin, to_be_pinned
 from threegate.approval import (
     NAMESPACE_APPROVAL,
     Operators,
@@ -159,7 +159,7 @@ def promote(
 
     Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
     """
-    pin(context.workspace, reviewed.inputs)
+    check_pinned(context.workspace, reviewed.inputs)
     name = reviewed.draft.path.name
     with context.trail.locked() as held:
         refuse_bad_clock(held)
@@ -174,6 +174,7 @@ def promote(
             _payload(reviewed, sealed, approval, fingerprint, reason),
             request_id=sealed.request.request_id,
             actor=actor,
+            prepare=lambda: pin(context.workspace, reviewed.inputs),
         )
     removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, paths[-1].name, sealed)
@@ -262,6 +263,7 @@ def _refuse_what_cannot_run(
             countersignatures={},
         ),
         owner_uid=reviewed.owner_uid,
+        pinned=to_be_pinned(reviewed.inputs),
     )
     failed = [check for check in launch_checks(facts) if check.ok is False]
     for check in failed:

@@ -70,6 +70,10 @@ TRAIL_STRING_CHARS: Final = 200
 TRAIL_LINE_BYTES: Final = 64 * KIB
 TRAIL_LIST_ITEMS: Final = 256
 TRAIL_RESERVED_BYTES: Final = 1 * MIB
+FOLDER_DEPTH: Final = 64
+"""Folders below tool-exec/ within each other, as deep as verification goes."""
+SINGLE_FILE_BYTES: Final = 64 * MIB
+"""Of a file that the trail announces as a whole (operators, notes, a torn end of the trail), when it is verified."""
 TRAIL_INDEX_LINES: Final = 10_000
 """So many new lines, and a twentieth of what is there, before the index of a long trail is kept anew."""
 TRAIL_INDEX_BYTES: Final = 2048 * MIB
