@@ -13,6 +13,7 @@ from threegate.core.workspace import Workspace
 from threegate.records.audit_verify import verify_workspace
 from threegate.results import ResultFacts, deliver_result
 from threegate.trail import Trail, moves
+from threegate.trail.payloads import ApprovalAbandoned, Pruned, Quarantined, Refused
 
 NAME = "TR-20260101-000000Z-{}.md"
 
@@ -28,7 +29,7 @@ def a_lived_in_workspace(tmp_path: Path) -> Workspace:
         path = workspace.approved / NAME.format("again")
         path.unlink()
         path.with_name(path.name + ".sig").unlink()
-        moves.announce(held, "approval_abandoned", request_id="again", actor="daemon")
+        moves.announce(held, ApprovalAbandoned(), request_id="again", actor="daemon")
         approve(held, "again", text=b"another text\n")
     result = run(trail, "ran1")
     assert result.exists()
@@ -36,8 +37,7 @@ def a_lived_in_workspace(tmp_path: Path) -> Workspace:
         source = workspace.approved / NAME.format("refused1")
         target = workspace.refused / source.name
         event = moves.announce(
-            held, "refused", request_id="refused1", actor="daemon",
-            data={"reason": "expired", "state": "refused", "file": target.name},
+            held, Refused.from_data({"reason": "expired", "state": "refused", "file": target.name}), request_id="refused1", actor="daemon",
         )  # fmt: skip
         deliver_result(
             workspace,
@@ -47,7 +47,12 @@ def a_lived_in_workspace(tmp_path: Path) -> Workspace:
         copy = workspace.approved / NAME.format("ran1")
         copy.write_bytes(b"put back\n")
         moves.move(
-            held, copy, workspace.refused / copy.name, "quarantined", request_id="ran1", actor="daemon"
+            held,
+            copy,
+            workspace.refused / copy.name,
+            Quarantined(),
+            request_id="ran1",
+            actor="daemon",
         )
     (workspace.inputs / ("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")).touch()
     assert problems(workspace) == []
@@ -108,7 +113,7 @@ def test_what_disagrees_is_named(workspace: Workspace, spoil, place: str, words:
 def test_a_pruned_run_may_be_missing(workspace: Workspace) -> None:
     shutil.rmtree(workspace.runs / "ran1")
     with Trail(workspace).locked() as held:
-        held.append("pruned", request_id="ran1", actor="me", data={"what": "run", "removed": 3})
+        held.append(Pruned.from_data({"what": "run", "removed": 3}), request_id="ran1", actor="me")
     assert problems(workspace) == []
 
 

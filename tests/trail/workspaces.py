@@ -11,6 +11,7 @@ from threegate.results import ResultFacts, deliver_result, read_record, write_re
 from threegate.runners.interface import Artifact, Outcome, Stream
 from threegate.trail import LockedTrail, Trail, moves
 from threegate.trail.event import make_event
+from threegate.trail.payloads import Approved, Claimed, Finished, Started, Validated
 
 WORKSPACE_ID = "ws-" + "5" * 32
 
@@ -51,16 +52,17 @@ def approve(held: LockedTrail, request_id: str, *, text: bytes = b"a request\n")
             (workspace.approved / f"{name}.sig", statement + b"\narmor\n", 0o600),
             (workspace.approved / name, text, 0o600),
         ],
-        "approved",
+        Approved.from_data(
+            {
+                "request_sha256": hashlib.sha256(text).hexdigest(),
+                "approval_sha256": hashlib.sha256(statement).hexdigest(),
+                "approved_by": "operator",
+                "nonce": f"nonce-{request_id}",
+                "owner_uid": 1000,
+            }
+        ),
         request_id=request_id,
         actor="operator",
-        data={
-            "request_sha256": hashlib.sha256(text).hexdigest(),
-            "approval_sha256": hashlib.sha256(statement).hexdigest(),
-            "approved_by": "operator",
-            "nonce": f"nonce-{request_id}",
-            "owner_uid": 1000,
-        },
     )
     return path
 
@@ -75,13 +77,12 @@ def run(trail: Trail, request_id: str, *, output: bytes = b"result\n", stdout: b
             held,
             workspace.approved / history.file,
             workspace.running / history.file,
-            "claimed",
+            Claimed.from_data({"nonce": f"nonce-{request_id}"}),
             request_id=request_id,
             actor="daemon",
-            data={"nonce": f"nonce-{request_id}"},
         )
         held.keep_head()
-        moves.announce(held, "started", request_id=request_id, actor="daemon", data={"backend": "monty"})
+        moves.announce(held, Started.from_data({"backend": "monty"}), request_id=request_id, actor="daemon")
     folder = workspace.run_folder(request_id)
     (folder / "out").mkdir(parents=True)
     (folder / "out" / "result.txt").write_bytes(output)
@@ -105,18 +106,19 @@ def run(trail: Trail, request_id: str, *, output: bytes = b"result\n", stdout: b
         target = moves.free_name(workspace.finished / path.name)
         event = moves.announce(
             held,
-            "finished",
+            Finished.from_data(
+                {
+                    "status": "succeeded",
+                    "exit_code": 0,
+                    "wall_ms": 12,
+                    "record_sha256": digest,
+                    "outputs": {"result.txt": outcome.artifacts[0].sha256},
+                    "state": "finished",
+                    "file": target.name,
+                }
+            ),
             request_id=request_id,
             actor="daemon",
-            data={
-                "status": "succeeded",
-                "exit_code": 0,
-                "wall_ms": 12,
-                "record_sha256": digest,
-                "outputs": {"result.txt": outcome.artifacts[0].sha256},
-                "state": "finished",
-                "file": target.name,
-            },
         )
         facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=digest)
         result = deliver_result(workspace, facts)
@@ -130,10 +132,9 @@ def grow(trail: Trail, lines: int) -> None:
         while held.index.head.seq < lines:
             number = held.index.head.seq
             held.append(
-                "validated",
+                Validated.from_data({"file": f"TR-{number}.md", "valid": True, "rules": []}),
                 request_id=f"r-{number % 7}",
                 actor="daemon",
-                data={"file": f"TR-{number}.md", "valid": True, "rules": [], "n": number},
             )
 
 

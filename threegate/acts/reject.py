@@ -16,7 +16,7 @@ from threegate.launch.context import Context
 from threegate.request import Report, read_request
 from threegate.results import Verdict, reserve_result, write_verdict
 from threegate.review.reviewed_draft import Draft, read_draft, take_draft_away
-from threegate.trail import LockedTrail, moves
+from threegate.trail import LockedTrail, moves, payloads
 
 _MODE = 0o600
 
@@ -47,10 +47,9 @@ def reject_draft(context: Context, which: Path | Draft, *, reason: str, actor: s
         (copy,) = moves.deliver(
             held,
             [(context.workspace.refused / draft.path.name, draft.data, _MODE)],
-            "rejected",
+            _payload(draft, report, request_id, reason),
             request_id=request_id,
             actor=actor,
-            data=_event(draft, report, request_id, reason),
         )
         history = held.index.history(request_id) if request_id is not None else None
         if history is not None and history.end is not None:
@@ -75,16 +74,16 @@ def _own_id(held: LockedTrail, report: Report) -> str | None:
     return None if taken else request_id
 
 
-def _event(draft: Draft, report: Report, request_id: str | None, reason: str) -> dict[str, object]:
-    return {
-        "reason": "rejected",
-        "message": reason or "the operator said no",
-        "request_sha256": report.sha256,
-        "owner_uid": draft.owner_uid,
-        "from": draft.path.parent.name,
-        "claims_id": None if request_id else report.request_id,
-        "backend": report.request.backend if report.request else None,
-    }
+def _payload(draft: Draft, report: Report, request_id: str | None, reason: str) -> payloads.Rejected:
+    return payloads.Rejected(
+        reason="rejected",
+        message=reason or "the operator said no",
+        request_sha256=report.sha256,
+        owner_uid=draft.owner_uid,
+        from_=draft.path.parent.name,
+        claims_id=None if request_id else report.request_id,
+        backend=report.request.backend if report.request else None,
+    )
 
 
 def _write_status(context: Context, draft: Draft, report: Report, reason: str) -> None:

@@ -37,6 +37,7 @@ from threegate.results import Verdict, write_verdict
 from threegate.results.verdict import State
 from threegate.runners.registry import describe
 from threegate.trail import Trail
+from threegate.trail.payloads import Observed, Validated
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _Identity = tuple[int, int, int, int, int]
@@ -269,22 +270,16 @@ class Inbox:
 
     def _observed(self, name: str, facts: os.stat_result, problem: str) -> None:
         with self.trail.locked() as held:
-            held.append(
-                "observed",
-                actor="daemon",
-                data={"file": name, "reason": "unreadable", "what": problem, "owner_uid": facts.st_uid},
-            )
+            seen = Observed(file=name, reason="unreadable", what=problem, owner_uid=facts.st_uid)
+            held.append(seen, actor="daemon")
             held.sync()
 
     def _record_suppressed(self) -> None:
         """One event for all that the budget kept out of the trail in the minute that has passed."""
         for owner, count in self._budget.suppressed().items():
             with self.trail.locked() as held:
-                held.append(
-                    "observed",
-                    actor="daemon",
-                    data={"reason": "too_many_events", "owner_uid": owner, "suppressed": count},
-                )
+                seen = Observed(reason="too_many_events", owner_uid=owner, suppressed=count)
+                held.append(seen, actor="daemon")
 
     def _record(self, looked: Iterable[_Looked]) -> None:
         """Announce what was found, then write the verdicts."""
@@ -303,17 +298,16 @@ class Inbox:
                 rules = sorted({finding.rule for finding in findings})
                 if self._budget.take(facts.st_uid):
                     held.append(
-                        "validated",
+                        Validated(
+                            file=path.name,
+                            sha256=report.sha256,
+                            valid=valid,
+                            rules=tuple(rules),
+                            owner_uid=owner,
+                            from_=path.parent.name,
+                        ),
                         request_id=report.request.request_id if report.request else None,
                         actor="daemon",
-                        data={
-                            "file": path.name,
-                            "sha256": report.sha256,
-                            "valid": valid,
-                            "rules": rules,
-                            **({"owner_uid": facts.st_uid} if from_inbox else {}),
-                            "from": path.parent.name,
-                        },
                     )
                 verdict = _verdict(
                     path.name,

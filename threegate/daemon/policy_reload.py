@@ -20,6 +20,7 @@ from threegate.core.workspace import Workspace
 from threegate.judgement.policy import Policy, load_policy
 from threegate.runners.registry import policy_facts
 from threegate.trail import Trail
+from threegate.trail.payloads import SettingsChanged
 
 _STILL_SECONDS = 0.25
 _NAMES = 64
@@ -81,15 +82,15 @@ class PolicyReload:
         return self._touched_at is not None
 
     def _announce(self, policy: Policy, changed: tuple[str, ...], reason: str) -> None:
-        data = {
-            "reason": reason,
-            "changed": changed[:_NAMES],
-            "count": len(changed),
-            "policy_sha256": policy.digest,
-            "before_sha256": self.policy.digest,
-        }
+        payload = SettingsChanged(
+            reason=reason,
+            changed=changed[:_NAMES],
+            count=len(changed),
+            policy_sha256=policy.digest,
+            before_sha256=self.policy.digest,
+        )
         with self._trail.locked() as held:
-            held.append("settings_changed", actor="daemon", data=data)
+            held.append(payload, actor="daemon")
             held.sync()
 
 

@@ -24,6 +24,7 @@ from threegate.launch.completion import close_from_trail, find_file, interrupt, 
 from threegate.launch.context import Context
 from threegate.runners.registry import remove_orphans
 from threegate.trail import RequestHistory, moves
+from threegate.trail.payloads import ApprovalAbandoned, Claimed
 
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
 
@@ -79,8 +80,8 @@ def _settle(context: Context, history: RequestHistory) -> str | None:
         with context.trail.locked() as held:
             close_from_trail(context, held, history, history.end)
         return f"finished what {history.end.type} had announced"
-    if history.claimed is not None:
-        interrupt(context, history, history.claimed)
+    if (claimed := Claimed.of(history.claimed)) is not None:
+        interrupt(context, history, claimed)
         return "was interrupted"
     if history.file is None or (path := workspace.approved / history.file).exists():
         return None
@@ -92,10 +93,9 @@ def _settle(context: Context, history: RequestHistory) -> str | None:
     with context.trail.locked() as held:
         moves.announce(
             held,
-            "approval_abandoned",
+            ApprovalAbandoned(reason="the approved file never reached approved/", file=history.file),
             request_id=history.request_id,
             actor="daemon",
-            data={"reason": "the approved file never reached approved/", "file": history.file},
         )
         _remove_lone(workspace.approved, history.file)
     return "approval was abandoned; the draft can be approved again"

@@ -19,17 +19,23 @@ from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import STATES, Workspace
 from threegate.results import read_record, render_result, result_name, validate_result
-from threegate.trail import ENDS, Event
+from threegate.trail import Event
+from threegate.trail.payloads import (
+    PAYLOADS,
+    ApprovalAbandoned,
+    Approved,
+    End,
+    Placed,
+    Pruned,
+    Quarantined,
+    Refused,
+)
 from threegate.trail.verify_report import Verification
 
-_END_STATUS = {
-    "refused": "refused",
-    "rejected": "refused",
-    "cancelled": "cancelled",
-    "interrupted": "interrupted",
-}
-_ACTING = ENDS | {"pruned", "quarantined", "approval_abandoned"}
-"""Types that change what must lie in the folders even where they name no place."""
+_ACTING = frozenset(
+    kind for kind, payload in PAYLOADS.items() if issubclass(payload, (Placed, Pruned, ApprovalAbandoned))
+) - {"observed", "validated"}
+"""Kinds that change what must lie in the folders; of the others, which are many, no payload is made here."""
 
 
 @dataclass(slots=True)
@@ -52,34 +58,37 @@ class FolderAudit:
 
     def see(self, event: Event) -> None:
         """Take the next event."""
-        _, _, kind, request_id, _, data, _, _, _ = event
-        if kind not in _ACTING and "state" not in data:
+        request_id = event.request_id
+        if request_id is None or event.type not in _ACTING:
             return
-        state, name = data.get("state"), data.get("file")
-        place = f"{state}/{name}" if isinstance(state, str) and isinstance(name, str) else None
-        if kind == "pruned":
-            self._missing_runs.pop(request_id or "", None)
-        if request_id is None:
-            return
-        if kind == "quarantined":
-            if place:
-                self._settle(place, event.seq)
-        elif kind == "approval_abandoned":
-            self._open.pop(request_id, None)
-            self._approved.pop(request_id, None)
-        elif kind in ENDS:
-            before = self._open.pop(request_id, None)
-            if place or before:
-                self._settle(place or str(before), event.seq)
-            if approved := self._approved.pop(request_id, None):
-                # what a refusal found may be what it was refused for: then its own event says what lies there
-                self._check_approved(event if kind == "refused" else approved, place or str(before))
-            if place:
-                self._check_end(event, request_id)
-        elif place and state in STATES:
-            self._open[request_id] = place
-            if kind == "approved":
-                self._approved[request_id] = event
+        payload = event.payload
+        place = (
+            f"{payload.state}/{payload.file}"
+            if isinstance(payload, Placed) and payload.state is not None and payload.file is not None
+            else None
+        )
+        match payload:
+            case Pruned():
+                self._missing_runs.pop(request_id, None)
+            case Quarantined():
+                if place:
+                    self._settle(place, event.seq)
+            case ApprovalAbandoned():
+                self._open.pop(request_id, None)
+                self._approved.pop(request_id, None)
+            case End():
+                before = self._open.pop(request_id, None)
+                if there := place or before:
+                    self._settle(there, event.seq)
+                    if approved := self._approved.pop(request_id, None):
+                        # what a refusal found may be what it was refused for: then its own event says what lies there
+                        self._check_approved(event if isinstance(payload, Refused) else approved, there)
+                if place:
+                    self._check_end(event, payload, request_id)
+            case Placed(state=str(state)) if place and state in STATES:
+                self._open[request_id] = place
+                if isinstance(payload, Approved):
+                    self._approved[request_id] = event
 
     def finish(self) -> bool:
         """Compare with the folders; False when the names disagree (a second, exact pass then says which)."""
@@ -142,33 +151,31 @@ class FolderAudit:
         data = self._read(path, limits.REQUEST_BYTES)
         if data is None:
             return
-        wanted = event.data.get("request_sha256")
-        if isinstance(wanted, str) and hashlib.sha256(data).hexdigest() != wanted:
+        approved = Approved.of(event)
+        named = approved or Refused.of(event)
+        if named and named.request_sha256 not in (None, hashlib.sha256(data).hexdigest()):
             self._bad(path, f"is not the request that event {event.seq} names: it was changed")
-        if event.type == "refused":
+        if approved is None:
             return
         signature = self._read(path.with_name(path.name + ".sig"), limits.SIGNATURE_FILE_BYTES)
-        wanted = event.data.get("approval_sha256")
-        if (
-            signature is not None
-            and isinstance(wanted, str)
-            and hashlib.sha256(signature.split(b"\n", 1)[0]).hexdigest() != wanted
+        if signature is not None and approved.approval_sha256 not in (
+            None,
+            hashlib.sha256(signature.split(b"\n", 1)[0]).hexdigest(),
         ):
             self._bad(f"{path}.sig", f"is not the statement that event {event.seq} recorded: it was changed")
 
-    def _check_end(self, event: Event, request_id: str) -> None:
+    def _check_end(self, event: Event, end: End, request_id: str) -> None:
         """The record of the run, its artifacts, and the result that was made of them."""
         changed = self._changed.get(request_id)
-        if changed is not None and event.type == "refused" and event.data.get("request_sha256") == changed[1]:
+        if changed is not None and isinstance(end, Refused) and end.request_sha256 == changed[1]:
             del self._changed[request_id]
         folder = self.workspace.run_folder(request_id)
-        record = event.data.get("record_sha256")
         expected: bytes | None = None
-        if isinstance(record, str):
+        if end.record_sha256 is not None:
             if not folder.is_dir():
                 self._missing_runs[request_id] = event.seq
             else:
-                expected = self._check_run(event, folder, record)
+                expected = self._check_run(event, folder, end.record_sha256)
         path = self._result_path(event, request_id)
         if path is None:
             self._bad(
@@ -177,14 +184,13 @@ class FolderAudit:
             )
             return
         data = self._read(path, limits.RESULT_BYTES) or b""
-        named = event.data.get("result_sha256")
-        if isinstance(named, str):
-            if hashlib.sha256(data).hexdigest() != named:
+        if end.result_sha256 is not None:
+            if hashlib.sha256(data).hexdigest() != end.result_sha256:
                 self._bad(path, f"is not the result of event {event.seq}: it was changed")
         elif expected is not None and data != expected:
             self._bad(path, f"is not the result of event {event.seq}: it was changed")
         elif expected is None:
-            self._check_result_alone(event, request_id, path, data)
+            self._check_result_alone(event, end, request_id, path, data)
 
     def _check_run(self, event: Event, folder: Path, record: str) -> bytes | None:
         try:
@@ -201,25 +207,23 @@ class FolderAudit:
                 self._bad(path, f"cannot be read ({error.strerror or error}), event {event.seq} recorded it")
         return render_result(facts)
 
-    def _check_result_alone(self, event: Event, request_id: str, path: Path, data: bytes) -> None:
+    def _check_result_alone(self, event: Event, end: End, request_id: str, path: Path, data: bytes) -> None:
         """A result without a record (refused, interrupted, pruned): form, and agreement with its event."""
         if problems := validate_result(data):
             self.result.add(path, problems[0].line, problems[0].message)
             return
         front: dict[str, Any] = yaml.load(data.split(b"\n---\n", 1)[0][4:], Loader=yaml.CSafeLoader)
-        status = event.data.get("status") or _END_STATUS.get(event.type)
         wanted = {
             "request_id": request_id,
             "trail_seq": event.seq,
-            "status": status,
-            **{
-                key: event.data[key]
-                for key in ("request_sha256", "approval_sha256", "stdout_sha256", "stderr_sha256")
-                if isinstance(event.data.get(key), str)
-            },
+            "status": end.result_status,
+            "request_sha256": end.request_sha256,
+            "approval_sha256": end.approval_sha256,
+            "stdout_sha256": end.stdout_sha256,
+            "stderr_sha256": end.stderr_sha256,
         }
         for key, value in wanted.items():
-            if front.get(key) != value:
+            if value is not None and front.get(key) != value:
                 self._bad(path, f"{key} is not what event {event.seq} says: it was changed")
                 return
 

@@ -34,6 +34,7 @@ from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail
+from threegate.trail.payloads import SettingsChanged
 from threegate.trail.workspace_key import VerifierKey
 
 VHOST = "threegate"
@@ -92,8 +93,9 @@ def enter_cluster(workspace: Workspace, made: Made, *, actor: str) -> bool:
     trail = Trail(workspace)
     try:
         with trail.locked() as held:
-            data = {"reason": "cluster init", "broker": made.settings["runners.cluster.broker"]}
-            held.append("settings_changed", actor=actor, data={**data, "workers": list(made.workers)})
+            broker = str(made.settings["runners.cluster.broker"])
+            changed = SettingsChanged(reason="cluster init", broker=broker, workers=made.workers)
+            held.append(changed, actor=actor)
             held.sync()
             set_values(workspace.settings_file, made.settings)
     finally:
