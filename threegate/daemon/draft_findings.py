@@ -38,7 +38,7 @@ def surrounding_findings(
     """
     findings = []
     if _is_taken(request.request_id, index, owner_uid):
-        findings.append(_finding("TG901", f"request_id {request.request_id} was used before"))
+        findings.append(used_id_finding(request))
     elif index.name_used(request.file_name):
         findings.append(_finding("TG901", f"the file name {request.file_name} was used before"))
     for item in request.inputs:
@@ -72,9 +72,22 @@ def surrounding_fixes(request: Request, index: TrailIndex, *, owner_uid: int | N
 
     A file's digest is never named: whoever may read the file can find it, and nobody else should.
     """
-    fresh = f"{request.request_id[:100]}-{request.sha256[:8]}"
-    if not _is_taken(request.request_id, index, owner_uid) or index.history(fresh) is not None:
+    if not _is_taken(request.request_id, index, owner_uid) or index.history(_fresh_id(request)) is not None:
         return ()
+    return (fresh_id_fix(request),)
+
+
+def used_id_finding(request: Request) -> Finding:
+    """The finding about an id that is used up."""
+    return _finding("TG901", f"request_id {request.request_id} was used before")
+
+
+def fresh_id_fix(request: Request) -> Fix:
+    """The line that gives the request an id which follows from its bytes."""
     lines = request.data.decode("utf-8").replace("\r\n", "\n").split("\n")
     number = next(at for at, line in enumerate(lines, start=1) if line.startswith("request_id:"))
-    return (Fix("TG901", "replace", number, f"request_id: {fresh}"),)
+    return Fix("TG901", "replace", number, f"request_id: {_fresh_id(request)}")
+
+
+def _fresh_id(request: Request) -> str:
+    return f"{request.request_id[:100]}-{request.sha256[:8]}"
