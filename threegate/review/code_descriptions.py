@@ -75,6 +75,7 @@ OTHERS: Final[dict[str, str]] = {
     "unreadable": "an entry of the inbox that is no readable request file",
     "too_many_events": "one owner's files would flood the trail; the rest of the minute is only counted",
     "torn_tail": "the trail's torn end was set aside after a crash; work goes on",
+    "program_missing": "the sandbox image lacks the program: name another, or let the operator build an image that has it",
     "proposal_changed": "what the proposal becomes is not what the draft says: let it be drafted again",
     "project_changed": "the project's files are not those that the run saw: run it again",
     "path_blocked": "the path may not be written (protected, outside of the project, or a link)",

@@ -16,7 +16,7 @@ from threegate.approval import format_utc
 from threegate.core.settings import Settings
 from threegate.request.job import Job
 from threegate.review.preview import preview
-from threegate.review.reviewed_draft import ReviewedDraft
+from threegate.review.reviewed_draft import ReviewedDraft, missing_program_text
 
 LIMIT: Final = 60
 """Lines of a long text that the short screen shows."""
@@ -130,6 +130,8 @@ def _warnings(reviewed: ReviewedDraft, operator: str) -> list[str]:
         found.append(
             "the program is not among request.programs, or comes from /in: nobody here vouches for it"
         )
+    if reviewed.image_has_program is False and job.argv:
+        found.append(missing_program_text(job.argv[0]))
     if job.effective_risk != request.risk_level:
         found.append(f"declared risk {request.risk_level}, effective risk {job.effective_risk}")
     if job.network:
@@ -182,7 +184,10 @@ def _argv(reviewed: ReviewedDraft, settings: Settings) -> list[Item]:
     words = reviewed.job.argv
     if words is None:
         return []
-    return [Listing(f"the command, {len(words)} words, run without a shell:", "\n".join(words))]
+    items: list[Item] = [Listing(f"the command, {len(words)} words, run without a shell:", "\n".join(words))]
+    if reviewed.image_has_program is None:
+        items.append(Note("whether the sandbox image has this program is not known"))
+    return items
 
 
 def _code(reviewed: ReviewedDraft, settings: Settings) -> list[Item]:
