@@ -19,6 +19,7 @@ from typing import Any
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.file_names import is_request_name
+from threegate.core.strict_yaml import Node
 from threegate.request import rules, sections
 from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
 from threegate.request.body import Section, read_sections
@@ -33,7 +34,7 @@ from threegate.request.masking import mask_lines, tell
 from threegate.request.model import OutputFile, Request, Stage
 from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, find_front_matter, read_source
-from threegate.request.yaml_nodes import Node, YAMLRefused, read_mapping, scalars
+from threegate.request.yaml_nodes import YAMLRefused, read_mapping, scalars
 from threegate.secretscan import Found, find_secrets, has_secret
 
 warnings.filterwarnings("ignore", module="<unknown>")
