@@ -98,5 +98,6 @@ def _tell(desk: Desk, draft: Draft, report: Report, reason: str) -> None:
             state="refused",
             reason=f"rejected: {reason}" if reason else "rejected",
             findings=tuple(finding.to_json() for finding in report.findings),
+            exposure=report.exposure,
         ),
     )
