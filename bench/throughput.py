@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.support import Place, make_place, monty_draft
 from threegate.acts.approve import promote, seal, sign
 from threegate.core.workspace import Workspace
-from threegate.review.reviewed_draft import open_desk, open_dossier, read_draft
+from threegate.launch.context import open_context
+from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.runners.monty.worker import Worker, find_isolation, worker_binary
 
 CODE = "total = 0\nfor i in range(1000):\n    total += i\ntotal"
@@ -35,12 +36,12 @@ THREADS = 2
 
 def approve_all(place: Place, count: int) -> None:
     """Drafts, approved in this process as the command does it, one signature each."""
-    desk = open_desk(Workspace(place.root))
+    context = open_context(Workspace(place.root))
     for number in range(count):
         draft = place.drop(monty_draft(f"TR-rate-{number:04d}", CODE))
-        with open_dossier(desk, read_draft(desk.workspace, draft)) as dossier:
-            sealed = seal(desk, dossier, "operator")
-            promote(desk, dossier, sealed, sign(sealed, place.key), actor="operator:operator")
+        with open_reviewed_draft(context, read_draft(context.workspace, draft)) as reviewed:
+            sealed = seal(context, reviewed, "operator")
+            promote(context, reviewed, sealed, sign(sealed, place.key), actor="operator:operator")
 
 
 def ours(place: Place, count: int) -> float:

@@ -11,7 +11,8 @@ from tests.approval.material import make_key
 from threegate.acts.approve import Promoted, promote, seal, sign
 from threegate.acts.operator import add_operator
 from threegate.core.workspace import Workspace
-from threegate.review.reviewed_draft import Desk, open_desk, open_dossier, read_draft
+from threegate.launch.context import Context, open_context
+from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.setup.init import init_workspace
 from threegate.setup.settings_file import set_values
 
@@ -27,9 +28,9 @@ class Bench:
     keys: dict[str, Path]
 
     @property
-    def desk(self) -> Desk:
+    def context(self) -> Context:
         """Fresh eyes: everything is read again."""
-        return open_desk(self.workspace)
+        return open_context(self.workspace)
 
     def settings(self, **values: object) -> None:
         """Set settings, with `__` for the dot."""
@@ -97,10 +98,10 @@ none
 
     def approve(self, path: Path, name: str = "alice", **changes: object) -> Promoted:
         """Approve as the command does."""
-        desk = self.desk
-        with open_dossier(desk, read_draft(self.workspace, path)) as dossier:
-            sealed = seal(desk, dossier, name)
-            return promote(desk, dossier, sealed, sign(sealed, self.keys[name]), actor=f"operator:{name}")
+        context = self.context
+        with open_reviewed_draft(context, read_draft(self.workspace, path)) as reviewed:
+            sealed = seal(context, reviewed, name)
+            return promote(context, reviewed, sealed, sign(sealed, self.keys[name]), actor=f"operator:{name}")
 
 
 def make_bench(folder: Path) -> Bench:

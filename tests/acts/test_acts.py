@@ -32,7 +32,7 @@ def events(bench: Bench) -> list[str]:
 def test_reject_leaves_a_copy_a_verdict_and_a_result(bench: Bench) -> None:
     path = bench.draft()
     data = path.read_bytes()
-    done = reject_draft(bench.desk, path, reason="not today", actor="test")
+    done = reject_draft(bench.context, path, reason="not today", actor="test")
     assert not path.exists() and done.path.parent == bench.workspace.refused
     assert done.path.read_bytes() == data and done.path.stat().st_nlink == 1
     verdict = read_verdict(bench.workspace, path.name)
@@ -46,30 +46,30 @@ def test_reject_leaves_a_copy_a_verdict_and_a_result(bench: Bench) -> None:
 def test_rejecting_a_draft_that_claims_a_waiting_id_ends_only_the_draft(bench: Bench) -> None:
     approved = bench.approve(bench.draft())
     imitator = bench.draft("req-1", slug="imitator")
-    assert reject_draft(bench.desk, imitator, reason="", actor="test").request_id is None
+    assert reject_draft(bench.context, imitator, reason="", actor="test").request_id is None
     assert approved.path.exists()
-    assert all(check.ok for check in verify_approval(bench.desk, approved.path))
+    assert all(check.ok for check in verify_approval(bench.context, approved.path))
 
 
 def test_an_unreadable_draft_can_be_rejected(bench: Bench) -> None:
     path = bench.workspace.inbox / "TR-20260101-000000Z-x.md"
     path.write_bytes(b"\xff\xfe nothing")
-    assert reject_draft(bench.desk, path, reason="", actor="test").request_id is None
+    assert reject_draft(bench.context, path, reason="", actor="test").request_id is None
     assert not path.exists()
 
 
 def test_a_waiting_request_is_cancelled_at_once(bench: Bench) -> None:
     done = bench.approve(bench.draft())
-    assert cancel_request(bench.desk, "req-1", actor="test").outcome == "cancelled"
+    assert cancel_request(bench.context, "req-1", actor="test").outcome == "cancelled"
     assert not done.path.exists()
     moved = bench.workspace.refused / done.path.name
     assert moved.exists() and moved.with_name(moved.name + ".sig").exists()
     (result,) = bench.workspace.results.iterdir()
     assert "status: cancelled" in result.read_text()
-    assert code_of(lambda: cancel_request(bench.desk, "req-1", actor="test")) == "already_ended"
+    assert code_of(lambda: cancel_request(bench.context, "req-1", actor="test")) == "already_ended"
     moved.rename(done.path)
     moved.with_name(moved.name + ".sig").rename(done.path.with_name(done.path.name + ".sig"))
-    failed = [check.code for check in verify_approval(bench.desk, done.path) if check.ok is False]
+    failed = [check.code for check in verify_approval(bench.context, done.path) if check.ok is False]
     assert failed == ["replayed"]
 
 
@@ -77,7 +77,7 @@ def test_a_running_request_is_only_asked_to_end(bench: Bench) -> None:
     bench.approve(bench.draft())
     with Trail(bench.workspace).locked() as held:
         held.append("claimed", request_id="req-1", actor="daemon", data={"nonce": "0" * 32})
-    done = cancel_request(bench.desk, "req-1", actor="test", wait_seconds=0)
+    done = cancel_request(bench.context, "req-1", actor="test", wait_seconds=0)
     assert done.outcome == "requested"
     assert (bench.workspace.control / "cancel-req-1").exists()
     assert "cancelled" not in events(bench)
@@ -88,24 +88,25 @@ def test_a_running_request_is_only_asked_to_end(bench: Bench) -> None:
 def test_nothing_is_cancelled_that_is_not_there(bench: Bench) -> None:
     for wrong in ("nothing", "../x", "a", "req\n1"):
         assert (
-            code_of(lambda wrong=wrong: cancel_request(bench.desk, wrong, actor="test")) == "unknown_request"
+            code_of(lambda wrong=wrong: cancel_request(bench.context, wrong, actor="test"))
+            == "unknown_request"
         )
     with Trail(bench.workspace).locked() as held:
         held.append("validated", request_id="req-1", actor="daemon", data={})
-    assert code_of(lambda: cancel_request(bench.desk, "req-1", actor="test")) == "not_approved"
+    assert code_of(lambda: cancel_request(bench.context, "req-1", actor="test")) == "not_approved"
 
 
 def test_retry_means_the_same_with_a_new_id(bench: Bench) -> None:
     done = bench.approve(bench.draft())
-    cancel_request(bench.desk, "req-1", actor="test")
+    cancel_request(bench.context, "req-1", actor="test")
     (bench.workspace.files / "data.csv").unlink()
-    again = retry_request(bench.desk, bench.workspace.refused / done.path.name)
+    again = retry_request(bench.context, bench.workspace.refused / done.path.name)
     assert again.request_id == "req-1.r2" and again.restored == ("data.csv",)
     text = again.path.read_text()
     assert "approved_by" not in text and "approved_utc" not in text
     promoted = bench.approve(again.path)
-    assert all(check.ok for check in verify_approval(bench.desk, promoted.path))
-    third = retry_request(bench.desk, promoted.path)
+    assert all(check.ok for check in verify_approval(bench.context, promoted.path))
+    third = retry_request(bench.context, promoted.path)
     assert third.request_id == "req-1.r3"
 
 
@@ -113,9 +114,9 @@ def test_retry_never_takes_other_bytes(bench: Bench) -> None:
     done = bench.approve(bench.draft())
     (bench.workspace.files / "data.csv").write_bytes(b"other")
     with pytest.raises(ThreeGateError, match="another file"):
-        retry_request(bench.desk, done.path)
+        retry_request(bench.context, done.path)
     with pytest.raises(InvalidInput):
-        retry_request(bench.desk, bench.draft("req-9", slug="draft"))
+        retry_request(bench.context, bench.draft("req-9", slug="draft"))
 
 
 def test_two_operators_for_one_request(bench: Bench) -> None:
@@ -123,18 +124,18 @@ def test_two_operators_for_one_request(bench: Bench) -> None:
     bench.settings(approval__quorum__low=2)
     done = bench.approve(bench.draft())
     assert done.waits_for_quorum
-    failed = [check.code for check in verify_approval(bench.desk, done.path) if check.ok is False]
+    failed = [check.code for check in verify_approval(bench.context, done.path) if check.ok is False]
     assert failed == ["quorum_missing"]
-    desk = bench.desk
-    with open_waiting(desk, done.path) as (prepared, dossier):
-        assert dossier.inputs[0].head(10) == b"1\n2\n"
-        assert code_of(lambda: countersign(desk, prepared, "alice", bench.keys["alice"])) == "replayed"
-        assert code_of(lambda: countersign(desk, prepared, "bob", bench.keys["alice"])) == "signer_unknown"
-        signed = countersign(desk, prepared, "bob", bob)
+    context = bench.context
+    with open_waiting(context, done.path) as (waiting, reviewed):
+        assert reviewed.inputs[0].head(10) == b"1\n2\n"
+        assert code_of(lambda: countersign(context, waiting, "alice", bench.keys["alice"])) == "replayed"
+        assert code_of(lambda: countersign(context, waiting, "bob", bench.keys["alice"])) == "signer_unknown"
+        signed = countersign(context, waiting, "bob", bob)
     assert not signed.missing and signed.path.name.endswith(".md.sig.bob")
-    assert all(check.ok for check in verify_approval(bench.desk, done.path))
-    with open_waiting(desk, done.path) as (prepared, _):
-        assert code_of(lambda: countersign(desk, prepared, "bob", bob)) == "replayed"
+    assert all(check.ok for check in verify_approval(bench.context, done.path))
+    with open_waiting(context, done.path) as (waiting, _):
+        assert code_of(lambda: countersign(context, waiting, "bob", bob)) == "replayed"
 
 
 def test_one_key_under_two_names_is_no_quorum(bench: Bench) -> None:
@@ -147,7 +148,7 @@ def test_a_revoked_operator_cannot_approve_and_what_waits_does_not_run(bench: Be
     bench.operator("bob")
     done = bench.approve(bench.draft(), "bob")
     revoke_operator(bench.workspace, "bob", actor="test")
-    failed = [check.code for check in verify_approval(bench.desk, done.path) if check.ok is False]
+    failed = [check.code for check in verify_approval(bench.context, done.path) if check.ok is False]
     assert failed == ["signer_revoked"]
     assert code_of(lambda: bench.approve(bench.draft("req-2", slug="two"), "bob")) == "signer_revoked"
     bench.approve(bench.draft("req-3", slug="three"))
@@ -160,13 +161,13 @@ def test_a_file_changed_by_hand_stops_everything_until_it_is_recorded(bench: Ben
     done = bench.approve(bench.draft())
     with bench.workspace.operators_file.open("ab") as stream:
         stream.write(b"# a comment\n")
-    failed = [check.code for check in verify_approval(bench.desk, done.path) if check.ok is False]
+    failed = [check.code for check in verify_approval(bench.context, done.path) if check.ok is False]
     assert failed == ["operators_changed"]
     assert code_of(lambda: bench.operator("bob")) == "operators_changed"
     assert code_of(lambda: revoke_operator(bench.workspace, "alice", actor="test")) == "operators_changed"
     assert list_operators(bench.workspace)[1] is not None
     record_operators(bench.workspace, actor="test")
-    assert all(check.ok for check in verify_approval(bench.desk, done.path))
+    assert all(check.ok for check in verify_approval(bench.context, done.path))
 
 
 def test_the_commands_say_what_they_did(

@@ -19,7 +19,7 @@ from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput, Refused
 from threegate.results import read_verdict
 from threegate.review.countersign import verify_approval
-from threegate.review.reviewed_draft import open_dossier, read_draft
+from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 
 
 def code_of(action: object) -> str:
@@ -43,8 +43,8 @@ def test_an_approved_request_lies_signed_in_the_queue(bench: Bench) -> None:
     pinned = bench.workspace.inputs / hashlib.sha256(DATA).hexdigest()
     assert pinned.read_bytes() == DATA and stat.S_IMODE(pinned.stat().st_mode) == 0o400
     assert [entry.name for entry in bench.workspace.inputs.iterdir()] == [pinned.name]
-    assert all(check.ok for check in verify_approval(bench.desk, done.path))
-    with bench.desk.trail.locked() as held:
+    assert all(check.ok for check in verify_approval(bench.context, done.path))
+    with bench.context.trail.locked() as held:
         history = held.index.history("req-1")
         assert history is not None and history.approved is not None
         assert history.approved.data["approval_sha256"] == done.approval_sha256
@@ -80,8 +80,8 @@ def test_only_two_lines_change(bench: Bench, ending: str, extra: str) -> None:
 
 def test_what_montys_type_checker_says_is_a_warning(bench: Bench) -> None:
     path = bench.draft(code="print(nowhere)", data=None)
-    with open_dossier(bench.desk, read_draft(bench.workspace, path)) as dossier:
-        findings = dossier.report.findings
+    with open_reviewed_draft(bench.context, read_draft(bench.workspace, path)) as reviewed:
+        findings = reviewed.report.findings
         assert any(item.severity == "warning" and "nowhere" in item.message for item in findings)
     bench.approve(path)
 
@@ -117,12 +117,12 @@ def test_inputs_must_be_there_and_be_what_is_declared(bench: Bench) -> None:
 
 def test_what_was_shown_is_signed_even_when_the_draft_changes_meanwhile(bench: Bench) -> None:
     path = bench.draft()
-    desk = bench.desk
-    with open_dossier(desk, read_draft(bench.workspace, path)) as dossier:
+    context = bench.context
+    with open_reviewed_draft(context, read_draft(bench.workspace, path)) as reviewed:
         path.write_text(path.read_text().replace("print(", "print('x',"))
         (bench.workspace.files / "data.csv").write_bytes(b"9\n")
-        sealed = seal(desk, dossier, "alice")
-        done = promote(desk, dossier, sealed, sign(sealed, bench.keys["alice"]), actor="test")
+        sealed = seal(context, reviewed, "alice")
+        done = promote(context, reviewed, sealed, sign(sealed, bench.keys["alice"]), actor="test")
     assert not done.draft_removed and path.exists()
     assert b"'x'" not in done.path.read_bytes()
     assert (bench.workspace.inputs / hashlib.sha256(DATA).hexdigest()).read_bytes() == DATA
@@ -200,16 +200,16 @@ def test_signing_elsewhere_with_plain_ssh_keygen(
     assert run([*root, "approve", str(path), "--signature", f"{forged}.sig", "--yes"]) == 2
     assert run([*root, "approve", str(path), "--signature", str(signature), "--yes"]) == 0
     (approved,) = bench.workspace.approved.glob("*.md")
-    assert all(check.ok for check in verify_approval(bench.desk, approved))
+    assert all(check.ok for check in verify_approval(bench.context, approved))
 
 
 def test_a_statement_about_another_draft_is_not_delivered(bench: Bench) -> None:
     path = bench.draft()
-    desk = bench.desk
-    with open_dossier(desk, read_draft(bench.workspace, path)) as dossier:
-        sealed = seal(desk, dossier, "alice")
+    context = bench.context
+    with open_reviewed_draft(context, read_draft(bench.workspace, path)) as reviewed:
+        sealed = seal(context, reviewed, "alice")
         other = replace(sealed.statement, job_sha256="0" * 64)
-        assert code_of(lambda: seal_as(desk, dossier, other)) == "statement_mismatch"
+        assert code_of(lambda: seal_as(context, reviewed, other)) == "statement_mismatch"
 
 
 def test_a_signature_file_must_be_one(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_previews(tmp_path: Path) -> None:
 
 def test_who_acts_is_found_by_the_key(bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bob = bench.operator("bob")
-    operators = known_operators(bench.desk)
+    operators = known_operators(bench.context)
     assert acting_operator(operators, key=bob).name == "bob"
     assert acting_operator(operators, key=bob.with_suffix(".pub")).name == "bob"
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -31,7 +31,7 @@ def give(bench: Bench, **changes: Any) -> Grant:
         "free_inputs": ["data.csv"], "max_uses": 2, "seconds": 3600, "name": "alice", "key": bench.keys["alice"],
         **changes,
     }  # fmt: skip
-    return new_grant(bench.desk, "req-1", **values)
+    return new_grant(bench.context, "req-1", **values)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_grant_runs_the_same_job_so_often_and_no_more(ran: Bench) -> None:
     assert [event.request_id for event in claimed] == ["req-1", "req-2", "req-3"]
     assert [event.data.get("grant") for event in claimed] == [None, grant.id, grant.id]
     assert results(ran).count(f"ran under grant {grant.id}, not individually signed") == 2
-    assert find_grant(ran.desk, grant.id[:8]).uses == 2
+    assert find_grant(ran.context, grant.id[:8]).uses == 2
     assert [path.name.endswith("four.md") for path in ran.workspace.inbox.glob("*.md")] == [True]
 
 
@@ -80,16 +80,16 @@ def test_a_draft_that_differs_is_not_covered(ran: Bench) -> None:
     grant = give(ran)
     for number, changes in enumerate(DIFFERENT):
         path = ran.draft(f"differs-{number}", slug=f"differs-{number}", **changes)
-        assert use_grants(ran.desk) == [], changes
+        assert use_grants(ran.context) == [], changes
         assert not list(ran.workspace.approved.glob("*.md"))
         path.unlink()
-    revoke_grant(ran.desk, grant.id, actor="test")
+    revoke_grant(ran.context, grant.id, actor="test")
     give(ran, free_inputs=[])
     path = ran.draft("other-bytes", slug="other-bytes", data=b"8\n")
-    assert use_grants(ran.desk) == []
+    assert use_grants(ran.context) == []
     path.unlink()
     ran.draft("same", slug="same")
-    assert len(use_grants(ran.desk)) == 1
+    assert len(use_grants(ran.context)) == 1
 
 
 def test_a_grant_is_off_unless_it_is_on(bench: Bench) -> None:
@@ -98,42 +98,42 @@ def test_a_grant_is_off_unless_it_is_on(bench: Bench) -> None:
     with pytest.raises(Refused) as caught:
         give(bench)
     assert caught.value.code == "grants_off"
-    assert use_grants(bench.desk) == []
+    assert use_grants(bench.context) == []
 
 
 def test_a_revoked_grant_and_one_whose_signer_was_revoked(ran: Bench) -> None:
     grant = give(ran)
     ran.draft("req-2", slug="two")
-    (promoted,) = use_grants(ran.desk)
-    assert all(check.ok for check in verify_approval(ran.desk, promoted.path))
-    with open_waiting(ran.desk, promoted.path) as (prepared, _), pytest.raises(Refused) as caught:
-        countersign(ran.desk, prepared, "bob", ran.keys["alice"])
+    (promoted,) = use_grants(ran.context)
+    assert all(check.ok for check in verify_approval(ran.context, promoted.path))
+    with open_waiting(ran.context, promoted.path) as (waiting, _), pytest.raises(Refused) as caught:
+        countersign(ran.context, waiting, "bob", ran.keys["alice"])
     assert caught.value.code == "signature_missing"
-    revoke_grant(ran.desk, grant.id, actor="test")
-    failed = [check.code for check in verify_approval(ran.desk, promoted.path) if check.ok is False]
+    revoke_grant(ran.context, grant.id, actor="test")
+    failed = [check.code for check in verify_approval(ran.context, promoted.path) if check.ok is False]
     assert failed == ["grant_missing"]
     once(ran)
     assert 'reason: "grant_missing"' in results(ran)
-    assert list_grants(ran.desk)[0].uses is None
+    assert list_grants(ran.context)[0].uses is None
 
 
 def test_who_gives_what_waits_and_what_the_policy_ends(ran: Bench) -> None:
     for wrong in ("req-9", ""):
         with pytest.raises(InvalidInput):
-            new_grant(ran.desk, wrong or "req-404", free_inputs=[], max_uses=1, seconds=60, name="alice",
+            new_grant(ran.context, wrong or "req-404", free_inputs=[], max_uses=1, seconds=60, name="alice",
                       key=ran.keys["alice"])  # fmt: skip
     with pytest.raises(Refused) as caught:
         give(ran, free_inputs=["other.csv"])
     assert caught.value.code == "grant_mismatch"
     with pytest.raises(InvalidInput):
-        find_grant(ran.desk, "0000")
+        find_grant(ran.context, "0000")
     give(ran, max_uses=1)
     paths = [ran.draft("req-2", slug="two"), ran.draft("req-3", slug="three")]
-    assert len(use_grants(ran.desk)) == 1, "what waits counts as promised"
+    assert len(use_grants(ran.context)) == 1, "what waits counts as promised"
     assert [path.exists() for path in paths].count(True) == 1
     give(ran)
     ran.settings(request__max_memory_mb=2048)
-    assert use_grants(ran.desk) == [], "another policy"
+    assert use_grants(ran.context) == [], "another policy"
 
 
 def test_the_commands(ran: Bench, capfd: pytest.CaptureFixture[str]) -> None:

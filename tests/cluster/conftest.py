@@ -17,7 +17,7 @@ from threegate.runners.era.seccomp import SECCOMP_SHA256
 from threegate.trail.workspace_key import load_key
 from threegate.worker.journal import NonceJournal
 from threegate.worker.operators_file import read_operators_file
-from threegate.worker.verify_job import Cleared, Trust, verify
+from threegate.worker.verify_job import Trust, VerifiedJob, verify
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Bench:
         """A good envelope with some fields changed, signed by the real workspace key: what a taken-over daemon sends."""
         return sealed_of(self.place.root, self.envelope().model_copy(update=changes))
 
-    def verify(self, data: bytes, now: datetime | None = None) -> Cleared:
+    def verify(self, data: bytes, now: datetime | None = None) -> VerifiedJob:
         """What the worker says to it."""
         return verify(data, self.trust, self.journal, now=now or datetime.now(UTC))
 

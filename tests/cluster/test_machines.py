@@ -206,7 +206,7 @@ USE = """
 import json, sys
 from pathlib import Path
 import amqp
-from threegate.runners.cluster_wire import Broker, FAULTS
+from threegate.cluster.broker import Broker, FAULTS
 broker, answers = Broker("amqps://10.77.0.2:5671/threegate", Path(sys.argv[1])), []
 for what, name in json.loads(sys.argv[2]):
     try:

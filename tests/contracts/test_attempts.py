@@ -20,8 +20,8 @@ from threegate.contracts import engine
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Clearance
 from threegate.judgement.policy import load_policy
-from threegate.launch.approved_file import Ended, Waiting, prepare
-from threegate.launch.context import Services, make_services
+from threegate.launch.approved_file import Ended, Waiting, read_approved
+from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
 from threegate.request.job import Job
 from threegate.results import ResultFacts, render_record
@@ -58,10 +58,10 @@ class Absent:
 
 @dataclass
 class Stage:
-    """A workspace with the services of a daemon in this process."""
+    """A workspace with the context of a daemon in this process."""
 
     place: Place
-    services: Services
+    context: Context
 
     def launch(self, rid: str, runner: Absent) -> Ended:
         ended = self.answer(rid, runner)
@@ -69,19 +69,19 @@ class Stage:
         return ended
 
     def answer(self, rid: str, runner: Absent) -> Ended | Waiting:
-        services = replace(self.services, runners={"monty": runner})
-        policy = load_policy(services.workspace, seccomp_sha256=SECCOMP_SHA256)
-        prepared = prepare(services, policy, services.workspace.approved / f"{rid}.md")
+        policy = load_policy(self.context.workspace, seccomp_sha256=SECCOMP_SHA256)
+        context = replace(self.context, policy=policy, runners={"monty": runner})
+        approved = read_approved(context, context.workspace.approved / f"{rid}.md")
         control = Control(
-            run_folder=services.workspace.run_folder(rid),
-            inputs_folder=services.workspace.inputs,
-            workspace_id=services.workspace_id,
-            boot_nonce=services.boot_nonce,
+            run_folder=context.workspace.run_folder(rid),
+            inputs_folder=context.workspace.inputs,
+            workspace_id=context.workspace_id,
+            boot_nonce=context.boot_nonce,
         )
-        return launch(services, policy, prepared, control)
+        return launch(context, approved, control)
 
     def absent(self, times: int, **more: Any) -> Absent:
-        return Absent(self.services.runners["monty"], times, **more)
+        return Absent(self.context.runners["monty"], times, **more)
 
 
 @pytest.fixture
@@ -90,9 +90,9 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     workspace = Workspace(place.root)
     policy = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256)
     trail = Trail(workspace)
-    services = make_services(workspace, trail, policy, boot_nonce="0" * 16)
-    yield Stage(place, services)
-    services.close()
+    context = daemon_context(workspace, trail, policy, boot_nonce="0" * 16)
+    yield Stage(place, context)
+    context.close()
     trail.close()
 
 

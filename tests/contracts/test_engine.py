@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.material import NOW, call, compiled, opened
-from threegate.contracts import Call, Compiled, Outcome, Session, ask, engine
+from tests.contracts.material import NOW, call, compiled, folder, opened
+from threegate.contracts import Call, Compiled, Outcome, Session, compile_folder, engine
 from threegate.contracts.call_json import answer_from_json, answer_to_json, call_from_json, call_to_json
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.json_paths import MISSING
-from threegate.contracts.session_table import Book, merge
+from threegate.contracts.session_table import SessionTable, merge
 from threegate.contracts.state import Answer, Tally
 from threegate.core.errors import Refused
 
@@ -33,16 +33,15 @@ def request(tool: str = "threegate.monty", **more: Any) -> Call:
 
 
 def test_the_gate_without_contracts_and_with_broken_ones() -> None:
-    allowed = ask(Compiled(empty=True), None, call(), NOW)
+    allowed = SessionTable(Compiled(empty=True)).decide(call(), NOW)
     assert (allowed.verdict, allowed.code) == ("allow", "no_contracts")
-    broken = ask(compiled({"t": {}}), None, call(), NOW)
-    assert (broken.verdict, broken.code) == ("block", "unknown_session")
-    from tests.contracts.material import folder
-    from threegate.contracts import compile_folder
-
-    found = compile_folder(folder({"t": {"gate": 5}}), environment={})
-    assert ask(found, None, call(), NOW).code == "contracts_do_not_compile"
-    assert ask(compiled({"t": {}}), opened({"t": {}}), call(), NOW).verdict == "allow"
+    table = SessionTable(compiled({"t": {}}))
+    unknown = table.decide(call(), NOW)
+    assert (unknown.verdict, unknown.code) == ("block", "unknown_session")
+    table.open(call().session_id)
+    assert table.decide(call(), NOW).verdict == "allow"
+    broken = SessionTable(compile_folder(folder({"t": {"gate": 5}}), environment={}))
+    assert broken.decide(call(), NOW).code == "contracts_do_not_compile"
 
 
 def test_the_contract_of_the_backend_applies_besides_the_named_tools() -> None:
@@ -341,26 +340,26 @@ def test_totals_hold_for_the_requester_and_the_workspace_too() -> None:
             ],
         },
     }
-    book = Book(compiled(spec))
+    table = SessionTable(compiled(spec))
     for name, requester in (("a", "ann"), ("b", "ann"), ("c", "bob")):
-        book.open(name, requester=requester)
-    book.commit(call({"n": 4}, session_id="a"), Outcome("succeeded"))
-    book.reserve(call({"n": 5}, session_id="b", call_id="TR-1"))
+        table.open(name, requester=requester)
+    table.commit(call({"n": 4}, session_id="a"), Outcome("succeeded"))
+    table.reserve(call({"n": 5}, session_id="b", call_id="TR-1"))
     for name, scopes in (("a", "(session) (requester)"), ("b", ""), ("c", "")):
-        decision = book.decide(call({"n": 1}, session_id=name), NOW)
+        decision = table.decide(call({"n": 1}, session_id=name), NOW)
         assert decision.code == "session_limit_exceeded", (name, scopes)
         assert "(workspace)" in decision.reasons[-1].message
-    book.release("b", "TR-1")
-    assert book.decide(call({"n": 7}, session_id="c"), NOW).code == "aggregate_exceeded"
-    assert book.decide(call({"n": 6}, session_id="c"), NOW).verdict == "allow"
-    book.close("a")
-    assert book.decide(call({"n": 10}, session_id="c"), NOW).verdict == "allow"
-    again = Book.from_json(book.compiled, json.loads(json.dumps(book.to_json())))
-    assert again.to_json() == book.to_json()
-    book.note_block(call(session_id="nobody"))
-    assert book.decide(call(session_id="nobody"), NOW).code == "unknown_session"
+    table.release("b", "TR-1")
+    assert table.decide(call({"n": 7}, session_id="c"), NOW).code == "aggregate_exceeded"
+    assert table.decide(call({"n": 6}, session_id="c"), NOW).verdict == "allow"
+    table.close("a")
+    assert table.decide(call({"n": 10}, session_id="c"), NOW).verdict == "allow"
+    again = SessionTable.from_json(table.compiled, json.loads(json.dumps(table.to_json())))
+    assert again.to_json() == table.to_json()
+    table.note_block(call(session_id="nobody"))
+    assert table.decide(call(session_id="nobody"), NOW).code == "unknown_session"
     with pytest.raises(Refused):
-        book.open("a")
+        table.open("a")
 
 
 def test_merging_tallies() -> None:
@@ -400,16 +399,16 @@ def test_a_claim_with_a_workflow_survives_rendering_and_releases() -> None:
         "session": {"resources": {"r": {"type": "r", "extract_from": {"path": "$.id"}}}},
         "workflow": {"shared_resources": [{"alias": "r", "mode": "single_writer"}]},
     }
-    book = Book(compiled(spec))
-    book.open("a", role="boss")
-    book.reserve(call({"id": 1}, session_id="a", call_id="TR-1"))
-    assert book.workflows["w"].owners == {"r:1": "a"}
-    again = Book.from_json(book.compiled, json.loads(json.dumps(book.to_json())))
-    assert again.to_json() == book.to_json()
+    table = SessionTable(compiled(spec))
+    table.open("a", role="boss")
+    table.reserve(call({"id": 1}, session_id="a", call_id="TR-1"))
+    assert table.workflows["w"].owners == {"r:1": "a"}
+    again = SessionTable.from_json(table.compiled, json.loads(json.dumps(table.to_json())))
+    assert again.to_json() == table.to_json()
     assert again.sessions["a"].pending["TR-1"].call.call_id == "TR-1"
     again.commit(again.sessions["a"].pending["TR-1"].call, Outcome("succeeded"))
     assert again.workflows["w"].owners == {"r:1": "a"}
-    plain = Book(compiled({"t": {}}))
+    plain = SessionTable(compiled({"t": {}}))
     with pytest.raises(Refused, match=r"no workflow\.yaml"):
         plain.open("a", role="boss")
     plain.open("b")
@@ -425,10 +424,10 @@ def test_the_repr_of_nothing() -> None:
 
 
 def test_a_killed_workflow_blocks_whoever_is_in_it() -> None:
-    book = Book(compiled({"t": {}, "session": {}, "workflow": {}}))
-    book.open("a", role="boss")
-    book.workflows["w"].killed = True
-    assert book.decide(call(session_id="a"), NOW).code == "workflow_killed"
+    table = SessionTable(compiled({"t": {}, "session": {}, "workflow": {}}))
+    table.open("a", role="boss")
+    table.workflows["w"].killed = True
+    assert table.decide(call(session_id="a"), NOW).code == "workflow_killed"
 
 
 def test_children_that_ended_before_are_left_alone() -> None:
@@ -440,12 +439,12 @@ def test_children_that_ended_before_are_left_alone() -> None:
             "parent_close_policy": {"default": "terminate"},
         },
     }
-    book = Book(compiled(spec))
-    book.open("a", role="boss")
+    table = SessionTable(compiled(spec))
+    table.open("a", role="boss")
     for name in "bc":
-        book.open(name, role="boss", parent="a")
-    book.kill("session", "b")
-    assert book.kill("session", "a") == ["a", "c"]
+        table.open(name, role="boss", parent="a")
+    table.kill("session", "b")
+    assert table.kill("session", "a") == ["a", "c"]
 
 
 def test_a_breaker_ends_the_children_too() -> None:
@@ -465,32 +464,32 @@ def test_a_breaker_ends_the_children_too() -> None:
         },
     }
 
-    def family() -> Book:
-        book = Book(compiled(spec))
-        book.open("a", role="boss")
-        book.open("asked", role="boss", parent="a")
-        book.open("killed", role="hand", parent="a")
-        book.open("below", role="hand", parent="killed")
-        return book
+    def family() -> SessionTable:
+        table = SessionTable(compiled(spec))
+        table.open("a", role="boss")
+        table.open("asked", role="boss", parent="a")
+        table.open("killed", role="hand", parent="a")
+        table.open("below", role="hand", parent="killed")
+        return table
 
-    def ends(book: Book) -> tuple[bool, str | None, str | None]:
-        return book.members["asked"].closing, book.sessions["killed"].killed, book.sessions["below"].killed
+    def ends(table: SessionTable) -> tuple[bool, str | None, str | None]:
+        return table.members["asked"].closing, table.sessions["killed"].killed, table.sessions["below"].killed
 
     for moves in (
-        lambda book: book.note_block(call({"n": -1}, session_id="a")),
-        lambda book: book.commit(call({"n": 1}, session_id="a"), Outcome("failed"), NOW),
+        lambda table: table.note_block(call({"n": -1}, session_id="a")),
+        lambda table: table.commit(call({"n": 1}, session_id="a"), Outcome("failed"), NOW),
     ):
-        book = family()
-        moves(book)
-        assert ends(book) == (False, None, None)
-        moves(book)
-        assert book.sessions["a"].killed == "circuit_open"
-        assert ends(book) == (True, "session_killed", "session_killed")
-        assert book.decide(call({"n": 1}, session_id="asked"), NOW).code == "parent_closed"
+        table = family()
+        moves(table)
+        assert ends(table) == (False, None, None)
+        moves(table)
+        assert table.sessions["a"].killed == "circuit_open"
+        assert ends(table) == (True, "session_killed", "session_killed")
+        assert table.decide(call({"n": 1}, session_id="asked"), NOW).code == "parent_closed"
         # a breaker opens once: who is opened later is not ended by another block
-        book.members["asked"].closing = False
-        moves(book)
-        assert book.members["asked"].closing is False
+        table.members["asked"].closing = False
+        moves(table)
+        assert table.members["asked"].closing is False
 
 
 def test_what_would_have_been_blocked_can_still_be_counted() -> None:
@@ -523,10 +522,10 @@ def test_what_would_have_been_blocked_can_still_be_counted() -> None:
     assert code(session, call({"n": 0}, tool="c")) == "aggregate_exceeded"
     session.fulfilled["u#0"] = {"3"}
     assert code(session, call({"n": 3, "id": 3}, tool="u")) == "envelope_violated"
-    book = Book(compiled({**spec, "t": {"side_effect": "write", "gate": "allow"}}))
-    book.open("a", role="boss")
-    book.commit(call({"n": 1}, session_id="a"), Outcome("succeeded"))
-    assert book.workflows["w"].owners == {}
+    table = SessionTable(compiled({**spec, "t": {"side_effect": "write", "gate": "allow"}}))
+    table.open("a", role="boss")
+    table.commit(call({"n": 1}, session_id="a"), Outcome("succeeded"))
+    assert table.workflows["w"].owners == {}
 
 
 def test_what_must_be_missing_may_hold_back() -> None:

@@ -11,7 +11,7 @@ from tests.support import monty_draft, request_id
 
 def spoil(on: Stage) -> None:
     """Write an event that no session can take: the key of its call is no number."""
-    with on.services.trail.locked() as held:
+    with on.context.trail.locked() as held:
         held.append(
             "refused",
             request_id="TR-spoilt",

@@ -179,8 +179,8 @@ def test_what_is_missing_blocks_the_session(trail: Trail) -> None:
     kept = seen(trail, without_outcome)["sessions"]["default:ann"]
     assert kept["state"]["killed"] == "session_state_lost" and list(kept["pending"]) == ["TR-2"]
     with trail.locked() as held:
-        book = SessionStore(trail.workspace).view(held, compiled(SPEC), given)
-        assert book.decide(call(session_id="default:ann"), NOW).code == "session_state_lost"
+        table = SessionStore(trail.workspace).view(held, compiled(SPEC), given)
+        assert table.decide(call(session_id="default:ann"), NOW).code == "session_state_lost"
 
 
 def test_the_lock_is_needed(trail: Trail) -> None:

@@ -25,9 +25,9 @@ from threegate.acts.reject import reject_draft
 from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
 from threegate.daemon.loop import Daemon
+from threegate.launch.context import open_context
 from threegate.records.audit_verify import verify_workspace
 from threegate.results import validate_result
-from threegate.review.reviewed_draft import open_desk
 from threegate.runners.interface import Outcome, Stream
 from threegate.runners.staging import collect
 from threegate.setup.settings_file import render_settings
@@ -150,7 +150,7 @@ class Place:
 
     def reject(self, name: str) -> int:
         draft = self.workspace.inbox / f"{self.ids[name]}.md"
-        reject_draft(open_desk(self.workspace), draft, reason="no", actor="account:test")
+        reject_draft(open_context(self.workspace), draft, reason="no", actor="account:test")
         return 0
 
     def daemon(self) -> int:

@@ -14,10 +14,10 @@ from pathlib import Path
 from tests.crash.place import KILLED, CountingRunner, Place, announced, forked, last_words, problems_after
 from threegate.acts.grants import list_grants, new_grant
 from threegate.acts.operator import add_operator
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES
+from threegate.launch.context import open_context
 from threegate.records.prune import prune
-from threegate.review.reviewed_draft import open_desk
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail
 
@@ -166,7 +166,7 @@ def after_rotate(place: Place) -> list[str]:
 def prepare_adopt(place: Place) -> None:
     """The workspace lay elsewhere when its head was kept outside."""
     with Trail(place.workspace).locked() as held:
-        outside = OutsideState.of(held.index.workspace_id)
+        outside = UserState.of(held.index.workspace_id)
     head = outside.read_head()
     outside.head_file.write_text(json.dumps({**(head or {}), "path": "/elsewhere"}))
     place.save()
@@ -223,7 +223,7 @@ def prepare_grant(place: Place) -> None:
     set_values(place.workspace.settings_file, {"approval.grants": True})
     assert place.approve("runs") == 0
     assert forked(place.daemon) == 0
-    new_grant(open_desk(place.workspace), place.ids["runs"], free_inputs=[], max_uses=1, seconds=3600,
+    new_grant(open_context(place.workspace), place.ids["runs"], free_inputs=[], max_uses=1, seconds=3600,
               name="operator", key=place.key)  # fmt: skip
     place.draft("again")
     place.save()
@@ -234,7 +234,7 @@ def after_grant(place: Place) -> list[str]:
     wrong = recovered(place)
     ends = {"finished", "refused"} if was_claimed else {"finished"}
     wrong += problems_after(place, {"runs": {"finished"}, "again": ends})
-    uses = [standing.uses for standing in list_grants(open_desk(place.workspace))]
+    uses = [standing.uses for standing in list_grants(open_context(place.workspace))]
     return wrong if uses == [1] else [*wrong, f"the grant counts {uses} uses"]
 
 

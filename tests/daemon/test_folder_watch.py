@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from threegate.daemon.folder_watch import Watch
+from threegate.daemon.folder_watch import FolderWatch
 
 
 def test_a_name_that_changes_wakes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     wake = threading.Event()
-    watch = Watch([tmp_path], wake)
+    watch = FolderWatch([tmp_path], wake)
     assert watch.problem is None
     (tmp_path / "TR-a.md").write_text("x")
     assert wake.wait(10)
@@ -23,6 +23,6 @@ def test_a_name_that_changes_wakes(tmp_path: Path, capfd: pytest.CaptureFixture[
 
 
 def test_a_folder_that_is_not_there_is_a_problem_and_no_end(tmp_path: Path) -> None:
-    watch = Watch([tmp_path / "gone"], threading.Event())
+    watch = FolderWatch([tmp_path / "gone"], threading.Event())
     assert watch.problem is not None and "looking once a second" in watch.problem
     watch.close()

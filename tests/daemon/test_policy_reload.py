@@ -10,7 +10,7 @@ import pytest
 
 from tests.acts.bench_workspace import make_bench
 from threegate.daemon import policy_reload
-from threegate.daemon.policy_reload import PolicyInForce
+from threegate.daemon.policy_reload import PolicyReload
 
 
 def test_a_folder_that_cannot_be_listed_holds_up_and_ends_nothing(
@@ -19,7 +19,7 @@ def test_a_folder_that_cannot_be_listed_holds_up_and_ends_nothing(
     bench = make_bench(tmp_path)
     contracts = bench.workspace.contracts
     (contracts / "sub").mkdir(parents=True, exist_ok=True)
-    policy = PolicyInForce(bench.workspace, bench.desk.trail)
+    policy = PolicyReload(bench.workspace, bench.context.trail)
 
     def refused(path: str) -> None:
         raise PermissionError(13, "Permission denied", path)

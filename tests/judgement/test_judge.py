@@ -16,7 +16,7 @@ from threegate.contracts import Decision, Reason
 from threegate.core.errors import Refused
 from threegate.core.settings import Settings, parse_settings
 from threegate.judgement import judge as module
-from threegate.judgement.judge import Clearance, judge
+from threegate.judgement.judge import Clearance, Cleared, NotCleared, judge
 from threegate.judgement.policy import Policy, make_policy
 from threegate.request import read_request
 from threegate.request.job import build_job
@@ -72,6 +72,12 @@ def judged(
     return judge(facts, asked, job, rules or policy(), decision, **more)
 
 
+def no(found: module.Judgement) -> tuple[str, str]:
+    """What a judgement says that cleared nothing."""
+    assert isinstance(found, NotCleared)
+    return found.verdict, found.code
+
+
 def test_nobody_else_makes_a_clearance() -> None:
     with pytest.raises(TypeError, match="only the judge"):
         Clearance("i", "r", "j", None, "p", "o", NOW, "n", object())
@@ -79,15 +85,13 @@ def test_nobody_else_makes_a_clearance() -> None:
 
 def test_all_gates_say_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     found = judged(monkeypatch, approval())
-    assert found.verdict == "clear"
-    assert found.clearance is not None
+    assert isinstance(found, Cleared)
     assert found.clearance.request_id == "TR-judge"
     job = build_job(request(), input_sizes={}, platform=policy().platform)
     found.clearance.must_cover(job)
     with pytest.raises(TypeError, match="another job"):
         found.clearance.must_cover(replace(job, workdir="/out"))
     assert found.clearance.approval_sha256 == "a" * 64
-    assert found.assessment is not None
     assert found.assessment.to_json() == {
         "route": "accept",
         "blockers": [],
@@ -96,14 +100,13 @@ def test_all_gates_say_yes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unsigned_promotion_reads_but_never_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert judged(monkeypatch, approval(signed=False)).verdict == "clear"
+    assert isinstance(judged(monkeypatch, approval(signed=False)), Cleared)
     written = judged(monkeypatch, approval(signed=False), side_effect_above_read=True)
-    assert (written.verdict, written.code) == ("wait", "write_missing_explicit_confirmation")
-    assert written.clearance is None
+    assert no(written) == ("wait", "write_missing_explicit_confirmation")
 
 
 def test_a_signed_write_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert judged(monkeypatch, approval(), proposal_needs_approval=True).verdict == "clear"
+    assert isinstance(judged(monkeypatch, approval(), proposal_needs_approval=True), Cleared)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +114,7 @@ def test_a_signed_write_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_gate_2_says_no(monkeypatch: pytest.MonkeyPatch, code: str, verdict: str) -> None:
     found = judged(monkeypatch, Refused(code, "no"))
-    assert (found.verdict, found.code, found.clearance, found.approval) == (verdict, code, None, None)
+    assert no(found) == (verdict, code) and (found.approval, found.assessment) == (None, None)
 
 
 def test_the_contract_gate_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,21 +122,20 @@ def test_the_contract_gate_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
         "block", (Reason(1, "argument_invariant", "$.argv", "no", expected="secret", found="x"),)
     )
     found = judged(monkeypatch, approval(), blocked)
-    assert (found.verdict, found.code, found.clearance) == ("refuse", "argument_invariant", None)
+    assert no(found) == ("refuse", "argument_invariant")
     assert found.assessment is not None
     assert "secret" not in str(found.assessment.to_json())
-    assert judged(monkeypatch, approval(), Decision("block")).code == "contract_blocked"
+    assert no(judged(monkeypatch, approval(), Decision("block"))) == ("wait", "contract_blocked")
     asks = judged(
         monkeypatch, approval(), Decision("checkpoint", (Reason(4, "checkpoint_required", "", "ask"),))
     )
-    assert (asks.verdict, asks.code, asks.clearance) == ("wait", "checkpoint_required", None)
+    assert no(asks) == ("wait", "checkpoint_required")
 
 
 def test_shadow_mode_changes_nothing_but_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = Decision("block", (Reason(1, "argument_invariant", "$.argv", "no"),))
     found = judged(monkeypatch, approval(), blocked, rules=policy("[contracts]\nmode = 'shadow'"))
-    assert found.verdict == "clear"
-    assert found.assessment is not None
+    assert isinstance(found, Cleared)
     assert found.assessment.to_json()["contract"]["verdict"] == "block"
     assert found.assessment.shadow
 
@@ -160,7 +162,7 @@ def test_aana_refuses_and_defers(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         monkeypatch.setattr(module.aana, "check_tool_call", answer(route, blockers, gate))
         found = judged(monkeypatch, approval())
-        assert (found.verdict, found.code, found.clearance) == (*expected, None)
+        assert no(found) == expected
 
 
 def test_evidence_of_the_request_itself_never_helps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +172,7 @@ def test_evidence_of_the_request_itself_never_helps(monkeypatch: pytest.MonkeyPa
     )
     asked = request(extra=claims)
     unsigned = judged(monkeypatch, approval(signed=False), asked=asked, side_effect_above_read=True)
-    assert unsigned.verdict != "clear"
+    assert no(unsigned) == ("wait", "write_missing_explicit_confirmation")
 
 
 def test_a_job_that_is_not_the_request(tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ from tests.trail.workspaces import approve, make_workspace, run
 from threegate.acts.adopt import adopt, adopt_about
 from threegate.acts.signing_key import Acting
 from threegate.core.errors import Refused
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
+from threegate.launch.context import open_context
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.prune import prune
-from threegate.records.trail_checkpoints import write_checkpoint
-from threegate.review.reviewed_draft import open_desk
+from threegate.records.trail_checkpoints import write_trail_checkpoint
 from threegate.trail import Trail
 
 
@@ -30,10 +30,10 @@ def test_a_restored_backup_is_adopted_by_a_signature_and_old_approvals_are_void(
         held.keep_head()
     shutil.rmtree(workspace.root)
     shutil.copytree(tmp_path / "backup", workspace.root)
-    desk = open_desk(workspace)
-    about = adopt_about(desk)
+    context = open_context(workspace)
+    about = adopt_about(context)
     assert "cut or restored" in about["problem"] and about["epoch"] == 2
-    done = adopt(desk, Acting("operator", key), about)
+    done = adopt(context, Acting("operator", key), about)
     assert (done.epoch, done.new_key) == (2, False)
     with Trail(workspace).locked() as held:
         assert held.index.epoch == 2 and held.outside_problem() is None
@@ -41,7 +41,7 @@ def test_a_restored_backup_is_adopted_by_a_signature_and_old_approvals_are_void(
         assert event.actor == "operator:operator" and held.index.nonce_used(event.data["nonce"])
     assert verify_workspace(workspace).ok
     with pytest.raises(Refused, match="nothing to adopt"):
-        adopt_about(open_desk(workspace))
+        adopt_about(open_context(workspace))
 
 
 def test_a_copy_for_another_user_gets_a_key_of_its_own(
@@ -49,13 +49,13 @@ def test_a_copy_for_another_user_gets_a_key_of_its_own(
 ) -> None:
     workspace, key = make_operated(tmp_path)
     with Trail(workspace).locked() as held:
-        write_checkpoint(held, actor="x")
+        write_trail_checkpoint(held, actor="x")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
-    desk = open_desk(workspace)
-    done = adopt(desk, Acting("operator", key), adopt_about(desk))
+    context = open_context(workspace)
+    done = adopt(context, Acting("operator", key), adopt_about(context))
     assert done.new_key
     with Trail(workspace).locked() as held:
-        write_checkpoint(held, actor="x")
+        write_trail_checkpoint(held, actor="x")
     result = verify_workspace(workspace)
     assert result.ok and result.checkpoints == 2, result.problems
 
@@ -65,8 +65,8 @@ def test_what_is_not_adopted(tmp_path: Path, what: str) -> None:
     workspace, key = make_operated(tmp_path)
     (tmp_path / "ws").rename(tmp_path / "moved")
     workspace = Workspace(tmp_path / "moved")
-    desk = open_desk(workspace)
-    about = adopt_about(desk)
+    context = open_context(workspace)
+    about = adopt_about(context)
     if what == "trail":
         workspace.trail_file.write_bytes(
             workspace.trail_file.read_bytes().replace(b"account:test", b"account:tesT", 1)
@@ -80,8 +80,8 @@ def test_what_is_not_adopted(tmp_path: Path, what: str) -> None:
     else:
         about = {**about, "seq": 99}
     with pytest.raises(Refused):
-        adopt(desk, Acting("operator", key), about)
-    assert OutsideState.of(desk.policy.settings.workspace.id).read_head()["path"] == str(tmp_path / "ws")
+        adopt(context, Acting("operator", key), about)
+    assert UserState.of(context.policy.settings.workspace.id).read_head()["path"] == str(tmp_path / "ws")
 
 
 def test_prune_takes_only_what_ended_before(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from tests.daemon.listening import Manager
 from tests.support import Place, era_draft, make_place, monty_draft, request_id
 from threegate.core.errors import TrailError
 from threegate.core.workspace import Workspace
-from threegate.records.metrics import Counts, Gauge, Histogram
+from threegate.records.gauge import Gauge
+from threegate.records.metrics import Counts, Histogram
 from threegate.records.metrics_text import render
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail
@@ -116,7 +117,7 @@ def test_over_http_with_the_same_token_as_everything_else(place: Place) -> None:
     from fastapi.testclient import TestClient
 
     from threegate.aana import DecisionLog
-    from threegate.records.metrics import SharedGauge
+    from threegate.records.gauge import SharedGauge
     from threegate.serve.http_app import HttpOptions, create_app
 
     workspace = Workspace(place.root)

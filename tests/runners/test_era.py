@@ -198,12 +198,12 @@ def test_one_difference_and_no_byte_of_the_code_runs(
 ) -> None:
     """A container that got more than was asked for is stopped before the go byte."""
     job = python("open('/out/ran', 'w')")
-    real = era_module.era_spec.host_config
+    real = era_module.spec.host_config
 
     def generous(*args: object, **words: object) -> dict[str, object]:
         return {**real(*args, **words), "Memory": 512 << 20, "MemorySwap": 512 << 20, "PidsLimit": 500}  # type: ignore[arg-type]
 
-    monkeypatch.setattr(era_module.era_spec, "host_config", generous)
+    monkeypatch.setattr(era_module.spec, "host_config", generous)
     outcome = run_job(era_runner, job, tmp_path)
     assert outcome.status == "failed" and outcome.detail.startswith("limits_not_enforced: memory is ")
     assert "processes is 500, not 128" in outcome.detail
@@ -234,8 +234,8 @@ def test_one_difference_and_no_byte_of_the_code_runs(
 def test_each_wall_that_is_not_there_is_seen(
     words: dict[str, object], era_runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = era_module.era_spec.host_config
-    monkeypatch.setattr(era_module.era_spec, "host_config", lambda *a, **w: {**real(*a, **w), **words})
+    real = era_module.spec.host_config
+    monkeypatch.setattr(era_module.spec, "host_config", lambda *a, **w: {**real(*a, **w), **words})
     outcome = run_job(era_runner, python("open('/out/ran', 'w')"), tmp_path)
     assert outcome.status == "failed" and outcome.detail.startswith("limits_not_enforced: "), outcome.detail
     assert outcome.artifacts == ()

@@ -214,9 +214,10 @@ CROWDED = """
 import subprocess, sys, threading
 from pathlib import Path
 from tests.engine_fixtures import monty_job, run_job
-from threegate.runners import MontyRunner, monty_worker
-tool = monty_worker._tool
-monty_worker._tool = lambda name: None if name == "unshare" else tool(name)  # no user namespaces, as in a chroot
+from threegate.runners import MontyRunner
+from threegate.runners.monty import worker
+tool = worker._tool
+worker._tool = lambda name: None if name == "unshare" else tool(name)  # no user namespaces, as in a chroot
 others = [subprocess.Popen(["sleep", "60"]) for _ in range(48)]
 runner = MontyRunner(1)
 try:

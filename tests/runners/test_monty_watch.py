@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from threegate.runners.monty.run_watch import BEAT, Watch
+from threegate.runners.monty.run_watch import BEAT, RunWatch
 
 
 class Run:
@@ -25,7 +25,7 @@ class Run:
 
 
 def test_a_run_that_cannot_be_looked_at_is_looked_at_again_and_harms_no_other() -> None:
-    watch, bad, good = Watch(), Run(PermissionError("no")), Run()
+    watch, bad, good = RunWatch(), Run(PermissionError("no")), Run()
     watch.add(bad)
     watch.add(good)
     assert good.often.wait(30) and bad.often.wait(30)
@@ -34,7 +34,7 @@ def test_a_run_that_cannot_be_looked_at_is_looked_at_again_and_harms_no_other() 
 
 
 def test_what_was_removed_is_never_looked_at_again() -> None:
-    watch, run, other = Watch(), Run(), Run()
+    watch, run, other = RunWatch(), Run(), Run()
     watch.add(run)
     watch.add(other)
     assert run.often.wait(30)
@@ -54,7 +54,7 @@ def test_removing_waits_for_the_look_that_is_taken() -> None:
             time.sleep(10 * BEAT)
             super().look()
 
-    watch, run = Watch(), Slow()
+    watch, run = RunWatch(), Slow()
     watch.add(run)
     assert run.taken.wait(30)
     watch.remove(run)
@@ -67,7 +67,7 @@ def watchers() -> int:
 
 def test_the_thread_ends_with_its_runner_and_begins_anew() -> None:
     before = watchers()
-    watch, run = Watch(), Run()
+    watch, run = RunWatch(), Run()
     for _ in range(3):
         run.often.clear()
         watch.add(run)

@@ -299,7 +299,7 @@ def test_one_that_waits_ends_with_the_daemon_and_is_swept(tmp_path: Path) -> Non
 import time
 from pathlib import Path
 from tests.engine_fixtures import control, era_job
-from threegate.runners.era_prepared import Kind, PreparedContainers
+from threegate.runners.era.prepared_containers import Kind, PreparedContainers
 pool = PreparedContainers("{ENGINE}", 2, Path("{tmp_path}"))
 steer = control(Path("{tmp_path}/x"), workspace_id="{workspace}", boot_nonce="dead-boot")
 for _ in range(2):

@@ -23,11 +23,11 @@ from threegate.acts.reject import reject_draft
 from threegate.cli import invocation
 from threegate.core import limits
 from threegate.core.workspace import Workspace
+from threegate.launch.context import open_context
 from threegate.results import Verdict, write_verdict
 from threegate.review.overview import entries
 from threegate.review.request_view import look_at
 from threegate.review.review_sections import JOB_FIELDS, review_sections
-from threegate.review.reviewed_draft import open_desk
 from threegate.serve.page.page_templates import foreign
 from threegate.serve.page.views import _pieces
 
@@ -59,13 +59,13 @@ def test_a_draft_is_shown_as_approve_shows_it(bench: Bench, tmp_path: Path) -> N
     client = client_of(bench.workspace, tmp_path)
     page = only(client, "drafts")
     shown = words(page)
-    from threegate.review.reviewed_draft import open_dossier, read_draft
+    from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 
-    desk = bench.desk
-    with open_dossier(desk, read_draft(bench.workspace, path)) as dossier:
-        sections = review_sections(dossier, desk.policy.settings, operator="x")
-        digest = dossier.job.digest
-    assert digest in page and dossier.request.sha256 in page
+    context = bench.context
+    with open_reviewed_draft(context, read_draft(bench.workspace, path)) as reviewed:
+        sections = review_sections(reviewed, context.policy.settings, operator="x")
+        digest = reviewed.job.digest
+    assert digest in page and reviewed.request.sha256 in page
     for section in sections[1:]:
         assert "<h2 id" in page and section.title.capitalize() in shown
         for item in section.items:
@@ -203,7 +203,7 @@ def test_a_megabyte_of_output_is_counted_and_reachable(ended: Client) -> None:
     pages = int(re.search(r"Page 1 of (\d+)", first)[1])  # type: ignore[index]
     assert pages > 25
     entry = entries(ended.workspace, "finished")[0]
-    pieces = _pieces(look_at(open_desk(ended.workspace), entry), "stdout", limits.PAGE_STREAM_CHARS)
+    pieces = _pieces(look_at(open_context(ended.workspace), entry), "stdout", limits.PAGE_STREAM_CHARS)
     assert pieces is not None and len(pieces) == pages
     for number in (1, 2, pages):
         body = ended.get(f"{stream}?page={number}")
@@ -243,13 +243,13 @@ def test_a_file_that_claims_an_id_gets_nothing_of_its_story(bench: Bench, tmp_pa
     client = client_of(bench.workspace, tmp_path)
     page = words(only(client, "drafts"))
     assert "was used before" in page and "approved and signed" not in page and " approve /" not in page
-    reject_draft(bench.desk, claims, reason="no", actor="account:x")
+    reject_draft(bench.context, claims, reason="no", actor="account:x")
     page = words(only(client, "refused"))
     assert "by another file" in page and "signed by alice" not in page
 
 
 def test_a_rejected_draft_says_so(bench: Bench, tmp_path: Path) -> None:
-    reject_draft(bench.desk, bench.draft(data=None), reason="too wide", actor="account:x")
+    reject_draft(bench.context, bench.draft(data=None), reason="too wide", actor="account:x")
     page = words(only(client_of(bench.workspace, tmp_path), "refused"))
     assert "too wide" in page and "The operator said no, with their reason." in page
 
@@ -370,7 +370,7 @@ def test_a_request_that_is_gone_is_said_so(bench: Bench, tmp_path: Path) -> None
     answer = client.ask(client.base + address)
     assert answer.status_code == 404 and "where it went" in answer.text
     entry = entries(bench.workspace, "approved")[0]
-    assert look_at(bench.desk, entry).checks
+    assert look_at(bench.context, entry).checks
 
 
 def test_the_commands_that_let_an_operator_in(

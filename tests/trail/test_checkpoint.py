@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 
 from tests.trail.workspaces import grow, make_workspace
 from threegate.core.errors import InvalidInput, Unavailable
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.records.trail_checkpoints import (
-    checkpoint_due,
-    checkpoint_when_due,
     prove_consistency,
     prove_line,
     rotate,
-    write_checkpoint,
+    trail_checkpoint_due,
+    trail_checkpoint_when_due,
+    write_trail_checkpoint,
 )
 from threegate.trail import tree
-from threegate.trail.checkpoint import Checkpoint, LineProof, NoteSignature, sign_checkpoint
+from threegate.trail.checkpoint import LineProof, NoteSignature, TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.verify import verify_trail
 from threegate.trail.workspace_key import SigningKey, VerifierKey, load_key
 
 KEY = SigningKey("threegate.local/ws-test", Ed25519PrivateKey.from_private_bytes(b"k" * 32))
-NOTE = sign_checkpoint(KEY, 7, b"r" * 32)
+NOTE = sign_trail_checkpoint(KEY, 7, b"r" * 32)
 
 
 @given(
@@ -41,16 +41,16 @@ NOTE = sign_checkpoint(KEY, 7, b"r" * 32)
     ),
 )
 def test_what_is_rendered_parses_to_the_same(origin, size, root, signatures) -> None:
-    note = Checkpoint(
+    note = TrailCheckpoint(
         origin, size, root, tuple(NoteSignature(name, raw[:4], raw[4:]) for name, raw in signatures)
     )
-    assert Checkpoint.parse(note.render()) == note
+    assert TrailCheckpoint.parse(note.render()) == note
 
 
 @given(st.binary(max_size=400))
 def test_no_other_bytes_parse(data: bytes) -> None:
     with pytest.raises(InvalidInput):
-        Checkpoint.parse(data)
+        TrailCheckpoint.parse(data)
     with pytest.raises(InvalidInput):
         LineProof.parse(data)
 
@@ -60,7 +60,7 @@ def test_a_changed_note_does_not_parse_to_its_bytes_or_does_not_verify(place: in
     data = bytearray(NOTE.render())
     data[place] ^= change
     with pytest.raises(InvalidInput):
-        note = Checkpoint.parse(bytes(data))
+        note = TrailCheckpoint.parse(bytes(data))
         assert note.render() == bytes(data)
         note.verify(KEY.public)
 
@@ -82,7 +82,7 @@ def test_a_changed_note_does_not_parse_to_its_bytes_or_does_not_verify(place: in
 )
 def test_lax_spellings_are_refused(spoil) -> None:
     with pytest.raises(InvalidInput):
-        Checkpoint.parse(spoil(NOTE.render().decode()).encode())
+        TrailCheckpoint.parse(spoil(NOTE.render().decode()).encode())
 
 
 def test_the_signature_counts_only_for_its_key_and_origin() -> None:
@@ -93,7 +93,7 @@ def test_the_signature_counts_only_for_its_key_and_origin() -> None:
     with pytest.raises(InvalidInput, match="origin"):
         NOTE.verify(VerifierKey("elsewhere", KEY.public.raw))
     witness = NoteSignature("witness", b"wwww", b"anything")
-    Checkpoint(NOTE.origin, NOTE.size, NOTE.root, (*NOTE.signatures, witness)).verify(KEY.public)
+    TrailCheckpoint(NOTE.origin, NOTE.size, NOTE.root, (*NOTE.signatures, witness)).verify(KEY.public)
 
 
 def test_a_verifier_key_has_one_spelling() -> None:
@@ -118,7 +118,7 @@ def test_every_event_can_be_proven_and_the_proof_stands_alone(tmp_path: Path) ->
     key = load_key("ws-" + "5" * 32).public
     lines = [event.line for event in trail.events()]
     with trail.locked() as held:
-        _, note = write_checkpoint(held, actor="me")
+        _, note = write_trail_checkpoint(held, actor="me")
     for seq in range(1, 14):
         proof = prove_line(trail, seq, note=note)
         again = LineProof.parse(proof.render())
@@ -137,7 +137,7 @@ def test_every_event_can_be_proven_and_the_proof_stands_alone(tmp_path: Path) ->
     with pytest.raises(InvalidInput, match="not among"):
         prove_line(trail, 14, note=note)
     with pytest.raises(InvalidInput, match="not one of this trail"):
-        prove_line(trail, 1, note=sign_checkpoint(load_key("ws-" + "5" * 32), 5, b"0" * 32))
+        prove_line(trail, 1, note=sign_trail_checkpoint(load_key("ws-" + "5" * 32), 5, b"0" * 32))
     leaves = [tree.leaf_hash(line) for line in lines]
     tree.verify_consistency(
         5, 13, prove_consistency(trail, 5, 13), tree.root_of(leaves[:5]), tree.root_of(leaves)
@@ -149,13 +149,13 @@ def test_every_event_can_be_proven_and_the_proof_stands_alone(tmp_path: Path) ->
 def test_checkpoints_and_rotation_verify_together(tmp_path: Path) -> None:
     workspace, trail = make_workspace(tmp_path / "ws")
     with trail.locked() as held:
-        assert not checkpoint_due(held, 10)
+        assert not trail_checkpoint_due(held, 10)
     for size in (12, 30, 44):
         grow(trail, size)
         with trail.locked() as held:
-            assert checkpoint_due(held, 10)
-            path, note = (rotate if size == 30 else write_checkpoint)(held, actor="me")
-            assert not checkpoint_due(held, 10)
+            assert trail_checkpoint_due(held, 10)
+            path, note = (rotate if size == 30 else write_trail_checkpoint)(held, actor="me")
+            assert not trail_checkpoint_due(held, 10)
             assert path.name == f"{size:012d}" and note.size == size
             assert held.outside_problem() is None
     result = verify_trail(workspace)
@@ -164,20 +164,23 @@ def test_checkpoints_and_rotation_verify_together(tmp_path: Path) -> None:
 
 def test_without_the_key_nothing_is_signed_and_nothing_announced(tmp_path: Path) -> None:
     _, trail = make_workspace(tmp_path / "ws")
-    path = OutsideState.of("ws-" + "5" * 32).key_file
+    path = UserState.of("ws-" + "5" * 32).key_file
     for content in (None, b"zz", b"00" * 31):
         path.unlink(missing_ok=True)
         if content is not None:
             path.write_bytes(content)
         with trail.locked() as held, pytest.raises(Unavailable, match=r"workspace\.key"):
-            write_checkpoint(held, actor="me")
+            write_trail_checkpoint(held, actor="me")
     assert len(list(trail.events())) == 1
 
 
 def test_a_checkpoint_is_written_when_it_is_due(tmp_path: Path) -> None:
     workspace, trail = make_workspace(tmp_path / "ws")
-    assert checkpoint_when_due(trail, 5, actor="daemon") is None
+    assert trail_checkpoint_when_due(trail, 5, actor="daemon") is None
     grow(trail, 6)
-    assert checkpoint_when_due(trail, 5, actor="daemon") == workspace.audit / "checkpoints" / "000000000006"
-    assert checkpoint_when_due(trail, 5, actor="daemon") is None
+    assert (
+        trail_checkpoint_when_due(trail, 5, actor="daemon")
+        == workspace.audit / "checkpoints" / "000000000006"
+    )
+    assert trail_checkpoint_when_due(trail, 5, actor="daemon") is None
     assert verify_trail(workspace).ok

@@ -19,7 +19,7 @@ from threegate.core.errors import TrailError, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.launch.completion import still_open
 from threegate.records.prune import prune
-from threegate.records.trail_checkpoints import rotate, write_checkpoint
+from threegate.records.trail_checkpoints import rotate, write_trail_checkpoint
 from threegate.trail import Trail, TrailIndex, chain, kept_index
 from threegate.trail.verify import verify_trail
 from threegate.trail.workspace_key import load_key, make_key
@@ -41,7 +41,7 @@ def a_long_one(tmp_path: Path) -> Workspace:
         approve(held, "waits")
     grow(trail, 60)
     with trail.locked() as held:
-        write_checkpoint(held, actor="me")
+        write_trail_checkpoint(held, actor="me")
         assert held.index.kept is not None and held.index.kept.seq == 61
     grow(trail, 70)
     with trail.locked() as held:
@@ -231,12 +231,12 @@ def test_over_rotations(long: Workspace, monkeypatch) -> None:
     assert lines_read(long, monkeypatch) == 19
     with Trail(long).locked() as held:
         assert held.index.history("ran").end.type == "finished"
-        write_checkpoint(held, actor="me")
+        write_trail_checkpoint(held, actor="me")
         rotate(held, actor="me")
     grow(Trail(long), 120)
     trail = Trail(long)
     with trail.locked() as held:
-        write_checkpoint(held, actor="me")
+        write_trail_checkpoint(held, actor="me")
         assert held.index.kept.header["seq"] == 121 and len(held.index.kept.header["segments"]) == 2
         assert held.index.history("ran").end.type == "finished"
     assert lines_read(long, monkeypatch) == 0
@@ -276,7 +276,7 @@ def test_what_a_crash_left_open_stays_open(long: Workspace) -> None:
     path.rename(long.running / path.name)
     grow(trail, 200)
     with trail.locked() as held:
-        write_checkpoint(held, actor="me")
+        write_trail_checkpoint(held, actor="me")
         assert held.index.kept.seq == 201
         assert held.index.kept.header["open"] == ["waits"]
         assert [still_open(long, history) for history in held.index.open_histories()] == [True]
@@ -305,7 +305,7 @@ def test_a_checkpoint_does_not_hide_that_the_workspace_was_restored(tmp_path: Pa
         held.keep_head()
     shutil.rmtree(workspace.root)
     shutil.copytree(tmp_path / "backup", workspace.root)
-    for act in (write_checkpoint, rotate):
+    for act in (write_trail_checkpoint, rotate):
         with pytest.raises(Unavailable, match="workspace adopt"), Trail(workspace).locked() as held:
             act(held, actor="x")
     with Trail(workspace).locked() as held:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from threegate.core.errors import Unavailable
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 
 HEAD: dict[str, str | int] = {"id": "ws-1", "path": "/ws", "epoch": 1, "seq": 5, "hash": "5"}
 
 
 @pytest.fixture
-def outside(tmp_path: Path) -> OutsideState:
-    made = OutsideState(tmp_path)
+def outside(tmp_path: Path) -> UserState:
+    made = UserState(tmp_path)
     made.write_head(HEAD)
     return made
 
@@ -25,7 +25,7 @@ def at(seq: int) -> dict[str, str | int]:
     return {**HEAD, "seq": seq, "hash": str(seq)}
 
 
-def test_it_goes_forward_and_never_back(outside: OutsideState) -> None:
+def test_it_goes_forward_and_never_back(outside: UserState) -> None:
     outside.advance_head(at(7))
     outside.advance_head(at(6))
     assert outside.read_head() == at(7)
@@ -34,21 +34,21 @@ def test_it_goes_forward_and_never_back(outside: OutsideState) -> None:
 
 
 @pytest.mark.parametrize("other", [{"id": "ws-2"}, {"path": "/elsewhere"}, {"epoch": 2}])
-def test_the_head_of_another_trail_or_place_is_left_alone(outside: OutsideState, other: dict) -> None:
+def test_the_head_of_another_trail_or_place_is_left_alone(outside: UserState, other: dict) -> None:
     outside.write_head({**HEAD, **other})
     with pytest.raises(Unavailable, match="another trail or place"):
         outside.advance_head(at(9))
     assert outside.read_head() == {**HEAD, **other}
 
 
-def test_a_head_that_is_gone_is_not_made_anew(outside: OutsideState) -> None:
+def test_a_head_that_is_gone_is_not_made_anew(outside: UserState) -> None:
     outside.head_file.unlink()
     with pytest.raises(Unavailable):
         outside.advance_head(at(9))
     assert outside.read_head() is None
 
 
-def test_many_at_once_leave_the_latest(outside: OutsideState) -> None:
+def test_many_at_once_leave_the_latest(outside: UserState) -> None:
     seqs = list(range(6, 206))
     random.Random(8).shuffle(seqs)
     seen: list[dict] = []
@@ -56,7 +56,7 @@ def test_many_at_once_leave_the_latest(outside: OutsideState) -> None:
 
     def advance(part: list[int]) -> None:
         for seq in part:
-            OutsideState(outside.folder).advance_head(at(seq))
+            UserState(outside.folder).advance_head(at(seq))
 
     def read() -> None:
         while not done.is_set():

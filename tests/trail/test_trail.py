@@ -14,7 +14,7 @@ import pytest
 from tests.trail.workspaces import WORKSPACE_ID, TickingClock, approve, grow, make_workspace, run
 from threegate.core import durable
 from threegate.core.errors import TrailError, Unavailable
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.trail import Trail, moves
 
 
@@ -23,7 +23,7 @@ def test_a_new_trail_has_its_first_event_key_and_outside_head(tmp_path: Path) ->
     (first,) = trail.events()
     assert (first.seq, first.type, first.prev) == (1, "workspace_created", WORKSPACE_ID)
     assert first.data["vkey"] == (workspace.audit / "workspace.pub").read_text().strip()
-    outside = OutsideState.of(WORKSPACE_ID)
+    outside = UserState.of(WORKSPACE_ID)
     assert outside.key_file.stat().st_mode & 0o777 == 0o600
     assert outside.read_head() == {
         "id": WORKSPACE_ID, "path": str(workspace.root), "epoch": 1, "seq": 1, "hash": first.hash,
@@ -283,7 +283,7 @@ class TestOutsideHead:
     )
     def test_a_head_that_says_something_else(self, tmp_path: Path, change, words: str) -> None:
         workspace, _ = make_workspace(tmp_path / "ws")
-        outside = OutsideState.of(WORKSPACE_ID)
+        outside = UserState.of(WORKSPACE_ID)
         outside.head_file.write_text(json.dumps({**outside.read_head(), **change}))
         assert words in str(self.problem(workspace))
 

@@ -102,7 +102,7 @@ def test_ssh_keygen_asks_for_the_passphrase(bench: Bench) -> None:
     assert terminal.end() == 0
     assert "1 approved, 0 rejected, 0 left" in terminal.text() and "approval " in terminal.text()
     (approved,) = bench.workspace.approved.glob("*.md")
-    assert all(check.ok for check in verify_approval(bench.desk, approved))
+    assert all(check.ok for check in verify_approval(bench.context, approved))
 
 
 def test_watching_ends_with_a_key_and_leaves_the_terminal_as_it_was(bench: Bench) -> None:

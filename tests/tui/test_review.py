@@ -16,8 +16,8 @@ from tests.tui.terminal import SCREENS, drive, open_first, read_all, rows, until
 from threegate.acts.list_drafts import drafts_of
 from threegate.core.errors import InvalidInput, TrailError
 from threegate.review.countersign import verify_approval
-from threegate.review.reviewed_draft import InvalidDraft, open_dossier, read_draft
-from threegate.review.screen import render_dossier, render_invalid
+from threegate.review.reviewed_draft import InvalidDraft, open_reviewed_draft, read_draft
+from threegate.review.screen import render_invalid, render_reviewed_draft
 from threegate.tui.review import DraftList, ReviewApp, run_review
 from threegate.tui.screens import Confirm, text_of
 
@@ -33,10 +33,10 @@ def app_of(bench: Bench, name: str = "alice") -> ReviewApp:
 
 def plain(bench: Bench, path: Path, *, full: bool = False) -> list[str]:
     """The lines of the plain review, but for the moment in them."""
-    desk = bench.desk
+    context = bench.context
     try:
-        with open_dossier(desk, read_draft(bench.workspace, path)) as dossier:
-            lines = render_dossier(dossier, desk.policy.settings, operator="alice", full=full)
+        with open_reviewed_draft(context, read_draft(bench.workspace, path)) as reviewed:
+            lines = render_reviewed_draft(reviewed, context.policy.settings, operator="alice", full=full)
     except InvalidDraft as error:
         lines = render_invalid(error)
     return still(lines)
@@ -129,7 +129,7 @@ def test_an_approval_by_a_real_key(bench: Bench) -> None:
     drive(app, script)
     (promoted,) = app.done.approved
     assert not path.exists() and promoted.path.is_file()
-    assert all(check.ok for check in verify_approval(bench.desk, promoted.path))
+    assert all(check.ok for check in verify_approval(bench.context, promoted.path))
     assert [item.name for item in bench.workspace.inputs.iterdir() if item.name.startswith(".tmp")] == []
 
 

@@ -38,7 +38,7 @@ def test_it_follows_what_happens(bench: Bench) -> None:
         await pilot.press("escape")
         await pilot.pause()
         reject_draft(
-            bench.desk, bench.draft("req-2", slug="no", data=None), reason="[b]no[/b]", actor="account:x"
+            bench.context, bench.draft("req-2", slug="no", data=None), reason="[b]no[/b]", actor="account:x"
         )
         await until(pilot, lambda: table.row_count == 2)
         await pilot.press("slash", *"refused", "enter")

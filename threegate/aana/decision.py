@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from threegate.aana import vocabulary as words
-from threegate.aana.envelope import Verdict, malformed, render
+from threegate.aana.envelope import GuardVerdict, malformed, render
 from threegate.aana.event import EvidenceMode, check_event
 from threegate.aana.evidence import Findings, examine
 from threegate.aana.leaks import NOTHING, Leaks, find_leaks
@@ -67,8 +67,8 @@ def should_execute_tool(result: Any) -> bool:
     )
 
 
-def _decide(event: dict[str, Any], lines: list[str], keys: list[str], now: datetime) -> Verdict:
-    verdict = Verdict(event)
+def _decide(event: dict[str, Any], lines: list[str], keys: list[str], now: datetime) -> GuardVerdict:
+    verdict = GuardVerdict(event)
     category = _category(event, keys, lines, verdict)
     verdict.category = category
     refs = event["evidence_refs"]
@@ -92,7 +92,7 @@ def _decide(event: dict[str, Any], lines: list[str], keys: list[str], now: datet
     return verdict
 
 
-def _category(event: dict[str, Any], keys: list[str], lines: list[str], verdict: Verdict) -> str:
+def _category(event: dict[str, Any], keys: list[str], lines: list[str], verdict: GuardVerdict) -> str:
     """The category that counts: what the name and the arguments give away corrects a declared public_read."""
     category: str = event["tool_category"]
     if category != "public_read":
@@ -175,7 +175,7 @@ def _speaks_of_listing(event: dict[str, Any], lines: list[str]) -> bool:
     return not words.EXEMPT_WORDS.isdisjoint(_WORD.findall(text))
 
 
-def _authorization(event: dict[str, Any], findings: list[Findings], verdict: Verdict) -> int:
+def _authorization(event: dict[str, Any], findings: list[Findings], verdict: GuardVerdict) -> int:
     """The state that counts, a rank: what is declared, lowered to what the evidence supports."""
     declared = words.STATE_RANK[event["authorization_state"]]
     supported = claimed = words.NONE
@@ -206,7 +206,7 @@ def _effective(declared: int, supported: int, any_evidence: bool) -> int:
     return declared
 
 
-def _private_read(state: int, verdict: Verdict) -> None:
+def _private_read(state: int, verdict: GuardVerdict) -> None:
     if state >= words.AUTHENTICATED:
         verdict.reasons.append("private_read_has_authenticated_context")
     elif state == words.USER_CLAIMED:
@@ -215,7 +215,7 @@ def _private_read(state: int, verdict: Verdict) -> None:
         verdict.block(words.DEFER, "private_read_not_authenticated", "private_read_missing_authorization")
 
 
-def _write(event: dict[str, Any], state: int, verdict: Verdict) -> None:
+def _write(event: dict[str, Any], state: int, verdict: GuardVerdict) -> None:
     if state == words.CONFIRMED:
         verdict.reasons.append("write_has_explicit_confirmation")
         return
@@ -240,7 +240,9 @@ def _write(event: dict[str, Any], state: int, verdict: Verdict) -> None:
         verdict.block(route, "write_missing_authorization", "write_missing_authorization_context")
 
 
-def _evidence(event: dict[str, Any], lines: list[str], findings: list[Findings], verdict: Verdict) -> None:
+def _evidence(
+    event: dict[str, Any], lines: list[str], findings: list[Findings], verdict: GuardVerdict
+) -> None:
     """What the references say against the call, and what leaks anywhere in the event."""
     defer, refuse = words.DEFER, words.REFUSE
     verdict.findings = findings
@@ -266,7 +268,7 @@ def _evidence(event: dict[str, Any], lines: list[str], findings: list[Findings],
         verdict.block(defer, "evidence_marks_missing_information", "evidence_says_information_is_missing")
 
 
-def _leaks(leaks: Leaks, verdict: Verdict) -> None:
+def _leaks(leaks: Leaks, verdict: GuardVerdict) -> None:
     """Refuse what leaks; from here on nothing of the event is repeated unmasked."""
     verdict.leaking = True
     if leaks.evidence_secret or leaks.evidence_hidden:
@@ -281,7 +283,7 @@ def _leaks(leaks: Leaks, verdict: Verdict) -> None:
         verdict.deviations.add("D7")
 
 
-def _recommendation(event: dict[str, Any], verdict: Verdict) -> None:
+def _recommendation(event: dict[str, Any], verdict: GuardVerdict) -> None:
     """The stricter of ours and the runtime's route; its accept counts only as far as the contract's table goes."""
     wanted = words.ROUTE_RANK[event["recommended_route"]]
     verdict.recommended = wanted

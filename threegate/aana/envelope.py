@@ -22,7 +22,7 @@ _ADVICE: Final = (
 )
 
 
-class Verdict:
+class GuardVerdict:
     """A decision while it is made. Ranks are those of `vocabulary`."""
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Verdict:
             self.route = route
 
 
-def render(verdict: Verdict) -> dict[str, Any]:
+def render(verdict: GuardVerdict) -> dict[str, Any]:
     """The envelope of a finished decision."""
     event, blockers = verdict.event, verdict.blockers
     name: str = event["tool_name"]
@@ -186,7 +186,7 @@ def _no_report() -> dict[str, Any]:
     }
 
 
-def _report(verdict: Verdict) -> dict[str, Any]:
+def _report(verdict: GuardVerdict) -> dict[str, Any]:
     findings = verdict.findings
     if not findings:
         return _no_report()

@@ -17,7 +17,7 @@ from threegate.core import limits
 EvidenceMode = Literal["quickstart", "production"]
 """`production` takes structured evidence references only (D12)."""
 
-Problem = dict[str, str]
+EventProblem = dict[str, str]
 """``{"path": "evidence_refs.0.kind", "message": "..."}``; the path is empty for the event as a whole."""
 
 _FIELDS: Final = frozenset(words.REQUIRED_FIELDS + words.OPTIONAL_FIELDS)
@@ -40,7 +40,7 @@ _SUBJECTS: Final = frozenset(words.SUBJECT_TYPES)
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyz_")
 
 
-def check_event(event: Any, mode: EvidenceMode) -> tuple[list[Problem], list[str], list[str]]:
+def check_event(event: Any, mode: EvidenceMode) -> tuple[list[EventProblem], list[str], list[str]]:
     """Problems of an event, with the text lines (``key: value``) and the keys of its arguments.
 
     Lines and keys are complete only when there is no problem.
@@ -51,7 +51,7 @@ def check_event(event: Any, mode: EvidenceMode) -> tuple[list[Problem], list[str
     keys: list[str] = []
     if (oversize := _measure(event, lines, keys)) is not None:
         return [oversize], lines, keys
-    problems: list[Problem] = []
+    problems: list[EventProblem] = []
     if not _FIELDS.issuperset(event):
         problems += _unknown("", event, _FIELDS)
     if not event.keys() >= _REQUIRED:
@@ -78,12 +78,12 @@ def check_event(event: Any, mode: EvidenceMode) -> tuple[list[Problem], list[str
     return problems, lines, keys
 
 
-def validate_event(event: Any, *, evidence_mode: EvidenceMode = "quickstart") -> list[Problem]:
+def validate_event(event: Any, *, evidence_mode: EvidenceMode = "quickstart") -> list[EventProblem]:
     """What is wrong with the form of an event, as ``{path, message}``; an empty list for a well-formed one."""
     return check_event(event, evidence_mode)[0]
 
 
-def _measure(event: dict[Any, Any], lines: list[str], keys: list[str]) -> Problem | None:
+def _measure(event: dict[Any, Any], lines: list[str], keys: list[str]) -> EventProblem | None:
     """Walk the whole event once: bounds, JSON types, and the texts of `proposed_arguments`."""
     budget = limits.AANA_EVENT_BYTES
     stack: list[tuple[Any, int, bool]] = [(event, 0, False)]
@@ -124,7 +124,7 @@ def _measure(event: dict[Any, Any], lines: list[str], keys: list[str]) -> Proble
     return None
 
 
-def _check_ref(ref: Any, index: int, mode: EvidenceMode, problems: list[Problem]) -> None:
+def _check_ref(ref: Any, index: int, mode: EvidenceMode, problems: list[EventProblem]) -> None:
     if isinstance(ref, str):
         if mode == "production":
             problems.append(_problem(f"evidence_refs.{index}", "must be a structured reference (D12)"))
@@ -153,7 +153,7 @@ def _check_ref(ref: Any, index: int, mode: EvidenceMode, problems: list[Problem]
         _check_freshness(ref["freshness"], f"{path}.freshness", problems)
 
 
-def _check_freshness(freshness: Any, path: str, problems: list[Problem]) -> None:
+def _check_freshness(freshness: Any, path: str, problems: list[EventProblem]) -> None:
     if not isinstance(freshness, dict):
         problems.append(_problem(path, "is no object"))
         return
@@ -170,7 +170,7 @@ def _check_freshness(freshness: Any, path: str, problems: list[Problem]) -> None
             problems.append(_problem(f"{path}.{field}", "is no number"))
 
 
-def _check_optional(event: dict[str, Any], problems: list[Problem]) -> None:
+def _check_optional(event: dict[str, Any], problems: list[EventProblem]) -> None:
     for field in ("request_id", "agent_id", "user_intent"):
         if field in event and not isinstance(event[field], str):
             problems.append(_problem(field, "is no string"))
@@ -195,7 +195,7 @@ def _strings(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _unknown(path: str, value: Mapping[str, Any], known: frozenset[str]) -> list[Problem]:
+def _unknown(path: str, value: Mapping[str, Any], known: frozenset[str]) -> list[EventProblem]:
     """One problem for each unknown key. A key is named only when it is a plain short word, so no secret."""
     found = []
     for key in value:
@@ -205,7 +205,7 @@ def _unknown(path: str, value: Mapping[str, Any], known: frozenset[str]) -> list
     return found
 
 
-def _problem(path: str, message: str) -> Problem:
+def _problem(path: str, message: str) -> EventProblem:
     return {"path": path, "message": message}
 
 
@@ -242,7 +242,7 @@ def tool_evidence_ref(
         "contradicts": None if contradicts is None else list(contradicts),
     }
     ref.update({field: value for field, value in optional.items() if value is not None})
-    problems: list[Problem] = []
+    problems: list[EventProblem] = []
     _check_ref(ref, 0, "production", problems)
     if problems:
         raise ValueError("; ".join(f"{item['path'][16:]}: {item['message']}" for item in problems))

@@ -13,9 +13,9 @@ from typing import Any
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.core.errors import Refused, Unavailable
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
+from threegate.launch.context import Context
 from threegate.records.audit_verify import verify_workspace
-from threegate.review.reviewed_draft import Desk
 from threegate.trail import LockedTrail
 from threegate.trail.workspace_key import load_key, make_key
 
@@ -31,27 +31,27 @@ class Adopted:
     new_key: bool
 
 
-def adopt_about(desk: Desk) -> Mapping[str, Any]:
+def adopt_about(context: Context) -> Mapping[str, Any]:
     """What the act says: where the workspace lies now, where its trail ends, and why. Raises Refused when all is well."""
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         problem = held.outside_problem()
         if problem is None:
             raise Refused("nothing_to_adopt", "the workspace is where and what it was; nothing to adopt")
-        return _about(desk, held, problem)
+        return _about(context, held, problem)
 
 
-def adopt(desk: Desk, acting: Acting, about: Mapping[str, Any]) -> Adopted:
+def adopt(context: Context, acting: Acting, about: Mapping[str, Any]) -> Adopted:
     """Verify the trail, sign the act, raise the epoch, keep the new head outside. Raises Refused, Unavailable, TrailError."""
-    result = verify_workspace(desk.workspace)
+    result = verify_workspace(context.workspace)
     bad = [item for item in result.problems if "head kept outside" not in item.message]
     if bad:
         raise Refused("trail_invalid", f"{bad[0]}; a workspace that does not verify is not adopted")
-    signed = sign_act(desk, acting, ADOPT, about)
-    with desk.trail.locked() as held:
+    signed = sign_act(context, acting, ADOPT, about)
+    with context.trail.locked() as held:
         problem = held.outside_problem()
-        if problem is None or _about(desk, held, problem) != about:
+        if problem is None or _about(context, held, problem) != about:
             raise Refused("statement_mismatch", "the workspace changed meanwhile; look again")
-        data = checked_act(desk, held, signed, ADOPT, about)
+        data = checked_act(context, held, signed, ADOPT, about)
         actor = str(data.pop("actor"))
         new_key = _own_key(held)
         epoch = held.index.epoch + 1
@@ -64,9 +64,9 @@ def adopt(desk: Desk, acting: Acting, about: Mapping[str, Any]) -> Adopted:
     return Adopted(problem, epoch, new_key is not None)
 
 
-def _about(desk: Desk, held: LockedTrail, problem: str) -> dict[str, Any]:
+def _about(context: Context, held: LockedTrail, problem: str) -> dict[str, Any]:
     return {
-        "path": str(desk.workspace.root),
+        "path": str(context.workspace.root),
         "seq": held.index.head.seq,
         "head": held.index.head.hash,
         "problem": problem,
@@ -79,7 +79,7 @@ def _own_key(held: LockedTrail) -> str | None:
     try:
         load_key(held.index.workspace_id)
     except Unavailable:
-        if OutsideState.of(held.index.workspace_id).key_file.exists():
+        if UserState.of(held.index.workspace_id).key_file.exists():
             raise
         return make_key(held.index.workspace_id).public.render()
     return None

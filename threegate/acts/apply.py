@@ -18,11 +18,11 @@ from typing import Any
 from threegate.acts.proposal_finished import FinishedProposal, announce_act, finished_proposal, refuse_done
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.launch.context import Context
 from threegate.proposals.gather import removal_facts
 from threegate.proposals.lanes import unified_diff
 from threegate.proposals.project import Project, ProjectError, read_at
 from threegate.proposals.project_paths import PathBlocked, ProjectPath, read_path
-from threegate.review.reviewed_draft import Desk
 
 BACKUP = ".threegate-backup"
 APPLIED = frozenset({"file.write_safe", "project.cleanup_safe"})
@@ -43,16 +43,16 @@ class Change:
     """(path, sha256 of what is there) of everything that a cleanup moves."""
 
 
-def plan_change(desk: Desk, request_id: str) -> Change:
+def plan_change(context: Context, request_id: str) -> Change:
     """Work out the change and check all of it against the trail and the project as they are now.
 
     Raises InvalidInput, Refused (result_unverified, project_changed, path_blocked, replayed), Unavailable.
     """
-    with desk.trail.locked() as held:
-        finished = finished_proposal(desk, held, request_id, APPLIED)
+    with context.trail.locked() as held:
+        finished = finished_proposal(context, held, request_id, APPLIED)
         refuse_done(held, request_id)
     try:
-        project = Project.open(desk.policy.settings.project.root)
+        project = Project.open(context.policy.settings.project.root)
         if finished.tool == "file.write_safe":
             return _plan_write(finished, project)
         return _plan_cleanup(finished, project)
@@ -130,7 +130,7 @@ def _refuse_moved(project: Project, path: ProjectPath, digest: str) -> None:
         )
 
 
-def apply_change(desk: Desk, change: Change, signed: bytes) -> Path:
+def apply_change(context: Context, change: Change, signed: bytes) -> Path:
     """Announce the signed act, then change the project; returns the folder of the backup.
 
     Raises Refused (nothing was changed), TrailError, Unavailable when the disk does not take it.
@@ -144,12 +144,12 @@ def apply_change(desk: Desk, change: Change, signed: bytes) -> Path:
     }
     backup = change.project.root / BACKUP / request_id
     try:
-        with _backup_folder(change.project, request_id) as kept, desk.trail.locked() as held:
+        with _backup_folder(change.project, request_id) as kept, context.trail.locked() as held:
             for path, digest in change.moves:
                 _refuse_moved(change.project, path, digest)
-            announce_act(desk, held, signed, change.about, request_id, data)
+            announce_act(context, held, signed, change.about, request_id, data)
             if change.write is not None:
-                _exchange(change, kept, backup)
+                _exchange(change, *change.write, kept, backup)
             for path, _ in change.moves:
                 _move_away(change.project, path, kept, backup)
     except ProjectError as error:
@@ -188,10 +188,8 @@ def _backup_folder(project: Project, request_id: str) -> Iterator[int]:
             raise
 
 
-def _exchange(change: Change, kept: int, backup: Path) -> None:
+def _exchange(change: Change, path: ProjectPath, content: bytes, kept: int, backup: Path) -> None:
     """Put the new bytes in the place of the old ones; the old ones go into the backup. Raises Refused, OSError."""
-    assert change.write is not None
-    path, content = change.write
     name, before = path.parts[-1], change.about["before"]
     place = change.project.root.joinpath(*path.parts)
     with change.project.folder(path.parts[:-1]) as parent:

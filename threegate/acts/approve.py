@@ -27,14 +27,14 @@ from threegate.approval import (
 from threegate.approval.ssh_wire import MalformedError
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused
+from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch, read_operators
 from threegate.request import read_request
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import Verdict, write_verdict
 from threegate.review.reviewed_draft import (
-    Desk,
-    Dossier,
+    ReviewedDraft,
     refuse_bad_clock,
     refuse_judged,
     refuse_used,
@@ -68,58 +68,63 @@ class Promoted:
 
 
 def seal(
-    desk: Desk, dossier: Dossier, approved_by: str, *, approved_utc: datetime | None = None, nonce: str = ""
+    context: Context,
+    reviewed: ReviewedDraft,
+    approved_by: str,
+    *,
+    approved_utc: datetime | None = None,
+    nonce: str = "",
 ) -> Sealed:
     """Write the two lines, read the result with the same reader, and make the statement about it.
 
     Raises Refused when the result would mean anything else than what was shown, or when the judgement on trial
     is neither a yes nor a checkpoint: such a request could never run.
     """
-    refuse_judged(dossier)
-    moment = approved_utc or _moment(dossier)
-    data = insert_approval(dossier.draft.data, approved_by, moment)
+    refuse_judged(reviewed)
+    moment = approved_utc or _moment(reviewed)
+    data = insert_approval(reviewed.draft.data, approved_by, moment)
     report = read_request(
         data,
-        path=dossier.draft.path.name,
-        settings=desk.policy.settings.request,
-        now=max(dossier.now, moment),
+        path=reviewed.draft.path.name,
+        settings=context.policy.settings.request,
+        now=max(reviewed.now, moment),
         stage="approved",
     )
     request = report.request
-    if request is None or _as_draft(request, dossier.request) != dossier.request:
+    if request is None or _as_draft(request, reviewed.request) != reviewed.request:
         raise Refused(
             "request_changed",
-            f"{dossier.draft.path.name}: with approved_by and approved_utc written in it would not be the same"
+            f"{reviewed.draft.path.name}: with approved_by and approved_utc written in it would not be the same"
             " request; ask for a draft whose front matter has each key on one line",
         )
     if (request.approved_by, request.approved_utc) != (approved_by, moment):
         raise Refused(
-            "request_changed", f"{dossier.draft.path.name}: the approval lines are not read as written"
+            "request_changed", f"{reviewed.draft.path.name}: the approval lines are not read as written"
         )
     statement = Statement(
-        workspace_id=desk.policy.settings.workspace.id,
-        epoch=_epoch(desk),
+        workspace_id=context.policy.settings.workspace.id,
+        epoch=_epoch(context),
         request_id=request.request_id,
         request_sha256=request.sha256,
-        job_sha256=dossier.job.digest,
+        job_sha256=reviewed.job.digest,
         inputs=statement_inputs(request),
         approved_by=approved_by,
         approved_utc=moment,
-        expires_utc=moment + timedelta(seconds=desk.policy.settings.approval.ttl),
-        policy_sha256=desk.policy.digest,
+        expires_utc=moment + timedelta(seconds=context.policy.settings.approval.ttl),
+        policy_sha256=context.policy.digest,
         nonce=nonce or secrets.token_hex(16),
     )
-    return Sealed(data, request, dossier.job, statement)
+    return Sealed(data, request, reviewed.job, statement)
 
 
-def seal_as(desk: Desk, dossier: Dossier, statement: Statement) -> Sealed:
+def seal_as(context: Context, reviewed: ReviewedDraft, statement: Statement) -> Sealed:
     """The same bytes as when `statement` was printed, for a signature that was made elsewhere.
 
     Raises Refused when the statement is not about this draft as it is now.
     """
     sealed = seal(
-        desk,
-        dossier,
+        context,
+        reviewed,
         statement.approved_by,
         approved_utc=statement.approved_utc,
         nonce=statement.nonce,
@@ -141,31 +146,37 @@ def sign(sealed: Sealed, key: Path) -> bytes:
 
 
 def promote(
-    desk: Desk, dossier: Dossier, sealed: Sealed, signature: bytes, *, actor: str, reason: str = ""
+    context: Context,
+    reviewed: ReviewedDraft,
+    sealed: Sealed,
+    signature: bytes,
+    *,
+    actor: str,
+    reason: str = "",
 ) -> Promoted:
     """Pin, check as at launch, announce, deliver, take the draft away.
 
     Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
     """
-    pin(desk.workspace, dossier.inputs)
-    name = dossier.draft.path.name
-    with desk.trail.locked() as held:
+    pin(context.workspace, reviewed.inputs)
+    name = reviewed.draft.path.name
+    with context.trail.locked() as held:
         refuse_bad_clock(held)
         refuse_used(held, sealed.request)
-        waits = _refuse_what_cannot_run(desk, held, dossier, sealed, signature)
+        waits = _refuse_what_cannot_run(context, held, reviewed, sealed, signature)
         approval = SignedApproval.parse(signature)
         fingerprint = approval.signed.signature.key.fingerprint
-        target = desk.workspace.approved / name
+        target = context.workspace.approved / name
         paths = moves.deliver(
             held,
             [(target.with_name(f"{name}.sig"), signature, _MODE), (target, sealed.data, _MODE)],
             "approved",
             request_id=sealed.request.request_id,
             actor=actor,
-            data=_event(dossier, sealed, approval, fingerprint, reason),
+            data=_event(reviewed, sealed, approval, fingerprint, reason),
         )
-    removed = take_draft_away(dossier.draft)
-    tell_approved(desk, paths[-1].name, sealed)
+    removed = take_draft_away(reviewed.draft)
+    write_approved_status(context, paths[-1].name, sealed)
     return Promoted(
         path=paths[-1],
         approval_sha256=approval.approval_sha256,
@@ -176,15 +187,15 @@ def promote(
     )
 
 
-def known_operators(desk: Desk) -> Operators:
+def known_operators(context: Context) -> Operators:
     """The operators, as the trail recorded them. Raises Refused (operators_changed)."""
-    operators = read_operators(desk.workspace)
-    with desk.trail.locked() as held:
+    operators = read_operators(context.workspace)
+    with context.trail.locked() as held:
         recorded = held.index.operators
     if operators.problem is not None or operators.digests != recorded:
         raise Refused(
             "operators_changed",
-            f"{desk.workspace.operators_file}: {operators.problem or 'not what the trail last recorded'};"
+            f"{context.workspace.operators_file}: {operators.problem or 'not what the trail last recorded'};"
             " look at it, then: threegate operator record",
         )
     return operators
@@ -212,10 +223,10 @@ def read_signature(path: Path) -> tuple[Statement, bytes]:
         ) from None
 
 
-def _moment(dossier: Dossier) -> datetime:
+def _moment(reviewed: ReviewedDraft) -> datetime:
     """Now to the second, and not before created_utc where that has a fraction of this very second."""
-    moment = max(datetime.now(UTC), dossier.now).replace(microsecond=0)
-    if moment < dossier.request.created_utc:
+    moment = max(datetime.now(UTC), reviewed.now).replace(microsecond=0)
+    if moment < reviewed.request.created_utc:
         moment += timedelta(seconds=1)
     return moment
 
@@ -231,26 +242,26 @@ def _as_draft(request: Request, draft: Request) -> Request:
     )
 
 
-def _epoch(desk: Desk) -> int:
-    with desk.trail.locked() as held:
+def _epoch(context: Context) -> int:
+    with context.trail.locked() as held:
         return held.index.epoch
 
 
 def _refuse_what_cannot_run(
-    desk: Desk, held: LockedTrail, dossier: Dossier, sealed: Sealed, signature: bytes
+    context: Context, held: LockedTrail, reviewed: ReviewedDraft, sealed: Sealed, signature: bytes
 ) -> bool:
     """Make every check of a launch now; returns whether only the quorum is missing."""
     facts = replace(
         facts_for_launch(
-            desk.workspace,
+            context.workspace,
             held,
-            desk.policy,
+            context.policy,
             sealed.request,
             sealed.job,
             signature=signature,
             countersignatures={},
         ),
-        owner_uid=dossier.owner_uid,
+        owner_uid=reviewed.owner_uid,
     )
     failed = [check for check in launch_checks(facts) if check.ok is False]
     for check in failed:
@@ -260,7 +271,7 @@ def _refuse_what_cannot_run(
 
 
 def _event(
-    dossier: Dossier, sealed: Sealed, approval: SignedApproval, fingerprint: str, reason: str
+    reviewed: ReviewedDraft, sealed: Sealed, approval: SignedApproval, fingerprint: str, reason: str
 ) -> dict[str, object]:
     statement = sealed.statement
     return {
@@ -274,19 +285,19 @@ def _event(
         "expires_utc": format_utc(statement.expires_utc),
         "key": fingerprint,
         "nonce": statement.nonce,
-        "owner_uid": dossier.owner_uid,
-        "draft_sha256": dossier.request.sha256,
-        "from": dossier.draft.path.parent.name,
-        "proposal_sha256": dossier.proposal_sha256,
+        "owner_uid": reviewed.owner_uid,
+        "draft_sha256": reviewed.request.sha256,
+        "from": reviewed.draft.path.parent.name,
+        "proposal_sha256": reviewed.proposal_sha256,
         "risk": sealed.job.effective_risk,
         "reason": reason,
     }
 
 
-def tell_approved(desk: Desk, name: str, sealed: Sealed) -> None:
-    """Bring the verdict of an approved request up to date. Raises OSError."""
+def write_approved_status(context: Context, name: str, sealed: Sealed) -> None:
+    """Write the status file of a request that was just approved. Raises OSError."""
     write_verdict(
-        desk.workspace,
+        context.workspace,
         Verdict(
             file=name,
             sha256=sealed.request.sha256,

@@ -15,8 +15,8 @@ from threegate.acts.reject import refuse_unknown
 from threegate.core import durable
 from threegate.core.errors import Refused
 from threegate.launch.completion import close_from_trail, find_file
+from threegate.launch.context import Context
 from threegate.results import reserve_result
-from threegate.review.reviewed_draft import Desk, quiet_services
 from threegate.trail import LockedTrail, RequestHistory, moves
 
 _POLL_SECONDS = 0.05
@@ -33,7 +33,7 @@ class Cancelled:
 
 
 def cancel_request(
-    desk: Desk, request_id: str, *, actor: str, reason: str = "", wait_seconds: float = 5.0
+    context: Context, request_id: str, *, actor: str, reason: str = "", wait_seconds: float = 5.0
 ) -> Cancelled:
     """End a waiting request, or ask the daemon to end a running one and wait for its word.
 
@@ -41,23 +41,25 @@ def cancel_request(
     """
     if not _REQUEST_ID.fullmatch(request_id):
         raise refuse_unknown(request_id)
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         history = held.index.history(request_id)
         if history is None:
             raise refuse_unknown(request_id)
         if history.end is not None:
             raise Refused("already_ended", f"{request_id}: has ended ({history.end.type}); nothing to cancel")
         if history.claimed is None:
-            _end_waiting(desk, held, history, actor, reason)
+            _end_waiting(context, held, history, actor, reason)
             return Cancelled(request_id, "cancelled", "cancelled")
         moves.announce(held, "cancel_requested", request_id=request_id, actor=actor, data={"message": reason})
-        durable.overwrite(desk.workspace.control / f"cancel-{request_id}", b"")
-    return _await(desk, request_id, wait_seconds)
+        durable.overwrite(context.workspace.control / f"cancel-{request_id}", b"")
+    return _await(context, request_id, wait_seconds)
 
 
-def _end_waiting(desk: Desk, held: LockedTrail, history: RequestHistory, actor: str, reason: str) -> None:
-    source = find_file(desk.workspace, history)
-    if source is None or source.parent != desk.workspace.approved:
+def _end_waiting(
+    context: Context, held: LockedTrail, history: RequestHistory, actor: str, reason: str
+) -> None:
+    source = find_file(context.workspace, history)
+    if source is None or source.parent != context.workspace.approved:
         raise Refused(
             "not_approved", f"{history.request_id}: is a draft; say no to it with: threegate reject FILE"
         )
@@ -67,9 +69,9 @@ def _end_waiting(desk: Desk, held: LockedTrail, history: RequestHistory, actor: 
         for key in ("request_sha256", "approval_sha256", "policy_sha256", "approved_by")
     }
     inputs = approved.get("inputs")
-    target = moves.free_name(desk.workspace.refused / source.name)
-    reserve_result(desk.workspace, history.request_id)
-    moves.announce(
+    target = moves.free_name(context.workspace.refused / source.name)
+    reserve_result(context.workspace, history.request_id)
+    end = moves.announce(
         held,
         "cancelled",
         request_id=history.request_id,
@@ -83,16 +85,15 @@ def _end_waiting(desk: Desk, held: LockedTrail, history: RequestHistory, actor: 
             "file": target.name,
         },
     )
-    ended = held.index.history(history.request_id)
-    assert ended is not None
-    close_from_trail(quiet_services(desk), held, ended)
+    history.add(end)
+    close_from_trail(context, held, history, end)
 
 
-def _await(desk: Desk, request_id: str, seconds: float) -> Cancelled:
+def _await(context: Context, request_id: str, seconds: float) -> Cancelled:
     """The daemon's word, as long as there is hope for it."""
     until = time.monotonic() + seconds
     while True:
-        with desk.trail.locked() as held:
+        with context.trail.locked() as held:
             history = held.index.history(request_id)
             end = history.end if history else None
         if end is not None:

@@ -14,9 +14,8 @@ from typing import Any
 from threegate.acts.signed_acts import checked_act
 from threegate.contracts import Decision
 from threegate.core.errors import InvalidInput, Refused
-from threegate.launch.approved_file import Prepared, prepare
-from threegate.launch.contract_sessions import SessionGate
-from threegate.review.reviewed_draft import Desk, quiet_services
+from threegate.launch.approved_file import Approved, read_approved
+from threegate.launch.context import Context
 from threegate.trail import moves
 
 ANSWER = "threegate-checkpoint-answer/1"
@@ -45,35 +44,31 @@ class OpenCheckpoint:
         }
 
 
-def open_checkpoints(desk: Desk) -> list[OpenCheckpoint]:
+def open_checkpoints(context: Context) -> list[OpenCheckpoint]:
     """Every request in approved/ that waits for a person. Raises TrailError, OSError."""
     found = []
-    for path in sorted(desk.workspace.approved.glob("*.md")):
+    for path in sorted(context.workspace.approved.glob("*.md")):
         try:
-            prepared = prepare(quiet_services(desk), desk.policy, path)
+            file = read_approved(context, path)
         except FileNotFoundError:
             continue  # it was claimed or cancelled meanwhile
-        item = _ask(desk, prepared)
-        if item is not None:
+        if isinstance(file, Approved) and (item := _ask(context, file)) is not None:
             found.append(item)
     return found
 
 
-def _ask(desk: Desk, prepared: Prepared) -> OpenCheckpoint | None:
-    gate = desk.gate
-    if prepared.request is None or prepared.job is None or not isinstance(gate, SessionGate):
-        return None
-    with desk.trail.locked() as held:
-        asked = gate.demand(held, desk.policy, prepared.request, prepared.job)
+def _ask(context: Context, approved: Approved) -> OpenCheckpoint | None:
+    with context.trail.locked() as held:
+        asked = context.contracts.demand(held, context.policy, approved.request, approved.job)
     if asked is None or asked[0].verdict != "checkpoint":
         return None
     decision, digest, call = asked
-    return OpenCheckpoint(prepared.request_id, call.tool, call.session_id, digest, decision, call.asked)
+    return OpenCheckpoint(approved.request_id, call.tool, call.session_id, digest, decision, call.asked)
 
 
-def open_checkpoint(desk: Desk, request_id: str) -> OpenCheckpoint:
+def open_checkpoint(context: Context, request_id: str) -> OpenCheckpoint:
     """The one of a request. Raises InvalidInput."""
-    for item in open_checkpoints(desk):
+    for item in open_checkpoints(context):
         if item.request_id == request_id:
             return item
     raise InvalidInput(f"{request_id}: no checkpoint waits for an answer; see: threegate checkpoint list")
@@ -89,13 +84,13 @@ def answer_about(item: OpenCheckpoint, *, approve: bool) -> Mapping[str, Any]:
     }
 
 
-def answer(desk: Desk, item: OpenCheckpoint, signed: bytes, *, approve: bool) -> None:
+def answer(context: Context, item: OpenCheckpoint, signed: bytes, *, approve: bool) -> None:
     """Check the signed answer and put it into the trail. Raises Refused, InvalidInput, TrailError."""
     about = answer_about(item, approve=approve)
-    if open_checkpoint(desk, item.request_id).call_sha256 != item.call_sha256:
+    if open_checkpoint(context, item.request_id).call_sha256 != item.call_sha256:
         raise Refused("request_changed", f"{item.request_id}: is another call now; look at it again")
-    with desk.trail.locked() as held:
-        data = checked_act(desk, held, signed, ANSWER, about)
+    with context.trail.locked() as held:
+        data = checked_act(context, held, signed, ANSWER, about)
         actor = data.pop("actor")
         moves.announce(
             held,

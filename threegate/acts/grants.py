@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from threegate.acts.approve import Promoted, seal, tell_approved
+from threegate.acts.approve import Promoted, seal, write_approved_status
 from threegate.acts.pinning import pin
 from threegate.approval import (
     GRANT_TYPE,
@@ -30,12 +30,12 @@ from threegate.approval import (
 from threegate.approval.launch import check_launch
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
+from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch, read_operators
 from threegate.review.countersign import read_waiting
 from threegate.review.reviewed_draft import (
-    Desk,
-    Dossier,
-    open_dossier,
+    ReviewedDraft,
+    open_reviewed_draft,
     read_draft,
     refuse_bad_clock,
     refuse_used,
@@ -61,7 +61,7 @@ class Standing:
 
 
 def new_grant(
-    desk: Desk,
+    context: Context,
     request_id: str,
     *,
     free_inputs: Sequence[str],
@@ -71,33 +71,32 @@ def new_grant(
     key: Path,
 ) -> Grant:
     """Sign a grant made from a finished request. Raises Refused, InvalidInput, TrailError, Unavailable."""
-    if not desk.policy.settings.approval.grants:
+    if not context.policy.settings.approval.grants:
         raise Refused("grants_off", "grants are off: set approval.grants = true in threegate.toml first")
-    path = show_request(desk.workspace, request_id).path
-    if path is None or path.parent != desk.workspace.finished:
+    path = show_request(context.workspace, request_id).path
+    if path is None or path.parent != context.workspace.finished:
         raise InvalidInput(f"{request_id}: has not finished; a grant is made from a request that ran")
-    prepared = read_waiting(desk, path)
-    assert prepared.request is not None and prepared.job is not None
-    approved = prepared.history.approved if prepared.history else None
-    owner = approved.data.get("owner_uid") if approved else None
+    approved = read_waiting(context, path)
+    event = approved.history.approved if approved.history else None
+    owner = event.data.get("owner_uid") if event else None
     if type(owner) is not int:
         raise Refused("grant_mismatch", f"{request_id}: the trail does not say who drafted it")
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         refuse_bad_clock(held)
         now, epoch = max(held.now, datetime.now(UTC)).replace(microsecond=0), held.index.epoch
     act = Act(
         type=GRANT_TYPE,
-        workspace_id=desk.policy.settings.workspace.id,
+        workspace_id=context.policy.settings.workspace.id,
         epoch=epoch,
         acted_by=name,
         acted_utc=now,
         nonce=secrets.token_hex(16),
         about=terms(
-            prepared.job,
-            from_request=prepared.request.request_id,
+            approved.job,
+            from_request=approved.request.request_id,
             free_inputs=free_inputs,
             owner_uid=owner,
-            policy_sha256=desk.policy.digest,
+            policy_sha256=context.policy.digest,
             max_uses=max_uses,
             expires_utc=now + timedelta(seconds=seconds),
         ),
@@ -105,12 +104,12 @@ def new_grant(
     statement = act.to_bytes()
     data = render_signed(statement, sign_statement(statement, key, NAMESPACE_ACT))
     grant = _parse(data)
-    operators = read_operators(desk.workspace)
+    operators = read_operators(context.workspace)
     fingerprint = verify_signer(statement, grant.signed.signature, name, NAMESPACE_ACT, operators, at=(now,))
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         if operators.problem is not None or operators.digests != held.index.operators:
             raise Refused("operators_changed", "operators is not what the trail last recorded")
-        folder = desk.workspace.grants
+        folder = context.workspace.grants
         if not folder.is_dir():
             durable.make_folder(folder, 0o700)
         moves.announce(
@@ -131,16 +130,16 @@ def new_grant(
     return grant
 
 
-def list_grants(desk: Desk) -> list[Standing]:
+def list_grants(context: Context) -> list[Standing]:
     """All grants, with their uses. Raises InvalidInput for a file that is none."""
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         index = held.index
-    return [Standing(grant, index.grant_uses(grant.id)) for grant in _read_all(desk)]
+    return [Standing(grant, index.grant_uses(grant.id)) for grant in _read_all(context)]
 
 
-def find_grant(desk: Desk, which: str) -> Standing:
+def find_grant(context: Context, which: str) -> Standing:
     """The one grant whose id begins so. Raises InvalidInput."""
-    found = [standing for standing in list_grants(desk) if which and standing.grant.id.startswith(which)]
+    found = [standing for standing in list_grants(context) if which and standing.grant.id.startswith(which)]
     if len(found) != 1:
         raise InvalidInput(
             f"{which}: {'more than one' if found else 'no'} grant begins so; see: threegate grant list"
@@ -148,25 +147,25 @@ def find_grant(desk: Desk, which: str) -> Standing:
     return found[0]
 
 
-def revoke_grant(desk: Desk, which: str, *, actor: str) -> Grant:
+def revoke_grant(context: Context, which: str, *, actor: str) -> Grant:
     """End a grant for ever; what was promoted under it and waits does not run. Raises InvalidInput, TrailError."""
-    standing = find_grant(desk, which)
-    with desk.trail.locked() as held:
+    standing = find_grant(context, which)
+    with context.trail.locked() as held:
         moves.announce(held, "grant_revoked", actor=actor, data={"grant": standing.grant.id})
     return standing.grant
 
 
-def use_grants(desk: Desk) -> list[Promoted]:
+def use_grants(context: Context) -> list[Promoted]:
     """Promote every draft of the inbox that a live grant covers. Never raises for a draft; TrailError ends the daemon."""
-    if not desk.policy.settings.approval.grants or not desk.workspace.grants.is_dir():
+    if not context.policy.settings.approval.grants or not context.workspace.grants.is_dir():
         return []
-    live = [standing.grant for standing in list_grants(desk) if standing.live]
+    live = [standing.grant for standing in list_grants(context) if standing.live]
     if not live:
         return []
     done = []
-    for path in sorted(desk.workspace.inbox.glob("TR-*.md")):
+    for path in sorted(context.workspace.inbox.glob("TR-*.md")):
         try:
-            promoted = promote_granted(desk, path, live)
+            promoted = promote_granted(context, path, live)
         except TrailError:
             raise
         except (ThreeGateError, OSError):
@@ -176,39 +175,39 @@ def use_grants(desk: Desk) -> list[Promoted]:
     return done
 
 
-def promote_granted(desk: Desk, path: Path, grants: Sequence[Grant]) -> Promoted | None:
+def promote_granted(context: Context, path: Path, grants: Sequence[Grant]) -> Promoted | None:
     """Promote one draft under the first grant that covers it; None when none does. Raises as `approve` does."""
-    draft = read_draft(desk.workspace, path)
-    with open_dossier(desk, draft) as dossier:
+    draft = read_draft(context.workspace, path)
+    with open_reviewed_draft(context, draft) as reviewed:
         for grant in grants:
-            if grant.owner_uid == dossier.owner_uid and covers(grant, dossier.job):
-                return _promote(desk, dossier, grant)
+            if grant.owner_uid == reviewed.owner_uid and covers(grant, reviewed.job):
+                return _promote(context, reviewed, grant)
     return None
 
 
-def _promote(desk: Desk, dossier: Dossier, grant: Grant) -> Promoted:
-    sealed = seal(desk, dossier, grant.act.acted_by)
+def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promoted:
+    sealed = seal(context, reviewed, grant.act.acted_by)
     data = grant.signed.to_bytes()
-    name = dossier.draft.path.name
-    pin(desk.workspace, dossier.inputs)
-    with desk.trail.locked() as held:
+    name = reviewed.draft.path.name
+    pin(context.workspace, reviewed.inputs)
+    with context.trail.locked() as held:
         refuse_bad_clock(held)
         refuse_used(held, sealed.request)
         facts = replace(
             facts_for_launch(
-                desk.workspace,
+                context.workspace,
                 held,
-                desk.policy,
+                context.policy,
                 sealed.request,
                 sealed.job,
                 signature=data,
                 countersignatures={},
             ),
-            owner_uid=dossier.owner_uid,
+            owner_uid=reviewed.owner_uid,
         )
         verified = check_launch(facts)
         _refuse_promised(held.index, grant)
-        target = desk.workspace.approved / name
+        target = context.workspace.approved / name
         paths = moves.deliver(
             held,
             [(target.with_name(f"{name}.sig"), data, _MODE), (target, sealed.data, _MODE)],
@@ -218,17 +217,17 @@ def _promote(desk: Desk, dossier: Dossier, grant: Grant) -> Promoted:
             data={
                 "request_sha256": sealed.request.sha256,
                 "job_sha256": sealed.job.digest,
-                "policy_sha256": desk.policy.digest,
+                "policy_sha256": context.policy.digest,
                 "inputs": {item.name: item.sha256 for item in sealed.request.inputs},
                 "approved_by": verified.approved_by,
                 "grant": grant.id,
-                "owner_uid": dossier.owner_uid,
-                "from": dossier.draft.path.parent.name,
+                "owner_uid": reviewed.owner_uid,
+                "from": reviewed.draft.path.parent.name,
                 "risk": sealed.job.effective_risk,
             },
         )
-    removed = take_draft_away(dossier.draft)
-    tell_approved(desk, paths[-1].name, sealed)
+    removed = take_draft_away(reviewed.draft)
+    write_approved_status(context, paths[-1].name, sealed)
     return Promoted(paths[-1], grant.id, grant.expires_utc, verified.signers[0].fingerprint, False, removed)
 
 
@@ -246,8 +245,8 @@ def _refuse_promised(index: TrailIndex, grant: Grant) -> None:
         raise Refused("grant_used_up", "every use of the grant that is left is promised already")
 
 
-def _read_all(desk: Desk) -> list[Grant]:
-    folder = desk.workspace.grants
+def _read_all(context: Context) -> list[Grant]:
+    folder = context.workspace.grants
     if not folder.is_dir():
         return []
     grants = []

@@ -14,7 +14,7 @@ from typing import Any
 from threegate.acts.proposal_finished import FinishedProposal, announce_act, finished_proposal, refuse_done
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
-from threegate.review.reviewed_draft import Desk
+from threegate.launch.context import Context
 from threegate.secretscan import has_secret
 
 NOTES_FILE = "notes.jsonl"
@@ -30,10 +30,10 @@ class ProposedNote:
     about: Mapping[str, Any]
 
 
-def proposed_note(desk: Desk, request_id: str) -> ProposedNote:
+def proposed_note(context: Context, request_id: str) -> ProposedNote:
     """The note of a finished memory.propose. Raises InvalidInput, Refused."""
-    with desk.trail.locked() as held:
-        finished = finished_proposal(desk, held, request_id, _TOOLS)
+    with context.trail.locked() as held:
+        finished = finished_proposal(context, held, request_id, _TOOLS)
         refuse_done(held, request_id)
     data = finished.output("/out/note.json")
     note = canonical.loads_strict(data, max_bytes=2 * limits.PROPOSAL_BYTES)
@@ -51,17 +51,17 @@ def proposed_note(desk: Desk, request_id: str) -> ProposedNote:
     return ProposedNote(finished, note, about)
 
 
-def store_note(desk: Desk, proposed: ProposedNote, signed: bytes) -> None:
+def store_note(context: Context, proposed: ProposedNote, signed: bytes) -> None:
     """Announce the signed act and add the note. Raises Refused, TrailError, OSError."""
     request_id = proposed.finished.request_id
     line = (
         json.dumps({**proposed.note, "request_id": request_id}, ensure_ascii=True, sort_keys=True).encode()
         + b"\n"
     )
-    path = desk.workspace.memory / NOTES_FILE
-    with desk.trail.locked() as held:
+    path = context.workspace.memory / NOTES_FILE
+    with context.trail.locked() as held:
         announce_act(
-            desk,
+            context,
             held,
             signed,
             proposed.about,
@@ -74,10 +74,10 @@ def store_note(desk: Desk, proposed: ProposedNote, signed: bytes) -> None:
         durable.overwrite(path, old + line, 0o600)
 
 
-def notes(desk: Desk) -> list[dict[str, Any]]:
+def notes(context: Context) -> list[dict[str, Any]]:
     """All stored notes, in the order of files and lines. Raises InvalidInput for a line that is none."""
     found = []
-    for path in sorted(desk.workspace.memory.glob("*.jsonl")):
+    for path in sorted(context.workspace.memory.glob("*.jsonl")):
         for number, line in enumerate(
             durable.read_regular(path, max_bytes=limits.MEMORY_BYTES).splitlines(), start=1
         ):

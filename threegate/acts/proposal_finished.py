@@ -15,8 +15,8 @@ from typing import Any
 from threegate.acts.signed_acts import checked_act
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
-from threegate.review.reviewed_draft import Desk
-from threegate.trail import LockedTrail, RequestHistory, moves
+from threegate.launch.context import Context
+from threegate.trail import Event, LockedTrail, moves
 
 APPLY = "threegate-apply/1"
 
@@ -56,7 +56,7 @@ class FinishedProposal:
 
 
 def finished_proposal(
-    desk: Desk, held: LockedTrail, request_id: str, tools: frozenset[str]
+    context: Context, held: LockedTrail, request_id: str, tools: frozenset[str]
 ) -> FinishedProposal:
     """What the trail says about a finished proposal of one of these tools.
 
@@ -69,7 +69,7 @@ def finished_proposal(
         raise InvalidInput(f"{request_id}: was not made from a proposal; there is nothing to do with it here")
     if history.finished is None or history.finished.data.get("status") != "succeeded":
         raise InvalidInput(f"{request_id}: has not succeeded; only a finished run has something to act on")
-    args = _pinned_args(desk, history)
+    args = _pinned_args(context, history.approved)
     tool = args["proposal"]["tool"]
     if args["proposal"]["sha256"] != history.proposal_sha256:
         raise Refused("result_unverified", f"{request_id}: its args.json belongs to another proposal")
@@ -83,17 +83,18 @@ def finished_proposal(
         approval_sha256=str(history.approved.data.get("approval_sha256")),
         args=args,
         outputs=outputs if isinstance(outputs, dict) else {},
-        run_folder=desk.workspace.run_folder(request_id),
+        run_folder=context.workspace.run_folder(request_id),
     )
 
 
-def _pinned_args(desk: Desk, history: RequestHistory) -> dict[str, Any]:
+def _pinned_args(context: Context, approved: Event) -> dict[str, Any]:
     """args.json, by the digest that was approved."""
-    assert history.approved is not None
-    inputs = history.approved.data.get("inputs")
+    inputs = approved.data.get("inputs")
     digest = inputs.get("args.json") if isinstance(inputs, dict) else None
     try:
-        data = durable.read_regular(desk.workspace.inputs / str(digest), max_bytes=4 * limits.PROPOSAL_BYTES)
+        data = durable.read_regular(
+            context.workspace.inputs / str(digest), max_bytes=4 * limits.PROPOSAL_BYTES
+        )
     except OSError as error:
         raise Refused(
             "result_unverified", f"args.json: the pinned input cannot be read ({error.strerror or error})"
@@ -115,7 +116,7 @@ def refuse_done(held: LockedTrail, request_id: str) -> None:
 
 
 def announce_act(
-    desk: Desk,
+    context: Context,
     held: LockedTrail,
     signed: bytes,
     about: Mapping[str, Any],
@@ -124,6 +125,6 @@ def announce_act(
 ) -> None:
     """Check the signed act under the trail's lock and put `applied` on disk. Raises Refused, TrailError."""
     refuse_done(held, request_id)
-    act = checked_act(desk, held, signed, APPLY, about)
+    act = checked_act(context, held, signed, APPLY, about)
     actor = act.pop("actor")
     moves.announce(held, "applied", request_id=request_id, actor=actor, data={**data, **act})

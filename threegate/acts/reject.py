@@ -12,9 +12,10 @@ from pathlib import Path
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.launch.completion import close_from_trail
+from threegate.launch.context import Context
 from threegate.request import Report, read_request
 from threegate.results import Verdict, reserve_result, write_verdict
-from threegate.review.reviewed_draft import Desk, Draft, quiet_services, read_draft, take_draft_away
+from threegate.review.reviewed_draft import Draft, read_draft, take_draft_away
 from threegate.trail import LockedTrail, moves
 
 _MODE = 0o600
@@ -29,33 +30,33 @@ class Rejected:
     draft_removed: bool
 
 
-def reject_draft(desk: Desk, which: Path | Draft, *, reason: str, actor: str) -> Rejected:
+def reject_draft(context: Context, which: Path | Draft, *, reason: str, actor: str) -> Rejected:
     """Say no to one draft, by its file or as it was read. Raises InvalidInput, TrailError, Unavailable, OSError."""
-    draft = which if isinstance(which, Draft) else read_draft(desk.workspace, which)
-    with desk.trail.locked() as held:
+    draft = which if isinstance(which, Draft) else read_draft(context.workspace, which)
+    with context.trail.locked() as held:
         report = read_request(
             draft.data,
             path=draft.path.name,
-            settings=desk.policy.settings.request,
+            settings=context.policy.settings.request,
             now=held.now,
             stage="draft",
         )
         request_id = _own_id(held, report)
         if request_id is not None:
-            reserve_result(desk.workspace, request_id)
+            reserve_result(context.workspace, request_id)
         (copy,) = moves.deliver(
             held,
-            [(desk.workspace.refused / draft.path.name, draft.data, _MODE)],
+            [(context.workspace.refused / draft.path.name, draft.data, _MODE)],
             "rejected",
             request_id=request_id,
             actor=actor,
             data=_event(draft, report, request_id, reason),
         )
         history = held.index.history(request_id) if request_id is not None else None
-        if history is not None:
-            close_from_trail(quiet_services(desk), held, history)
+        if history is not None and history.end is not None:
+            close_from_trail(context, held, history, history.end)
     removed = take_draft_away(draft)
-    _tell(desk, draft, report, reason)
+    _write_status(context, draft, report, reason)
     return Rejected(copy, request_id, removed)
 
 
@@ -86,9 +87,9 @@ def _event(draft: Draft, report: Report, request_id: str | None, reason: str) ->
     }
 
 
-def _tell(desk: Desk, draft: Draft, report: Report, reason: str) -> None:
+def _write_status(context: Context, draft: Draft, report: Report, reason: str) -> None:
     write_verdict(
-        desk.workspace,
+        context.workspace,
         Verdict(
             file=draft.path.name,
             sha256=report.sha256,

@@ -18,11 +18,11 @@ from threegate.acts.signing_key import Acting
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.judgement.judge import Clearance, replay_clearance
+from threegate.launch.context import Context
 from threegate.request import read_request
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
 from threegate.results import ResultFacts, read_record, write_record
-from threegate.review.reviewed_draft import Desk
 from threegate.runners.interface import Control, Outcome, Runner
 
 REPLAY = "threegate-replay/1"
@@ -47,13 +47,13 @@ class Replayed:
     differences: tuple[str, ...]
 
 
-def ended_request(desk: Desk, request_id: str) -> Ended:
+def ended_request(context: Context, request_id: str) -> Ended:
     """What would be run again. Raises InvalidInput when it never ran, Refused when it means something else today."""
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         history = held.index.history(request_id)
     if history is None or history.claimed is None or history.finished is None:
         raise InvalidInput(f"{request_id}: has not run to an end; threegate status lists what has")
-    path = desk.workspace.finished / str(history.file)
+    path = context.workspace.finished / str(history.file)
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
@@ -62,7 +62,7 @@ def ended_request(desk: Desk, request_id: str) -> Ended:
     report = read_request(
         data,
         path=path.name,
-        settings=desk.policy.settings.request,
+        settings=context.policy.settings.request,
         now=datetime.now(UTC),
         stage="approved",
     )
@@ -73,11 +73,12 @@ def ended_request(desk: Desk, request_id: str) -> Ended:
         job = build_job(
             request,
             input_sizes={
-                item.sha256: (desk.workspace.inputs / item.sha256).lstat().st_size for item in request.inputs
+                item.sha256: (context.workspace.inputs / item.sha256).lstat().st_size
+                for item in request.inputs
             },
-            platform=desk.policy.platform,
-            write_class=desk.gate.write_class(desk.policy, request),
-            time_cap_sec=desk.gate.time_cap_sec(desk.policy, request),
+            platform=context.policy.platform,
+            write_class=context.contracts.write_class(context.policy, request),
+            time_cap_sec=context.contracts.time_cap_sec(context.policy, request),
             proposal_sha256=history.proposal_sha256,
         )
     except FileNotFoundError as error:
@@ -89,7 +90,7 @@ def ended_request(desk: Desk, request_id: str) -> Ended:
     }
     replay_clearance(about, request, job)
     first = read_record(
-        desk.workspace.run_folder(request_id),
+        context.workspace.run_folder(request_id),
         created_utc=history.finished.when,
         trail_seq=history.finished.seq,
         sha256=str(history.finished.data.get("record_sha256")),
@@ -97,24 +98,27 @@ def ended_request(desk: Desk, request_id: str) -> Ended:
     return Ended(request, job, about, first)
 
 
-def replay(desk: Desk, ended: Ended, acting: Acting, runner: Runner) -> Replayed:
+def replay(context: Context, ended: Ended, acting: Acting, runner: Runner) -> Replayed:
     """Sign, run again, compare, record. Raises Refused, Unavailable, TrailError, OSError."""
     if (missing := runner.available()) is not None:
         raise Unavailable(missing)
-    signed = sign_act(desk, acting, REPLAY, ended.about)
-    with desk.trail.locked() as held:
-        act = checked_act(desk, held, signed, REPLAY, ended.about)
+    signed = sign_act(context, acting, REPLAY, ended.about)
+    with context.trail.locked() as held:
+        act = checked_act(context, held, signed, REPLAY, ended.about)
     clearance = replay_clearance(ended.about, ended.request, ended.job)
-    folder = _fresh_folder(desk.workspace.run_folder(ended.request.request_id))
+    folder = _fresh_folder(context.workspace.run_folder(ended.request.request_id))
     control = Control(
-        folder, desk.workspace.inputs, desk.policy.settings.workspace.id, f"replay-{secrets.token_hex(8)}"
+        folder,
+        context.workspace.inputs,
+        context.policy.settings.workspace.id,
+        f"replay-{secrets.token_hex(8)}",
     )
     outcome = runner.run(clearance, ended.job, control)
     if outcome.status == "unavailable":
         raise Unavailable(f"{outcome.detail}; nothing ran")
     record = write_record(folder, _facts(ended, clearance, outcome))
     differences = compare(ended.first, outcome)
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         held.append(
             "replayed",
             request_id=ended.request.request_id,

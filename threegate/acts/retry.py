@@ -15,10 +15,10 @@ from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import STATES
+from threegate.launch.context import Context
 from threegate.request import read_request
 from threegate.request.model import Request
 from threegate.request.render_draft import file_name, render_request
-from threegate.review.reviewed_draft import Desk
 from threegate.trail import LockedTrail
 
 _RETRY = re.compile(r"\.r[0-9]{1,6}")
@@ -36,7 +36,7 @@ class Retried:
     restored: tuple[str, ...]
 
 
-def retry_request(desk: Desk, source: Path, *, now: datetime | None = None) -> Retried:
+def retry_request(context: Context, source: Path, *, now: datetime | None = None) -> Retried:
     """Write a fresh draft of the request in `source` (a file of approved/, finished/ or refused/).
 
     Raises InvalidInput when it is no request that could be drafted again, Unavailable when an input is gone, OSError.
@@ -44,9 +44,9 @@ def retry_request(desk: Desk, source: Path, *, now: datetime | None = None) -> R
     if source.parent.name not in STATES:
         raise InvalidInput(f"{source}: has not ended and was not approved; it is a draft already")
     moment = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
-    request = _read(desk, source, moment)
+    request = _read(context, source, moment)
     slug = match[1] if (match := _SLUG.fullmatch(source.name)) else "retry"
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         request_id = _free_id(held, request.request_id)
     name = file_name(moment, slug)
     fresh = replace(
@@ -59,21 +59,23 @@ def retry_request(desk: Desk, source: Path, *, now: datetime | None = None) -> R
         approved_utc=None,
     )
     data = render_request(fresh)
-    report = read_request(data, path=name, settings=desk.policy.settings.request, now=moment, stage="draft")
+    report = read_request(
+        data, path=name, settings=context.policy.settings.request, now=moment, stage="draft"
+    )
     if report.request is None or replace(report.request, data=fresh.data, sha256=fresh.sha256) != fresh:
         raise InvalidInput(f"{source}: cannot be drafted again as the same request; write a new draft")
-    restored = tuple(item.name for item in request.inputs if _restore(desk, item.name, item.sha256))
-    path = desk.workspace.inbox / name
+    restored = tuple(item.name for item in request.inputs if _restore(context, item.name, item.sha256))
+    path = context.workspace.inbox / name
     durable.deliver(path, data, 0o644)
     return Retried(path, request_id, request.request_id, restored)
 
 
-def _read(desk: Desk, source: Path, now: datetime) -> Request:
+def _read(context: Context, source: Path, now: datetime) -> Request:
     try:
         data = durable.read_regular(source, max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
         raise InvalidInput(f"{source}: cannot be read ({error.strerror or error})") from None
-    settings = desk.policy.settings.request
+    settings = context.policy.settings.request
     for stage in ("approved", "draft"):
         report = read_request(
             data,
@@ -98,11 +100,11 @@ def _free_id(held: LockedTrail, request_id: str) -> str:
     raise Unavailable(f"{request_id}: was retried {_MOST} times; write a new draft")
 
 
-def _restore(desk: Desk, name: str, sha256: str) -> bool:
+def _restore(context: Context, name: str, sha256: str) -> bool:
     """Put a pinned input back beside the drafts, where it is not there any more."""
-    target = desk.workspace.files / name
+    target = context.workspace.files / name
     try:
-        data = durable.read_regular(desk.workspace.inputs / sha256, max_bytes=limits.INPUT_FILE_BYTES)
+        data = durable.read_regular(context.workspace.inputs / sha256, max_bytes=limits.INPUT_FILE_BYTES)
     except OSError:
         data = None
     try:
@@ -110,7 +112,7 @@ def _restore(desk: Desk, name: str, sha256: str) -> bool:
     except FileNotFoundError:
         if data is None or sha256_hex(data) != sha256:
             raise Unavailable(
-                f"{name}: its pinned bytes are gone; put the file into {desk.workspace.files}"
+                f"{name}: its pinned bytes are gone; put the file into {context.workspace.files}"
             ) from None
         durable.deliver(target, data, 0o644)
         return True

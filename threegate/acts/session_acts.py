@@ -12,11 +12,10 @@ from typing import Any
 
 from threegate.acts.cancel import cancel_request
 from threegate.acts.signed_acts import checked_act
-from threegate.contracts.session_table import Book
+from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import Reason
 from threegate.core.errors import InvalidInput, Refused
-from threegate.launch.contract_sessions import SessionGate
-from threegate.review.reviewed_draft import Desk
+from threegate.launch.context import Context
 from threegate.trail import LockedTrail, moves
 
 KILL = "threegate-kill/1"
@@ -31,20 +30,18 @@ class Killed:
     requests: tuple[str, ...]
 
 
-def book_of(desk: Desk, held: LockedTrail) -> Book:
+def session_table(context: Context, held: LockedTrail) -> SessionTable:
     """The sessions as the trail has them. Raises InvalidInput without contracts that compile."""
-    compiled = desk.policy.contracts
+    compiled = context.policy.contracts
     if not compiled.ok:
         raise InvalidInput("the contracts do not compile; mend them first: threegate contracts check")
     if compiled.empty:
         raise InvalidInput("there are no contracts, so there are no sessions; see: threegate contracts new")
-    gate = desk.gate
-    assert isinstance(gate, SessionGate)
-    return gate.view(held, desk.policy)
+    return context.contracts.view(held, context.policy)
 
 
 def open_session(
-    desk: Desk,
+    context: Context,
     session_id: str,
     *,
     actor: str,
@@ -53,76 +50,78 @@ def open_session(
     role: str | None = None,
     parent: str | None = None,
 ) -> None:
-    """Open a session. Raises Refused as `Book.open`, InvalidInput, TrailError."""
+    """Open a session. Raises Refused as `SessionTable.open`, InvalidInput, TrailError."""
     if session_id.startswith("default:"):
         raise Refused(
             "session_exists", "names with default: are the requesters' own sessions; choose another"
         )
-    with desk.trail.locked() as held:
-        book = book_of(desk, held)
-        trial = Book.from_json(desk.policy.contracts, book.to_json())
+    with context.trail.locked() as held:
+        table = session_table(context, held)
+        trial = SessionTable.from_json(context.policy.contracts, table.to_json())
         trial.open(session_id, requester=requester, workflow=workflow, role=role, parent=parent)
         data: dict[str, Any] = {"session": session_id, "requester": requester}
         member = trial.members.get(session_id)
         if member is not None:
             data |= {"workflow": member.workflow, "role": member.role, "parent": member.parent}
         moves.announce(held, "session_opened", actor=actor, data=data)
-        book_of(desk, held)
+        session_table(context, held)
 
 
-def close_session(desk: Desk, session_id: str, *, actor: str) -> tuple[Reason, ...]:
+def close_session(context: Context, session_id: str, *, actor: str) -> tuple[Reason, ...]:
     """End a session in good order; gives the lower bounds that it missed. Raises Refused, InvalidInput."""
-    with desk.trail.locked() as held:
-        book = book_of(desk, held)
-        _known_session(book, session_id)
-        trial = Book.from_json(desk.policy.contracts, book.to_json())
+    with context.trail.locked() as held:
+        table = session_table(context, held)
+        _known_session(table, session_id)
+        trial = SessionTable.from_json(context.policy.contracts, table.to_json())
         reasons = trial.close(session_id)
-        ended = [key for key, item in trial.sessions.items() if item.killed and not book.sessions[key].killed]
+        ended = [
+            key for key, item in trial.sessions.items() if item.killed and not table.sessions[key].killed
+        ]
         running = sorted(
-            {call_id for key in ended if key != session_id for call_id in book.sessions[key].pending}
+            {call_id for key in ended if key != session_id for call_id in table.sessions[key].pending}
         )
         data = {"scope": "close", "name": session_id, "missed": [item.path for item in reasons]}
         moves.announce(held, "session_killed", actor=actor, data=data)
-        book_of(desk, held)
+        session_table(context, held)
     for request_id in running:
         cancel_request(
-            desk, request_id, actor=actor, reason=f"session {session_id} was closed", wait_seconds=0
+            context, request_id, actor=actor, reason=f"session {session_id} was closed", wait_seconds=0
         )
     return reasons
 
 
-def _known_session(book: Book, session_id: str) -> None:
-    if session_id not in book.sessions:
+def _known_session(table: SessionTable, session_id: str) -> None:
+    if session_id not in table.sessions:
         raise Refused("unknown_session", f"no session {session_id}; see: threegate session list")
 
 
-def kill_about(desk: Desk, scope: str, name: str) -> Mapping[str, Any]:
+def kill_about(context: Context, scope: str, name: str) -> Mapping[str, Any]:
     """What a kill is about, checked against what is there. Raises Refused, InvalidInput."""
-    with desk.trail.locked() as held:
-        trial = Book.from_json(desk.policy.contracts, book_of(desk, held).to_json())
+    with context.trail.locked() as held:
+        trial = SessionTable.from_json(context.policy.contracts, session_table(context, held).to_json())
         trial.kill(scope, name)
     return {"scope": scope, "name": name}
 
 
-def kill(desk: Desk, scope: str, name: str, *, actor: str, signed: bytes | None = None) -> Killed:
+def kill(context: Context, scope: str, name: str, *, actor: str, signed: bytes | None = None) -> Killed:
     """Kill a session, a session with its descendants, or (signed) a workflow, and what runs in them.
 
     Raises Refused (`signature_missing` for a workflow without one), InvalidInput, TrailError.
     """
-    about = kill_about(desk, scope, name)
+    about = kill_about(context, scope, name)
     if scope == "workflow" and signed is None:
         raise Refused("signature_missing", "ending a workflow is the operator's: it needs a signature")
-    with desk.trail.locked() as held:
-        book = book_of(desk, held)
-        trial = Book.from_json(desk.policy.contracts, book.to_json())
+    with context.trail.locked() as held:
+        table = session_table(context, held)
+        trial = SessionTable.from_json(context.policy.contracts, table.to_json())
         sessions = trial.kill(scope, name)
-        running = sorted({call_id for key in sessions for call_id in book.sessions[key].pending})
+        running = sorted({call_id for key in sessions for call_id in table.sessions[key].pending})
         data: dict[str, Any] = {**about, "sessions": sessions[:64]}
         if signed is not None:
-            data |= checked_act(desk, held, signed, KILL, about)
+            data |= checked_act(context, held, signed, KILL, about)
             actor = data.pop("actor")
         moves.announce(held, "session_killed", actor=actor, data=data)
-        book_of(desk, held)
+        session_table(context, held)
     for request_id in running:
-        cancel_request(desk, request_id, actor=actor, reason=f"{scope} {name} was killed", wait_seconds=0)
+        cancel_request(context, request_id, actor=actor, reason=f"{scope} {name} was killed", wait_seconds=0)
     return Killed(tuple(sessions), tuple(running))

@@ -14,19 +14,20 @@ from threegate.acts.signing_key import Acting
 from threegate.approval import NAMESPACE_ACT, Act, check_act, render_signed, sign_statement
 from threegate.core import canonical, limits
 from threegate.core.errors import Refused
+from threegate.launch.context import Context
 from threegate.launch.launch_facts import read_operators
-from threegate.review.reviewed_draft import Desk, refuse_bad_clock
+from threegate.review.reviewed_draft import refuse_bad_clock
 from threegate.trail import LockedTrail
 
 
-def sign_act(desk: Desk, acting: Acting, kind: str, about: Mapping[str, Any]) -> bytes:
+def sign_act(context: Context, acting: Acting, kind: str, about: Mapping[str, Any]) -> bytes:
     """Sign an act of this workspace. ssh-keygen may ask on the terminal. Raises InvalidInput, Unavailable, Refused."""
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         refuse_bad_clock(held)
         epoch, now = held.index.epoch, held.now
     act = Act(
         type=kind,
-        workspace_id=desk.policy.settings.workspace.id,
+        workspace_id=context.policy.settings.workspace.id,
         epoch=epoch,
         acted_by=acting.name,
         acted_utc=max(datetime.now(UTC), now).replace(microsecond=0),
@@ -38,16 +39,16 @@ def sign_act(desk: Desk, acting: Acting, kind: str, about: Mapping[str, Any]) ->
 
 
 def checked_act(
-    desk: Desk, held: LockedTrail, signed: bytes, kind: str, about: Mapping[str, Any]
+    context: Context, held: LockedTrail, signed: bytes, kind: str, about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Check a signed act under the trail's lock; what its event says about it, with `actor`. Raises Refused."""
     refuse_bad_clock(held)
     act, signer = check_act(
         signed,
         kind,
-        operators=read_operators(desk.workspace),
+        operators=read_operators(context.workspace),
         recorded_operators=held.index.operators,
-        workspace_id=desk.policy.settings.workspace.id,
+        workspace_id=context.policy.settings.workspace.id,
         epoch=held.index.epoch,
         nonce_used=held.index.nonce_known,
         now=held.now,

@@ -1,4 +1,4 @@
-"""Checking a signed act: a checkpoint's answer, a kill, an application of a change, a grant.
+"""Checking a signed act: a contract checkpoint's answer, a kill, an application of a change, a grant.
 
 Invariant: an act counts for one type, one workspace and epoch, one nonce, and for a short while only.
 """

@@ -6,7 +6,7 @@ Invariant: the terms of the grant hold now, and the trail knows it, unrevoked, w
 from __future__ import annotations
 
 import hashlib
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from threegate.approval.facts import LaunchFacts, VerifiedApproval
 from threegate.approval.grant import Grant, covers
@@ -68,9 +68,7 @@ def check_grant_time(facts: LaunchFacts, grant: Grant) -> str:
     """Given before it is used, used before it ends, and the draft promoted under it in between. Raises Refused."""
     given = grant.act.acted_utc
     ahead = timedelta(seconds=limits.APPROVED_AHEAD_SECONDS)
-    promoted = facts.request.approved_utc
-    if promoted is None or facts.request.approved_by != grant.act.acted_by:
-        raise Refused("statement_mismatch", "the request does not name the grant's operator and a time")
+    promoted = _promoted_utc(facts, grant)
     if given > facts.now + ahead or promoted > facts.now + ahead or promoted < given:
         raise Refused("not_yet_valid", "the grant, or the promotion under it, lies ahead")
     if promoted < facts.request.created_utc:
@@ -78,6 +76,14 @@ def check_grant_time(facts: LaunchFacts, grant: Grant) -> str:
     if facts.now >= grant.expires_utc or facts.now >= promoted + timedelta(seconds=facts.ttl_sec):
         raise Refused("expired", "the grant, or the promotion under it, has ended")
     return f"until {grant.expires_utc:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _promoted_utc(facts: LaunchFacts, grant: Grant) -> datetime:
+    """When the draft was promoted under the grant, by its approval lines. Raises Refused."""
+    promoted = facts.request.approved_utc
+    if promoted is None or facts.request.approved_by != grant.act.acted_by:
+        raise Refused("statement_mismatch", "the request does not name the grant's operator and a time")
+    return promoted
 
 
 def check_grant_job(facts: LaunchFacts, grant: Grant) -> str:
@@ -94,13 +100,11 @@ def grant_nonce(grant: Grant, request_id: str) -> str:
 
 def verified_by_grant(facts: LaunchFacts, grant: Grant, signer: Signer) -> VerifiedApproval:
     """What a launch under a grant goes on with."""
-    request = facts.request
-    assert request.approved_utc is not None
     return VerifiedApproval(
         approved_by=signer.name,
-        approved_utc=request.approved_utc,
+        approved_utc=_promoted_utc(facts, grant),
         expires_utc=grant.expires_utc,
-        nonce=grant_nonce(grant, request.request_id),
+        nonce=grant_nonce(grant, facts.request.request_id),
         approval_sha256=grant.id,
         signers=(signer,),
         grant=grant.id,

@@ -24,10 +24,10 @@ def verify(
     json_: JsonFlag = False,
 ) -> None:
     """Make every check that a launch makes. Ends with 2 when one fails."""
+    from threegate.launch.context import open_context
     from threegate.review.countersign import verify_approval
-    from threegate.review.reviewed_draft import open_desk
 
-    checks = verify_approval(open_desk(workspace_here()), file)
+    checks = verify_approval(open_context(workspace_here()), file)
     if wants_json(json_):
         emit_json(
             [

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, on_terminal, say, wants_json, warn, workspace_here
-from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
+from threegate.core.errors import NoWorkspace
 
 if TYPE_CHECKING:
     from threegate.acts.approve import Promoted, Sealed
-    from threegate.review.reviewed_draft import Desk, Dossier
+    from threegate.launch.context import Context
+    from threegate.review.reviewed_draft import ReviewedDraft
 
 app = typer.Typer()
 
@@ -22,13 +24,9 @@ app = typer.Typer()
 @app.command()
 def approve(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A draft: inbox/TR-….md")],
-    name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="Who approves; default: whose key it is.")
-    ] = "",
-    key: Annotated[
-        Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's key.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
     reason: Annotated[str, typer.Option("--reason", help="Kept in the trail.")] = "",
     full: Annotated[bool, typer.Option("--full", help="Shorten nothing on the screen.")] = False,
     print_statement: Annotated[
@@ -44,46 +42,52 @@ def approve(
     """Read, sign and promote one draft."""
     from threegate.acts.approve import known_operators, read_signature, seal, seal_as, sign
     from threegate.acts.signing_key import acting_operator
-    from threegate.review.reviewed_draft import open_desk, open_dossier, read_draft
+    from threegate.launch.context import open_context
+    from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 
     if print_statement and signature is not None:
         raise NoWorkspace("--print-statement and --signature are two steps; give one of them")
-    desk = open_desk(workspace_here())
-    draft = read_draft(desk.workspace, file)
-    operators = known_operators(desk)
+    context = open_context(workspace_here())
+    draft = read_draft(context.workspace, file)
+    operators = known_operators(context)
     quiet = wants_json(json_)
-    with open_dossier(desk, draft) as dossier:
+    with open_reviewed_draft(context, draft) as reviewed:
         if print_statement:
             if not name:
                 raise NoWorkspace("--print-statement needs --as NAME: the statement names who approves")
             acting_operator(operators, name=name, key=Path(name))
-            show(dossier, desk, name, full=full, to_stderr=True)
-            sys.stdout.buffer.write(seal(desk, dossier, name).statement.to_bytes())
+            show(reviewed, context, name, full=full, to_stderr=True)
+            sys.stdout.buffer.write(seal(context, reviewed, name).statement.to_bytes())
             sys.stdout.buffer.flush()
             return
         if signature is not None:
             statement, signed = read_signature(signature)
-            show(dossier, desk, statement.approved_by, full=full, to_stderr=quiet)
+            show(reviewed, context, statement.approved_by, full=full, to_stderr=quiet)
             ask("Deliver this approval?", yes)
-            sealed = seal_as(desk, dossier, statement)
+            sealed = seal_as(context, reviewed, statement)
         else:
             acting = acting_operator(operators, name=name, key=key)
-            show(dossier, desk, acting.name, full=full, to_stderr=quiet)
+            show(reviewed, context, acting.name, full=full, to_stderr=quiet)
             ask(f"Sign as {acting.name} and let it run once?", yes)
-            sealed = seal(desk, dossier, acting.name)
+            sealed = seal(context, reviewed, acting.name)
             signed = sign(sealed, acting.key)
-        done = finish(desk, dossier, sealed, signed, reason)
+        done = finish(context, reviewed, sealed, signed, reason)
     if quiet:
         emit_json(promoted_json(done, sealed))
     else:
         tell(done)
 
 
-def show(dossier: Dossier, desk: Desk, operator: str, *, full: bool, to_stderr: bool = False) -> None:
+def show(
+    reviewed: ReviewedDraft, context: Context, operator: str, *, full: bool, to_stderr: bool = False
+) -> None:
     """Print the review screen."""
-    from threegate.review.screen import render_dossier
+    from threegate.review.screen import render_reviewed_draft
 
-    put(render_dossier(dossier, desk.policy.settings, operator=operator, full=full), to_stderr=to_stderr)
+    put(
+        render_reviewed_draft(reviewed, context.policy.settings, operator=operator, full=full),
+        to_stderr=to_stderr,
+    )
 
 
 def put(lines: list[str], *, to_stderr: bool = False) -> None:
@@ -96,24 +100,12 @@ def put(lines: list[str], *, to_stderr: bool = False) -> None:
         typer.echo(painted(line) if colours else str(line), err=to_stderr)
 
 
-def ask(question: str, yes: bool) -> None:
-    """A yes of the operator, given beforehand or on the terminal. Raises InvalidInput off a terminal, Exit on a no."""
-    if yes:
-        return
-    if not on_terminal():
-        raise InvalidInput("not on a terminal: read the screen above, then say --yes")
-    typer.echo(f"\n{question} [y/N] ", nl=False)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        warn("not approved; nothing was changed")
-        raise typer.Exit(EXIT_REFUSED)
-
-
-def finish(desk: Desk, dossier: Dossier, sealed: Sealed, signed: bytes, reason: str) -> Promoted:
+def finish(context: Context, reviewed: ReviewedDraft, sealed: Sealed, signed: bytes, reason: str) -> Promoted:
     """Deliver, in the name of the approver."""
     from threegate.acts.approve import promote
 
     return promote(
-        desk, dossier, sealed, signed, actor=f"operator:{sealed.statement.approved_by}", reason=reason
+        context, reviewed, sealed, signed, actor=f"operator:{sealed.statement.approved_by}", reason=reason
     )
 
 

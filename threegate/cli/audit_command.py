@@ -115,12 +115,12 @@ def checkpoint(
 ) -> None:
     """Sign size and root of the tree; keep the note on paper, in mail or on another machine."""
     from threegate.core import durable
-    from threegate.records.trail_checkpoints import write_checkpoint
+    from threegate.records.trail_checkpoints import write_trail_checkpoint
     from threegate.setup.init import account
     from threegate.trail import Trail
 
     with Trail(workspace_here()).locked() as held:
-        path, note = write_checkpoint(held, actor=account())
+        path, note = write_trail_checkpoint(held, actor=account())
     if out is not None:
         durable.overwrite(out.absolute(), note.render(), 0o644)
     if wants_json(json_):
@@ -141,9 +141,9 @@ def prove(
     """Print a proof that an event stands in the trail, which anyone can check with the key alone."""
     from threegate.records.trail_checkpoints import prove_line
     from threegate.trail import Trail
-    from threegate.trail.checkpoint import Checkpoint
+    from threegate.trail.checkpoint import TrailCheckpoint
 
-    note = Checkpoint.parse(_read(with_checkpoint)) if with_checkpoint else None
+    note = TrailCheckpoint.parse(_read(with_checkpoint)) if with_checkpoint else None
     with busy("building the proof"):
         proof = prove_line(Trail(workspace_here()), seq, note=note)
     typer.echo(proof.render().decode(), nl=False)

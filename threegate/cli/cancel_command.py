@@ -23,13 +23,13 @@ def cancel(
 ) -> None:
     """Stop a waiting or running request. Ends with 3 when the daemon has not answered yet."""
     from threegate.acts.cancel import cancel_request
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
     from threegate.review.show import show_request
     from threegate.setup.init import account
 
-    desk = open_desk(workspace_here())
-    request_id = show_request(desk.workspace, which).request_id or which
-    done = cancel_request(desk, request_id, actor=account(), reason=reason, wait_seconds=wait)
+    context = open_context(workspace_here())
+    request_id = show_request(context.workspace, which).request_id or which
+    done = cancel_request(context, request_id, actor=account(), reason=reason, wait_seconds=wait)
     if wants_json(json_):
         emit_json({"request_id": done.request_id, "outcome": done.outcome, "last_event": done.last_event})
     elif done.outcome == "cancelled":

@@ -1,4 +1,4 @@
-"""``threegate checkpoint``: answer what a contract asks of a person, signed."""
+"""``threegate checkpoint``: answer a contract checkpoint, which is what a contract asks of a person, signed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 if TYPE_CHECKING:
     from threegate.acts.contract_checkpoint_answers import OpenCheckpoint
@@ -16,18 +17,15 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 RequestId = Annotated[str, typer.Argument(metavar="REQUEST_ID")]
-Name = Annotated[str, typer.Option("--as", metavar="NAME", help="Who answers; default: whose key it is.")]
-Key = Annotated[Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")]
 
 
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
     """List the requests that wait for a person."""
     from threegate.acts.contract_checkpoint_answers import open_checkpoints
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    items = open_checkpoints(open_desk(workspace_here()))
+    items = open_checkpoints(open_context(workspace_here()))
     if wants_json(json_):
         emit_json([item.to_json() for item in items])
         return
@@ -47,30 +45,31 @@ def _show(item: OpenCheckpoint) -> None:
 
 
 @app.command()
-def approve(request_id: RequestId, name: Name = "", key: Key = None, yes: Yes = False) -> None:
+def approve(
+    request_id: RequestId, name: NameOption = "", key: KeyOption = None, yes: YesOption = False
+) -> None:
     """Let this very call run."""
     _answer(request_id, name, key, yes, approve=True)
 
 
 @app.command()
-def deny(request_id: RequestId, name: Name = "", key: Key = None, yes: Yes = False) -> None:
+def deny(request_id: RequestId, name: NameOption = "", key: KeyOption = None, yes: YesOption = False) -> None:
     """Refuse this call."""
     _answer(request_id, name, key, yes, approve=False)
 
 
 def _answer(request_id: str, name: str, key: Path | None, yes: bool, *, approve: bool) -> None:
-    from threegate.acts.approve import known_operators
     from threegate.acts.contract_checkpoint_answers import ANSWER, answer, answer_about, open_checkpoint
     from threegate.acts.signed_acts import sign_act
-    from threegate.acts.signing_key import acting_operator
-    from threegate.cli.approve_command import ask
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    desk = open_desk(workspace_here())
-    acting = acting_operator(known_operators(desk), name=name, key=key)
-    item = open_checkpoint(desk, request_id)
+    context = open_context(workspace_here())
+    acting = acting_here(context, name, key)
+    item = open_checkpoint(context, request_id)
     _show(item)
     word = "approve" if approve else "deny"
     ask(f"Sign as {acting.name} and {word} this call?", yes)
-    answer(desk, item, sign_act(desk, acting, ANSWER, answer_about(item, approve=approve)), approve=approve)
+    answer(
+        context, item, sign_act(context, acting, ANSWER, answer_about(item, approve=approve)), approve=approve
+    )
     say(f"{'approved' if approve else 'denied'} {request_id}")

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli.approve_command import ask, show
+from threegate.cli.approve_command import show
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer()
 
@@ -16,26 +17,24 @@ app = typer.Typer()
 @app.command()
 def countersign(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A request in approved/.")],
-    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Who signs.")] = "",
-    key: Annotated[Path | None, typer.Option("--key", metavar="KEY", help="Their key.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
     full: Annotated[bool, typer.Option("--full", help="Shorten nothing on the screen.")] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Add a second operator's signature to an approved request."""
-    from threegate.acts.approve import known_operators
-    from threegate.acts.signing_key import acting_operator
+    from threegate.launch.context import open_context
     from threegate.review.countersign import countersign as add_signature
     from threegate.review.countersign import open_waiting
-    from threegate.review.reviewed_draft import open_desk
 
-    desk = open_desk(workspace_here())
-    acting = acting_operator(known_operators(desk), name=name, key=key)
+    context = open_context(workspace_here())
+    acting = acting_here(context, name, key)
     quiet = wants_json(json_)
-    with open_waiting(desk, file) as (prepared, dossier):
-        show(dossier, desk, acting.name, full=full, to_stderr=quiet)
+    with open_waiting(context, file) as (prepared, reviewed):
+        show(reviewed, context, acting.name, full=full, to_stderr=quiet)
         ask(f"Countersign as {acting.name}?", yes)
-        done = add_signature(desk, prepared, acting.name, acting.key)
+        done = add_signature(context, prepared, acting.name, acting.key)
     if quiet:
         emit_json(
             {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from threegate.cli.approve_command import ask, put
+from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -29,25 +29,23 @@ def new(
         list[str] | None,
         typer.Option("--input", metavar="NAME", help="An input whose content may differ (Monty)."),
     ] = None,
-    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Who gives it.")] = "",
-    key: Annotated[Path | None, typer.Option("--key", metavar="KEY", help="Their key.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
     """Let the same job run again without a signature of its own: a few times, for a while."""
-    from threegate.acts.approve import known_operators
     from threegate.acts.grants import Standing, new_grant
-    from threegate.acts.signing_key import acting_operator
     from threegate.core.settings import parse_duration
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
     from threegate.review.shown_text import field
 
     try:
         seconds = parse_duration(expires)
     except ValueError as error:
         raise InvalidInput(f"--expires {expires}: {error}") from None
-    desk = open_desk(workspace_here())
-    acting = acting_operator(known_operators(desk), name=name, key=key)
+    context = open_context(workspace_here())
+    acting = acting_here(context, name, key)
     quiet = wants_json(json_)
     free = ", ".join(inputs or []) or "none: every byte must be the same"
     put(
@@ -57,7 +55,7 @@ def new(
     put(field("free inputs", free), to_stderr=quiet)
     ask(f"Sign this grant as {acting.name}?", yes)
     grant = new_grant(
-        desk,
+        context,
         request_id,
         free_inputs=inputs or [],
         max_uses=max_uses,
@@ -76,9 +74,9 @@ def new(
 def list_(json_: JsonFlag = False) -> None:
     """All grants and how often they were used."""
     from threegate.acts.grants import list_grants
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    found = list_grants(open_desk(workspace_here()))
+    found = list_grants(open_context(workspace_here()))
     if wants_json(json_):
         emit_json([_json(standing) for standing in found])
         return
@@ -96,10 +94,10 @@ def show(
 ) -> None:
     """Everything that a grant is bound to."""
     from threegate.acts.grants import find_grant
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
     from threegate.review.shown_text import field, quoted
 
-    standing = find_grant(open_desk(workspace_here()), which)
+    standing = find_grant(open_context(workspace_here()), which)
     value = _json(standing)
     if wants_json(json_):
         emit_json(value)
@@ -120,10 +118,10 @@ def revoke(
 ) -> None:
     """End a grant; what was promoted under it and waits does not run."""
     from threegate.acts.grants import revoke_grant
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
     from threegate.setup.init import account
 
-    grant = revoke_grant(open_desk(workspace_here()), which, actor=account())
+    grant = revoke_grant(open_context(workspace_here()), which, actor=account())
     if wants_json(json_):
         emit_json({"revoked": grant.id})
         return

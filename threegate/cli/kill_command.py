@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import say, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer(add_completion=False)
 
@@ -16,13 +17,9 @@ app = typer.Typer(add_completion=False)
 def kill(
     scope: Annotated[str, typer.Argument(metavar="session|subtree|workflow")],
     which: Annotated[str, typer.Argument(metavar="ID")],
-    name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="Who acts; default: whose key it is.")
-    ] = "",
-    key: Annotated[
-        Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
 ) -> None:
     """End sessions for good; a workflow needs your signature."""
     kill_and_tell(scope, which, name=name, key=key, yes=yes)
@@ -33,23 +30,19 @@ def kill_and_tell(scope: str, which: str, *, name: str, key: Path | None, yes: b
     from threegate.acts.session_acts import KILL, SCOPES, kill_about
     from threegate.acts.session_acts import kill as kill_sessions
     from threegate.acts.signed_acts import sign_act
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
     from threegate.setup.init import account
 
     if scope not in SCOPES:
         raise typer.BadParameter(f"name one of {', '.join(SCOPES)}")
-    desk = open_desk(workspace_here())
+    context = open_context(workspace_here())
     signed = None
-    about = kill_about(desk, scope, which)
+    about = kill_about(context, scope, which)
     if scope == "workflow":
-        from threegate.acts.approve import known_operators
-        from threegate.acts.signing_key import acting_operator
-        from threegate.cli.approve_command import ask
-
-        acting = acting_operator(known_operators(desk), name=name, key=key)
+        acting = acting_here(context, name, key)
         ask(f"Sign as {acting.name} and end the workflow {which}?", yes)
-        signed = sign_act(desk, acting, KILL, about)
-    killed = kill_sessions(desk, scope, which, actor=account(), signed=signed)
+        signed = sign_act(context, acting, KILL, about)
+    killed = kill_sessions(context, scope, which, actor=account(), signed=signed)
     for session in killed.sessions:
         say(f"killed {session}")
     for request_id in killed.requests:

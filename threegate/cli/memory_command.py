@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from threegate.cli.approve_command import ask
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer(no_args_is_help=True, help="Notes that proposals may search.", rich_markup_mode=None)
 
@@ -16,31 +15,25 @@ app = typer.Typer(no_args_is_help=True, help="Notes that proposals may search.",
 @app.command()
 def approve(
     request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="A finished memory.propose.")],
-    name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="Who stores; default: whose key it is.")
-    ] = "",
-    key: Annotated[
-        Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
     """Store a proposed note."""
-    from threegate.acts.approve import known_operators
     from threegate.acts.memory import proposed_note, store_note
     from threegate.acts.proposal_finished import APPLY
     from threegate.acts.signed_acts import sign_act
-    from threegate.acts.signing_key import acting_operator
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    desk = open_desk(workspace_here())
+    context = open_context(workspace_here())
     quiet = wants_json(json_)
-    acting = acting_operator(known_operators(desk), name=name, key=key)
-    proposed = proposed_note(desk, request_id)
+    acting = acting_here(context, name, key)
+    proposed = proposed_note(context, request_id)
     for line in str(proposed.note["content"]).split("\n"):
         (warn if quiet else say)(f"note      {line}")
     ask(f"Sign as {acting.name} and store this note?", yes)
-    store_note(desk, proposed, sign_act(desk, acting, APPLY, proposed.about))
+    store_note(context, proposed, sign_act(context, acting, APPLY, proposed.about))
     if quiet:
         emit_json({"request_id": request_id, "note": dict(proposed.note)})
     else:
@@ -51,9 +44,9 @@ def approve(
 def list_notes(json_: JsonFlag = False) -> None:
     """List the stored notes."""
     from threegate.acts.memory import notes
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    found = notes(open_desk(workspace_here()))
+    found = notes(open_context(workspace_here()))
     if wants_json(json_):
         emit_json(found)
         return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from threegate.core.settings import Settings
     from threegate.core.workspace import Workspace
-    from threegate.proposals import Verdict
+    from threegate.proposals import ProposalVerdict
 
 app = typer.Typer(no_args_is_help=True, help="JSON action proposals.", rich_markup_mode=None)
 
@@ -154,7 +154,7 @@ def _emit(value: object, *, one_line: bool) -> None:
         emit_json(value)
 
 
-def _say_verdict(verdict: Verdict, *, explain: bool) -> None:
+def _say_verdict(verdict: ProposalVerdict, *, explain: bool) -> None:
     say(f"{verdict.verdict}  risk {verdict.risk or 'unknown'}  becomes {verdict.becomes}")
     for problem in verdict.errors:
         say(f"  {problem.path or '/'}: {problem.code}: {problem.message}")

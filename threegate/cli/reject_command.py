@@ -20,10 +20,10 @@ def reject(
 ) -> None:
     """Say no to a draft: a copy goes to refused/, the agent gets a verdict and a result."""
     from threegate.acts.reject import reject_draft
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
     from threegate.setup.init import account
 
-    done = reject_draft(open_desk(workspace_here()), file, reason=reason, actor=account())
+    done = reject_draft(open_context(workspace_here()), file, reason=reason, actor=account())
     if wants_json(json_):
         emit_json(
             {"file": str(done.path), "request_id": done.request_id, "draft_removed": done.draft_removed}

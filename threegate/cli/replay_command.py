@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer()
 
@@ -15,36 +15,29 @@ app = typer.Typer()
 @app.command()
 def replay(
     request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="A request that ran to its end.")],
-    name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="Who acts; default: whose key it is.")
-    ] = "",
-    key: Annotated[
-        Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
     """Run a finished request again, within the same walls, and compare every output; exit 2 when one differs."""
-    from threegate.acts.approve import known_operators
     from threegate.acts.replay import ended_request
     from threegate.acts.replay import replay as run_again
-    from threegate.acts.signing_key import acting_operator
-    from threegate.cli.approve_command import ask
     from threegate.core.errors import EXIT_REFUSED
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
     from threegate.runners.era.runner import EraRunner
     from threegate.runners.interface import Runner
     from threegate.runners.monty.runner import MontyRunner
 
-    desk = open_desk(workspace_here())
-    ended = ended_request(desk, request_id)
-    acting = acting_operator(known_operators(desk), name=name, key=key)
+    context = open_context(workspace_here())
+    ended = ended_request(context, request_id)
+    acting = acting_here(context, name, key)
     ask(f"Sign as {acting.name} and run {request_id} again, to compare?", yes)
     runner: Runner = (
-        MontyRunner(1) if ended.job.backend == "monty" else EraRunner(desk.policy.settings.runners.era)
+        MontyRunner(1) if ended.job.backend == "monty" else EraRunner(context.policy.settings.runners.era)
     )
     try:
-        done = run_again(desk, ended, acting, runner)
+        done = run_again(context, ended, acting, runner)
     finally:
         runner.close()
     if wants_json(json_):

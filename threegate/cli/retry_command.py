@@ -19,14 +19,14 @@ def retry(
 ) -> None:
     """Make a fresh draft of an ended request, with a new id, for a new approval."""
     from threegate.acts.retry import retry_request
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
     from threegate.review.show import show_request
 
-    desk = open_desk(workspace_here())
-    source = show_request(desk.workspace, which).path
+    context = open_context(workspace_here())
+    source = show_request(context.workspace, which).path
     if source is None:
         raise InvalidInput(f"{which}: its file is not here any more; write a new draft")
-    done = retry_request(desk, source)
+    done = retry_request(context, source)
     if wants_json(json_):
         emit_json(
             {

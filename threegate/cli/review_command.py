@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from threegate.cli.approve_command import finish, put, show, tell
 from threegate.cli.invocation import PlainFlag, on_terminal, say, wants_application, warn, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, acting_here
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 
 if TYPE_CHECKING:
     from threegate.acts.signing_key import Acting
-    from threegate.review.reviewed_draft import Desk, Draft
+    from threegate.launch.context import Context
+    from threegate.review.reviewed_draft import Draft
 
 app = typer.Typer()
 _QUESTION = "\n[a]pprove  [r]eject  [f]ull  [s]kip  [q]uit > "
@@ -23,27 +25,25 @@ _INVALID = "\n[r]eject  [s]kip  [q]uit > "
 
 @app.command()
 def review(
-    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Who reviews.")] = "",
-    key: Annotated[Path | None, typer.Option("--key", metavar="KEY", help="Your key.")] = None,
+    name: NameOption = "",
+    key: KeyOption = None,
     plain: PlainFlag = False,
 ) -> None:
     """Walk through all drafts: read, then approve, reject or skip each."""
-    from threegate.acts.approve import known_operators
     from threegate.acts.list_drafts import drafts_of
-    from threegate.acts.signing_key import acting_operator
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
     if not on_terminal():
         raise InvalidInput("review asks on a terminal; elsewhere use: threegate approve FILE --yes")
     if wants_application(plain):
         return _in_application(name, key)
-    desk = open_desk(workspace_here())
-    acting = acting_operator(known_operators(desk), name=name, key=key)
-    drafts = drafts_of(desk.workspace)
+    context = open_context(workspace_here())
+    acting = acting_here(context, name, key)
+    drafts = drafts_of(context.workspace)
     counts = {"approved": 0, "rejected": 0, "skipped": 0}
     for number, path in enumerate(drafts, start=1):
         say(f"\nDRAFT {number} of {len(drafts)}")
-        outcome = _one(desk, acting, path)
+        outcome = _one(context, acting, path)
         if outcome == "quit":
             break
         counts[outcome] += 1
@@ -61,26 +61,26 @@ def _in_application(name: str, key: Path | None) -> None:
     say(f"{len(done.approved)} approved, {len(done.rejected)} rejected, {done.left} left")
 
 
-def _one(desk: Desk, acting: Acting, path: Path) -> str:
+def _one(context: Context, acting: Acting, path: Path) -> str:
     """Show one draft and do what is answered: approved, rejected, skipped or quit."""
     from threegate.acts.approve import seal, sign
-    from threegate.review.reviewed_draft import InvalidDraft, open_dossier, read_draft
+    from threegate.review.reviewed_draft import InvalidDraft, open_reviewed_draft, read_draft
     from threegate.review.screen import render_invalid
 
     draft: Draft | None = None
     try:
-        draft = read_draft(desk.workspace, path)
-        with open_dossier(desk, draft) as dossier:
+        draft = read_draft(context.workspace, path)
+        with open_reviewed_draft(context, draft) as reviewed:
             full = False
             while True:
-                show(dossier, desk, acting.name, full=full)
+                show(reviewed, context, acting.name, full=full)
                 answer = _answer(_QUESTION, "arfsq")
                 full = answer == "f"
                 if not full:
                     break
             if answer == "a":
-                sealed = seal(desk, dossier, acting.name)
-                tell(finish(desk, dossier, sealed, sign(sealed, acting.key), ""))
+                sealed = seal(context, reviewed, acting.name)
+                tell(finish(context, reviewed, sealed, sign(sealed, acting.key), ""))
                 return "approved"
     except TrailError:
         raise
@@ -91,17 +91,17 @@ def _one(desk: Desk, acting: Acting, path: Path) -> str:
         warn(str(error))
         answer = _answer(_INVALID, "rsq")
     if answer == "r" and draft is not None:
-        return _reject(desk, draft)
+        return _reject(context, draft)
     return "quit" if answer == "q" else "skipped"
 
 
-def _reject(desk: Desk, draft: Draft) -> str:
+def _reject(context: Context, draft: Draft) -> str:
     from threegate.acts.reject import reject_draft
     from threegate.setup.init import account
 
     typer.echo("reason (told to the agent) > ", nl=False)
     reason = sys.stdin.readline().strip()
-    done = reject_draft(desk, draft, reason=reason, actor=account())
+    done = reject_draft(context, draft, reason=reason, actor=account())
     say(f"rejected {done.path}")
     return "rejected"
 

@@ -136,7 +136,7 @@ def _metrics(decisions: Path) -> Callable[[], bytes] | None:
     workspace = _workspace()
     if workspace is None or importlib.util.find_spec("prometheus_client") is None:
         return None
-    from threegate.records.metrics import SharedGauge
+    from threegate.records.gauge import SharedGauge
 
     return SharedGauge(workspace, decisions).text
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, on_terminal, say, wants_json, warn, workspace_here
-from threegate.core.errors import EXIT_REFUSED, InvalidInput, Unavailable
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.signing_options import YesOption, ask
+from threegate.core.errors import EXIT_REFUSED, Unavailable
 
 if TYPE_CHECKING:
     from threegate.setup.systemd_service import Plan
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="The daemon as a systemd service: install, uninstall, status.")
 
 _Name = Annotated[str, typer.Option("--name", help="The service's name.")]
-_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")]
 
 
 @app.command()
@@ -29,7 +28,7 @@ def install(
     ] = False,
     name: _Name = "threegate",
     print_: Annotated[bool, typer.Option("--print", help="Print the unit and do nothing.")] = False,
-    yes: _Yes = False,
+    yes: YesOption = False,
 ) -> None:
     """Say what will be done, ask, then write the unit and start it."""
     from threegate.setup import systemd_service
@@ -43,13 +42,13 @@ def install(
     _tell(plan)
     if plan.obstacles:
         raise Unavailable(plan.obstacles[0])
-    _agreed("Install the service?", yes)
+    ask("Install the service?", yes)
     systemd_service.carry_out(plan, lambda what: say(f"now   {what}"))
     say(f"runs  systemctl status {name}; journalctl -u {name}")
 
 
 @app.command()
-def uninstall(name: _Name = "threegate", yes: _Yes = False) -> None:
+def uninstall(name: _Name = "threegate", yes: YesOption = False) -> None:
     """Say what will be done, ask, then stop the service and take its unit away. The workspace stays."""
     from threegate.setup import systemd_service
 
@@ -57,7 +56,7 @@ def uninstall(name: _Name = "threegate", yes: _Yes = False) -> None:
     plan = systemd_service.plan_uninstall(name)
     systemd_service.need_root()
     _tell(plan)
-    _agreed("Remove the service?", yes)
+    ask("Remove the service?", yes)
     systemd_service.carry_out(plan, lambda what: say(f"now   {what}"))
 
 
@@ -85,14 +84,3 @@ def _tell(plan: Plan) -> None:
         say(f"note  {note}")
     for obstacle in plan.obstacles:
         say(f"stop  {obstacle}")
-
-
-def _agreed(question: str, yes: bool) -> None:
-    if yes:
-        return
-    if not on_terminal():
-        raise InvalidInput("not on a terminal: read what will be done, then say --yes")
-    typer.echo(f"\n{question} [y/N] ", nl=False)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        warn("nothing was changed")
-        raise typer.Exit(EXIT_REFUSED)

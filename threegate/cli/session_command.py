@@ -16,40 +16,40 @@ SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="A session's n
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
     """List the sessions: phase, steps, and whether they go on."""
-    from threegate.acts.session_acts import book_of
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.acts.session_acts import session_table
+    from threegate.launch.context import open_context
 
-    desk = open_desk(workspace_here())
-    with desk.trail.locked() as held:
-        book = book_of(desk, held)
+    context = open_context(workspace_here())
+    with context.trail.locked() as held:
+        table = session_table(context, held)
     if wants_json(json_):
-        emit_json([session.to_json() for _, session in sorted(book.sessions.items())])
+        emit_json([session.to_json() for _, session in sorted(table.sessions.items())])
         return
-    for name, session in sorted(book.sessions.items()):
-        member = book.members.get(name)
+    for name, session in sorted(table.sessions.items()):
+        member = table.members.get(name)
         role = f"  role {member.role} in {member.workflow}" if member else ""
         state = session.killed or "open"
         phase = f"  phase {session.phase}" if session.phase else ""
         say(f"{name}  {state}{phase}  {session.tally.steps} steps, {len(session.pending)} pending{role}")
-    if not book.sessions:
+    if not table.sessions:
         say("no session was used yet")
 
 
 @app.command()
 def show(session: SessionId, json_: JsonFlag = False) -> None:
     """Show everything that a session remembers."""
-    from threegate.acts.session_acts import book_of
+    from threegate.acts.session_acts import session_table
     from threegate.contracts import engine
     from threegate.core.errors import Refused
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    desk = open_desk(workspace_here())
-    with desk.trail.locked() as held:
-        book = book_of(desk, held)
-    found = book.sessions.get(session)
+    context = open_context(workspace_here())
+    with context.trail.locked() as held:
+        table = session_table(context, held)
+    found = table.sessions.get(session)
     if found is None:
         raise Refused("unknown_session", f"no session {session}; see: threegate session list")
-    tools = list(engine.allowed_tools(found, book.others(found)))
+    tools = list(engine.allowed_tools(found, table.others(found)))
     value = {**found.to_json(), "pending": sorted(found.pending), "allowed_tools": tools}
     if wants_json(json_):
         emit_json(value)
@@ -68,11 +68,11 @@ def open_(
 ) -> None:
     """Open a session that requests may name."""
     from threegate.acts.session_acts import open_session
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
     from threegate.setup.init import account
 
     open_session(
-        open_desk(workspace_here()),
+        open_context(workspace_here()),
         session,
         actor=account(),
         requester=requester,
@@ -88,10 +88,10 @@ def close(session: SessionId) -> None:
     """End a session in good order; its totals count no more. Exit 2 when a lower bound was missed."""
     from threegate.acts.session_acts import close_session
     from threegate.core.errors import EXIT_REFUSED
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
     from threegate.setup.init import account
 
-    reasons = close_session(open_desk(workspace_here()), session, actor=account())
+    reasons = close_session(open_context(workspace_here()), session, actor=account())
     for reason in reasons:
         say(f"{reason.code}: {reason.path}: {reason.message}")
     say(f"closed {session}")

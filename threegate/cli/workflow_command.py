@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -18,23 +18,23 @@ def show(
     json_: JsonFlag = False,
 ) -> None:
     """Show workflows: their sessions, who owns what, whether they go on."""
-    from threegate.acts.session_acts import book_of
+    from threegate.acts.session_acts import session_table
     from threegate.core.errors import Refused
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    desk = open_desk(workspace_here())
-    with desk.trail.locked() as held:
-        book = book_of(desk, held)
-    if workflow and workflow not in book.workflows:
+    context = open_context(workspace_here())
+    with context.trail.locked() as held:
+        table = session_table(context, held)
+    if workflow and workflow not in table.workflows:
         raise Refused("unknown_workflow", f"no workflow {workflow}; see: threegate workflow show")
-    names = [workflow] if workflow else sorted(book.workflows)
+    names = [workflow] if workflow else sorted(table.workflows)
     values = [
         {
             "workflow": name,
-            **book.workflows[name].to_json(),
+            **table.workflows[name].to_json(),
             "sessions": {
-                key: {**member.to_json(), "state": book.sessions[key].killed or "open"}
-                for key, member in sorted(book.members.items())
+                key: {**member.to_json(), "state": table.sessions[key].killed or "open"}
+                for key, member in sorted(table.members.items())
                 if member.workflow == name
             },
         }
@@ -57,13 +57,9 @@ def show(
 @app.command()
 def kill(
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW")],
-    name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="Who acts; default: whose key it is.")
-    ] = "",
-    key: Annotated[
-        Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
 ) -> None:
     """End a workflow with all its sessions; needs your signature."""
     from threegate.cli.kill_command import kill_and_tell

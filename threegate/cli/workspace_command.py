@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer(no_args_is_help=True, help="Adopt a moved or restored workspace.")
 
@@ -19,28 +17,25 @@ def workspace() -> None:
 
 @app.command()
 def adopt(
-    as_: Annotated[str, typer.Option("--as", metavar="NAME", help="The operator who signs.")] = "",
-    key: Annotated[Path | None, typer.Option("--key", help="The key to sign with.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
     """Say why launches stopped, and go on from here: approvals given before are void."""
     from threegate.acts.adopt import adopt as adopt_now
     from threegate.acts.adopt import adopt_about
-    from threegate.acts.approve import known_operators
-    from threegate.acts.signing_key import acting_operator
-    from threegate.cli.approve_command import ask
-    from threegate.review.reviewed_draft import open_desk
+    from threegate.launch.context import open_context
 
-    desk = open_desk(workspace_here())
-    about = adopt_about(desk)
+    context = open_context(workspace_here())
+    about = adopt_about(context)
     if not wants_json(json_):
         say(f"{about['path']}: {about['problem']}")
         say(
             f"the trail ends at event {about['seq']}; epoch {about['epoch']} begins, earlier approvals are void"
         )
     ask("Adopt this workspace?", yes)
-    done = adopt_now(desk, acting_operator(known_operators(desk), name=as_, key=key), about)
+    done = adopt_now(context, acting_here(context, as_, key), about)
     if wants_json(json_):
         emit_json({"epoch": done.epoch, "problem": done.problem, "new_key": done.new_key})
         return

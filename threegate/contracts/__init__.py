@@ -6,7 +6,6 @@ ended. Everything here is pure but `contracts.session`, which keeps the sessions
 
 from threegate.contracts.compiler import Compiled, compile_folder
 from threegate.contracts.diagnostics import Diagnostic
-from threegate.contracts.gate import ask
 from threegate.contracts.reasons import PASSING
 from threegate.contracts.state import Call, Decision, Outcome, Reason, Session
 
@@ -19,6 +18,5 @@ __all__ = [
     "Outcome",
     "Reason",
     "Session",
-    "ask",
     "compile_folder",
 ]

@@ -5,7 +5,7 @@ reported, and the first layer that fails ends it. Whatever cannot be judged is b
 
   0 state · 1 arguments, policy, preconditions · 2 refs · 3 aggregates and envelopes · 4 checkpoints
 
-`commit`, `reserve`, `release`, `note_block` and `close` move the session afterwards (`movement`).
+`commit`, `reserve`, `release`, `note_block` and `close` move the session afterwards (`transitions`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from threegate.contracts import contract_checkpoints, totals
 from threegate.contracts.calls import loop_key, plans_of
 from threegate.contracts.comparisons import is_number, json_equal
 from threegate.contracts.json_paths import MISSING, PathTooWide
-from threegate.contracts.state import ALLOW, Call, Decision, Reason, Session, block
+from threegate.contracts.state import ALLOW, Call, Decision, Reason, Session, Total, block
 from threegate.contracts.tool_plan import EXACT, Rules, ToolPlan, exact
 from threegate.contracts.transitions import (
     Effect,
-    Total,
     close,
     commit,
     may_retry,
@@ -35,7 +34,6 @@ from threegate.contracts.transitions import (
 
 __all__ = [
     "Effect",
-    "Total",
     "WorkflowView",
     "allowed_tools",
     "check_alone",

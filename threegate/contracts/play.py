@@ -15,7 +15,7 @@ from typing import Any
 from threegate.contracts import contract_checkpoints
 from threegate.contracts.compiler import Compiled
 from threegate.contracts.json_paths import MISSING
-from threegate.contracts.session_table import Book
+from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import Answer, Call, Decision, Outcome, Reason, block
 from threegate.contracts.transitions import Effect
 from threegate.core.errors import InvalidInput, Refused
@@ -59,11 +59,11 @@ class Play:
     """One play. `line` raises InvalidInput for a line that says nothing."""
 
     compiled: Compiled
-    book: Book = field(init=False)
+    table: SessionTable = field(init=False)
     claimed: dict[str, Call] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.book = Book(self.compiled, totals=False)
+        self.table = SessionTable(self.compiled, totals=False)
 
     def line(self, value: Mapping[str, Any]) -> Played:
         """Play one line: a call, `close: SESSION`, `kill: {scope, name}` or `finish: CLAIM`."""
@@ -74,11 +74,11 @@ class Play:
             return self._finish(value)
         try:
             if "close" in value:
-                return Played(reasons=self.book.close(str(value["close"])))
+                return Played(reasons=self.table.close(str(value["close"])))
             if "kill" in value:
                 act = value["kill"]
                 _keys(act, frozenset({"scope", "name"}))
-                self.book.kill(str(act.get("scope")), str(act.get("name")))
+                self.table.kill(str(act.get("scope")), str(act.get("name")))
                 return Played()
         except Refused as refusal:
             return Played(reasons=(Reason(0, refusal.code, "", str(refusal)),))
@@ -103,33 +103,33 @@ class Play:
                     contract_checkpoints.call_sha256(call), value["answer"] == "approve", answered, "operator"
                 ),
             )
-        decision = self.book.decide(call, now)
+        decision = self.table.decide(call, now)
         if decision.verdict == "block":
-            self.book.note_block(call)
+            self.table.note_block(call)
             return Played(decision)
         if decision.verdict == "checkpoint" or self.compiled.empty:
             return Played(decision)
         if "claim" in value:
             claimed = replace(call, call_id=str(value["claim"]))
-            self.book.reserve(claimed)
+            self.table.reserve(claimed)
             self.claimed[claimed.call_id] = claimed
             return Played(decision)
         if outcome is None:
             return Played(decision)
-        return Played(decision, self.book.commit(call, outcome, now))
+        return Played(decision, self.table.commit(call, outcome, now))
 
     def _finish(self, value: Mapping[str, Any]) -> Played:
         call = self.claimed.pop(str(value["finish"]), None)
         if call is None:
             raise InvalidInput(f"nothing was claimed as {value['finish']!r}")
         return Played(
-            effect=self.book.commit(
+            effect=self.table.commit(
                 call, read_outcome(value.get("outcome", "succeeded")), _when(value.get("at", 0))
             )
         )
 
     def _open(self, value: Mapping[str, Any], session_id: str) -> Decision | None:
-        if session_id in self.book.sessions or not self.compiled.ok or self.compiled.empty:
+        if session_id in self.table.sessions or not self.compiled.ok or self.compiled.empty:
             return None
         contract = self.compiled.workflow
         workflow, role = value.get("workflow_session"), value.get("role")
@@ -138,7 +138,7 @@ class Play:
         elif contract is not None and workflow is not None and role is None and len(contract.roles) == 1:
             role = contract.roles[0].name
         try:
-            self.book.open(session_id, workflow=workflow, role=role, parent=value.get("parent"))
+            self.table.open(session_id, workflow=workflow, role=role, parent=value.get("parent"))
         except Refused as refusal:
             return block(0, refusal.code, str(refusal))
         return None

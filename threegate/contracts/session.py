@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from threegate.contracts.calls import plans_of
 from threegate.contracts.compiler import Compiled
-from threegate.contracts.session_table import Book
+from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import Answer, Call, Decision, Outcome, Session
 from threegate.core import durable, limits
 from threegate.core.canonical import StrictJSONError, canonical_bytes, loads_strict
@@ -39,7 +39,7 @@ class SessionStore:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self._book: Book | None = None
+        self._table: SessionTable | None = None
         self._seq = 0
         self._key = ""
 
@@ -48,23 +48,23 @@ class SessionStore:
         """The state file."""
         return self.workspace.contracts / ".state" / "sessions.json"
 
-    def view(self, held: LockedTrail, compiled: Compiled, sources: Sources) -> Book:
-        """The book as the trail has it now. Raises OSError when the state file cannot be written."""
-        if self._book is None or self._key != compiled.sha256:
+    def view(self, held: LockedTrail, compiled: Compiled, sources: Sources) -> SessionTable:
+        """The session table as the trail has it now. Raises OSError when the state file cannot be written."""
+        if self._table is None or self._key != compiled.sha256:
             self._load(held, compiled)
-        assert self._book is not None
+        assert self._table is not None
         moved = False
         for event in held.index.session_events_after(self._seq):
-            _fold(self._book, event, sources)
+            _fold(self._table, event, sources)
             self._seq = event.seq
             moved = True
         if moved:
             self._save(held)
-        return self._book
+        return self._table
 
     def _load(self, held: LockedTrail, compiled: Compiled) -> None:
-        """The book of the state file, or an empty one from which the whole trail is folded."""
-        self._book, self._seq, self._key = Book(compiled), 0, compiled.sha256
+        """The session table of the state file, or an empty one from which the whole trail is folded."""
+        self._table, self._seq, self._key = SessionTable(compiled), 0, compiled.sha256
         try:
             data = durable.read_regular(self.path, max_bytes=limits.CONTRACT_STATE_BYTES)
             kept = loads_strict(data, max_bytes=limits.CONTRACT_STATE_BYTES, max_depth=2 * limits.JSON_DEPTH)
@@ -76,16 +76,16 @@ class SessionStore:
                 and kept["trail_seq"] <= held.index.head.seq
                 and known in (None, kept["trail_hash"])
             ):
-                self._book = Book.from_json(compiled, kept["book"])
+                self._table = SessionTable.from_json(compiled, kept["book"])
                 self._seq = kept["trail_seq"]
         except FileNotFoundError:
             return
         except (OSError, StrictJSONError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
-            self._book = Book(compiled)  # an unreadable cache is no state: the trail is folded anew
+            self._table = SessionTable(compiled)  # an unreadable cache is no state: the trail is folded anew
 
     def _save(self, held: LockedTrail) -> None:
         """Keep the fold; the file says which event it reflects."""
-        assert self._book is not None
+        assert self._table is not None
         if not self.path.parent.is_dir():
             durable.make_folder(self.path.parent)
         value = {
@@ -94,32 +94,32 @@ class SessionStore:
             "contracts_sha256": self._key,
             "trail_seq": self._seq,
             "trail_hash": held.index.hash_at(self._seq) or "",
-            "book": self._book.to_json(),
+            "book": self._table.to_json(),
         }
         durable.overwrite(self.path, canonical_bytes(value) + b"\n")
 
 
-def _fold(book: Book, event: Event, sources: Sources) -> None:
+def _fold(table: SessionTable, event: Event, sources: Sources) -> None:
     """Take one event."""
     data: dict[str, Any] = dict(event.data)
     kind = event.type
     if kind == "session_opened":
-        _opened(book, data)
+        _opened(table, data)
     elif kind == "session_killed":
-        _killed(book, data)
+        _killed(table, data)
     elif kind == "checkpoint_answered":
-        book.answers[event.request_id or ""] = Answer(
+        table.answers[event.request_id or ""] = Answer(
             str(data.get("call_sha256")), data.get("approve") is True, event.when, event.actor
         )
     elif kind == "waiting":
-        book.asked.setdefault(event.request_id or "", event.when)
+        table.asked.setdefault(event.request_id or "", event.when)
     else:
-        _moved(book, event, data.get("contract"), sources)
+        _moved(table, event, data.get("contract"), sources)
 
 
-def _opened(book: Book, data: dict[str, Any]) -> None:
+def _opened(table: SessionTable, data: dict[str, Any]) -> None:
     try:
-        book.open(
+        table.open(
             str(data["session"]),
             requester=str(data.get("requester") or ""),
             workflow=data.get("workflow"),
@@ -130,27 +130,27 @@ def _opened(book: Book, data: dict[str, Any]) -> None:
         return  # the contracts have no such role any more: requests that name the session are blocked
 
 
-def _killed(book: Book, data: dict[str, Any]) -> None:
+def _killed(table: SessionTable, data: dict[str, Any]) -> None:
     try:
         if data.get("scope") == "close":
-            book.close(str(data.get("name")))
+            table.close(str(data.get("name")))
         else:
-            book.kill(str(data.get("scope")), str(data.get("name")))
+            table.kill(str(data.get("scope")), str(data.get("name")))
     except (Refused, KeyError):
         return  # what is not there cannot run
 
 
-def _session(book: Book, contract: dict[str, Any]) -> Session | None:
+def _session(table: SessionTable, contract: dict[str, Any]) -> Session | None:
     """The session of an event; a requester's default one is there as soon as it is used."""
     name, requester = str(contract.get("session")), str(contract.get("requester") or "")
     if name == f"default:{requester}":
-        return book.default_session(requester)
-    return book.sessions.get(name)
+        return table.default_session(requester)
+    return table.sessions.get(name)
 
 
-def _moved(book: Book, event: Event, contract: Any, sources: Sources) -> None:
+def _moved(table: SessionTable, event: Event, contract: Any, sources: Sources) -> None:
     """A call was claimed, ended or refused."""
-    session = _session(book, contract) if isinstance(contract, dict) else None
+    session = _session(table, contract) if isinstance(contract, dict) else None
     if session is None:
         return
     request_id = event.request_id or ""
@@ -160,29 +160,29 @@ def _moved(book: Book, event: Event, contract: Any, sources: Sources) -> None:
             session.killed = "session_state_lost"
         elif isinstance(plans_of(session.rules, call), Decision):
             session.tally.steps += 1  # its contract is gone; the step was made all the same
-            book.forget_totals()
+            table.forget_totals()
         else:
-            book.reserve(call)
+            table.reserve(call)
     elif event.type in _ENDS:
-        _ended(book, session, event, sources)
-        book.asked.pop(request_id, None)
-        book.answers.pop(request_id, None)
+        _ended(table, session, event, sources)
+        table.asked.pop(request_id, None)
+        table.answers.pop(request_id, None)
     else:
-        book.note_blocked_key(session.session_id, bytes.fromhex(str(contract.get("loop") or "")))
-        book.asked.pop(request_id, None)
-        book.answers.pop(request_id, None)
+        table.note_blocked_key(session.session_id, bytes.fromhex(str(contract.get("loop") or "")))
+        table.asked.pop(request_id, None)
+        table.answers.pop(request_id, None)
 
 
-def _ended(book: Book, session: Session, event: Event, sources: Sources) -> None:
+def _ended(table: SessionTable, session: Session, event: Event, sources: Sources) -> None:
     pending = session.pending.get(event.request_id or "")
     if pending is None:
         return
     if event.type != "finished":
-        book.release(session.session_id, pending.call.call_id)
+        table.release(session.session_id, pending.call.call_id)
         return
     outcome = sources.outcome(event)
     if outcome is None:
         session.pending.pop(pending.call.call_id)
         session.killed = "session_state_lost"
         return
-    book.commit(pending.call, outcome, event.when)
+    table.commit(pending.call, outcome, event.when)

@@ -1,7 +1,8 @@
 """All sessions and workflows of a workspace (or of a play), as one value.
 
 Invariant: a session is there only because the operator (or a play) opened it, or it is a requester's default one;
-totals of requesters and of the workspace are the merge of their open sessions' tallies and nothing else.
+totals of requesters and of the workspace are the merge of their open sessions' tallies and nothing else. A folder that
+does not compile lets nothing run; only an empty folder is no gate, and says so.
 """
 
 from __future__ import annotations
@@ -11,9 +12,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from threegate.contracts import call_json, engine, gate
+from threegate.contracts import call_json, engine
 from threegate.contracts.compiler import SESSION_FILE, Compiled
-from threegate.contracts.state import Answer, Call, Decision, Outcome, Pending, Reason, Session, Tally
+from threegate.contracts.state import (
+    Answer,
+    Call,
+    Decision,
+    Outcome,
+    Pending,
+    Reason,
+    Session,
+    Tally,
+    Total,
+    block,
+)
 from threegate.contracts.tool_plan import EXACT, AggregatePlan
 from threegate.contracts.transitions import note_blocked_key, seen_key
 from threegate.contracts.workflow import Member, Workflow, WorkflowGuard, closed_children
@@ -47,7 +59,7 @@ def _together(metric: str, one: Any, other: Any) -> Any:
 
 
 @dataclass(slots=True)
-class Book:
+class SessionTable:
     """The sessions under one compiled folder. `totals` says whether requester and workspace totals hold."""
 
     compiled: Compiled
@@ -113,13 +125,13 @@ class Book:
             and session.killed != "session_closed"
         ]
 
-    def others(self, session: Session) -> tuple[engine.Total, ...]:
+    def others(self, session: Session) -> tuple[Total, ...]:
         """The totals that hold for a session besides its own."""
         if not self.totals:
             return ()
         names = ("requester", "workspace")
         return tuple(
-            engine.Total(name, self._tally(scope), self._pending(scope, session))  # type: ignore[arg-type]
+            Total(name, self._tally(scope), self._pending(scope, session))  # type: ignore[arg-type]
             for name, scope in zip(names, self._scopes(session), strict=True)
         )
 
@@ -148,13 +160,20 @@ class Book:
         return WorkflowGuard(contract, self.workflows[member.workflow], member, self.members, self.sessions)
 
     def decide(self, call: Call, now: datetime) -> Decision:
-        """What may become of a call. Changes nothing."""
+        """What may become of a call. Changes nothing.
+
+        A folder that does not compile lets nothing run; only an empty folder is no gate, and says so.
+        """
+        if not self.compiled.ok:
+            return block(
+                0, "contracts_do_not_compile", "the contracts folder has errors: threegate contracts check"
+            )
+        if self.compiled.empty:
+            return Decision("allow", (Reason(0, "no_contracts", "", "the workspace has no contracts"),))
         session = self.sessions.get(call.session_id)
-        if session is None or self.compiled.empty or not self.compiled.ok:
-            return gate.ask(self.compiled, session, call, now)
-        return gate.ask(
-            self.compiled, session, call, now, others=self.others(session), workflow=self.guard(session)
-        )
+        if session is None:
+            return block(0, "unknown_session", "the operator has not opened that session", "session_id")
+        return engine.decide(session, call, now, others=self.others(session), workflow=self.guard(session))
 
     def note_block(self, call: Call) -> None:
         """Count a blocked call."""
@@ -287,16 +306,16 @@ class Book:
         }
 
     @classmethod
-    def from_json(cls, compiled: Compiled, value: Mapping[str, Any]) -> Book:
+    def from_json(cls, compiled: Compiled, value: Mapping[str, Any]) -> SessionTable:
         """The inverse of `to_json`, under the same rules. Raises KeyError, TypeError, ValueError."""
-        book = cls(compiled)
+        table = cls(compiled)
         for key, kept in value["sessions"].items():
             session = Session.from_json(compiled.sessions[kept["contract"]], kept["state"])
             for call_id, item in kept["pending"].items():
                 session.pending[call_id] = Pending(call_json.call_from_json(item["call"]), item["moved"])
-            book.sessions[key] = session
-        book.members = {key: Member.from_json(item) for key, item in value["members"].items()}
-        book.workflows = {key: Workflow.from_json(item) for key, item in value["workflows"].items()}
-        book.asked = {key: datetime.fromisoformat(item) for key, item in value["asked"].items()}
-        book.answers = {key: call_json.answer_from_json(item) for key, item in value["answers"].items()}
-        return book
+            table.sessions[key] = session
+        table.members = {key: Member.from_json(item) for key, item in value["members"].items()}
+        table.workflows = {key: Workflow.from_json(item) for key, item in value["workflows"].items()}
+        table.asked = {key: datetime.fromisoformat(item) for key, item in value["asked"].items()}
+        table.answers = {key: call_json.answer_from_json(item) for key, item in value["answers"].items()}
+        return table

@@ -7,7 +7,7 @@ size does not grow with the number of calls, but for what a rule must remember (
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -16,7 +16,6 @@ from typing import Any, Literal
 from threegate.contracts.json_paths import MISSING
 from threegate.contracts.tool_plan import Rules
 
-Verdict = Literal["allow", "block", "checkpoint"]
 Path = tuple[str | int, ...]
 
 
@@ -66,7 +65,7 @@ class CheckpointDemand:
 class Decision:
     """What the engine says about one call."""
 
-    verdict: Verdict
+    verdict: Literal["allow", "block", "checkpoint"]
     reasons: tuple[Reason, ...] = ()
     checkpoints: tuple[CheckpointDemand, ...] = ()
     allowed_tools: tuple[str, ...] | None = None
@@ -195,6 +194,15 @@ class Pending:
     call: Call
     moved: bool
     """Whether its state moved at launch already (commit_requirement none)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A tally beyond the session's own, with the calls pending under it in other sessions."""
+
+    name: Literal["requester", "workspace"]
+    tally: Tally
+    pending: Sequence[Pending] = ()
 
 
 @dataclass(slots=True)

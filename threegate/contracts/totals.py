@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from threegate.contracts.calls import Asked, plans_of
 from threegate.contracts.comparisons import is_number
 from threegate.contracts.json_paths import selected
-from threegate.contracts.state import Call, Pending, Reason, Session, Tally
+from threegate.contracts.state import Call, Pending, Reason, Session, Tally, Total
 from threegate.contracts.tool_plan import EXACT, AggregatePlan, EnvelopePlan, exact, measure
 from threegate.core import canonical
-
-if TYPE_CHECKING:
-    from threegate.contracts.transitions import Total
 
 
 def canonical_text(value: Any) -> str:

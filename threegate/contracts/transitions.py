@@ -8,7 +8,7 @@ so that the order of calls and the way of counting (one by one, or anew from the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -20,15 +20,6 @@ from threegate.contracts.state import Call, Decision, Outcome, Pending, Reason, 
 from threegate.contracts.tool_plan import EXACT, Rules, ToolPlan, exact
 from threegate.contracts.totals import add, canonical_text, captured, effective_bounds, measured
 from threegate.core import limits
-
-
-@dataclass(frozen=True, slots=True)
-class Total:
-    """A tally beyond the session's own, with the calls pending under it in other sessions."""
-
-    name: Literal["requester", "workspace"]
-    tally: Tally
-    pending: Sequence[Pending] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,10 @@ Invariant: every operation that changes a state folder, the trail, a result or a
 one of these functions, so that the crash harness can stop the process before and after each of them, and
 so that there is one place that decides when something is on disk. `observe` is called with the operation's
 name and path before and after it; it may raise OSError or end the process.
+
+A file's own fsync does not make its name durable: the name is an entry of the folder, which is a file with pages of its own.
+So who creates or renames syncs the folder too, both folders for a move, the new one first: a power cut in between at worst
+leaves the file under both names and never under none.
 """
 
 from __future__ import annotations
@@ -41,7 +45,10 @@ def _tell(moment: str, operation: str, path: str | Path) -> None:
 
 
 def sync_fd(descriptor: int, path: str | Path) -> None:
-    """fdatasync an open file. `path` is only told to observers. Raises OSError."""
+    """fdatasync an open file. `path` is only told to observers. Raises OSError.
+
+    Never repeat a sync that failed: the pages may be gone, and the second one succeeds. The file counts as unwritten.
+    """
     _tell("before", "sync", path)
     os.fdatasync(descriptor)
     _tell("after", "sync", path)

@@ -122,7 +122,7 @@ class ContractSettings(_Part):
     )
     permit_timeout_allow: bool = Field(
         default=False,
-        description="whether a checkpoint's `on_timeout: allow` compiles; silence is not consent",
+        description="whether a contract checkpoint's `on_timeout: allow` compiles; silence is not consent",
     )
 
 
@@ -193,7 +193,7 @@ class AuditSettings(_Part):
     """The trail."""
 
     checkpoint_every: int = Field(
-        default=1000, ge=1, description="events between two signed checkpoints of the daemon"
+        default=1000, ge=1, description="events between two trail checkpoints that the daemon signs"
     )
 
 

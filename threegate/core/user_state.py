@@ -18,13 +18,13 @@ from threegate.core.errors import Unavailable
 
 
 @dataclass(frozen=True)
-class OutsideState:
+class UserState:
     """What is kept of a workspace outside of it: the user's state folder (docs/spec/7-trail-and-results.md)."""
 
     folder: Path
 
     @classmethod
-    def of(cls, workspace_id: str) -> OutsideState:
+    def of(cls, workspace_id: str) -> UserState:
         """The state folder of one workspace, below XDG_STATE_HOME (default ~/.local/state)."""
         base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
         return cls(Path(base) / "threegate" / workspace_id)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from threegate.launch.approved_file import told_backend
+from threegate.launch.approved_file import peek_backend
 from threegate.request.model import Backend
 
 _LONG = 32
@@ -89,6 +89,6 @@ class ApprovedQueue:
             known = self._known.get(name)
             if known is None or known.identity != identity:
                 path = self._folder / name
-                known = Queued(name, path, identity, told_backend(path))
+                known = Queued(name, path, identity, peek_backend(path))
             found.append(known)
         return found

@@ -1,7 +1,7 @@
 """The queue: oldest first, one lane for each backend, never more than the machine's budget.
 
 Invariant: a request is handed to a thread only while its lane and the budget have room for it, and at most
-once at a time; what has to wait stays in approved/ with its reason told once.
+once at a time; what has to wait stays in approved/, and its reason is recorded once.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from pathlib import Path
 from threegate.core.errors import ThreeGateError, TrailError
 from threegate.daemon.approved_queue import ApprovedQueue
 from threegate.daemon.log import Log
-from threegate.judgement.judge import STOPPING_CODES
-from threegate.judgement.policy import Policy
-from threegate.launch.approved_file import Ended, Prepared, Waiting, prepare
-from threegate.launch.completion import refuse_broken
-from threegate.launch.context import Services
+from threegate.judgement.judge import STOPPING_CODES, Cleared
+from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, read_approved
+from threegate.launch.completion import refuse_unrunnable
+from threegate.launch.context import Context
 from threegate.launch.pipeline import Judged, launch, look_ahead
-from threegate.launch.status_file import tell_waiting
+from threegate.launch.status_file import write_waiting
 from threegate.request.model import Backend
 from threegate.runners.budget import Budget, Lease, Round
 from threegate.runners.interface import Control
@@ -31,19 +30,19 @@ from threegate.runners.interface import Control
 _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_AGAIN_AT_MOST = 8.0
 _LASTING_SECONDS = 0.25
-"""A run that is longer is told of in its verdict; a shorter one has its end there before anybody could have read it."""
+"""A run that is longer gets the `running` status; a shorter one has its end there before anybody could have read it."""
 
 
 @dataclass
 class _Running:
-    prepared: Prepared
+    approved: Approved
     identity: tuple[int, ...]
     """Of the file and its signatures, as the queue saw them."""
     control: Control
     lease: Lease
     future: Future[Ended | Waiting]
-    tell_at: float
-    """When to say that it runs, by the monotonic clock; inf once it was said."""
+    status_at: float
+    """When to write that it runs, by the monotonic clock; inf once it is written."""
 
 
 @dataclass
@@ -53,12 +52,16 @@ class _Ahead:
     identity: tuple[int, ...]
     future: Future[Judged | None]
 
-    def judged(self, policy: Policy) -> Judged | None:
+    def judged(self, context: Context) -> Judged | None:
         """The judgement, if it says yes and still holds."""
         if self.future.exception() is not None:
             return None
         judged = self.future.result()
-        return judged if judged is not None and judged.judgement.clearance and judged.holds(policy) else None
+        return (
+            judged
+            if judged is not None and isinstance(judged.judgement, Cleared) and judged.holds(context.policy)
+            else None
+        )
 
 
 @dataclass
@@ -74,7 +77,8 @@ class _Wait:
 class Dispatcher:
     """Starts what may start, and knows what runs."""
 
-    services: Services
+    context: Context
+    """What the next request starts with. The daemon replaces it when the policy changes; what runs keeps its own."""
     budget: Budget
     log: Log
     wake: threading.Event
@@ -93,7 +97,7 @@ class Dispatcher:
     _queue: ApprovedQueue = field(init=False)
 
     def __post_init__(self) -> None:
-        self._queue = ApprovedQueue(self.services.workspace.approved)
+        self._queue = ApprovedQueue(self.context.workspace.approved)
         self._pool = ThreadPoolExecutor(max_workers=3 * self.threads, thread_name_prefix="run")
 
     @property
@@ -103,7 +107,7 @@ class Dispatcher:
 
     @property
     def held_up(self) -> str | None:
-        """The code of what keeps everything from being launched now, for a person or the clock to mend."""
+        """The code of the reason that blocks all launches now, for a person or the clock to fix."""
         stopping = STOPPING_CODES | {"workspace_mismatch"}
         return next((wait.code for wait in self._waits.values() if wait.code in stopping), None)
 
@@ -114,15 +118,15 @@ class Dispatcher:
     def collect(self) -> int:
         """Take back what ended, start nothing. Returns how many that were. Raises OSError."""
         done = self._collect()
-        self._tell_lasting()
+        self._write_lasting()
         return done
 
     def pause(self, longest: float) -> float:
-        """How many seconds, at most `longest`, may pass until there is something to be told of what runs."""
-        first = min((entry.tell_at for entry in self._running.values()), default=inf)
+        """How many seconds, at most `longest`, may pass until the `running` status of a request is due."""
+        first = min((entry.status_at for entry in self._running.values()), default=inf)
         return min(longest, max(first - time.monotonic(), 0.0))
 
-    def schedule(self, policy: Policy) -> int:
+    def schedule(self) -> int:
         """Collect what ended and start what can start. Returns how many of both. Raises TrailError, OSError."""
         done = self.collect()
         if self.failed is not None:
@@ -145,13 +149,13 @@ class Dispatcher:
             full = backend if backend not in room else None
             if full and len(self._ahead) >= self.threads:
                 continue
-            if name in self._running or self._still_waits(name, identity, policy):
+            if name in self._running or self._still_waits(name, identity):
                 continue
             try:
                 if full:
                     # A lane may be full and the queue long: only as many are judged ahead as run.
                     if name not in self._ahead:
-                        self._look_ahead(path, identity, full, policy)
+                        self._look_ahead(path, identity, full)
                     continue
                 ahead = self._ahead.pop(name, None)
                 if ahead is not None and not ahead.future.done():
@@ -159,7 +163,7 @@ class Dispatcher:
                     room -= {backend}  # its turn has come; nothing younger overtakes it
                     continue
                 self.beat()
-                done += self._start(path, identity, policy, turn, ahead)
+                done += self._start(path, identity, turn, ahead)
             except ThreeGateError as error:
                 self._stop_launches(error)
                 break
@@ -175,7 +179,7 @@ class Dispatcher:
     def cancel(self, request_id: str) -> bool:
         """End a running request now; False when it does not run here."""
         for entry in self._running.values():
-            if entry.prepared.request_id == request_id:
+            if entry.approved.request_id == request_id:
                 entry.control.cancelled.set()
                 return True
         return False
@@ -188,23 +192,23 @@ class Dispatcher:
             self.wake.wait(0.05)
             self.wake.clear()
         for entry in self._running.values():
-            self.log.say("interrupting", request=entry.prepared.request_id)
+            self.log.say("interrupting", request=entry.approved.request_id)
             entry.control.interrupted.set()
         self._pool.shutdown(wait=True)
         self._collect()
 
-    def _still_waits(self, name: str, identity: tuple[int, ...], policy: Policy) -> bool:
+    def _still_waits(self, name: str, identity: tuple[int, ...]) -> bool:
         wait = self._waits.get(name)
         return (
             wait is not None
             and wait.identity == identity
-            and wait.policy == policy.digest
+            and wait.policy == self.context.policy.digest
             and time.monotonic() - wait.looked < wait.again_after
         )
 
-    def _look_ahead(self, path: Path, identity: tuple[int, ...], backend: Backend, policy: Policy) -> None:
-        """Read and judge what comes next while nothing of it can start; what that finds is told when its turn comes."""
-        future = self._pool.submit(look_ahead, self.services, policy, path)
+    def _look_ahead(self, path: Path, identity: tuple[int, ...], backend: Backend) -> None:
+        """Read and judge what comes next while nothing of it can start; what that finds is acted on when its turn comes."""
+        future = self._pool.submit(look_ahead, self.context, path)
         future.add_done_callback(lambda _: self._looked_ahead(backend))
         self._ahead[path.name] = _Ahead(identity, future)
 
@@ -212,39 +216,37 @@ class Dispatcher:
         if backend in self.budget.round().room():
             self.wake.set()
 
-    def _start(
-        self, path: Path, identity: tuple[int, ...], policy: Policy, turn: Round, ahead: _Ahead | None
-    ) -> int:
-        judged = ahead.judged(policy) if ahead is not None and ahead.identity == identity else None
+    def _start(self, path: Path, identity: tuple[int, ...], turn: Round, ahead: _Ahead | None) -> int:
+        judged = ahead.judged(self.context) if ahead is not None and ahead.identity == identity else None
         try:
-            prepared = judged.prepared if judged is not None else prepare(self.services, policy, path)
+            approved = judged.approved if judged is not None else read_approved(self.context, path)
         except FileNotFoundError:
             self._queue.taken(path.name)
             return 0
-        if prepared.request is None or prepared.job is None:
-            ended = refuse_broken(self.services, policy, prepared)
+        if isinstance(approved, Unrunnable):
+            ended = refuse_unrunnable(self.context, approved)
             self.log.say("refused", file=path.name, what=ended.code)
             return 1
-        missing = self.budget.never(prepared.job) or self.services.runners[prepared.backend].available(
-            prepared.job
+        missing = self.budget.never(approved.job) or self.context.runners[approved.job.backend].available(
+            approved.job
         )
         if missing is not None:
-            self._wait(prepared, identity, policy, Waiting("no_backend", missing))
+            self._wait(approved, identity, Waiting("no_backend", missing))
             return 0
-        lease = turn.try_take(prepared.job)
+        lease = turn.try_take(approved.job)
         if lease is None:
             return 0
         control = Control(
-            run_folder=self.services.workspace.run_folder(prepared.request.request_id),
-            inputs_folder=self.services.workspace.inputs,
-            workspace_id=self.services.workspace_id,
-            boot_nonce=self.services.boot_nonce,
+            run_folder=self.context.workspace.run_folder(approved.request_id),
+            inputs_folder=self.context.workspace.inputs,
+            workspace_id=self.context.workspace_id,
+            boot_nonce=self.context.boot_nonce,
             ran=lambda: self._ran(lease),
         )
-        future = self._pool.submit(launch, self.services, policy, prepared, control, judged)
+        future = self._pool.submit(launch, self.context, approved, control, judged)
         future.add_done_callback(self._recorded)
-        tell_at = time.monotonic() + _LASTING_SECONDS
-        self._running[path.name] = _Running(prepared, identity, control, lease, future, tell_at)
+        status_at = time.monotonic() + _LASTING_SECONDS
+        self._running[path.name] = _Running(approved, identity, control, lease, future, status_at)
         self._queue.taken(path.name)
         return 1
 
@@ -253,15 +255,15 @@ class Dispatcher:
         if lease.release():
             self.wake.set()
 
-    def _tell_lasting(self) -> None:
-        """Say of what runs for longer than a moment that it does; what is not claimed yet is looked at a moment later."""
+    def _write_lasting(self) -> None:
+        """Write the `running` status of what runs for longer; what is not claimed yet is looked at again shortly."""
         now = time.monotonic()
         for entry in self._running.values():
-            if now < entry.tell_at:
+            if now < entry.status_at:
                 continue
-            entry.tell_at = now + _LASTING_SECONDS
+            entry.status_at = now + _LASTING_SECONDS
             if entry.control.lasting is not None:
-                entry.tell_at = inf
+                entry.status_at = inf
                 entry.control.lasting()
 
     def _recorded(self, future: Future[Ended | Waiting]) -> None:
@@ -286,21 +288,19 @@ class Dispatcher:
                 self._stop_launches(TrailError(f"{error.filename or name}: {error.strerror or error}"))
                 continue
             if isinstance(answer, Waiting):
-                self._wait(entry.prepared, entry.identity, entry.prepared.policy, answer)
+                self._wait(entry.approved, entry.identity, answer)
             else:
                 moved += 1
                 self._waits.pop(name, None)
-                self.log.say(answer.event, request=entry.prepared.request_id, what=answer.code)
+                self.log.say(answer.event, request=entry.approved.request_id, what=answer.code)
         if moved:
             for wait in self._waits.values():
                 wait.looked = -_LOOK_AGAIN_AT_MOST  # what ended may be what they waited for
         return moved
 
-    def _wait(
-        self, prepared: Prepared, identity: tuple[int, ...], policy: Policy | str, answer: Waiting
-    ) -> None:
-        digest = policy if isinstance(policy, str) else policy.digest
-        name = prepared.path.name
+    def _wait(self, approved: Approved, identity: tuple[int, ...], answer: Waiting) -> None:
+        digest = approved.policy
+        name = approved.path.name
         known = self._waits.get(name)
         same = known is not None and (known.identity, known.policy, known.code) == (
             identity,
@@ -310,8 +310,8 @@ class Dispatcher:
         after = min(known.again_after * 2, _LOOK_AGAIN_AT_MOST) if known and same else _LOOK_AGAIN_SECONDS
         self._waits[name] = _Wait(identity, digest, answer.code, time.monotonic(), after)
         if known is None or known.code != answer.code:
-            self.log.say("waiting", request=prepared.request_id, what=answer.message)
-            tell_waiting(self.services, prepared, answer)
+            self.log.say("waiting", request=approved.request_id, what=answer.message)
+            write_waiting(self.context, approved, answer)
 
     def _stop_launches(self, error: ThreeGateError) -> None:
         self.failed = error

@@ -20,7 +20,7 @@ from threegate.core.workspace import Workspace
 from threegate.daemon.draft_findings import InputHashes, surrounding_findings, surrounding_fixes
 from threegate.daemon.event_budget import EventBudget
 from threegate.daemon.log import Log
-from threegate.daemon.typecheck_queue import TypeWarnings
+from threegate.daemon.typecheck_queue import TypecheckQueue
 from threegate.judgement.policy import Policy
 from threegate.proposals.in_workspace import input_place
 from threegate.request import read_request
@@ -62,12 +62,12 @@ class Inbox:
     _budget: EventBudget = field(default_factory=EventBudget)
     _closed: dict[str, str] = field(default_factory=dict)
     """Why a folder could not be read at the last scan; empty where it could."""
-    types: TypeWarnings = field(init=False)
+    types: TypecheckQueue = field(init=False)
     """Drafts that wait for the type checker."""
 
     def __post_init__(self) -> None:
         self._hashes = InputHashes(self.workspace.files)
-        self.types = TypeWarnings(self.workspace)
+        self.types = TypecheckQueue(self.workspace)
 
     def scan(self, policy: Policy) -> int:
         """Look at everything that is new or changed; returns how many files that were. Raises TrailError."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 
-class Watch:
+class FolderWatch:
     """Sets `wake` whenever a name in one of the folders changes."""
 
     def __init__(self, folders: Iterable[Path], wake: threading.Event) -> None:

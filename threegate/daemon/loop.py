@@ -20,25 +20,23 @@ from threegate.core import durable
 from threegate.core.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateError, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.daemon.drafts import Inbox
-from threegate.daemon.folder_watch import Watch
+from threegate.daemon.folder_watch import FolderWatch
 from threegate.daemon.log import Log
-from threegate.daemon.metrics_file import Textfile
-from threegate.daemon.policy_reload import PolicyInForce, contracts_problem
+from threegate.daemon.metrics_file import MetricsFile
+from threegate.daemon.policy_reload import PolicyReload, contracts_problem
 from threegate.daemon.proposals import Proposer
 from threegate.daemon.recovery import recover
-from threegate.daemon.runner_set import Station
+from threegate.daemon.runner_set import RunnerSet
 from threegate.daemon.signals import signals_to
 from threegate.daemon.supervisor import Supervisor
 from threegate.judgement.policy import Policy
-from threegate.launch.context import Services
-from threegate.records.trail_checkpoints import checkpoint_when_due
-from threegate.review.reviewed_draft import Desk
+from threegate.records.trail_checkpoints import trail_checkpoint_when_due
 from threegate.trail import Trail
 
 STOP_GRACE_SECONDS = 5.0
 _TYPES_SECONDS = 0.2
 _NAMES_SHOWN = 8
-_CHECKPOINT_LOOK_SECONDS = 1.0
+_TRAIL_CHECKPOINT_LOOK_SECONDS = 1.0
 _FOLDERS_LOOK_SECONDS = 0.1
 """While requests run and end, which wakes the daemon each time, its folders are looked through no more often."""
 
@@ -56,15 +54,15 @@ class Daemon:
     """Set to have settings and contracts read again whether or not their files were touched."""
     supervisor: Supervisor = field(default_factory=Supervisor)
     on_ready: Callable[[], None] = lambda: None
-    _told_checkpoint: bool = False
-    _looked_for_checkpoint: float = 0.0
+    _told_trail_checkpoint: bool = False
+    _looked_for_trail_checkpoint: float = 0.0
     _looked_through: float = 0.0
     _told_settings: str | None = None
     _boot_nonce: str = field(default_factory=lambda: secrets.token_hex(8))
     _trail: Trail = field(init=False)
-    _in_force: PolicyInForce = field(init=False)
-    _station: Station = field(init=False)
-    _textfile: Textfile = field(init=False)
+    _policy_reload: PolicyReload = field(init=False)
+    _runner_set: RunnerSet = field(init=False)
+    _metrics_file: MetricsFile = field(init=False)
 
     def run(self) -> int:
         """Work until stopped (or, with `once`, until nothing is left to do). Returns the exit code.
@@ -72,20 +70,20 @@ class Daemon:
         Raises Unavailable when another daemon works here, InvalidInput for bad settings, TrailError.
         """
         self._trail = Trail(self.workspace)
-        self._in_force = PolicyInForce(self.workspace, self._trail)
-        self.log.about(workspace=self._in_force.policy.settings.workspace.id, boot=self._boot_nonce)
+        self._policy_reload = PolicyReload(self.workspace, self._trail)
+        self.log.about(workspace=self._policy_reload.policy.settings.workspace.id, boot=self._boot_nonce)
         with self.workspace.daemon_lock():
             try:
-                self._station = self._new_station(self._in_force.policy)
+                self._runner_set = self._new_runner_set(self._policy_reload.policy)
                 try:
                     return self._work()
                 finally:
-                    self._station.close()
+                    self._runner_set.close()
             finally:
                 self._trail.close()
 
-    def _new_station(self, policy: Policy) -> Station:
-        return Station.make(
+    def _new_runner_set(self, policy: Policy) -> RunnerSet:
+        return RunnerSet.make(
             self.workspace,
             self._trail,
             policy,
@@ -104,14 +102,14 @@ class Daemon:
             self.workspace,
             self._trail,
             lambda event, file, what: self.log.say(event, file=file, what=what),
-            lambda: self._in_force.policy.settings,
+            lambda: self._policy_reload.policy.settings,
         )
         inbox = Inbox(
             self.workspace,
             self._trail,
             self.log,
             propose=proposer,
-            on_draft=lambda file_name: self._station.notices.draft_waits(file_name),
+            on_draft=lambda file_name: self._runner_set.notices.draft_waits(file_name),
             beat=self.supervisor.turned,
         )
         hinted = [
@@ -120,10 +118,12 @@ class Daemon:
             self.workspace.approved,
             self.workspace.control,
         ]
-        watch = Watch([] if self.once else hinted, self.wake)
+        watch = FolderWatch([] if self.once else hinted, self.wake)
         if watch.problem:
             self.log.say("watching", what=watch.problem)
-        self._textfile = Textfile(self.workspace, self.log, lambda: self._in_force.policy.settings.metrics)
+        self._metrics_file = MetricsFile(
+            self.workspace, self.log, lambda: self._policy_reload.policy.settings.metrics
+        )
         self.log.say("ready", path=str(self.workspace.root))
         self.supervisor.ready()
         self.on_ready()
@@ -131,31 +131,31 @@ class Daemon:
             problem = self._turns(inbox, problem)
         except OSError as error:
             failed = Unavailable(f"{error.filename or 'the disk'}: {error.strerror or error}")
-            self._station.dispatcher.failed = failed
+            self._runner_set.dispatcher.failed = failed
             self.log.say("stopped", what=str(failed))
         except ThreeGateError as error:
-            self._station.dispatcher.failed = self._station.dispatcher.failed or error
+            self._runner_set.dispatcher.failed = self._runner_set.dispatcher.failed or error
             self.log.say("stopped", what=str(error))
         finally:
             self.supervisor.stopping()
             watch.close()
-            self._textfile.close()
+            self._metrics_file.close()
             grace = 3600.0 if self.once and not self.stop.is_set() else STOP_GRACE_SECONDS
-            self._station.dispatcher.stop(grace)
+            self._runner_set.dispatcher.stop(grace)
         self.log.say("ended")
-        dispatcher = self._station.dispatcher
+        dispatcher = self._runner_set.dispatcher
         stopped = problem is not None or dispatcher.failed is not None or dispatcher.held_up is not None
         return EXIT_FAILED if stopped else EXIT_OK
 
     def _begin(self) -> str | None:
         """Recover, unless nothing may be launched here; then why."""
-        services = self._station.services
-        problem = services.begin()
+        context = self._runner_set.context
+        problem = context.begin()
         if problem is not None:
             code, line = problem
             self.log.say("stopped", code=code, what=line)
             return line
-        recover(services, self.log, self._in_force.policy.settings.runners.era.engine)
+        recover(context, self.log, context.policy.settings.runners.era.engine)
         return None
 
     def _turns(self, inbox: Inbox, problem: str | None) -> str | None:
@@ -165,28 +165,28 @@ class Daemon:
             self.supervisor.turned()
             now = time.monotonic()
             looked = (
-                now - self._looked_through >= _FOLDERS_LOOK_SECONDS or not self._station.dispatcher.running
+                now - self._looked_through >= _FOLDERS_LOOK_SECONDS or not self._runner_set.dispatcher.running
             )
             if looked or self.reload.is_set():
                 self._look_at_settings()
-            policy, unsettled = self._in_force.policy, self._in_force.problem
-            changing = self._in_force.is_changing
-            services, dispatcher = self._station.services, self._station.dispatcher
+            unsettled, changing = self._policy_reload.problem, self._policy_reload.is_changing
+            context, dispatcher = self._runner_set.context, self._runner_set.dispatcher
+            policy = context.policy
             did = 0
             if looked:
                 self._looked_through = now
-                self._textfile.turn()
+                self._metrics_file.turn()
                 did += inbox.scan(policy)
                 did += inbox.types.work(_TYPES_SECONDS)
                 if did and unsettled is None and not changing and policy.settings.approval.grants:
-                    self._use_grants(services, policy)
+                    self._use_grants()
                 self._controls()
-            if problem is not None and services.begin() is None:
+            if problem is not None and context.begin() is None:
                 problem = self._begin()
-            starts = problem is None and unsettled is None and not changing and self._station.fits(policy)
-            did += dispatcher.schedule(policy) if starts else dispatcher.collect()
+            starts = problem is None and unsettled is None and not changing and self._runner_set.fits(policy)
+            did += dispatcher.schedule() if starts else dispatcher.collect()
             if problem is None and dispatcher.failed is None:
-                self._checkpoint(services, policy)
+                self._sign_trail_checkpoint()
             if looked:
                 self._tell_status(problem or unsettled)
             if dispatcher.failed is not None and not dispatcher.running:
@@ -196,7 +196,7 @@ class Daemon:
             if not did or dispatcher.running:
                 longest = self.supervisor.turn_seconds if looked else _FOLDERS_LOOK_SECONDS
                 self.wake.wait(dispatcher.pause(longest))
-        return problem or self._in_force.problem
+        return problem or self._policy_reload.problem
 
     def _look_at_settings(self) -> None:
         """Take up changed settings and contracts, all or nothing; the runners follow when nothing runs."""
@@ -205,11 +205,11 @@ class Daemon:
             self.reload.clear()
             self.supervisor.reloading()
         try:
-            changed = self._in_force.look(told_to=told_to)
+            changed = self._policy_reload.look(told_to=told_to)
         finally:
             if told_to:
                 self.supervisor.ready()
-        problem = self._in_force.problem
+        problem = self._policy_reload.problem
         if problem is not None and (told_to or problem != self._told_settings):
             self.log.say("settings", what=f"{problem}; nothing is started until this is mended")
         self._told_settings = problem
@@ -220,25 +220,27 @@ class Daemon:
             self._tell_contracts()
         elif told_to and problem is None:
             self.log.say("reloaded", what="nothing has changed")
-        dispatcher = self._station.dispatcher
-        fits = self._station.fits(self._in_force.policy)
+        if self._policy_reload.policy is not self._runner_set.context.policy:
+            self._runner_set.take_up(self._policy_reload.policy)
+        dispatcher = self._runner_set.dispatcher
+        fits = self._runner_set.fits(self._policy_reload.policy)
         if not fits and not dispatcher.running and dispatcher.failed is None:
-            self._replace_station()
+            self._replace_runner_set()
 
     def _tell_contracts(self) -> None:
-        wrong = contracts_problem(self._in_force.policy)
+        wrong = contracts_problem(self._policy_reload.policy)
         if wrong is not None:
             self.log.say("contracts", code="contracts_do_not_compile", what=wrong)
 
-    def _replace_station(self) -> None:
-        old = self._station
-        self._station = self._new_station(self._in_force.policy)
+    def _replace_runner_set(self) -> None:
+        old = self._runner_set
+        self._runner_set = self._new_runner_set(self._policy_reload.policy)
         old.dispatcher.stop(0.0)
         old.close()
 
     def _tell_status(self, problem: str | None) -> None:
         """One line for the service manager: numbers, or the reason why nothing is started."""
-        dispatcher = self._station.dispatcher
+        dispatcher = self._runner_set.dispatcher
         failed = None if dispatcher.failed is None else str(dispatcher.failed)
         if (why := failed or problem or dispatcher.held_up) is not None:
             self.supervisor.status(f"nothing is started: {why}")
@@ -246,31 +248,34 @@ class Daemon:
         waits = len(dispatcher.waiting_reasons())
         self.supervisor.status(f"{dispatcher.running} running, {waits} waiting")
 
-    def _use_grants(self, services: Services, policy: Policy) -> None:
+    def _use_grants(self) -> None:
         """Promote drafts that a standing grant covers (off by default)."""
-        desk = Desk(self.workspace, services.trail, policy, services.gate)
         try:
-            promoted = use_grants(desk)
+            promoted = use_grants(self._runner_set.context)
         except (InvalidInput, Unavailable) as error:
             self.log.say("grants", what=f"{error}; no grant is used until this is mended")
             return
         for item in promoted:
             self.log.say("granted", file=item.path.name, what=item.approval_sha256)
 
-    def _checkpoint(self, services: Services, policy: Policy) -> None:
+    def _sign_trail_checkpoint(self) -> None:
         """Sign the trail's tree every `audit.checkpoint_every` events; without the key here, say so once.
 
         While requests run it is looked for now and then only: the look takes the lock that they need.
         """
         now = time.monotonic()
-        if now - self._looked_for_checkpoint < _CHECKPOINT_LOOK_SECONDS and self._station.dispatcher.running:
+        if (
+            now - self._looked_for_trail_checkpoint < _TRAIL_CHECKPOINT_LOOK_SECONDS
+            and self._runner_set.dispatcher.running
+        ):
             return
-        self._looked_for_checkpoint = now
+        self._looked_for_trail_checkpoint = now
         try:
-            path = checkpoint_when_due(services.trail, policy.settings.audit.checkpoint_every, actor="daemon")
+            every = self._runner_set.context.policy.settings.audit.checkpoint_every
+            path = trail_checkpoint_when_due(self._trail, every, actor="daemon")
         except Unavailable as error:
-            if not self._told_checkpoint:
-                self._told_checkpoint = True
+            if not self._told_trail_checkpoint:
+                self._told_trail_checkpoint = True
                 self.log.say("checkpoint", what=str(error))
             return
         if path is not None:
@@ -280,7 +285,7 @@ class Daemon:
         """Cancellations that the operator asked for."""
         for path in sorted(self.workspace.control.glob("cancel-*")):
             request_id = path.name.removeprefix("cancel-")
-            if self._station.dispatcher.cancel(request_id):
+            if self._runner_set.dispatcher.cancel(request_id):
                 self.log.say("cancelling", request=request_id)
             with suppress(FileNotFoundError):
                 durable.unlink(path)

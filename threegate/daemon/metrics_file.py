@@ -14,13 +14,13 @@ from threegate.core.errors import ThreeGateError
 from threegate.core.settings import MetricsSettings
 from threegate.core.workspace import Workspace
 from threegate.daemon.log import Log
-from threegate.records.metrics import SharedGauge
+from threegate.records.gauge import SharedGauge
 
 _MODE = 0o644
 _IDLE_SECONDS = 5.0
 
 
-class Textfile:
+class MetricsFile:
     """Writes in a thread of its own, as often as the settings of the moment say; nothing while they name no file."""
 
     def __init__(self, workspace: Workspace, log: Log, settings: Callable[[], MetricsSettings]) -> None:

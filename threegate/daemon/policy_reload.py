@@ -26,7 +26,7 @@ _NAMES = 64
 """Names of changed settings and contracts that an event tells; what is beyond is counted."""
 
 
-class PolicyInForce:
+class PolicyReload:
     """Reads the policy again when a file of it was touched, or when told to."""
 
     def __init__(self, workspace: Workspace, trail: Trail) -> None:

@@ -64,7 +64,7 @@ class Proposer:
             "owner_uid": owner_uid,
         }
         with self._trail.locked() as held:
-            if result.draft is None:
+            if result.draft is None or result.request_id is None:
                 reason = _why_no_draft(result)
                 held.append(
                     "observed",
@@ -77,7 +77,6 @@ class Proposer:
                 )
                 held.sync()
                 return ("draft" if result.verdict.allowed else "invalid"), reason, None
-            assert result.request_id is not None
             history = held.index.history(result.request_id)
             if history is not None and (
                 history.approved or history.claimed or history.end or self._lies_there(result.request_id)

@@ -2,6 +2,11 @@
 
 Invariant: after `recover` no request is in running/, none is between two folders, every ended request has its
 result, and nothing that was claimed can be claimed again. Doing it twice changes nothing (docs/spec/7-trail-and-results.md, "Recovery").
+
+Orphans are killed first: a container of the daemon that died may still be running the request that is about to be called
+`interrupted`, and its result must not say that of something which goes on. Then the trail decides, not the folders: its
+event was on disk before each rename, so a file can lag behind it and never lead. That is also why nothing that has a
+claim goes back to approved/: between the claim and the end anything may have happened (docs/adr/0005-at-most-once.md).
 """
 
 from __future__ import annotations
@@ -14,29 +19,30 @@ from threegate.core.errors import ThreeGateError
 from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
 from threegate.launch.completion import close_from_trail, find_file, interrupt, unsettled
-from threegate.launch.context import Services
+from threegate.launch.context import Context
 from threegate.runners.era.orphans import remove_orphans
 from threegate.trail import RequestHistory, moves
 
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
 
 
-def recover(services: Services, log: Log, engine_url: str = "") -> int:
-    """Bring everything to its end; returns how many requests were mended. Raises TrailError, Unavailable."""
-    workspace = services.workspace
+def recover(context: Context, log: Log, engine_url: str = "") -> int:
+    """Bring everything to its end; returns how many were not where the trail says. Raises TrailError, Unavailable."""
+    workspace = context.workspace
     for line in remove_orphans(
-        services.workspace_id, services.boot_nonce, url=engine_url, runs_folder=workspace.runs
+        context.workspace_id, context.boot_nonce, url=engine_url, runs_folder=workspace.runs
     ):
         log.say("orphan", what=line)
     remove_temporary(workspace)
     mended = 0
-    with services.trail.locked() as held:
+    with context.trail.locked() as held:
         histories = [history for history in held.index.open_histories() if unsettled(workspace, history)]
     for history in histories:
-        done = _mend(services, history)
+        done = _mend(context, history)
         if done:
             mended += 1
             log.say("recovered", request=history.request_id, what=done)
+    # Last: the requests are where they belong now, so each signature can follow its own.
     mended += _move_lone_signatures(workspace, log)
     return mended
 
@@ -55,26 +61,24 @@ def remove_temporary(workspace: Workspace) -> None:
                 durable.unlink(path)
 
 
-def _mend(services: Services, history: RequestHistory) -> str | None:
+def _mend(context: Context, history: RequestHistory) -> str | None:
     """One request, by what the trail says of it. Returns what was done."""
-    workspace = services.workspace
+    workspace = context.workspace
     if history.end is not None:
-        with services.trail.locked() as held:
-            close_from_trail(services, held, history)
+        with context.trail.locked() as held:
+            close_from_trail(context, held, history, history.end)
         return f"finished what {history.end.type} had announced"
     if history.claimed is not None:
-        interrupt(services, history)
+        interrupt(context, history, history.claimed)
         return "was interrupted"
-    assert history.file is not None
-    path = workspace.approved / history.file
-    if path.exists():
+    if history.file is None or (path := workspace.approved / history.file).exists():
         return None
     elsewhere = find_file(workspace, history)
     if elsewhere is not None:
-        with services.trail.locked():
+        with context.trail.locked():
             moves.relocate(elsewhere, path)
         return "was put back into approved/"
-    with services.trail.locked() as held:
+    with context.trail.locked() as held:
         moves.announce(
             held,
             "approval_abandoned",

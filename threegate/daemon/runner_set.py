@@ -1,6 +1,6 @@
 """What the daemon works with under one set of settings: runners, queue and notices.
 
-Invariant: what runs is finished by the station that started it; the next one takes over only when nothing runs, so no
+Invariant: what runs is finished by the runner set that started it; the next one takes over only when nothing runs, so no
 request is judged by one policy and run by another's runners.
 """
 
@@ -17,16 +17,15 @@ from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.log import Log
 from threegate.daemon.notices import Notices
 from threegate.judgement.policy import Policy
-from threegate.launch.context import Services, make_services
+from threegate.launch.context import Context, daemon_context
 from threegate.runners.budget import Budget
 from threegate.trail import Trail
 
 
 @dataclass
-class Station:
+class RunnerSet:
     """Made once for as long as the settings that it is made of stay."""
 
-    services: Services
     dispatcher: Dispatcher
     notices: Notices
     _made_of: tuple[Any, ...]
@@ -42,9 +41,9 @@ class Station:
         boot_nonce: str,
         wake: threading.Event,
         beat: Callable[[], None],
-    ) -> Station:
+    ) -> RunnerSet:
         """Runners start nothing before they are asked. Raises TrailError, Unavailable."""
-        made = make_services(
+        made = daemon_context(
             workspace,
             trail,
             policy,
@@ -52,26 +51,35 @@ class Station:
             say=lambda line: log.say("cluster", what=line),
         )
         notices = Notices(policy.settings.notify, log)
-        services = replace(made, on_end=notices.ended)
+        context = replace(made, on_end=notices.ended)
         runners = policy.settings.runners
         cluster = made.cluster
         dispatcher = Dispatcher(
-            services,
+            context,
             Budget.of(runners) if cluster is None else cluster.budget,
             log,
             wake,
             runners.monty.workers + runners.era.parallel if cluster is None else cluster.threads,
             beat=beat,
         )
-        return cls(services, dispatcher, notices, _parts(policy.settings))
+        return cls(dispatcher, notices, _parts(policy.settings))
+
+    @property
+    def context(self) -> Context:
+        """What the next request starts with."""
+        return self.dispatcher.context
+
+    def take_up(self, policy: Policy) -> None:
+        """Start what comes next under this policy; what runs ends under the one that it was claimed with."""
+        self.dispatcher.context = replace(self.context, policy=policy)
 
     def fits(self, policy: Policy) -> bool:
-        """Whether this station is the one that the policy's settings ask for."""
+        """Whether this runner set is the one that the policy's settings ask for."""
         return self._made_of == _parts(policy.settings)
 
     def close(self) -> None:
         """Give back what the runners started ahead, and send the notices that wait."""
-        self.services.close()
+        self.context.close()
         self.notices.close()
 
 

@@ -18,7 +18,7 @@ from threegate.results import Verdict, read_verdict, write_verdict
 
 
 @dataclass
-class TypeWarnings:
+class TypecheckQueue:
     """Drafts whose code is still to be looked at, oldest first."""
 
     workspace: Workspace

@@ -22,8 +22,6 @@ from threegate.request.model import Request
 
 _SEAL = object()
 
-Verdict = Literal["clear", "wait", "refuse"]
-
 
 @dataclass(frozen=True, slots=True)
 class Clearance:
@@ -87,15 +85,27 @@ class Assessment:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """The answer to "should this run now?". `clearance` is there exactly when the verdict is `clear`."""
+class Cleared:
+    """All gates said yes: the leave to run, and what it rests on."""
 
-    verdict: Verdict
+    clearance: Clearance
+    approval: VerifiedApproval
+    assessment: Assessment
+
+
+@dataclass(frozen=True, slots=True)
+class NotCleared:
+    """A gate said no: `wait` for now, `refuse` for good. The approval and the assessment, as far as the gates came."""
+
+    verdict: Literal["wait", "refuse"]
     code: str
     message: str
-    approval: VerifiedApproval | None
-    assessment: Assessment | None
-    clearance: Clearance | None
+    approval: VerifiedApproval | None = None
+    assessment: Assessment | None = None
+
+
+Judgement = Cleared | NotCleared
+"""The answer to "should this run now?"."""
 
 
 def assess(
@@ -153,8 +163,8 @@ def judge(
     try:
         approval = check_launch(facts)
     except Refused as refusal:
-        verdict: Verdict = "wait" if refusal.code in WAITING_CODES else "refuse"
-        return Judgement(verdict, refusal.code, str(refusal), None, None, None)
+        verdict: Literal["wait", "refuse"] = "wait" if refusal.code in WAITING_CODES else "refuse"
+        return NotCleared(verdict, refusal.code, str(refusal))
     assessment = assess(
         request,
         job,
@@ -170,7 +180,7 @@ def judge(
     blocked = _blocked(assessment)
     if blocked is not None:
         verdict, code, message = blocked
-        return Judgement(verdict, code, message, approval, assessment, None)
+        return NotCleared(verdict, code, message, approval, assessment)
     clearance = Clearance(
         request_id=request.request_id,
         request_sha256=request.sha256,
@@ -182,7 +192,7 @@ def judge(
         nonce=approval.nonce,
         seal=_SEAL,
     )
-    return Judgement("clear", "cleared", "all gates said yes", approval, assessment, clearance)
+    return Cleared(clearance, approval, assessment)
 
 
 def replay_clearance(about: Mapping[str, Any], request: Request, job: Job) -> Clearance:
@@ -217,7 +227,7 @@ WAITING_CODES = STOPPING_CODES | {"quorum_missing"}
 """Approval failures that a person or the clock can mend without a new approval: the request stays in approved/."""
 
 
-def _blocked(assessment: Assessment) -> tuple[Verdict, str, str] | None:
+def _blocked(assessment: Assessment) -> tuple[Literal["wait", "refuse"], str, str] | None:
     contract = assessment.contract
     if not assessment.contract_holds:
         code = contract.reasons[0].code if contract.reasons else "contract_blocked"

@@ -1,6 +1,6 @@
 """An approved file, read once, and what may become of it.
 
-Invariant: the bytes in a `Prepared` are the only ones that judgement, run and result speak of; nothing reads the
+Invariant: the bytes in an `Approved` are the only ones that judgement, run and result speak of; nothing reads the
 file again.
 """
 
@@ -8,61 +8,64 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from threegate.core import durable, limits
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Judgement
-from threegate.judgement.policy import Policy
-from threegate.launch.context import Services
+from threegate.launch.context import Context
 from threegate.launch.launch_facts import file_identity
 from threegate.request import read_request
 from threegate.request.job import Job, build_job
 from threegate.request.model import Backend, Request
 from threegate.trail import RequestHistory, moves
 
-_TOLD_BACKEND = re.compile(rb"^backend: ?(ERA|monty)$", re.MULTILINE)
+_BACKEND_LINE = re.compile(rb"^backend: ?(ERA|monty)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """An approved file, read once. `request` and `job` are None when it cannot run; `code` says why."""
+class Approved:
+    """A request of approved/ that was read once and can be judged."""
 
     path: Path
     identity: tuple[int, ...]
     data: bytes
-    request: Request | None
-    job: Job | None
+    request: Request
+    job: Job
     signature: bytes | None
     countersignatures: Mapping[str, bytes]
     history: RequestHistory | None
     policy: str
-    code: str = ""
-    message: str = ""
+    """Digest of the policy that it was read under."""
 
     @property
     def request_id(self) -> str:
-        """The id; of a file that cannot be read, the one that was approved under its name, else its name's stem."""
-        if self.request is not None:
-            return self.request.request_id
-        return self.history.request_id if self.history is not None else self.path.stem
-
-    @property
-    def backend(self) -> Backend:
-        """Where it would run."""
-        return self.request.backend if self.request else "ERA"
+        """The request's id."""
+        return self.request.request_id
 
 
-def told_backend(path: Path) -> Backend | None:
+@dataclass(frozen=True, slots=True)
+class Unrunnable:
+    """A file of approved/ that is no request which could run; `code` and `message` say why."""
+
+    path: Path
+    identity: tuple[int, ...]
+    request_id: str
+    """The id that was approved under its name, else its name's stem."""
+    code: str
+    message: str
+
+
+def peek_backend(path: Path) -> Backend | None:
     """The backend that a waiting file seems to name, None when it names none. A hint for the queue's order only:
-    `prepare` reads the file for real."""
+    `read_approved` reads the file for real."""
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
     except OSError:
         return None
-    found = _TOLD_BACKEND.search(data)
+    found = _BACKEND_LINE.search(data)
     return None if found is None else "ERA" if found[1] == b"ERA" else "monty"
 
 
@@ -84,8 +87,9 @@ class Ended:
     result: Path
 
 
-def prepare(services: Services, policy: Policy, path: Path) -> Prepared:
+def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     """Read a file of approved/ and everything beside it, once. Raises FileNotFoundError when it went meanwhile."""
+    policy = context.policy
     identity = file_identity(path)
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
@@ -98,40 +102,50 @@ def prepare(services: Services, policy: Policy, path: Path) -> Prepared:
     except FileNotFoundError:
         raise
     except OSError as error:
-        broken = error.strerror or str(error)
-        known = _history(services, path.name, None)
-        return Prepared(
-            path, identity, b"", None, None, None, {}, known, policy.digest, "request_unreadable", broken
-        )
+        history = _history(context, path.name, None)
+        return _unrunnable(path, identity, history, "request_unreadable", error.strerror or str(error))
     report = read_request(
         data, path=path.name, settings=policy.settings.request, now=datetime.now(UTC), stage="approved"
     )
-    history = _history(services, path.name, report.request)
-    bare = Prepared(path, identity, data, None, None, beside.pop("", None), beside, history, policy.digest)
-    if report.request is None:
+    request = report.request
+    history = _history(context, path.name, request)
+    if request is None:
         first = next(finding for finding in report.findings if finding.severity == "error")
-        return replace(
-            bare, code="request_invalid", message=f"{first.rule} at line {first.line}: {first.message}"
-        )
+        message = f"{first.rule} at line {first.line}: {first.message}"
+        return _unrunnable(path, identity, history, "request_invalid", message)
     try:
         job = build_job(
-            report.request,
-            input_sizes=_pinned_sizes(services.workspace, report.request),
+            request,
+            input_sizes=_pinned_sizes(context.workspace, request),
             platform=policy.platform,
-            write_class=services.gate.write_class(policy, report.request),
-            time_cap_sec=services.gate.time_cap_sec(policy, report.request),
+            write_class=context.contracts.write_class(policy, request),
+            time_cap_sec=context.contracts.time_cap_sec(policy, request),
             proposal_sha256=history.proposal_sha256 if history else None,
         )
     except KeyError as missing:
-        return replace(
-            bare, code="input_missing", message=f"the pinned input {missing.args[0][:12]}… is not there"
-        )
-    return replace(bare, request=report.request, job=job)
+        message = f"the pinned input {missing.args[0][:12]}… is not there"
+        return _unrunnable(path, identity, history, "input_missing", message)
+    signature = beside.pop("", None)
+    return Approved(path, identity, data, request, job, signature, beside, history, policy.digest)
 
 
-def _history(services: Services, file_name: str, request: Request | None) -> RequestHistory | None:
+def is_there(file: Approved | Unrunnable) -> bool:
+    """Whether the file that was read is still in approved/, the same one."""
+    try:
+        return file_identity(file.path) == file.identity
+    except FileNotFoundError:
+        return False
+
+
+def _unrunnable(
+    path: Path, identity: tuple[int, ...], history: RequestHistory | None, code: str, message: str
+) -> Unrunnable:
+    return Unrunnable(path, identity, history.request_id if history else path.stem, code, message)
+
+
+def _history(context: Context, file_name: str, request: Request | None) -> RequestHistory | None:
     """What the trail says of a request; of one that cannot be read, by the name that it was approved under."""
-    with services.trail.locked() as held:
+    with context.trail.locked() as held:
         known = request.request_id if request is not None else held.index.request_of(file_name)
         return held.index.history(known) if known is not None else None
 

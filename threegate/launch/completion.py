@@ -1,5 +1,10 @@
 """How a request ends: the event first, then the result, then the final folder; and the same again after a crash.
 
+The event leads because recovery completes what an event announced and never explains what none did: after the event
+`close_from_trail` writes the same result, from the event and the record that it names, and moves the file. The result
+comes before the rename: while the file is in running/ the end is known to be incomplete, and whoever finds the file in its
+final folder finds its result too (docs/spec/7-trail-and-results.md, "Launch order"; docs/adr/0004-event-before-rename.md).
+
 Invariant: every end has exactly one event, one result file with the same bytes however often it is delivered, and
 one final folder.
 """
@@ -14,11 +19,10 @@ from typing import Any
 
 from threegate.core import canonical, durable
 from threegate.core.workspace import STATES, Workspace
-from threegate.judgement.judge import Judgement
-from threegate.judgement.policy import Policy
-from threegate.launch.approved_file import Ended, Prepared, Waiting
-from threegate.launch.context import Services
-from threegate.launch.status_file import is_there, tell_state
+from threegate.judgement.judge import Cleared, Judgement, NotCleared
+from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there
+from threegate.launch.context import Context
+from threegate.launch.status_file import write_status
 from threegate.request.model import Request
 from threegate.results import (
     ResultFacts,
@@ -29,7 +33,7 @@ from threegate.results import (
     result_name,
 )
 from threegate.results.verdict import State
-from threegate.trail import LockedTrail, RequestHistory, moves
+from threegate.trail import Event, LockedTrail, RequestHistory, moves
 
 _ENDS = {"cancelled": "cancelled", "interrupted": "interrupted", "unavailable": "interrupted"}
 """Statuses whose event is not `finished`; their requests go to refused/."""
@@ -39,14 +43,13 @@ CHANGED = Waiting("request_changed", "the file changed while it was judged; it i
 
 
 def finish(
-    services: Services,
-    policy: Policy,
+    context: Context,
     path: Path,
     request: Request,
     ran: ResultFacts,
     data: Mapping[str, Any],
     run_folder: Path,
-    judgement: Judgement,
+    judgement: Cleared,
 ) -> Ended:
     """Announce the end, deliver the result, move the file.
 
@@ -54,95 +57,102 @@ def finish(
     record gives the same facts, and so the same result.
     """
     event_type = _ENDS.get(ran.status, "finished")
-    folder = services.workspace.finished if event_type == "finished" else services.workspace.refused
+    folder = context.workspace.finished if event_type == "finished" else context.workspace.refused
     text = ResultText(ran)
-    with services.trail.locked() as held:
-        moved = services.gate.commit(held, policy, request, ran.status, run_folder)
+    with context.trail.locked() as held:
+        moved = context.contracts.commit(held, context.policy, request, ran.status, run_folder)
         target = moves.free_name(folder / path.name)
+        # The result names its event and the event the result's digest: so number and moment are taken beforehand.
         seq, when = held.next_event()
         facts = replace(ran, created_utc=when, trail_seq=seq)
         rendered = text.at(facts)
-        told = {**data, **moved, "result_sha256": canonical.sha256_hex(rendered)}
         moves.announce(
             held,
             event_type,
             request_id=request.request_id,
             actor="daemon",
-            data={**told, "state": folder.name, "file": target.name},
+            data={
+                **data,
+                **moved,
+                "result_sha256": canonical.sha256_hex(rendered),
+                "state": folder.name,
+                "file": target.name,
+            },
         )
-        _end_with_it(services.workspace, held, moved)
-        result = deliver_result(services.workspace, facts, rendered, settled=False)
+        _end_with_it(context.workspace, held, moved)
+        result = deliver_result(context.workspace, facts, rendered, settled=False)
         moves.relocate(path, target, settled=False)
+    # Without the lock: others need not wait for these folders. A power cut before this is what recovery completes.
     moves.settle(result, result)
     moves.settle(path, target)
-    tell_state(services.workspace, target.name, _state(event_type), ran.status, judgement)
-    services.ended(request.request_id, ran.status)
+    write_status(context.workspace, target.name, _state(event_type), ran.status, judgement)
+    context.on_end(request.request_id, ran.status)
     return Ended(event_type, ran.status, result)
 
 
-def refuse(
-    services: Services,
-    policy: Policy,
-    prepared: Prepared,
-    code: str,
-    message: str,
-    judgement: Judgement | None,
-) -> Ended | Waiting:
+def refuse(context: Context, approved: Approved, judgement: NotCleared) -> Ended | Waiting:
     """A gate said no for good: event, result, refused/. Waiting when the file went away or changed meanwhile."""
-    with services.trail.locked() as held:
-        if not is_there(prepared):
+    with context.trail.locked() as held:
+        if not is_there(approved):
             return CHANGED
-        return refuse_held(services, held, policy, prepared, code, message, judgement)
+        return refuse_held(context, held, approved, judgement.code, judgement.message, judgement)
 
 
-def refuse_broken(services: Services, policy: Policy, prepared: Prepared) -> Ended | Waiting:
-    """Refuse a file of approved/ that is no runnable request."""
-    return refuse(services, policy, prepared, prepared.code, prepared.message, None)
+def refuse_unrunnable(context: Context, unrunnable: Unrunnable) -> Ended | Waiting:
+    """Refuse a file of approved/ that is no runnable request. Waiting as in `refuse`."""
+    with context.trail.locked() as held:
+        if not is_there(unrunnable):
+            return CHANGED
+        return refuse_held(context, held, unrunnable, unrunnable.code, unrunnable.message)
 
 
 def refuse_held(
-    services: Services,
+    context: Context,
     held: LockedTrail,
-    policy: Policy,
-    prepared: Prepared,
+    file: Approved | Unrunnable,
     code: str,
     message: str,
-    judgement: Judgement | None,
+    judgement: Judgement | None = None,
 ) -> Ended:
-    request = prepared.request
-    history = held.index.history(prepared.request_id)
+    """Event, result and move of a refusal, under the lock that the caller looked at the file under."""
+    history = held.index.history(file.request_id)
     known = history is not None and (
-        history.claimed is not None or history.end is not None or _is_copy(history, prepared.path)
+        history.claimed is not None or history.end is not None or _is_copy(history, file.path)
     )
     approval = judgement.approval if judgement else None
     data: dict[str, Any] = {
         "reason": "replayed" if known else code,
         "message": message,
-        "backend": prepared.backend,
-        "request_sha256": request.sha256 if request else None,
         "approved_by": approval.approved_by if approval else None,
         "approval_sha256": approval.approval_sha256 if approval else None,
-        "policy_sha256": policy.digest,
-        "inputs": {item.name: item.sha256 for item in prepared.job.inputs[:64]} if prepared.job else {},
+        "policy_sha256": context.policy.digest,
     }
-    moved = services.gate.blocked(held, policy, prepared.request, prepared.job, code)
+    moved: Mapping[str, Any] = {}
+    if isinstance(file, Approved):
+        data["backend"] = file.request.backend
+        data["request_sha256"] = file.request.sha256
+        data["inputs"] = {item.name: item.sha256 for item in file.job.inputs[:64]}
+        moved = context.contracts.blocked(held, context.policy, file.request, file.job, code)
+    else:
+        data |= {"backend": "ERA", "request_sha256": None, "inputs": {}}
     data.update(moved)
-    target = moves.free_name(services.workspace.refused / prepared.path.name)
-    reserve_result(services.workspace, prepared.request_id or "")
+    target = moves.free_name(context.workspace.refused / file.path.name)
+    # Space first: on a full disk the request stays where it is, instead of ending without a result.
+    reserve_result(context.workspace, file.request_id)
     event = moves.announce(
         held,
         "quarantined" if known else "refused",
-        request_id=prepared.request_id,
+        request_id=file.request_id,
         actor="daemon",
         data={**data, "state": "refused", "file": target.name},
     )
-    _end_with_it(services.workspace, held, moved)
+    _end_with_it(context.workspace, held, moved)
     result = deliver_result(
-        services.workspace, _refusal_facts(event.request_id or "", event.data, event.when, event.seq)
+        context.workspace, _refusal_facts(event.request_id or "", event.data, event.when, event.seq)
     )
-    moves.relocate(prepared.path, target)
-    tell_state(services.workspace, target.name, "refused", str(data["reason"]), judgement)
-    services.ended(prepared.request_id, "refused")
+    moves.relocate(file.path, target)
+    write_status(context.workspace, target.name, "refused", str(data["reason"]), judgement)
+    context.on_end(file.request_id, "refused")
     return Ended("refused", str(data["reason"]), result)
 
 
@@ -188,17 +198,15 @@ def _refusal_facts(
     )
 
 
-def interrupt(services: Services, history: RequestHistory) -> None:
+def interrupt(context: Context, history: RequestHistory, claimed: Event) -> None:
     """Close a request that was claimed and never finished: nobody knows how far it came, so it never runs again."""
-    workspace = services.workspace
-    with services.trail.locked() as held:
+    workspace = context.workspace
+    with context.trail.locked() as held:
         source = find_file(workspace, history)
         name = source.name if source else str(history.file or f"{history.request_id}.md")
         target = moves.free_name(workspace.refused / name)
-        claimed = history.claimed
-        assert claimed is not None
         kept = {key: claimed.data.get(key) for key in ("request_sha256", "approval_sha256", "policy_sha256")}
-        moved = services.gate.lost(held, history)
+        moved = context.contracts.lost(held, history)
         event = moves.announce(
             held,
             "interrupted",
@@ -218,14 +226,13 @@ def interrupt(services: Services, history: RequestHistory) -> None:
         deliver_result(workspace, facts)
         if source is not None:
             moves.relocate(source, target)
-    tell_state(workspace, target.name, "refused", "interrupted")
-    services.ended(history.request_id, "interrupted")
+    write_status(workspace, target.name, "refused", "interrupted")
+    context.on_end(history.request_id, "interrupted")
 
 
-def close_from_trail(services: Services, held: LockedTrail, history: RequestHistory) -> None:
+def close_from_trail(context: Context, held: LockedTrail, history: RequestHistory, event: Event) -> None:
     """Do what an end's event announced and a crash left undone: the result (the same bytes), then the move."""
-    workspace, event = services.workspace, history.end
-    assert event is not None
+    workspace = context.workspace
     record = event.data.get("record_sha256")
     if isinstance(record, str):
         folder = workspace.run_folder(history.request_id)
@@ -239,7 +246,7 @@ def close_from_trail(services: Services, held: LockedTrail, history: RequestHist
         target = workspace.state_folder(history.state) / history.file
         if source != target and not target.exists():
             moves.relocate(source, target)
-    tell_state(workspace, str(history.file), _state(event.type), facts.status)
+    write_status(workspace, str(history.file), _state(event.type), facts.status)
 
 
 def _state(event_type: str) -> State:

@@ -1,9 +1,13 @@
-"""What the pipeline works with: the workspace, its trail, the runners and the contract gate, made once."""
+"""What launches and operators' acts work with: one workspace, its trail, today's policy, the contracts' sessions.
+
+Invariant: a context is frozen, so whatever began under one policy ends under it; a new policy makes a new context
+(`dataclasses.replace`), which shares everything else with the old one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
@@ -14,9 +18,8 @@ from threegate.core.errors import TrailError, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Judgement
-from threegate.judgement.policy import Policy
-from threegate.launch.contract_gate import ContractGate
-from threegate.launch.contract_sessions import SessionGate
+from threegate.judgement.policy import Policy, load_policy
+from threegate.launch.contract_sessions import ContractSessions
 from threegate.launch.launch_facts import read_operators
 from threegate.request.model import Backend
 from threegate.runners.interface import Runner
@@ -29,17 +32,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Services:
-    """Everything that a launch needs besides the request and the policy."""
+class Context:
+    """Everything that a launch or an act needs besides the request. A command has no runners and nobody to notify."""
 
     workspace: Workspace
-    workspace_id: str
     trail: Trail
-    runners: Mapping[Backend, Runner]
-    gate: ContractGate
-    boot_nonce: str
+    policy: Policy
+    contracts: ContractSessions
     decisions: DecisionLog
+    runners: Mapping[Backend, Runner] = field(default_factory=dict)
+    boot_nonce: str = ""
     on_end: Callable[[str, str], None] = lambda request_id, status: None
+    """Called with id and status of each request that ended."""
+
+    @property
+    def workspace_id(self) -> str:
+        """The workspace's id, as the settings name it."""
+        return self.policy.settings.workspace.id
 
     @property
     def cluster(self) -> ClusterRunner | None:
@@ -58,10 +67,6 @@ class Services:
             raise Unavailable(
                 f"{self.decisions.path}: cannot be written ({error.strerror or error}); nothing is started without it"
             ) from error
-
-    def ended(self, request_id: str, status: str) -> None:
-        """A request came to its end (for notices)."""
-        self.on_end(request_id, status)
 
     def launch_problem(self, held: LockedTrail) -> tuple[str, str] | None:
         """Reason code and one line that says why nothing at all may be launched now, or None. Raises Unavailable."""
@@ -96,15 +101,33 @@ class Services:
             runner.close()
 
 
-def make_services(
+def open_context(
+    workspace: Workspace, contracts: ContractSessions | None = None, trail: Trail | None = None
+) -> Context:
+    """The context of a command: settings, contracts and trail are read now. Raises InvalidInput, TrailError.
+
+    A server passes the trail and the sessions that it keeps, so that they are not read from their start again.
+    """
+    from threegate.runners.era.seccomp import SECCOMP_SHA256
+
+    return Context(
+        workspace,
+        trail or Trail(workspace),
+        load_policy(workspace, seccomp_sha256=SECCOMP_SHA256),
+        contracts or ContractSessions(workspace),
+        DecisionLog(workspace.decisions_file),
+    )
+
+
+def daemon_context(
     workspace: Workspace,
     trail: Trail,
     policy: Policy,
     *,
     boot_nonce: str,
     say: Callable[[str], None] = lambda line: None,
-) -> Services:
-    """The services of a daemon. Runners start nothing before they are asked. Raises TrailError, Unavailable."""
+) -> Context:
+    """The context of a daemon. Runners start nothing before they are asked. Raises TrailError, Unavailable."""
     settings = policy.settings
     if not settings.workspace.id:
         raise Unavailable(
@@ -114,14 +137,14 @@ def make_services(
         raise TrailError(
             f"{workspace.trail_file}: the trail is missing; restore it, nothing is started without it"
         )
-    return Services(
+    return Context(
         workspace,
-        settings.workspace.id,
         trail,
-        _runners(workspace, settings, boot_nonce, say),
-        SessionGate(workspace),
-        boot_nonce,
+        policy,
+        ContractSessions(workspace),
         DecisionLog(workspace.decisions_file),
+        _runners(workspace, settings, boot_nonce, say),
+        boot_nonce,
     )
 
 

@@ -1,4 +1,7 @@
-"""The contract gate of a workspace with contracts: requests become calls, and the trail's events move the sessions.
+"""Gate 3b as the daemon and the commands ask it: requests become calls, and the trail's events move the sessions.
+
+Without contracts every answer is "no contracts, pass"; with contracts that do not compile, or with a session that
+cannot be known, every answer is a block. Everything that takes `held` is called under the trail's lock.
 
 Invariant: nothing here changes a session; every method reads the fold of the trail (`SessionStore.view`) and
 gives data for the event that its caller writes, and that event is what moves the session. So a crash between
@@ -14,30 +17,31 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from threegate.contracts import Call, Decision, Session
+from threegate.contracts import Call, Decision, Reason, Session
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.engine import may_retry
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.session import SessionStore
-from threegate.contracts.session_table import Book
+from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import block
 from threegate.contracts.transitions import seen_key
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import Policy
-from threegate.launch.contract_gate import NO_CONTRACTS
 from threegate.launch.past_calls import PastCalls, call_of, outcome_of
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import read_record
 from threegate.trail import LockedTrail, RequestHistory
 
+_NO_CONTRACTS = Decision("allow", (Reason(0, "no_contracts", "", "the contracts folder is empty"),))
+
 _GIVEN_BACK = frozenset({"cancelled", "interrupted", "unavailable"})
 """Statuses whose event is not `finished`: the claim is given back, and the breaker does not move."""
 
 
-class SessionGate:
-    """Asks the contracts about requests."""
+class ContractSessions:
+    """Asks the contracts and the sessions of a workspace about requests."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -95,16 +99,16 @@ class SessionGate:
         if not compiled.ok:
             return block(0, "contracts_do_not_compile", "run threegate contracts check"), None
         if compiled.empty:
-            return NO_CONTRACTS, None
+            return _NO_CONTRACTS, None
         try:
-            book = self.view(held, policy)
+            table = self.view(held, policy)
         except Unavailable as error:
             return block(0, "session_state_lost", str(error)), None
-        call = self._call(held, policy, book, request, job, owner_uid)
-        wrong = _place(book, call, job)
-        return (wrong, call) if wrong is not None else (book.decide(call, now), call)
+        call = self._call(held, policy, table, request, job, owner_uid)
+        wrong = _place(table, call, job)
+        return (wrong, call) if wrong is not None else (table.decide(call, now), call)
 
-    def view(self, held: LockedTrail, policy: Policy) -> Book:
+    def view(self, held: LockedTrail, policy: Policy) -> SessionTable:
         """All sessions as the trail has them now, under contracts that compile and are not empty.
 
         Raises Unavailable when an event of the trail cannot be taken: then nothing is let through.
@@ -122,7 +126,7 @@ class SessionGate:
         self,
         held: LockedTrail,
         policy: Policy,
-        book: Book,
+        table: SessionTable,
         request: Request,
         job: Job,
         owner_uid: int | None,
@@ -139,7 +143,7 @@ class SessionGate:
         attributes: Mapping[str, Any] = policy.settings.principals.get(mapped, {}) if mapped else {}
         session_id = job.session_id
         if session_id is None:
-            session_id = book.default_session(requester).session_id
+            session_id = table.default_session(requester).session_id
         call = call_of(policy, request, job, session_id)
         return replace(
             call,
@@ -151,8 +155,8 @@ class SessionGate:
                 "risk": job.effective_risk,
                 "data_sensitivity": job.data_sensitivity,
             },
-            asked=book.asked.get(request.request_id),
-            answer=book.answers.get(request.request_id),
+            asked=table.asked.get(request.request_id),
+            answer=table.answers.get(request.request_id),
         )
 
     def reserve(
@@ -160,12 +164,9 @@ class SessionGate:
         held: LockedTrail,
         policy: Policy,
         request: Request,
-        job: Job | None,
-        history: RequestHistory | None,
+        job: Job,
     ) -> Mapping[str, Any] | Refused:
-        """Decide once more, under the lock of the claim; data for the `claimed` event."""
-        if job is None:
-            return Refused("request_changed", "there is no job to claim")
+        """Decide once more, under the lock of the claim; data for the `claimed` event. A Refused means: judge again."""
         decision, call = self._decide(held, policy, request, job, held.now, None)
         allowed = decision.verdict == "allow"
         if not allowed and policy.settings.contracts.mode != "shadow":
@@ -184,10 +185,10 @@ class SessionGate:
         if policy.contracts.empty or not policy.contracts.ok:
             return {}
         try:
-            book = self.view(held, policy)
+            table = self.view(held, policy)
         except Unavailable:
             return {"contract": {"status": "session_state_lost"}}
-        session = _holding(book, request.request_id)
+        session = _holding(table, request.request_id)
         if session is None:
             return {}
         data: dict[str, Any] = {"session": session.session_id, "requester": session.requester}
@@ -199,36 +200,36 @@ class SessionGate:
         outcome = outcome_of(facts, run_folder, policy.settings.contracts.cost_per_second)
         if outcome is None:
             return {"contract": {**data, "status": "session_state_lost"}}
-        trial = Book.from_json(policy.contracts, book.to_json())
+        trial = SessionTable.from_json(policy.contracts, table.to_json())
         effect = trial.commit(call, replace(outcome, status=status), held.now)
         return {
             "contract": {
                 **data,
                 "status": effect.status,
                 "codes": sorted({item.code for item in effect.reasons}),
-                **({} if status in _GIVEN_BACK else _ends(policy, book, trial)),
+                **({} if status in _GIVEN_BACK else _ends(policy, table, trial)),
             }
         }
 
     def blocked(
-        self, held: LockedTrail, policy: Policy, request: Request | None, job: Job | None, code: str
+        self, held: LockedTrail, policy: Policy, request: Request, job: Job, code: str
     ) -> Mapping[str, Any]:
         """Data for the event of a refusal: only what the contract gate refused moves a session."""
         compiled = policy.contracts
-        if request is None or job is None or code not in REASONS or compiled.empty or not compiled.ok:
+        if code not in REASONS or compiled.empty or not compiled.ok:
             return {}
         try:
-            book = self.view(held, policy)
+            table = self.view(held, policy)
         except Unavailable:
             return {}
-        call = self._call(held, policy, book, request, job, None)
-        if call.session_id not in book.sessions:
+        call = self._call(held, policy, table, request, job, None)
+        if call.session_id not in table.sessions:
             return {}
-        named = _named(book, call)
-        if call.session_id in book.members:
-            trial = Book.from_json(compiled, book.to_json())
+        named = _named(table, call)
+        if call.session_id in table.members:
+            trial = SessionTable.from_json(compiled, table.to_json())
             trial.note_block(call)
-            named.update(_ends(policy, book, trial))
+            named.update(_ends(policy, table, trial))
         return {"contract": named}
 
     def lost(self, held: LockedTrail, history: RequestHistory) -> Mapping[str, Any]:
@@ -252,13 +253,13 @@ def _tools(request: Request) -> tuple[str, ...]:
     return (backend,) if request.tool in (None, backend) else (backend, str(request.tool))
 
 
-def _place(book: Book, call: Call, job: Job) -> Decision | None:
+def _place(table: SessionTable, call: Call, job: Job) -> Decision | None:
     """The block for a request that names a session, role or workflow that is not its own."""
-    session = book.sessions.get(call.session_id)
+    session = table.sessions.get(call.session_id)
     requester = str((call.principal or {}).get("name"))
     if session is None or session.requester not in ("", requester):
         return block(0, "unknown_session", "the operator has not opened that session", "session_id")
-    member = book.members.get(call.session_id)
+    member = table.members.get(call.session_id)
     if job.workflow is not None and (member is None or member.workflow != job.workflow):
         return block(0, "unknown_workflow", "the session is not in that workflow", "workflow")
     if job.role is not None and (member is None or member.role != job.role):
@@ -266,9 +267,9 @@ def _place(book: Book, call: Call, job: Job) -> Decision | None:
     return None
 
 
-def _named(book: Book, call: Call) -> dict[str, Any]:
+def _named(table: SessionTable, call: Call) -> dict[str, Any]:
     """What an event says about a call: names and digests, never a value."""
-    session = book.sessions[call.session_id]
+    session = table.sessions[call.session_id]
     requester = session.requester or str((call.principal or {}).get("name"))
     return {
         "session": call.session_id,
@@ -278,7 +279,7 @@ def _named(book: Book, call: Call) -> dict[str, Any]:
     }
 
 
-def _ends(policy: Policy, before: Book, after: Book) -> dict[str, list[str]]:
+def _ends(policy: Policy, before: SessionTable, after: SessionTable) -> dict[str, list[str]]:
     """The running requests of the sessions that an event kills with their parent; whoever writes it ends them."""
     if policy.settings.contracts.mode == "shadow":
         return {}
@@ -291,6 +292,6 @@ def _ends(policy: Policy, before: Book, after: Book) -> dict[str, list[str]]:
     return {"ends": found} if found else {}
 
 
-def _holding(book: Book, request_id: str) -> Session | None:
+def _holding(table: SessionTable, request_id: str) -> Session | None:
     """The session that claimed a request."""
-    return next((item for item in book.sessions.values() if request_id in item.pending), None)
+    return next((item for item in table.sessions.values() if request_id in item.pending), None)

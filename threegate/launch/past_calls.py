@@ -1,4 +1,4 @@
-"""What a request was, told as the contracts see it: its call from the request file, its outcome from the record.
+"""What a request was, as the contracts see it: its call from the request file, its outcome from the record.
 
 Invariant: a file counts only with the digest that the trail names; what is gone or changed gives None, and the
 session then says that its state is lost.

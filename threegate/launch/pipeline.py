@@ -1,7 +1,7 @@
-"""The way of an approved request, from the file in approved/ to its result: judge → claim → run → record.
+"""How an approved request flows, from the file in approved/ to its result: judge → claim → run → record.
 
 Invariant: `launch` runs a job only with the Clearance that `judge` made for exactly it, after `claimed` is on
-disk and the file lies in running/; every way out of it ends in one event, one result and one final folder.
+disk and the file is in running/; every way out of it ends in one event, one result and one final folder.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from threegate.approval import LaunchFacts
+from threegate.approval import LaunchFacts, VerifiedApproval
 from threegate.contracts import Decision
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
-from threegate.judgement.judge import Clearance, Judgement, judge
+from threegate.judgement.judge import Clearance, Cleared, Judgement, NotCleared, judge
 from threegate.judgement.policy import Policy
-from threegate.launch.approved_file import Ended, Prepared, Waiting, prepare
+from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there, read_approved
 from threegate.launch.completion import CHANGED, finish, refuse, refuse_held
-from threegate.launch.context import Services
+from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner, facts_for_launch
-from threegate.launch.status_file import RunningNotice, is_there
+from threegate.launch.status_file import RunningStatus
 from threegate.request.job import Job
 from threegate.results import ResultFacts, reserve_result, write_record
 from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
@@ -37,7 +37,7 @@ UNSIGNED_NOTE = "Promoted by hand without a signature: it counts as validated, n
 class Judged:
     """What was judged, by which policy, and when: by the trail's clock and by the machine's."""
 
-    prepared: Prepared
+    approved: Approved
     policy: str
     judgement: Judgement
     now: datetime
@@ -48,65 +48,63 @@ class Judged:
         return time.monotonic() - self.at < limits.JUDGED_AHEAD_SECONDS and self.policy == policy.digest
 
 
-def judge_now(services: Services, policy: Policy, prepared: Prepared) -> Judged:
+def judge_now(context: Context, approved: Approved) -> Judged:
     """Judge a request, and change nothing. Raises TrailError, Unavailable, OSError."""
     at = time.monotonic()
-    request, job = prepared.request, prepared.job
-    assert request is not None and job is not None
-    facts, decision = _facts_now(services, policy, prepared)
+    request, job = approved.request, approved.job
+    facts, decision = _facts_now(context, approved)
     judgement = judge(
         facts,
         request,
         job,
-        policy,
+        context.policy,
         decision,
-        side_effect_above_read=services.gate.write_class(policy, request),
+        side_effect_above_read=context.contracts.write_class(context.policy, request),
         proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
     )
-    return Judged(prepared, policy.digest, judgement, facts.now, at)
+    return Judged(approved, context.policy.digest, judgement, facts.now, at)
 
 
-def look_ahead(services: Services, policy: Policy, path: Path) -> Judged | None:
+def look_ahead(context: Context, path: Path) -> Judged | None:
     """Read and judge a file of approved/ before there is room to run it; None: nothing of it can run. Changes nothing.
 
     Raises TrailError, Unavailable, OSError.
     """
-    prepared = prepare(services, policy, path)
-    if prepared.request is None or prepared.job is None:
-        return None
-    return judge_now(services, policy, prepared)
+    approved = read_approved(context, path)
+    return None if isinstance(approved, Unrunnable) else judge_now(context, approved)
 
 
 def launch(
-    services: Services, policy: Policy, prepared: Prepared, control: Control, ahead: Judged | None = None
+    context: Context, approved: Approved, control: Control, ahead: Judged | None = None
 ) -> Ended | Waiting:
-    """Judge, claim, run and record. `ahead` may be what `judge_now` said of this very `prepared` a moment ago.
+    """Judge, claim, run and record. `ahead` may be what `judge_now` said of this very `approved` a moment ago.
 
     Raises TrailError and Unavailable (launches must stop), OSError.
     """
-    request, job = prepared.request, prepared.job
-    assert request is not None and job is not None
-    if ahead is None or ahead.prepared is not prepared or not ahead.holds(policy):
-        ahead = judge_now(services, policy, prepared)
+    request, job = approved.request, approved.job
+    if ahead is None or ahead.approved is not approved or not ahead.holds(context.policy):
+        ahead = judge_now(context, approved)
     judged = ahead
     judgement = judged.judgement
-    services.decided(judgement, judged.now)
-    if judgement.verdict == "wait":
-        return Waiting(judgement.code, judgement.message, judgement)
-    if judgement.clearance is None:
-        return refuse(services, policy, prepared, judgement.code, judgement.message, judgement)
+    context.decided(judgement, judged.now)
+    if isinstance(judgement, NotCleared):
+        if judgement.verdict == "wait":
+            return Waiting(judgement.code, judgement.message, judgement)
+        return refuse(context, approved, judgement)
     clearance = judgement.clearance
-    claimed = claim(services, policy, prepared, judgement)
+    claimed = claim(context, approved, judgement)
     if isinstance(claimed, Ended | Waiting):
         return claimed
     durable.make_folder(control.run_folder, 0o700)
-    if _starts_late(services, job):
-        _hand_evidence(services, policy, prepared, control)
-    notice = RunningNotice(services.workspace, claimed.name, judgement)
-    control.lasting = notice.tell
-    outcome, attempts = _attempts(services, policy, prepared, clearance, control)
+    if _starts_late(context, job):
+        _hand_evidence(context, approved, control)
+    status = RunningStatus(context.workspace, claimed.name, judgement)
+    control.lasting = status.write
+    outcome, attempts = _attempts(context, approved, clearance, control)
+    # From here to `finish` a crash still means `interrupted`: the record is synced before the event that names its
+    # digest, so an event never promises a result that recovery could not write again.
     control.ran()
-    notice.over()
+    status.close()
     result = ResultFacts(
         request_id=request.request_id,
         status=outcome.status,
@@ -116,9 +114,9 @@ def launch(
         request_sha256=request.sha256,
         approved_by=clearance.approved_by,
         approval_sha256=clearance.approval_sha256,
-        policy_sha256=policy.digest,
+        policy_sha256=context.policy.digest,
         inputs=tuple((item.name, item.sha256) for item in job.inputs),
-        notes=_notes(judgement),
+        notes=_notes(judgement.approval),
     ).with_outcome(outcome)
     record_sha256 = write_record(control.run_folder, result)
     data = {
@@ -135,64 +133,62 @@ def launch(
     }
     if attempts > 1:
         data["attempts"] = attempts
-    return finish(services, policy, claimed, request, result, data, control.run_folder, judgement)
+    return finish(context, claimed, request, result, data, control.run_folder, judgement)
 
 
-def _starts_late(services: Services, job: Job) -> bool:
+def _starts_late(context: Context, job: Job) -> bool:
     """Whether the runner itself says when a run is possible; for any other the claim records `started`."""
-    return bool(getattr(services.runners[job.backend], "starts_late", False))
+    return bool(getattr(context.runners[job.backend], "starts_late", False))
 
 
-def _hand_evidence(services: Services, policy: Policy, prepared: Prepared, control: Control) -> None:
+def _hand_evidence(context: Context, approved: Approved, control: Control) -> None:
     """Give a runner that starts late the recording of `started`, and what it has to show."""
-    request, job = prepared.request, prepared.job
-    assert request is not None and job is not None
+    request, job = approved.request, approved.job
 
     def started(where: Mapping[str, Any]) -> None:
-        services.trail.announce(
+        context.trail.announce(
             "started",
             request_id=request.request_id,
             actor="daemon",
             data={"backend": job.backend, **where},
         )
 
-    with services.trail.locked() as held:
+    with context.trail.locked() as held:
         epoch = held.index.epoch
     control.started = started
     control.evidence = Evidence(
-        file_name=prepared.path.name,
-        request=prepared.data,
-        signature=prepared.signature,
-        countersignatures=prepared.countersignatures,
+        file_name=approved.path.name,
+        request=approved.data,
+        signature=approved.signature,
+        countersignatures=approved.countersignatures,
         epoch=epoch,
-        owner_uid=draft_owner(prepared.history),
-        policy_sha256=policy.digest,
-        write_class=services.gate.write_class(policy, request),
-        time_cap_sec=services.gate.time_cap_sec(policy, request),
-        platform=policy.platform,
+        owner_uid=draft_owner(approved.history),
+        policy_sha256=context.policy.digest,
+        write_class=context.contracts.write_class(context.policy, request),
+        time_cap_sec=context.contracts.time_cap_sec(context.policy, request),
+        platform=context.policy.platform,
     )
 
 
 def _attempts(
-    services: Services, policy: Policy, prepared: Prepared, clearance: Clearance, control: Control
+    context: Context, approved: Approved, clearance: Clearance, control: Control
 ) -> tuple[Outcome, int]:
     """The outcome, and how many attempts it took.
 
     One attempt, except where the contracts of a read let one that never started (`unavailable`: no instruction
     ran) be made again. All of them are made inside the one claim, so nothing ever returns from running/.
     """
-    request, job = prepared.request, prepared.job
-    assert request is not None and job is not None
-    told: list[str] = []
+    request, job = approved.request, approved.job
+    notes: list[str] = []
     for attempt in range(1, limits.CONTRACT_ATTEMPTS + 1):
-        outcome = _run(services.runners[job.backend], clearance, job, control)
+        outcome = _run(context.runners[job.backend], clearance, job, control)
         if (
             outcome.status != "unavailable"
             or attempt == limits.CONTRACT_ATTEMPTS
-            or not services.gate.may_retry(policy, request, outcome.status, attempt)
+            or not context.contracts.may_retry(context.policy, request, outcome.status, attempt)
         ):
             break
-        told.append(f"attempt {attempt} never started: {outcome.detail}")
+        notes.append(f"attempt {attempt} never started: {outcome.detail}")
         if control.cancelled.wait(limits.CONTRACT_ATTEMPT_PAUSE_SECONDS):
             outcome = replace(
                 outcome, status="cancelled", detail="Cancelled between two attempts; nothing ran."
@@ -200,7 +196,7 @@ def _attempts(
             break
         if control.interrupted.is_set():
             break
-    return replace(outcome, notes=(*told, *outcome.notes)), attempt
+    return replace(outcome, notes=(*notes, *outcome.notes)), attempt
 
 
 def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Outcome:
@@ -213,111 +209,115 @@ def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Ou
         )
 
 
-def claim(
-    services: Services, policy: Policy, prepared: Prepared, judgement: Judgement
-) -> Path | Ended | Waiting:
-    """Under the lock: look once more at what may have changed, announce, move the file to running/, record `started`.
+def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | Ended | Waiting:
+    """Under the lock: check again what may have changed, announce, move the file to running/, record `started`.
 
-    Behind the lock, before this returns, what does not need it is made durable: `started`, the move (its event is, and
-    says where the file is), and the head outside: a backup from before the claim, put back, must not look like the present.
+    The order, and what a crash leaves (docs/spec/7-trail-and-results.md, "Launch order" and "Recovery"):
+
+    1. Before `claimed` is synced nothing has happened: the file is in approved/ and is judged again.
+    2. From `claimed` on the nonce is used: whether the crash falls before the rename, before `started` or in the run,
+       recovery finds a claim without an end and interrupts it. It cannot know how far the request came, so it never
+       runs it again.
+
+    Behind the lock, before this returns and so before the run, what the lock is not needed for becomes durable: `started`,
+    the move (its event is, and names the file's place), and the head outside: a backup from before the claim, put back,
+    must not pass for the present.
     """
-    request, job, clearance = prepared.request, prepared.job, judgement.clearance
-    assert request is not None and job is not None and clearance is not None
-    with services.trail.locked() as held:
-        problem = services.launch_problem(held)
+    request, job = approved.request, approved.job
+    clearance, approval, assessment = judgement.clearance, judgement.approval, judgement.assessment
+    with context.trail.locked() as held:
+        # The judgement was made without the lock. What may have changed since is asked again, from what holds for the
+        # whole workspace (the request waits, it is not at fault) to what is this request's own.
+        problem = context.launch_problem(held)
         if problem is not None:
             return Waiting(*problem, judgement)
         index = held.index
         history = index.history(request.request_id)
-        if not is_there(prepared):
+        if not is_there(approved):
             return CHANGED
         if index.nonce_used(clearance.nonce) or (history is not None and (history.claimed or history.end)):
             return refuse_held(
-                services, held, policy, prepared, "replayed", "this approval was used before", judgement
+                context, held, approved, "replayed", "this approval was used before", judgement
             )
-        checked = judgement.approval.operators if judgement.approval else None
-        if checked is not None and checked != index.operators:
+        if approval.operators is not None and approval.operators != index.operators:
             return Waiting("operators_changed", "the operators changed while it was judged", judgement)
-        if judgement.approval is not None and held.now >= judgement.approval.expires_utc:
+        if held.now >= approval.expires_utc:
             return refuse_held(
-                services,
+                context,
                 held,
-                policy,
-                prepared,
+                approved,
                 "expired",
                 "the approval ended while it was judged; retry it",
                 judgement,
             )
-        grant = judgement.approval.grant if judgement.approval else None
-        if grant is not None and not _use_left(index.grant_uses(grant), judgement):
+        if approval.grant is not None and not _use_left(index.grant_uses(approval.grant), approval):
             return refuse_held(
-                services, held, policy, prepared, "grant_used_up", "no use of the grant is left", judgement
+                context, held, approved, "grant_used_up", "no use of the grant is left", judgement
             )
-        reservation = services.gate.reserve(held, policy, request, job, prepared.history)
+        # Last what only a call that really starts may take: its place under the session's limits, and, while there is
+        # still nothing to take back, the disk space for its result. Each request that is claimed can be given its end.
+        reservation = context.contracts.reserve(held, context.policy, request, job)
         if isinstance(reservation, Refused):
             return Waiting(reservation.code, str(reservation), judgement)
-        reserve_result(services.workspace, request.request_id)
+        reserve_result(context.workspace, request.request_id)
         decided = {
             "request_sha256": request.sha256,
             "job_sha256": clearance.job_sha256,
             "approval_sha256": clearance.approval_sha256,
-            "policy_sha256": policy.digest,
+            "policy_sha256": context.policy.digest,
         }
-        assessment = judgement.assessment
-        told = assessment.to_json() if assessment else {}
         held.append(
             "cleared",
             request_id=request.request_id,
             actor="daemon",
-            data={**decided, **told, "would_block": bool(assessment and assessment.would_block)},
+            data={**decided, **assessment.to_json(), "would_block": assessment.would_block},
         )
+        # One sync for both events: `cleared` says why it may run, `claimed` that it does.
         claimed = moves.move(
             held,
-            prepared.path,
-            services.workspace.running / prepared.path.name,
+            approved.path,
+            context.workspace.running / approved.path.name,
             "claimed",
             request_id=request.request_id,
             actor="daemon",
-            data={**decided, "nonce": clearance.nonce, "grant": grant, **reservation},
+            data={**decided, "nonce": clearance.nonce, "grant": approval.grant, **reservation},
             settled=False,
         )
         head = held.head
-        if not _starts_late(services, job):
+        if not _starts_late(context, job):
             held.append(
                 "started", request_id=request.request_id, actor="daemon", data={"backend": job.backend}
             )
         write = held.write()
-    services.trail.settle(write)
+    context.trail.settle(write)
     advance_head(head)
-    moves.settle(prepared.path, claimed)
+    moves.settle(approved.path, claimed)
     return claimed
 
 
-def _use_left(uses: int | None, judgement: Judgement) -> bool:
+def _use_left(uses: int | None, approval: VerifiedApproval) -> bool:
     """Whether a grant still stands, with a use left; asked under the lock that the claim is made under."""
-    return uses is not None and judgement.approval is not None and uses < judgement.approval.grant_max_uses
+    return uses is not None and uses < approval.grant_max_uses
 
 
-def _notes(judgement: Judgement) -> tuple[str, ...]:
+def _notes(approval: VerifiedApproval) -> tuple[str, ...]:
     """What the result says about how it was allowed, where nobody signed this very request."""
-    approval = judgement.approval
-    if approval is None or approval.approval_sha256 is None:
+    if approval.approval_sha256 is None:
         return (UNSIGNED_NOTE,)
     return (f"ran under grant {approval.grant}, not individually signed",) if approval.grant else ()
 
 
-def _facts_now(services: Services, policy: Policy, prepared: Prepared) -> tuple[LaunchFacts, Decision]:
+def _facts_now(context: Context, approved: Approved) -> tuple[LaunchFacts, Decision]:
     """One look at the trail: everything that judging needs."""
-    assert prepared.request is not None and prepared.job is not None
-    with services.trail.locked() as held:
+    with context.trail.locked() as held:
         facts = facts_for_launch(
-            services.workspace,
+            context.workspace,
             held,
-            policy,
-            prepared.request,
-            prepared.job,
-            signature=prepared.signature,
-            countersignatures=prepared.countersignatures,
+            context.policy,
+            approved.request,
+            approved.job,
+            signature=approved.signature,
+            countersignatures=approved.countersignatures,
         )
-        decision = services.gate.decide(held, policy, prepared.request, prepared.job, held.now)
+        decision = context.contracts.decide(held, context.policy, approved.request, approved.job, held.now)
     return facts, decision

@@ -1,7 +1,7 @@
-"""What is said of a request while it is on its way: its verdict file, and why it waits.
+"""The status file of a request (`verdicts/NAME.json`) while it waits, runs and ends.
 
-Invariant: what is told is derived from the trail or from what was just decided, never state itself; a verdict that was
-told by the end of a request is the last one.
+Invariant: what it says is derived from the trail or from what was just decided, never state itself; the status that a
+request ended with is the last one.
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ from dataclasses import replace
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Judgement
-from threegate.launch.approved_file import Prepared, Waiting
-from threegate.launch.context import Services
-from threegate.launch.launch_facts import file_identity
+from threegate.launch.approved_file import Approved, Waiting, is_there
+from threegate.launch.context import Context
 from threegate.results import Verdict, put_verdict, read_verdict
 from threegate.results.verdict import State
 from threegate.trail import moves
 
 
-def tell_state(
+def write_status(
     workspace: Workspace, file_name: str, state: State, reason: str | None, judgement: Judgement | None = None
 ) -> None:
-    """Bring the verdict file up to date; what validation found stays in it."""
+    """Bring the status file up to date; what validation found stays in it. Raises OSError."""
     try:
         old = read_verdict(workspace, file_name)
     except InvalidInput:
-        old = None  # derived and broken: made anew
+        old = None  # derived and broken: recreated
     assessment = judgement.assessment.to_json() if judgement and judgement.assessment else None
     known = old or Verdict(
         file=file_name, sha256="", request_id=None, stage="approved", valid=True, state=state
@@ -39,10 +38,10 @@ def tell_state(
         put_verdict(workspace, new)
 
 
-class RunningNotice:
-    """The word that a request runs: told for a run that lasts, and never after its end was told.
+class RunningStatus:
+    """The `running` status: written for a run that lasts, and never after the status of its end.
 
-    A run of a moment has its end in the verdict before anybody could have read that it ran.
+    A short run has its end in the status file before anybody could have read that it ran.
     """
 
     def __init__(self, workspace: Workspace, file_name: str, judgement: Judgement) -> None:
@@ -52,36 +51,28 @@ class RunningNotice:
         self._lock = threading.Lock()
         self._over = False
 
-    def tell(self) -> None:
-        """Say it, unless the run is over. Raises OSError."""
+    def write(self) -> None:
+        """Write it, unless the run is over. Raises OSError."""
         with self._lock:
             if not self._over:
-                tell_state(self._workspace, self._file_name, "running", None, self._judgement)
+                write_status(self._workspace, self._file_name, "running", None, self._judgement)
 
-    def over(self) -> None:
-        """The run has ended; when this returns nothing more is told here."""
+    def close(self) -> None:
+        """The run is over: when this returns, `write` does nothing any more."""
         with self._lock:
             self._over = True
 
 
-def is_there(prepared: Prepared) -> bool:
-    """Whether the file that was prepared still lies in approved/, the same one."""
-    try:
-        return file_identity(prepared.path) == prepared.identity
-    except FileNotFoundError:
-        return False
-
-
-def tell_waiting(services: Services, prepared: Prepared, answer: Waiting) -> None:
-    """Say in trail and verdict why a request waits; nothing when it went away meanwhile (cancelled, replaced)."""
-    with services.trail.locked() as held:
-        if not is_there(prepared):
+def write_waiting(context: Context, approved: Approved, answer: Waiting) -> None:
+    """Record in trail and status file why a request waits; nothing when it went away meanwhile (cancelled, replaced)."""
+    with context.trail.locked() as held:
+        if not is_there(approved):
             return
         moves.announce(
             held,
             "waiting",
-            request_id=prepared.request_id,
+            request_id=approved.request_id,
             actor="daemon",
-            data={"reason": answer.code, "file": prepared.path.name},
+            data={"reason": answer.code, "file": approved.path.name},
         )
-    tell_state(services.workspace, prepared.path.name, "waiting", answer.code, answer.judgement)
+    write_status(context.workspace, approved.path.name, "waiting", answer.code, answer.judgement)

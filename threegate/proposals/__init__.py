@@ -7,7 +7,7 @@ again. Source: docs/spec/5-proposals.md.
 
 from __future__ import annotations
 
-from threegate.proposals.form import Problem, Proposal
+from threegate.proposals.form import FormProblem, Proposal
 from threegate.proposals.proposal_draft import (
     DraftResult,
     derive_again,
@@ -16,17 +16,17 @@ from threegate.proposals.proposal_draft import (
     links_of,
     proposal_file,
 )
-from threegate.proposals.proposal_verdict import Verdict
+from threegate.proposals.proposal_verdict import ProposalVerdict
 from threegate.proposals.rules import judge_proposal
 from threegate.proposals.tools import TOOLS, Tool
 
 __all__ = [
     "TOOLS",
     "DraftResult",
-    "Problem",
+    "FormProblem",
     "Proposal",
+    "ProposalVerdict",
     "Tool",
-    "Verdict",
     "derive_again",
     "draft_from_proposal",
     "draft_inputs_folder",

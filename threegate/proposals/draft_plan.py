@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from threegate.proposals.proposal_verdict import Verdict
+from threegate.proposals.proposal_verdict import ProposalVerdict
 from threegate.proposals.urls import URL
 from threegate.request.model import Backend, Sensitivity
 
@@ -37,7 +37,7 @@ class Plan:
     notes: tuple[str, ...] = ()
 
 
-def given_bytes(verdict: Verdict, plan: Plan, proposal_sha256: str) -> bytes:
+def given_bytes(verdict: ProposalVerdict, plan: Plan, proposal_sha256: str) -> bytes:
     """args.json: the proposal's own words and what the program is given. Sorted, so that it is derived again alike."""
     proposal = verdict.proposal
     assert proposal is not None

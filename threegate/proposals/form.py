@@ -21,7 +21,7 @@ _KEY_CHARS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FormProblem:
     """One reason against a proposal: a JSON Pointer, a stable code, one line that says what to do."""
 
     path: str
@@ -47,44 +47,44 @@ class Proposal:
     created_at: str | None
 
 
-def read_json(data: bytes) -> tuple[Any, Problem | None]:
+def read_json(data: bytes) -> tuple[Any, FormProblem | None]:
     """The JSON value of a proposal's bytes, or the problem that keeps it from having exactly one meaning."""
     try:
         value = canonical.loads_strict(data, max_bytes=limits.PROPOSAL_BYTES, max_depth=limits.PROPOSAL_DEPTH)
     except canonical.StrictJSONError as error:
-        return None, Problem("", "json", f"no JSON with one meaning: {error}")
+        return None, FormProblem("", "json", f"no JSON with one meaning: {error}")
     return value, None
 
 
-def check_form(value: Any) -> tuple[Proposal | None, list[Problem]]:
+def check_form(value: Any) -> tuple[Proposal | None, list[FormProblem]]:
     """The proposal, or every place where `value` breaks the schema."""
     if type(value) is not dict:
-        return None, [Problem("", "type", "a proposal is a JSON object")]
-    found: list[Problem] = []
+        return None, [FormProblem("", "type", "a proposal is a JSON object")]
+    found: list[FormProblem] = []
     get = value.get
     name, args, risk = get("tool"), get("args"), get("risk")
     for key, item in value.items():
         if key in _STRINGS:
             if type(item) is not str:
-                found.append(Problem(f"/{key}", "type", "must be a string"))
+                found.append(FormProblem(f"/{key}", "type", "must be a string"))
         elif key == "schemaVersion":
             if item != SCHEMA_VERSION:
-                found.append(Problem("/schemaVersion", "version", f'must be "{SCHEMA_VERSION}"'))
+                found.append(FormProblem("/schemaVersion", "version", f'must be "{SCHEMA_VERSION}"'))
         elif key == "risk":
             if type(item) is not str or item not in RISKS:
-                found.append(Problem("/risk", "risk", "must be low, medium, high or critical"))
+                found.append(FormProblem("/risk", "risk", "must be low, medium, high or critical"))
         elif key == "createdAt":
             if type(item) is not str or not is_date_time(item):
-                found.append(Problem("/createdAt", "date_time", "must be a date and time of RFC 3339"))
+                found.append(FormProblem("/createdAt", "date_time", "must be a date and time of RFC 3339"))
         elif key not in TOP_LEVEL:
-            found.append(Problem(pointer(key), "unknown_key", "a proposal has no such key; remove it"))
+            found.append(FormProblem(pointer(key), "unknown_key", "a proposal has no such key; remove it"))
     tool = TOOLS.get(name) if type(name) is str else None
     if tool is None:
         text = "names no tool" if "tool" in value else "is missing; name one of the 25 tools"
-        found.append(Problem("/tool", "tool" if "tool" in value else "missing", text))
+        found.append(FormProblem("/tool", "tool" if "tool" in value else "missing", text))
     if type(args) is not dict:
         text = "must be an object" if "args" in value else "is missing; an empty object will do"
-        found.append(Problem("/args", "type" if "args" in value else "missing", text))
+        found.append(FormProblem("/args", "type" if "args" in value else "missing", text))
         return None, found
     if tool is None:
         return None, found
@@ -106,7 +106,7 @@ def check_form(value: Any) -> tuple[Proposal | None, list[Problem]]:
     )
 
 
-def sound_part(value: Any, problems: list[Problem]) -> Proposal | None:
+def sound_part(value: Any, problems: list[FormProblem]) -> Proposal | None:
     """What of an invalid proposal is sound: its tool and the arguments that no problem names; None without a tool.
 
     The semantic rules look at it, so that all errors come at once; it never becomes anything.
@@ -123,52 +123,54 @@ def sound_part(value: Any, problems: list[Problem]) -> Proposal | None:
     return Proposal(tool, args, known, None, None, task if type(task) is str else None, None, None)
 
 
-def _check_args(tool: Tool, args: dict[str, Any], found: list[Problem]) -> Mapping[str, Any]:
+def _check_args(tool: Tool, args: dict[str, Any], found: list[FormProblem]) -> Mapping[str, Any]:
     clean = args
     fields = tool.fields
     for key, item in args.items():
         field = fields.get(key)
         if field is None:
             found.append(
-                Problem("/args" + pointer(key), "unknown_key", f"{tool.name} has no such argument; remove it")
+                FormProblem(
+                    "/args" + pointer(key), "unknown_key", f"{tool.name} has no such argument; remove it"
+                )
             )
         elif field.kind == "string":
             if type(item) is not str:
-                found.append(Problem(f"/args/{key}", "type", "must be a string"))
+                found.append(FormProblem(f"/args/{key}", "type", "must be a string"))
             elif field.uri and not is_uri(item):
-                found.append(Problem(f"/args/{key}", "uri", "must be a URI of RFC 3986"))
+                found.append(FormProblem(f"/args/{key}", "uri", "must be a URI of RFC 3986"))
         elif field.kind == "strings":
             _check_strings(key, field, item, found)
         elif field.kind == "boolean":
             if type(item) is not bool:
-                found.append(Problem(f"/args/{key}", "type", f"must be {_KINDS['boolean']}"))
+                found.append(FormProblem(f"/args/{key}", "type", f"must be {_KINDS['boolean']}"))
         else:
             whole = _whole(item)
             if whole is None:
-                found.append(Problem(f"/args/{key}", "type", f"must be {_KINDS['integer']}"))
+                found.append(FormProblem(f"/args/{key}", "type", f"must be {_KINDS['integer']}"))
             elif not field.minimum <= whole <= field.maximum:
                 found.append(
-                    Problem(f"/args/{key}", "range", f"must be from {field.minimum} to {field.maximum}")
+                    FormProblem(f"/args/{key}", "range", f"must be from {field.minimum} to {field.maximum}")
                 )
             elif type(item) is float:
                 clean = {**clean, key: whole}
     for key in tool.required:
         if key not in args:
-            found.append(Problem(f"/args/{key}", "missing", f"{tool.name} needs it"))
+            found.append(FormProblem(f"/args/{key}", "missing", f"{tool.name} needs it"))
     return clean
 
 
-def _check_strings(key: str, field: Field, item: Any, found: list[Problem]) -> None:
+def _check_strings(key: str, field: Field, item: Any, found: list[FormProblem]) -> None:
     if type(item) is not list:
-        found.append(Problem(f"/args/{key}", "type", "must be a list of strings"))
+        found.append(FormProblem(f"/args/{key}", "type", "must be a list of strings"))
         return
     if not field.min_items <= len(item) <= field.max_items:
         found.append(
-            Problem(f"/args/{key}", "length", f"must have {field.min_items} to {field.max_items} entries")
+            FormProblem(f"/args/{key}", "length", f"must have {field.min_items} to {field.max_items} entries")
         )
     for index, part in enumerate(item):
         if type(part) is not str:
-            found.append(Problem(f"/args/{key}/{index}", "type", "must be a string"))
+            found.append(FormProblem(f"/args/{key}/{index}", "type", "must be a string"))
 
 
 def _whole(value: Any) -> int | None:

@@ -16,7 +16,7 @@ from threegate.core import canonical, durable, limits
 from threegate.core.settings import Settings
 from threegate.proposals.project import Entry, Project, ProjectError, read_at
 from threegate.proposals.project_paths import PathBlocked, ProjectPath, read_path
-from threegate.proposals.proposal_verdict import Verdict
+from threegate.proposals.proposal_verdict import ProposalVerdict
 from threegate.proposals.snapshot import take_snapshot
 
 CLEANED: Final = (
@@ -48,7 +48,7 @@ class Sources:
         return Project.open(self.settings.project.root)
 
 
-def gather(verdict: Verdict, sources: Sources) -> dict[str, bytes]:
+def gather(verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
     """The primary input files of an allowed proposal, by name. Raises ProjectError, PathBlocked."""
     assert verdict.proposal is not None
     entry = _READERS.get(verdict.proposal.tool.name)
@@ -61,7 +61,7 @@ def primary_names(tool: str) -> frozenset[str]:
     return entry[1] if entry is not None else frozenset()
 
 
-def _current(verdict: Verdict, sources: Sources) -> dict[str, bytes]:
+def _current(verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
     """The one file that read, diff and write speak of; nothing when it is not there."""
     project = sources.project()
     path = verdict.paths["path"]
@@ -78,7 +78,7 @@ def _current(verdict: Verdict, sources: Sources) -> dict[str, bytes]:
     return {}
 
 
-def _listing(verdict: Verdict, sources: Sources) -> dict[str, bytes]:
+def _listing(verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
     assert verdict.proposal is not None
     args = verdict.proposal.args
     most = int(args.get("maxEntries", LIST_ENTRIES))
@@ -96,7 +96,7 @@ def _listing(verdict: Verdict, sources: Sources) -> dict[str, bytes]:
     return {"manifest.json": _json({"entries": entries, "more": more})}
 
 
-def _cleanup(verdict: Verdict, sources: Sources) -> dict[str, bytes]:
+def _cleanup(verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
     assert verdict.proposal is not None
     project = sources.project()
     start = verdict.paths["path"]
@@ -169,7 +169,7 @@ def removal_facts(project: Project, path: ProjectPath) -> dict[str, Any]:
     }
 
 
-def _snapshot(verdict: Verdict, sources: Sources) -> dict[str, bytes]:
+def _snapshot(verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
     assert verdict.proposal is not None
     git = verdict.proposal.tool.name.startswith("git.")
     snapshot = take_snapshot(sources.project(), with_git=git)
@@ -179,7 +179,7 @@ def _snapshot(verdict: Verdict, sources: Sources) -> dict[str, bytes]:
     }
 
 
-def _notes(_verdict: Verdict, sources: Sources) -> dict[str, bytes]:
+def _notes(_verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
     """Every note, one JSON object a line, in the order of file names."""
     lines: list[bytes] = []
     total = 0
@@ -216,7 +216,7 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
-_Reader = Callable[[Verdict, Sources], dict[str, bytes]]
+_Reader = Callable[[ProposalVerdict, Sources], dict[str, bytes]]
 _FILE, _MANIFEST = frozenset({"current"}), frozenset({"manifest.json"})
 _TREE = frozenset({"project.tar", "withheld.json"})
 _READERS: Final[dict[str, tuple[_Reader, frozenset[str]]]] = {

@@ -15,7 +15,7 @@ from threegate.core.settings import Settings
 from threegate.proposals import era_code, monty_code
 from threegate.proposals.draft_plan import Plan
 from threegate.proposals.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
-from threegate.proposals.proposal_verdict import Verdict
+from threegate.proposals.proposal_verdict import ProposalVerdict
 from threegate.proposals.web_lanes import WEB_LANES
 from threegate.request.model import Sensitivity
 
@@ -26,7 +26,7 @@ _NOTES: Final = 10
 _HITS: Final = 20
 
 
-def make_plan(verdict: Verdict, primary: Mapping[str, bytes], settings: Settings) -> Plan:
+def make_plan(verdict: ProposalVerdict, primary: Mapping[str, bytes], settings: Settings) -> Plan:
     """The plan of an allowed proposal. Raises ProjectError when a setting is missing that the lane needs."""
     assert verdict.proposal is not None
     if verdict.becomes == "dry-run record":
@@ -34,11 +34,11 @@ def make_plan(verdict: Verdict, primary: Mapping[str, bytes], settings: Settings
     return _LANES[verdict.proposal.tool.name](verdict, primary, settings)
 
 
-def _sensitivity(verdict: Verdict) -> Sensitivity:
+def _sensitivity(verdict: ProposalVerdict) -> Sensitivity:
     return "confidential" if any(path.protected for path in verdict.paths.values()) else "internal"
 
 
-def _read(verdict: Verdict, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _read(verdict: ProposalVerdict, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     missing = "current" not in primary
     given = {
         "path": verdict.paths["path"].text,
@@ -51,7 +51,7 @@ def _read(verdict: Verdict, primary: Mapping[str, bytes], _settings: Settings) -
     )
 
 
-def _list(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _list(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     return Plan(
         "monty",
         code=monty_code.LIST,
@@ -61,7 +61,7 @@ def _list(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) 
     )
 
 
-def _change(verdict: Verdict, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _change(verdict: ProposalVerdict, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     """file.diff and file.write_safe: the same facts, and the content only where it may be applied."""
     assert verdict.proposal is not None
     path = verdict.paths["path"].text
@@ -115,7 +115,7 @@ def unified_diff(before: bytes | None, after: bytes, path: str) -> bytes:
     return "".join(ended).encode()
 
 
-def _cleanup(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _cleanup(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     return Plan(
         "monty",
         code=monty_code.CLEANUP,
@@ -125,13 +125,13 @@ def _cleanup(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Setting
     )
 
 
-def _search_notes(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _search_notes(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     args = verdict.args
     given = {"query": args["query"], "limit": args.get("limit", _NOTES), "scope": args.get("scope")}
     return Plan("monty", code=monty_code.SEARCH, given=given, outputs=(("/out/notes.json", "notes found"),))
 
 
-def _note(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _note(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     args = verdict.args
     note = {
         "type": args.get("type"),
@@ -148,7 +148,7 @@ def _note(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) 
     )
 
 
-def _issue(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _issue(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     args = verdict.args
     lines = [f"# {' '.join(args['title'].split())}", "", f"Repository: {args['repo']}"]
     if args.get("labels"):
@@ -163,7 +163,7 @@ def _issue(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings)
     )
 
 
-def _record(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _record(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     assert verdict.proposal is not None
     tool = verdict.proposal.tool.name
     record = {
@@ -194,7 +194,7 @@ _WOULD: Final = {
 }
 
 
-def _git(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _git(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     assert verdict.proposal is not None
     args = verdict.proposal.args
     verb = verdict.proposal.tool.name.partition(".")[2]
@@ -224,7 +224,7 @@ def _git(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -
     )
 
 
-def _shell(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _shell(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     args = verdict.args
     cwd = verdict.paths["cwd"]
     kept = args.get("maxBufferBytes")
@@ -242,7 +242,7 @@ def _shell(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings)
     )
 
 
-_LANES: Final[Mapping[str, Callable[[Verdict, Mapping[str, bytes], Settings], Plan]]] = {
+_LANES: Final[Mapping[str, Callable[[ProposalVerdict, Mapping[str, bytes], Settings], Plan]]] = {
     "file.read": _read,
     "file.list": _list,
     "file.diff": _change,

@@ -20,12 +20,12 @@ from threegate.core.errors import Refused
 from threegate.core.settings import RequestSettings, Settings
 from threegate.core.workspace import Workspace
 from threegate.proposals.draft_plan import Plan, given_bytes
-from threegate.proposals.form import Problem, Proposal
+from threegate.proposals.form import FormProblem, Proposal
 from threegate.proposals.gather import Sources, gather, primary_names
 from threegate.proposals.lanes import make_plan
 from threegate.proposals.project import Project, ProjectError
 from threegate.proposals.project_paths import PathBlocked
-from threegate.proposals.proposal_verdict import Verdict
+from threegate.proposals.proposal_verdict import ProposalVerdict
 from threegate.proposals.rules import Links, judge_proposal
 from threegate.request import read_request
 from threegate.request.characters import visible
@@ -44,7 +44,7 @@ class DraftResult:
     is missing. `inputs` are the files that the draft declares, by name.
     """
 
-    verdict: Verdict
+    verdict: ProposalVerdict
     proposal: bytes
     proposal_sha256: str
     request_id: str | None = None
@@ -92,13 +92,13 @@ def draft_from_proposal(
     except ProjectError as error:
         return replace(result, problem=str(error))
     except PathBlocked as error:
-        problem = Problem("/args/path", error.code, str(error))
+        problem = FormProblem("/args/path", error.code, str(error))
         return replace(result, verdict=_blocked(verdict, [problem]))
 
 
 def derive_again(
     draft: bytes, proposal: bytes, inputs: Mapping[str, bytes], *, settings: Settings
-) -> Verdict:
+) -> ProposalVerdict:
     """Make the draft again from its proposal and pinned files; the verdict that it rests on.
 
     `inputs` maps the names that the draft declares to their bytes. Raises Refused("proposal_changed") unless every
@@ -122,7 +122,7 @@ def derive_again(
     )
 
 
-def _primary(verdict: Verdict, inputs: Mapping[str, bytes]) -> dict[str, bytes]:
+def _primary(verdict: ProposalVerdict, inputs: Mapping[str, bytes]) -> dict[str, bytes]:
     assert verdict.proposal is not None
     names = primary_names(verdict.proposal.tool.name)
     return {name: data for name, data in inputs.items() if name in names}
@@ -137,7 +137,7 @@ def links_of(settings: Settings) -> Links | None:
 
 
 def _render(
-    verdict: Verdict, primary: Mapping[str, bytes], data: bytes, settings: Settings, now: datetime
+    verdict: ProposalVerdict, primary: Mapping[str, bytes], data: bytes, settings: Settings, now: datetime
 ) -> DraftResult:
     """The draft, with the agent's own words where gate 1 takes them, else without; blocked when it takes neither."""
     sha256 = canonical.sha256_hex(data)
@@ -153,21 +153,21 @@ def _render(
     stamp = now.astimezone(UTC).replace(microsecond=0)
     slug = re.sub(r"[^a-z]", "-", proposal.tool.name)
     file_name = f"TR-{stamp:%Y%m%d-%H%M%S}Z-{slug}-{key[:12]}.md"
-    findings: list[Problem] = []
+    findings: list[FormProblem] = []
     for spoken in (True, False):
         draft = _text(verdict, proposal, plan, inputs, settings, stamp, key, sha256, spoken)
         report = read_request(draft, path=file_name, settings=settings.request, now=stamp, stage="draft")
         if report.request is not None:
             return DraftResult(verdict, data, sha256, f"proposal-{key[:32]}", file_name, draft, inputs)
         findings = [
-            Problem("/args", "gate_1", f"gate 1 refuses the draft: {item.rule}: {item.message}")
+            FormProblem("/args", "gate_1", f"gate 1 refuses the draft: {item.rule}: {item.message}")
             for item in report.findings
             if item.severity == "error"
         ]
     return DraftResult(_blocked(verdict, findings), data, sha256)
 
 
-def _blocked(verdict: Verdict, problems: list[Problem]) -> Verdict:
+def _blocked(verdict: ProposalVerdict, problems: list[FormProblem]) -> ProposalVerdict:
     return replace(verdict, verdict="block", errors=tuple(problems), becomes="nothing")
 
 
@@ -178,7 +178,7 @@ def _key(data: bytes) -> str:
 
 
 def _text(
-    verdict: Verdict,
+    verdict: ProposalVerdict,
     proposal: Proposal,
     plan: Plan,
     inputs: Mapping[str, bytes],
@@ -254,7 +254,7 @@ def _program(plan: Plan, inputs: Mapping[str, bytes]) -> list[str]:
     ]
 
 
-def _risk(verdict: Verdict) -> Risk:
+def _risk(verdict: ProposalVerdict) -> Risk:
     """A request knows three levels: critical is high there, and said in the constraints."""
     if verdict.risk in ("low", "medium"):
         return verdict.risk

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from threegate.proposals.form import Problem, Proposal
+from threegate.proposals.form import FormProblem, Proposal
 from threegate.proposals.project_paths import ProjectPath
 from threegate.proposals.tools import Lane, ProposalRisk, VerdictName
 from threegate.proposals.urls import URL
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ProposalVerdict:
     """The one verdict on a proposal.
 
     `errors` are all that reject or block it; `reasons` say in a sentence each why a human must look, and how high
@@ -22,7 +22,7 @@ class Verdict:
 
     verdict: VerdictName
     risk: ProposalRisk | None
-    errors: tuple[Problem, ...]
+    errors: tuple[FormProblem, ...]
     reasons: tuple[str, ...]
     becomes: Lane
     proposal: Proposal | None = None

@@ -13,9 +13,9 @@ from typing import Final, Protocol
 from threegate.core.settings import Settings
 from threegate.proposals.argv import judge_argv, judge_command
 from threegate.proposals.dangerous_words import names_secret, says_submit, types_secret
-from threegate.proposals.form import Problem, Proposal, check_form, read_json, sound_part
+from threegate.proposals.form import FormProblem, Proposal, check_form, read_json, sound_part
 from threegate.proposals.project_paths import PathBlocked, ProjectPath, read_path
-from threegate.proposals.proposal_verdict import Verdict
+from threegate.proposals.proposal_verdict import ProposalVerdict
 from threegate.proposals.tools import RISKS, Lane, ProposalRisk, strictest
 from threegate.proposals.urls import URL, URLError, reach, read_url
 from threegate.request.characters import has_hidden
@@ -44,8 +44,8 @@ class _Judging:
     links: Links | None
     risk: ProposalRisk
     declared: ProposalRisk
-    rejected: list[Problem] = field(default_factory=list)
-    blocked: list[Problem] = field(default_factory=list)
+    rejected: list[FormProblem] = field(default_factory=list)
+    blocked: list[FormProblem] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     raised: bool = False
     paths: dict[str, ProjectPath] = field(default_factory=dict)
@@ -59,11 +59,11 @@ class _Judging:
 
     def reject(self, name: str, code: str, message: str) -> None:
         """Not a valid proposal."""
-        self.rejected.append(Problem(name, code, message))
+        self.rejected.append(FormProblem(name, code, message))
 
     def block(self, name: str, code: str, message: str) -> None:
         """Valid, and never allowed."""
-        self.blocked.append(Problem(name, code, message))
+        self.blocked.append(FormProblem(name, code, message))
 
     def ask(self, reason: str, risk: ProposalRisk) -> None:
         """A human must look, at this risk at least."""
@@ -72,14 +72,14 @@ class _Judging:
         self.reasons.append(reason)
 
 
-def judge_proposal(data: bytes, *, settings: Settings, links: Links | None = None) -> Verdict:
+def judge_proposal(data: bytes, *, settings: Settings, links: Links | None = None) -> ProposalVerdict:
     """The verdict on the bytes of a proposal. Never raises for what they say.
 
     `links` resolves paths in the project of the settings; without it paths are judged by their spelling alone.
     """
     value, unreadable = read_json(data)
     if unreadable is not None:
-        return Verdict("reject", None, (unreadable,), (), "nothing")
+        return ProposalVerdict("reject", None, (unreadable,), (), "nothing")
     proposal, problems = check_form(value)
     if proposal is None:
         part = sound_part(value, problems)
@@ -87,17 +87,17 @@ def judge_proposal(data: bytes, *, settings: Settings, links: Links | None = Non
             told = {problem.path for problem in problems}
             further = judge_form(part, settings=settings, links=links).errors
             problems += [item for item in further if item.path not in told and _stands_there(item, part)]
-        return Verdict("reject", None, tuple(problems), (), "nothing")
+        return ProposalVerdict("reject", None, tuple(problems), (), "nothing")
     return judge_form(proposal, settings=settings, links=links)
 
 
-def _stands_there(problem: Problem, part: Proposal) -> bool:
+def _stands_there(problem: FormProblem, part: Proposal) -> bool:
     """Whether a problem is about something that the proposal says (what is missing was told already)."""
     steps = problem.path.split("/")
     return steps[1] != "args" or (len(steps) > 2 and steps[2] in part.args)
 
 
-def judge_form(proposal: Proposal, *, settings: Settings, links: Links | None = None) -> Verdict:
+def judge_form(proposal: Proposal, *, settings: Settings, links: Links | None = None) -> ProposalVerdict:
     """The verdict on a proposal whose form is valid: the semantic rules alone."""
     tool = proposal.tool
     at = _Judging(
@@ -123,13 +123,13 @@ def judge_form(proposal: Proposal, *, settings: Settings, links: Links | None = 
     return _conclude(at)
 
 
-def _conclude(at: _Judging) -> Verdict:
+def _conclude(at: _Judging) -> ProposalVerdict:
     tool = at.proposal.tool
     errors = (*at.rejected, *at.blocked)
     if at.rejected:
-        return Verdict("reject", at.risk, errors, tuple(at.reasons), "nothing", at.proposal)
+        return ProposalVerdict("reject", at.risk, errors, tuple(at.reasons), "nothing", at.proposal)
     if at.blocked:
-        return Verdict("block", at.risk, errors, tuple(at.reasons), "nothing", at.proposal)
+        return ProposalVerdict("block", at.risk, errors, tuple(at.reasons), "nothing", at.proposal)
     verdict = tool.verdict
     if verdict == "approval" or at.raised:
         verdict = "approval"
@@ -138,7 +138,7 @@ def _conclude(at: _Judging) -> Verdict:
         at.reasons.insert(0, f"{tool.name} is drafted for a human's approval")
     else:
         at.reasons.insert(0, f"{tool.name} reads what it may read; nothing runs without an approval")
-    return Verdict(verdict, at.risk, (), tuple(at.reasons), at.lane, at.proposal, at.paths, at.url)
+    return ProposalVerdict(verdict, at.risk, (), tuple(at.reasons), at.lane, at.proposal, at.paths, at.url)
 
 
 def _check_blanks(at: _Judging) -> None:

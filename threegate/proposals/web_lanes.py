@@ -13,7 +13,7 @@ from threegate.core.settings import Settings
 from threegate.proposals import era_code
 from threegate.proposals.draft_plan import Plan
 from threegate.proposals.project import ProjectError
-from threegate.proposals.proposal_verdict import Verdict
+from threegate.proposals.proposal_verdict import ProposalVerdict
 from threegate.proposals.urls import URL, URLError, reach, read_url
 
 WEB_BYTES: Final = 262_144
@@ -21,7 +21,7 @@ WEB_SECONDS: Final = 60
 _HITS: Final = 20
 
 
-def _page(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _page(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     assert verdict.proposal is not None and verdict.url is not None
     args = verdict.proposal.args
     reading = verdict.proposal.tool.name == "browser.extract"
@@ -34,7 +34,7 @@ def _page(verdict: Verdict, _primary: Mapping[str, bytes], _settings: Settings) 
     return _web(verdict.url, [step], given, "reads one page of this host")
 
 
-def _search(verdict: Verdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
+def _search(verdict: ProposalVerdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
     args = verdict.args
     template = settings.proposals.search_url
     if "{query}" not in template:
@@ -46,7 +46,7 @@ def _search(verdict: Verdict, _primary: Mapping[str, bytes], settings: Settings)
     )
 
 
-def _repository(verdict: Verdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
+def _repository(verdict: ProposalVerdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
     args = verdict.args
     base = f"{settings.proposals.github_api.rstrip('/')}/repos/{args['repo']}"
     url = _public(base, "proposals.github_api")
@@ -60,7 +60,7 @@ def _repository(verdict: Verdict, _primary: Mapping[str, bytes], settings: Setti
     return _web(url, steps, given, "reads one public repository's facts")
 
 
-def _create_issue(verdict: Verdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
+def _create_issue(verdict: ProposalVerdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
     args = verdict.args
     secret = settings.secrets.get("github")
     if secret is None:
@@ -112,7 +112,7 @@ def _web(url: URL, steps: list[dict[str, Any]], given: dict[str, Any], rationale
     )
 
 
-WEB_LANES: Final[Mapping[str, Callable[[Verdict, Mapping[str, bytes], Settings], Plan]]] = {
+WEB_LANES: Final[Mapping[str, Callable[[ProposalVerdict, Mapping[str, bytes], Settings], Plan]]] = {
     "web.fetch": _page,
     "browser.open": _page,
     "browser.extract": _page,

@@ -1,1 +1,1 @@
-"""What an auditor reads afterwards: verification, checkpoints, exports, reports, metrics."""
+"""What an auditor reads afterwards: verification, trail checkpoints, exports, reports, metrics."""

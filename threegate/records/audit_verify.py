@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from threegate.core.workspace import Workspace
-from threegate.records.folder_audit import Agreement
+from threegate.records.folder_audit import FolderAudit
 from threegate.trail.verify import verify_trail
 from threegate.trail.verify_report import Verification
 from threegate.trail.workspace_key import VerifierKey
@@ -39,15 +39,15 @@ def verify_workspace(
     external: Iterable[tuple[str, bytes]] = (),
     key: VerifierKey | None = None,
 ) -> Verification:
-    """Verify everything. `external` are checkpoints kept elsewhere (name, bytes). Raises OSError for unreadable folders."""
+    """Verify everything. `external` are trail checkpoints kept elsewhere (name, bytes). Raises OSError for unreadable folders."""
     notes = list(external)
     folders = Verification()
-    agreement = Agreement(workspace, folders)
-    result = verify_trail(workspace, external=notes, key=key, on_event=agreement.see)
-    if not agreement.finish() and result.ok:
+    folder_audit = FolderAudit(workspace, folders)
+    result = verify_trail(workspace, external=notes, key=key, on_event=folder_audit.see)
+    if not folder_audit.finish() and result.ok:
         with standing_still(workspace):
             folders = Verification()
-            exact = Agreement(workspace, folders, exact=True)
+            exact = FolderAudit(workspace, folders, exact=True)
             verify_trail(workspace, key=key, on_event=exact.see)
             exact.finish()
     for problem in folders.problems:

@@ -33,7 +33,7 @@ _ACTING = ENDS | {"pruned", "quarantined", "approval_abandoned"}
 
 
 @dataclass(slots=True)
-class Agreement:
+class FolderAudit:
     """Takes the events in order (`see`), then looks at the folders (`finish`)."""
 
     workspace: Workspace

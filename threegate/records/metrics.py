@@ -1,4 +1,4 @@
-"""What is counted: folded from the trail, the decision log and the folders, which are the state; there is no other.
+"""What is counted: the numbers that the trail and the decision log fold into.
 
 Invariant: a label is a rule id, a code, a status or a word of ours, never text from outside; what does not look like one,
 and what would be too many of them, is counted as `other`.
@@ -7,24 +7,17 @@ and what would be too many of them, is counted as `other`.
 from __future__ import annotations
 
 import json
-import os
 import re
-import threading
 from bisect import bisect_left
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import datetime
 from typing import Any, Final
 
 from threegate.aana.vocabulary import ROUTES
 from threegate.core import limits
-from threegate.core.user_state import OutsideState
-from threegate.core.workspace import Workspace
 from threegate.trail import Event
 from threegate.trail.event import parse_time
-from threegate.trail.tail import TrailTail
 
 RUN_SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 3600.0)
 WAIT_SECONDS: Final = (1.0, 5.0, 30.0, 60.0, 300.0, 1800.0, 3600.0, 14400.0, 86400.0, 259200.0)
@@ -77,7 +70,7 @@ class Counts:
     """From the approval to the claim."""
     seq: int = 0
     last_event: datetime | None = None
-    last_checkpoint: int = 0
+    last_trail_checkpoint: int = 0
     workspace_id: str = ""
     _open: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict)
 
@@ -90,7 +83,7 @@ class Counts:
             self.workspace_id = event.prev
         self.last_event = moment = parse_time(event.time)
         if kind in ("checkpoint", "rotated") and type(data.get("size")) is int:
-            self.last_checkpoint = data["size"]
+            self.last_trail_checkpoint = data["size"]
         if kind == "validated":
             self.verdicts["valid" if data.get("valid") is True else "invalid"] += 1
             for rule in data.get("rules") or ():
@@ -147,96 +140,6 @@ class Picture:
     trail_kept_seq: int | None
     """Number of the last event whose hash is kept outside of the workspace."""
     daemon_runs: bool
-
-
-class Gauge:
-    """Looks again and again at one workspace; each look reads only what is new. For one thread."""
-
-    def __init__(self, workspace: Workspace, decisions: Path | None = None) -> None:
-        self._workspace = workspace
-        self._tail = TrailTail(workspace)
-        self._decisions = decisions or workspace.decisions_file
-        self._offset = 0
-        self._counts = Counts()
-
-    def look(self, *, daemon_runs: bool | None = None) -> Picture:
-        """The numbers now. `daemon_runs`: known to who is the daemon. Raises TrailError, OSError, Unavailable."""
-        for event in self._tail.read_on():
-            self._counts.add(event)
-        for line in self._new_decisions():
-            self._counts.decided(line)
-        folders = {
-            "inbox": self._workspace.inbox,
-            "drafts": self._workspace.drafts,
-            "approved": self._workspace.approved,
-            "running": self._workspace.running,
-            "finished": self._workspace.finished,
-            "refused": self._workspace.refused,
-        }
-        now = datetime.now(UTC).timestamp()
-        requests, oldest = {}, {}
-        for state, folder in folders.items():
-            count, first = _files(folder)
-            requests[state] = count
-            if state not in ("finished", "refused"):
-                oldest[state] = max(0.0, now - first) if count else 0.0
-        head = OutsideState.of(self._counts.workspace_id).read_head() if self._counts.workspace_id else None
-        kept = head.get("seq") if head else None
-        runs = self._workspace.daemon_lock_held() if daemon_runs is None else daemon_runs
-        return Picture(self._counts, requests, oldest, kept if isinstance(kept, int) else None, runs)
-
-    def _new_decisions(self) -> Iterator[bytes]:
-        try:
-            descriptor = os.open(self._decisions, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        with open(descriptor, "rb") as file:
-            if os.fstat(descriptor).st_size < self._offset:
-                self._offset = 0  # put aside by a person: counting goes on with the new one
-            file.seek(self._offset)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return
-                self._offset += len(line)
-                yield line
-
-
-class SharedGauge:
-    """A gauge that many threads may ask; a look that failed is begun anew with the next question."""
-
-    def __init__(self, workspace: Workspace, decisions: Path | None = None) -> None:
-        self._workspace = workspace
-        self._decisions = decisions
-        self._gauge: Gauge | None = None
-        self._lock = threading.Lock()
-
-    def text(self, *, daemon_runs: bool | None = None) -> bytes:
-        """The numbers now, as Prometheus reads them. Raises TrailError, OSError, Unavailable."""
-        from threegate.records.metrics_text import render
-
-        with self._lock:
-            gauge, self._gauge = self._gauge or Gauge(self._workspace, self._decisions), None
-            text = render(gauge.look(daemon_runs=daemon_runs))
-            self._gauge = gauge
-        return text
-
-
-def _files(folder: Path) -> tuple[int, float]:
-    """How many requests lie in a folder, and when the oldest came."""
-    count, first = 0, float("inf")
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith(".") or not entry.name.endswith((".md", ".json")):
-                continue
-            if entry.name.endswith((".proposal.json", ".manifest.json")):
-                continue
-            try:
-                facts = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            count += 1
-            first = min(first, facts.st_mtime)
-    return count, first
 
 
 def _label(value: object, form: re.Pattern[str], known: Counter[Any]) -> str:

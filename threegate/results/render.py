@@ -88,7 +88,7 @@ def deliver_result(
     """Deliver the result without replacing anything; the same bytes are there only once. Raises OSError.
 
     `rendered` is what `render_result` made of the facts, for a caller that has it. With `settled` false its name is not
-    durable before `lifecycle.settle` of it, when the lock is given back.
+    durable before `moves.settle` of it, when the lock is given back.
 
     Called under the trail's lock, after the event that `trail_seq` names is on disk. A second call with the
     same facts (recovery) finds the delivered file and gives its path.

@@ -29,12 +29,12 @@ from threegate.approval import (
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Refused
 from threegate.judgement.judge import assess
-from threegate.launch.approved_file import Prepared, prepare
+from threegate.launch.approved_file import Approved, Unrunnable, read_approved
+from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch
 from threegate.request import read_request
-from threegate.request.job import Job
 from threegate.review.input_copies import InputCopy
-from threegate.review.reviewed_draft import Desk, Dossier, Draft, quiet_services, refuse_bad_clock
+from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock
 from threegate.trail import moves
 
 _MODE = 0o600
@@ -50,80 +50,78 @@ class Countersigned:
     missing: bool
 
 
-def read_waiting(desk: Desk, path: Path) -> Prepared:
+def read_waiting(context: Context, path: Path) -> Approved:
     """Read a file of approved/ and its signatures, once. Raises InvalidInput."""
-    path = path.absolute() if path.is_file() else desk.workspace.approved / path.name
+    path = path.absolute() if path.is_file() else context.workspace.approved / path.name
     try:
-        prepared = prepare(quiet_services(desk), desk.policy, path)
+        approved = read_approved(context, path)
     except FileNotFoundError:
         raise InvalidInput(f"{path}: there is no such file; threegate status lists what waits") from None
-    if prepared.request is None or prepared.job is None:
-        raise InvalidInput(f"{path}: {prepared.code}: {prepared.message}")
-    return prepared
+    if isinstance(approved, Unrunnable):
+        raise InvalidInput(f"{path}: {approved.code}: {approved.message}")
+    return approved
 
 
-def facts_now(desk: Desk, prepared: Prepared) -> LaunchFacts:
+def facts_now(context: Context, approved: Approved) -> LaunchFacts:
     """The facts of a launch of it now. Raises TrailError."""
-    assert prepared.request is not None and prepared.job is not None
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         return facts_for_launch(
-            desk.workspace,
+            context.workspace,
             held,
-            desk.policy,
-            prepared.request,
-            prepared.job,
-            signature=prepared.signature,
-            countersignatures=prepared.countersignatures,
+            context.policy,
+            approved.request,
+            approved.job,
+            signature=approved.signature,
+            countersignatures=approved.countersignatures,
         )
 
 
-def verify_approval(desk: Desk, path: Path) -> list[Check]:
+def verify_approval(context: Context, path: Path) -> list[Check]:
     """Every check of a launch, with its outcome, for a file of approved/. Raises InvalidInput, Unavailable."""
-    return launch_checks(facts_now(desk, read_waiting(desk, path)))
+    return launch_checks(facts_now(context, read_waiting(context, path)))
 
 
 @contextmanager
-def open_waiting(desk: Desk, path: Path) -> Iterator[tuple[Prepared, Dossier]]:
-    """A waiting request as a dossier, for the same screen that its first approver saw. Raises InvalidInput, Refused.
+def open_waiting(context: Context, path: Path) -> Iterator[tuple[Approved, ReviewedDraft]]:
+    """A waiting request with all that is known of it, for the same screen that its first approver saw. Raises InvalidInput, Refused.
 
     Nothing is copied: the pinned inputs are the copies. They are hashed here, and again when they are staged.
     """
-    prepared = read_waiting(desk, path)
-    if prepared.path.parent != desk.workspace.approved:
+    approved = read_waiting(context, path)
+    if approved.path.parent != context.workspace.approved:
         raise InvalidInput(
-            f"{prepared.path}: does not wait; only a request in approved/ can be countersigned"
+            f"{approved.path}: does not wait; only a request in approved/ can be countersigned"
         )
-    dossier = waiting_dossier(desk, prepared)
-    for copy in dossier.inputs:
+    reviewed = review_waiting(context, approved)
+    for copy in reviewed.inputs:
         if copy.digest_now() != copy.sha256:
             raise Refused("input_changed", f"the pinned bytes of {copy.name} are not those that were signed")
-    yield prepared, dossier
+    yield approved, reviewed
 
 
-def waiting_dossier(desk: Desk, prepared: Prepared) -> Dossier:
+def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
     """What is known about a waiting request; its pinned inputs go by the digests that name them, not hashed here.
 
-    `prepared` is one that `read_waiting` gave.
+    `approved` is one that `read_waiting` gave.
     """
-    request, job = prepared.request, prepared.job
-    assert request is not None and job is not None
+    request, job = approved.request, approved.job
     copies = tuple(
-        InputCopy(item.name, item.sha256, item.size, desk.workspace.inputs / item.sha256)
+        InputCopy(item.name, item.sha256, item.size, context.workspace.inputs / item.sha256)
         for item in job.inputs
     )
-    history = prepared.history
-    approved = history.approved if history else None
-    owner = approved.data.get("owner_uid") if approved else None
+    history = approved.history
+    event = history.approved if history else None
+    owner = event.data.get("owner_uid") if event else None
     owner_uid = owner if isinstance(owner, int) else -1
-    settings = desk.policy.settings
-    with desk.trail.locked() as held:
+    settings = context.policy.settings
+    with context.trail.locked() as held:
         now = held.now
-        decision = desk.gate.decide(held, desk.policy, request, job, now)
+        decision = context.contracts.decide(held, context.policy, request, job, now)
     report = read_request(
-        prepared.data, path=prepared.path.name, settings=settings.request, now=now, stage="approved"
+        approved.data, path=approved.path.name, settings=settings.request, now=now, stage="approved"
     )
-    return Dossier(
-        draft=Draft(prepared.path, prepared.data, prepared.identity, owner_uid),
+    return ReviewedDraft(
+        draft=Draft(approved.path, approved.data, approved.identity, owner_uid),
         report=report,
         request=request,
         job=job,
@@ -131,12 +129,12 @@ def waiting_dossier(desk: Desk, prepared: Prepared) -> Dossier:
         assessment=assess(
             request,
             job,
-            desk.policy,
+            context.policy,
             decision,
             authorization="confirmed",
             approval_sha256="0" * 64,
             approved_utc=request.approved_utc,
-            side_effect_above_read=desk.gate.write_class(desk.policy, request),
+            side_effect_above_read=context.contracts.write_class(context.policy, request),
             proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
             now=now,
         ),
@@ -144,48 +142,47 @@ def waiting_dossier(desk: Desk, prepared: Prepared) -> Dossier:
         requester=requester_of(request, settings.requesters, owner_uid),
         named_by_text=str(owner_uid) not in settings.requesters,
         proposal_sha256=job.proposal_sha256,
-        first_seen=approved.time if approved else None,
+        first_seen=event.time if event else None,
         now=now,
     )
 
 
-def countersign(desk: Desk, prepared: Prepared, name: str, key: Path) -> Countersigned:
+def countersign(context: Context, approved: Approved, name: str, key: Path) -> Countersigned:
     """Sign the approval as a further operator and lay the signature beside it.
 
     Raises Refused with a reason code when the approval or this signature would not count, InvalidInput, TrailError.
     """
-    if prepared.signature is None:
-        raise Refused("signature_missing", f"{prepared.path.name}: there is no approval to countersign")
-    for check in launch_checks(facts_now(desk, prepared)):
+    if approved.signature is None:
+        raise Refused("signature_missing", f"{approved.path.name}: there is no approval to countersign")
+    for check in launch_checks(facts_now(context, approved)):
         if check.ok is False and check.code != "quorum_missing":
             raise Refused(check.code, check.detail)
     try:
-        approval = SignedApproval.parse(prepared.signature)
+        approval = SignedApproval.parse(approved.signature)
     except MalformedError:
         raise Refused(
-            "signature_missing", f"{prepared.path.name}: runs under a grant; nobody signed it"
+            "signature_missing", f"{approved.path.name}: runs under a grant; nobody signed it"
         ) from None
-    if name == approval.statement.approved_by or name in prepared.countersignatures:
+    if name == approval.statement.approved_by or name in approved.countersignatures:
         raise Refused("replayed", f"{name} has signed already; another operator must")
-    now = _now(desk, approval)
+    now = _now(context, approval)
     word = Countersignature(approval.approval_sha256, name, now, secrets.token_hex(16))
     data = word.to_bytes()
     signed = render_signed(data, sign_statement(data, key, NAMESPACE_APPROVAL))
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         refuse_bad_clock(held)
         index = held.index
-        assert prepared.request is not None
-        history = index.history(prepared.request.request_id)
+        history = index.history(approved.request.request_id)
         if history is not None and (history.claimed or history.end):
-            raise Refused("replayed", f"{prepared.path.name}: does not wait any more")
+            raise Refused("replayed", f"{approved.path.name}: does not wait any more")
         facts = facts_for_launch(
-            desk.workspace,
+            context.workspace,
             held,
-            desk.policy,
-            prepared.request,
-            _job(prepared),
-            signature=prepared.signature,
-            countersignatures={**prepared.countersignatures, name: signed},
+            context.policy,
+            approved.request,
+            approved.job,
+            signature=approved.signature,
+            countersignatures={**approved.countersignatures, name: signed},
         )
         signer = check_countersignature(
             approval,
@@ -196,11 +193,11 @@ def countersign(desk: Desk, prepared: Prepared, name: str, key: Path) -> Counter
             nonce_used=facts.nonce_used,
             now=facts.now,
         )
-        target = prepared.path.with_name(f"{prepared.path.name}.sig.{name}")
+        target = approved.path.with_name(f"{approved.path.name}.sig.{name}")
         moves.announce(
             held,
             "countersigned",
-            request_id=prepared.request.request_id,
+            request_id=approved.request.request_id,
             actor=f"operator:{name}",
             data={
                 "approval_sha256": approval.approval_sha256,
@@ -215,13 +212,8 @@ def countersign(desk: Desk, prepared: Prepared, name: str, key: Path) -> Counter
     return Countersigned(target, name, signer.fingerprint, missing)
 
 
-def _job(prepared: Prepared) -> Job:
-    assert prepared.job is not None
-    return prepared.job
-
-
-def _now(desk: Desk, approval: SignedApproval) -> datetime:
+def _now(context: Context, approval: SignedApproval) -> datetime:
     """Now to the second, not before the approval of this very second."""
-    with desk.trail.locked() as held:
+    with context.trail.locked() as held:
         now = max(datetime.now(UTC), held.now).replace(microsecond=0)
     return max(now, approval.statement.approved_utc)

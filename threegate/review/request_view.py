@@ -12,14 +12,15 @@ from datetime import UTC, datetime
 from threegate.approval import Check
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused
+from threegate.launch.context import Context
 from threegate.request import Report, read_request
 from threegate.request.report import Finding
 from threegate.results import ResultFacts, read_record
-from threegate.review.countersign import read_waiting, verify_approval, waiting_dossier
+from threegate.review.countersign import read_waiting, review_waiting, verify_approval
 from threegate.review.ended_sections import ended_sections
 from threegate.review.overview import GROUPS, Entry, row
 from threegate.review.review_sections import Field, Listing, Quote, Section, review_sections
-from threegate.review.reviewed_draft import Desk, InvalidDraft, look_at_draft, read_draft
+from threegate.review.reviewed_draft import InvalidDraft, read_draft, view_draft
 from threegate.review.status import Line
 from threegate.trail import Event, RequestHistory
 from threegate.trail.story import sentence
@@ -55,25 +56,25 @@ class Look:
     """The record of its run."""
 
 
-def look_at(desk: Desk, entry: Entry) -> Look:
+def look_at(context: Context, entry: Entry) -> Look:
     """Everything that can be shown of a request file. Raises TrailError; InvalidInput when the file is gone or unreadable."""
-    line = row(desk.workspace, entry)
+    line = row(context.workspace, entry)
     if entry.path.suffix != ".md":
         return Look(line, problem="a proposal: threegate proposal explain tells its verdict")
     if entry.folder in GROUPS["drafts"]:
-        return _draft(desk, entry, line)
+        return _draft(context, entry, line)
     if entry.folder == "approved":
-        return _waiting(desk, entry, line)
-    return _claimed(desk, entry, line)
+        return _waiting(context, entry, line)
+    return _claimed(context, entry, line)
 
 
-def _draft(desk: Desk, entry: Entry, line: Line) -> Look:
-    draft = read_draft(desk.workspace, entry.path)
+def _draft(context: Context, entry: Entry, line: Line) -> Look:
+    draft = read_draft(context.workspace, entry.path)
     try:
-        with look_at_draft(desk, draft) as dossier:
-            sections = _without_moment(review_sections(dossier, desk.policy.settings, operator=SOMEBODY))
-            findings = dossier.report.findings
-            return Look(replace(line, request_id=dossier.request.request_id), sections, findings)
+        with view_draft(context, draft) as reviewed:
+            sections = _without_moment(review_sections(reviewed, context.policy.settings, operator=SOMEBODY))
+            findings = reviewed.report.findings
+            return Look(replace(line, request_id=reviewed.request.request_id), sections, findings)
     except InvalidDraft as error:
         return Look(
             replace(
@@ -84,7 +85,7 @@ def _draft(desk: Desk, entry: Entry, line: Line) -> Look:
             problem="gate 1 refuses it as it is",
         )
     except (Refused, InvalidInput) as error:
-        report = _read(desk, entry, draft.data)
+        report = _read(context, entry, draft.data)
         return Look(
             replace(line, request_id=report.request_id),
             findings=report.findings,
@@ -105,33 +106,33 @@ def _without_moment(sections: list[Section]) -> tuple[Section, ...]:
     )
 
 
-def _waiting(desk: Desk, entry: Entry, line: Line) -> Look:
+def _waiting(context: Context, entry: Entry, line: Line) -> Look:
     try:
-        prepared = read_waiting(desk, entry.path)
-        dossier = waiting_dossier(desk, prepared)
-        sections = review_sections(dossier, desk.policy.settings, operator=SOMEBODY)
-        checks = tuple(verify_approval(desk, entry.path))
+        approved = read_waiting(context, entry.path)
+        reviewed = review_waiting(context, approved)
+        sections = review_sections(reviewed, context.policy.settings, operator=SOMEBODY)
+        checks = tuple(verify_approval(context, entry.path))
     except (InvalidInput, Refused, OSError) as error:
-        return replace(_claimed(desk, entry, line), problem=str(error))
+        return replace(_claimed(context, entry, line), problem=str(error))
     return Look(
-        replace(line, request_id=dossier.request.request_id),
+        replace(line, request_id=reviewed.request.request_id),
         tuple(section for section in sections if section.title != "WHAT YOU WOULD SIGN"),
-        dossier.report.findings,
+        reviewed.report.findings,
         checks=checks,
-        story=_story(prepared.history, entry),
+        story=_story(approved.history, entry),
     )
 
 
-def _claimed(desk: Desk, entry: Entry, line: Line) -> Look:
+def _claimed(context: Context, entry: Entry, line: Line) -> Look:
     """A request that was claimed, or was stopped: its own words, and what the trail and the record say of it."""
     try:
         data = durable.read_regular(entry.path, max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
         raise InvalidInput(f"{entry.path.name}: cannot be read ({error.strerror or error})") from None
-    report = _read(desk, entry, data)
+    report = _read(context, entry, data)
     history = None
     if report.request_id:
-        with desk.trail.locked() as held:
+        with context.trail.locked() as held:
             history = held.index.history(report.request_id)
     ours = history if history is not None and _is_of(history, entry) else None
     problem = "" if report.request else "it is no valid request"
@@ -143,7 +144,7 @@ def _claimed(desk: Desk, entry: Entry, line: Line) -> Look:
     if ours is not None and ours.end is not None and ours.end.data.get("record_sha256"):
         try:
             facts = read_record(
-                desk.workspace.run_folder(ours.request_id),
+                context.workspace.run_folder(ours.request_id),
                 created_utc=ours.end.when,
                 trail_seq=ours.end.seq,
                 sha256=str(ours.end.data["record_sha256"]),
@@ -161,11 +162,11 @@ def _claimed(desk: Desk, entry: Entry, line: Line) -> Look:
     )
 
 
-def _read(desk: Desk, entry: Entry, data: bytes) -> Report:
+def _read(context: Context, entry: Entry, data: bytes) -> Report:
     return read_request(
         data,
         path=entry.path.name,
-        settings=desk.policy.settings.request,
+        settings=context.policy.settings.request,
         now=datetime.now(UTC),
         stage="draft" if entry.folder in GROUPS["drafts"] else "approved",
     )

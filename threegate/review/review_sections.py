@@ -16,7 +16,7 @@ from threegate.approval import format_utc
 from threegate.core.settings import Settings
 from threegate.request.job import Job
 from threegate.review.preview import preview
-from threegate.review.reviewed_draft import Dossier
+from threegate.review.reviewed_draft import ReviewedDraft
 
 LIMIT: Final = 60
 """Lines of a long text that the short screen shows."""
@@ -69,33 +69,33 @@ class Section:
     items: tuple[Item, ...]
 
 
-def review_sections(dossier: Dossier, settings: Settings, *, operator: str) -> list[Section]:
-    """Everything that `operator` has to see of a dossier, in the order of the screen."""
-    request = dossier.request
+def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: str) -> list[Section]:
+    """Everything that `operator` has to see of a draft, in the order of the screen."""
+    request = reviewed.request
     about = [
         Field("id", request.request_id),
-        Field("asked by", _provenance(dossier)),
+        Field("asked by", _provenance(reviewed)),
         Field("created", format_utc(request.created_utc)),
         Field("purpose", request.purpose),
     ]
     sections = [Section(f"REQUEST {request.file_name}", tuple(about))]
-    warnings = _warnings(dossier, operator)
+    warnings = _warnings(reviewed, operator)
     if warnings:
         sections.append(
             Section(f"WARNINGS ({len(warnings)})", tuple(Quote(text, most=None) for text in warnings))
         )
-    runs = [item for show in JOB_FIELDS.values() for item in show(dossier, settings)]
+    runs = [item for show in JOB_FIELDS.values() for item in show(reviewed, settings)]
     return [
         *sections,
         Section("WHAT RUNS", tuple(runs)),
-        Section("WHAT THE REQUEST SAYS ABOUT ITSELF", tuple(_own_words(dossier))),
-        Section("WHAT THE JUDGEMENT WOULD SAY NOW", tuple(_judgement(dossier))),
-        Section("WHAT YOU WOULD SIGN", tuple(_approval(dossier, settings, operator))),
+        Section("WHAT THE REQUEST SAYS ABOUT ITSELF", tuple(_own_words(reviewed))),
+        Section("WHAT THE JUDGEMENT WOULD SAY NOW", tuple(_judgement(reviewed))),
+        Section("WHAT YOU WOULD SIGN", tuple(_approval(reviewed, settings, operator))),
     ]
 
 
-def _own_words(dossier: Dossier) -> Iterator[Item]:
-    request = dossier.request
+def _own_words(reviewed: ReviewedDraft) -> Iterator[Item]:
+    request = reviewed.request
     yield Field("declares", f"risk {request.risk_level}")
     yield Field("because", request.justification, LIMIT)
     if request.network_rationale:
@@ -111,20 +111,20 @@ def _own_words(dossier: Dossier) -> Iterator[Item]:
         yield Field("risk domain", request.risk_domain)
 
 
-def _provenance(dossier: Dossier) -> str:
-    who = f"{dossier.requester}, owner uid {dossier.owner_uid}"
-    if dossier.named_by_text:
+def _provenance(reviewed: ReviewedDraft) -> str:
+    who = f"{reviewed.requester}, owner uid {reviewed.owner_uid}"
+    if reviewed.named_by_text:
         who += " (the name is only what the file says: no requesters.<uid> in threegate.toml)"
-    who += f"; in {dossier.draft.path.parent.name}/"
-    if dossier.first_seen:
-        who += f"; last in the trail at {dossier.first_seen}"
-    if dossier.proposal_sha256:
-        who += f"; made from proposal {dossier.proposal_sha256}"
+    who += f"; in {reviewed.draft.path.parent.name}/"
+    if reviewed.first_seen:
+        who += f"; last in the trail at {reviewed.first_seen}"
+    if reviewed.proposal_sha256:
+        who += f"; made from proposal {reviewed.proposal_sha256}"
     return who
 
 
-def _warnings(dossier: Dossier, operator: str) -> list[str]:
-    request, job = dossier.request, dossier.job
+def _warnings(reviewed: ReviewedDraft, operator: str) -> list[str]:
+    request, job = reviewed.request, reviewed.job
     found: list[str] = []
     if request.unusual_program:
         found.append(
@@ -134,22 +134,22 @@ def _warnings(dossier: Dossier, operator: str) -> list[str]:
         found.append(f"declared risk {request.risk_level}, effective risk {job.effective_risk}")
     if job.network:
         found.append(f"it reaches the network: {', '.join(job.network)}")
-    found += _foreign_letters(dossier)
-    if dossier.requester == operator:
+    found += _foreign_letters(reviewed)
+    if reviewed.requester == operator:
         found.append("you asked for this yourself: it cannot run with your approval")
     if request.approved_by or request.approved_utc:
         found.append("the drafter filled in approval keys; they mean nothing and are replaced")
     found += [
         f"{finding.rule} line {finding.line}: {finding.message}"
-        for finding in dossier.report.findings
+        for finding in reviewed.report.findings
         if finding.severity == "warning"
     ]
     return found
 
 
-def _foreign_letters(dossier: Dossier) -> list[str]:
+def _foreign_letters(reviewed: ReviewedDraft) -> list[str]:
     """Letters that may look like others: a look-alike in a name is another name."""
-    job = dossier.job
+    job = reviewed.job
     found = []
     for label, text in (
         ("command", "\n".join(job.argv or ())),
@@ -165,47 +165,47 @@ def _foreign_letters(dossier: Dossier) -> list[str]:
     return found
 
 
-_Show = Callable[[Dossier, Settings], list[Item]]
+_Show = Callable[[ReviewedDraft, Settings], list[Item]]
 
 
 def _simple(label: str, value: Callable[[Job], str | None]) -> _Show:
-    def show(dossier: Dossier, settings: Settings) -> list[Item]:
+    def show(reviewed: ReviewedDraft, settings: Settings) -> list[Item]:
         del settings
-        text = value(dossier.job)
+        text = value(reviewed.job)
         return [Field(label, text, LIMIT)] if text else []
 
     return show
 
 
-def _argv(dossier: Dossier, settings: Settings) -> list[Item]:
+def _argv(reviewed: ReviewedDraft, settings: Settings) -> list[Item]:
     del settings
-    words = dossier.job.argv
+    words = reviewed.job.argv
     if words is None:
         return []
     return [Listing(f"the command, {len(words)} words, run without a shell:", "\n".join(words))]
 
 
-def _code(dossier: Dossier, settings: Settings) -> list[Item]:
+def _code(reviewed: ReviewedDraft, settings: Settings) -> list[Item]:
     del settings
-    code = dossier.job.code
+    code = reviewed.job.code
     if code is None:
         return []
     count = code.removesuffix("\n").count("\n") + 1
     return [Listing(f"the code, {count} lines:", code)]
 
 
-def _vars(dossier: Dossier, settings: Settings) -> list[Item]:
+def _vars(reviewed: ReviewedDraft, settings: Settings) -> list[Item]:
     del settings
-    text = dossier.job.vars_json
+    text = reviewed.job.vars_json
     return [] if text is None else [Quote(text, f"the Inputs (JSON), {len(text)} characters:")]
 
 
-def _inputs(dossier: Dossier, settings: Settings) -> list[Item]:
+def _inputs(reviewed: ReviewedDraft, settings: Settings) -> list[Item]:
     del settings
-    if not dossier.job.inputs:
+    if not reviewed.job.inputs:
         return [Note("no input files")]
-    items: list[Item] = [Note(f"input files ({len(dossier.job.inputs)}):")]
-    for item, copy in zip(dossier.job.inputs, dossier.inputs, strict=True):
+    items: list[Item] = [Note(f"input files ({len(reviewed.job.inputs)}):")]
+    for item, copy in zip(reviewed.job.inputs, reviewed.inputs, strict=True):
         kind, text = preview(copy, unpack=item.unpack)
         items += [
             Field("file", f"/in/{item.name}" + (" (unpacked)" if item.unpack else "")),
@@ -216,8 +216,8 @@ def _inputs(dossier: Dossier, settings: Settings) -> list[Item]:
     return items
 
 
-def _limits(dossier: Dossier, settings: Settings) -> list[Item]:
-    held, most = dossier.job.limits, settings.request
+def _limits(reviewed: ReviewedDraft, settings: Settings) -> list[Item]:
+    held, most = reviewed.job.limits, settings.request
     return [
         Field("cpu", f"{held.cpu} cores (at most {most.max_cpu:g} here)"),
         Field("memory", f"{held.memory_mb} MiB (at most {most.max_memory_mb} here)"),
@@ -261,8 +261,8 @@ JOB_FIELDS: dict[str, _Show] = {
 """How each field of the Job is shown."""
 
 
-def _judgement(dossier: Dossier) -> Iterator[Item]:
-    assessment = dossier.assessment
+def _judgement(reviewed: ReviewedDraft) -> Iterator[Item]:
+    assessment = reviewed.assessment
     yield Field("AANA", f"{assessment.route}, gate {assessment.gate_decision}")
     for text in (*assessment.blockers, *assessment.aana_reasons):
         yield Field("reason", text)
@@ -273,11 +273,11 @@ def _judgement(dossier: Dossier) -> Iterator[Item]:
         yield Field("reason", f"{reason.code} {reason.path}".strip())
 
 
-def _approval(dossier: Dossier, settings: Settings, operator: str) -> Iterator[Item]:
-    needed: int = getattr(settings.approval.quorum, dossier.job.effective_risk)
-    until = dossier.now + timedelta(seconds=settings.approval.ttl)
+def _approval(reviewed: ReviewedDraft, settings: Settings, operator: str) -> Iterator[Item]:
+    needed: int = getattr(settings.approval.quorum, reviewed.job.effective_risk)
+    until = reviewed.now + timedelta(seconds=settings.approval.ttl)
     yield Field("as", operator)
     yield Field("holds until", f"{format_utc(until)} (counted from your yes)")
-    yield Field("signatures", f"{needed} needed for risk {dossier.job.effective_risk}")
-    yield Field("draft", dossier.request.sha256)
-    yield Field("job", dossier.job.digest)
+    yield Field("signatures", f"{needed} needed for risk {reviewed.job.effective_risk}")
+    yield Field("draft", reviewed.request.sha256)
+    yield Field("job", reviewed.job.digest)

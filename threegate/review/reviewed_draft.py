@@ -1,6 +1,6 @@
 """A draft as the operator sees it before signing: read once, validated, its inputs copied, judged on trial.
 
-Invariant: everything that is shown and everything that is signed comes from the values in one `Dossier`; the
+Invariant: everything that is shown and everything that is signed comes from the values in one `ReviewedDraft`; the
 draft's file is not read again.
 """
 
@@ -13,17 +13,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from threegate.aana.decision_log import DecisionLog
 from threegate.approval import requester_of
 from threegate.contracts import PASSING
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Assessment, assess
-from threegate.judgement.policy import Policy, load_policy
-from threegate.launch.context import Services
-from threegate.launch.contract_gate import ContractGate
-from threegate.launch.contract_sessions import SessionGate
+from threegate.launch.context import Context
 from threegate.launch.launch_facts import file_identity
 from threegate.proposals.in_workspace import check_proposal_draft, input_place
 from threegate.request import Report, read_request
@@ -31,20 +27,10 @@ from threegate.request.job import Job, build_job
 from threegate.request.model import Request
 from threegate.request.typecheck import type_findings
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
-from threegate.trail import LockedTrail, Trail
+from threegate.trail import LockedTrail
 
 _HELPED = {"contracts_do_not_compile": "check"}
 """Reasons that another command than `contracts explain` mends."""
-
-
-@dataclass(frozen=True, slots=True)
-class Desk:
-    """What every act of an operator works with: workspace, trail, today's policy and the contract gate."""
-
-    workspace: Workspace
-    trail: Trail
-    policy: Policy
-    gate: ContractGate
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +44,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Dossier:
+class ReviewedDraft:
     """A valid draft with everything that is known about it."""
 
     draft: Draft
@@ -76,27 +62,6 @@ class Dossier:
     first_seen: str | None
     """Time of the first event of this request in the trail."""
     now: datetime
-
-
-def open_desk(workspace: Workspace, gate: ContractGate | None = None, trail: Trail | None = None) -> Desk:
-    """Read settings, contracts and trail (what a server has read of it already it hands on). Raises InvalidInput, TrailError."""
-    from threegate.runners.era.seccomp import SECCOMP_SHA256
-
-    policy = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256)
-    return Desk(workspace, trail or Trail(workspace), policy, gate or SessionGate(workspace))
-
-
-def quiet_services(desk: Desk) -> Services:
-    """What endings work with, for a command: no runner, nobody to tell."""
-    return Services(
-        workspace=desk.workspace,
-        workspace_id=desk.policy.settings.workspace.id,
-        trail=desk.trail,
-        runners={},
-        gate=desk.gate,
-        boot_nonce="",
-        decisions=DecisionLog(desk.workspace.decisions_file),
-    )
 
 
 def read_draft(workspace: Workspace, path: Path) -> Draft:
@@ -121,30 +86,30 @@ def read_draft(workspace: Workspace, path: Path) -> Draft:
 
 
 @contextmanager
-def open_dossier(desk: Desk, draft: Draft) -> Iterator[Dossier]:
+def open_reviewed_draft(context: Context, draft: Draft) -> Iterator[ReviewedDraft]:
     """Validate, copy the inputs, build the Job, judge on trial. The copies live as long as the block.
 
     Raises Refused (with a reason code), InvalidInput for a draft that is not valid, Unavailable, TrailError.
     """
-    report, request = _valid(desk, draft)
-    with copied_inputs(desk.workspace, _places(desk, draft, request), request.inputs) as copies:
-        yield _dossier(desk, draft, report, request, copies)
+    report, request = _valid(context, draft)
+    with copied_inputs(context.workspace, _places(context, draft, request), request.inputs) as copies:
+        yield _reviewed(context, draft, report, request, copies)
 
 
 @contextmanager
-def look_at_draft(desk: Desk, draft: Draft) -> Iterator[Dossier]:
+def view_draft(context: Context, draft: Draft) -> Iterator[ReviewedDraft]:
     """The same for a reader who signs nothing: the inputs are hashed where they lie, and nothing is written."""
-    report, request = _valid(desk, draft)
-    with seen_inputs(desk.workspace, _places(desk, draft, request), request.inputs) as seen:
-        yield _dossier(desk, draft, report, request, seen)
+    report, request = _valid(context, draft)
+    with seen_inputs(context.workspace, _places(context, draft, request), request.inputs) as seen:
+        yield _reviewed(context, draft, report, request, seen)
 
 
-def _valid(desk: Desk, draft: Draft) -> tuple[Report, Request]:
-    now = _now(desk)
+def _valid(context: Context, draft: Draft) -> tuple[Report, Request]:
+    now = _now(context)
     report = read_request(
         draft.data,
         path=draft.path.name,
-        settings=desk.policy.settings.request,
+        settings=context.policy.settings.request,
         now=now,
         stage="draft",
     )
@@ -156,9 +121,11 @@ def _valid(desk: Desk, draft: Draft) -> tuple[Report, Request]:
     return replace(report, findings=(*report.findings, *type_findings(request))), request
 
 
-def _places(desk: Desk, draft: Draft, request: Request) -> dict[str, Path]:
+def _places(context: Context, draft: Draft, request: Request) -> dict[str, Path]:
     folder = draft.path.parent
-    return {item.name: input_place(desk.workspace, folder, item.name, item.sha256) for item in request.inputs}
+    return {
+        item.name: input_place(context.workspace, folder, item.name, item.sha256) for item in request.inputs
+    }
 
 
 class InvalidDraft(InvalidInput):
@@ -174,8 +141,8 @@ class InvalidDraft(InvalidInput):
         self.report = report
 
 
-def _now(desk: Desk) -> datetime:
-    with desk.trail.locked() as held:
+def _now(context: Context) -> datetime:
+    with context.trail.locked() as held:
         refuse_bad_clock(held)
         return held.now
 
@@ -189,17 +156,17 @@ def refuse_bad_clock(held: LockedTrail) -> None:
         )
 
 
-def _dossier(
-    desk: Desk, draft: Draft, report: Report, request: Request, copies: tuple[InputCopy, ...]
-) -> Dossier:
-    settings, gate = desk.policy.settings, desk.gate
-    with desk.trail.locked() as held:
+def _reviewed(
+    context: Context, draft: Draft, report: Report, request: Request, copies: tuple[InputCopy, ...]
+) -> ReviewedDraft:
+    settings, contracts = context.policy.settings, context.contracts
+    with context.trail.locked() as held:
         now = held.now
         history = held.index.history(request.request_id)
         refuse_used(held, request)
         proposal = history.proposal_sha256 if history else None
         check_proposal_draft(
-            desk.workspace,
+            context.workspace,
             draft.path,
             draft.data,
             request,
@@ -210,29 +177,29 @@ def _dossier(
         job = build_job(
             request,
             input_sizes={copy.sha256: copy.size for copy in copies},
-            platform=desk.policy.platform,
-            write_class=gate.write_class(desk.policy, request),
-            time_cap_sec=gate.time_cap_sec(desk.policy, request),
+            platform=context.policy.platform,
+            write_class=contracts.write_class(context.policy, request),
+            time_cap_sec=contracts.time_cap_sec(context.policy, request),
             proposal_sha256=proposal,
         )
         if proposal is not None and history is not None and history.owner_uid is not None:
             # The daemon wrote the draft: who asks is whom the trail names.
             draft = replace(draft, owner_uid=history.owner_uid)
-        decision = gate.decide(held, desk.policy, request, job, now, owner_uid=draft.owner_uid)
+        decision = contracts.decide(held, context.policy, request, job, now, owner_uid=draft.owner_uid)
         seen = history.last.time if history else None
     assessment = assess(
         request,
         job,
-        desk.policy,
+        context.policy,
         decision,
         authorization="confirmed",
         approval_sha256="0" * 64,
         approved_utc=now,
-        side_effect_above_read=gate.write_class(desk.policy, request),
+        side_effect_above_read=contracts.write_class(context.policy, request),
         proposal_needs_approval=proposal is not None and job.effective_risk != "low",
         now=now,
     )
-    return Dossier(
+    return ReviewedDraft(
         draft=draft,
         report=report,
         request=request,
@@ -252,9 +219,9 @@ def _lies_in(path: Path, folder: Path) -> bool:
     return os.path.realpath(path.parent) == os.path.realpath(folder)
 
 
-def refuse_judged(dossier: Dossier) -> None:
+def refuse_judged(reviewed: ReviewedDraft) -> None:
     """Nothing is signed that the gates would refuse anyway (docs/spec/3-aana.md). Raises Refused with the gate's code."""
-    assessment = dossier.assessment
+    assessment = reviewed.assessment
     contract = assessment.contract
     passing = {item.code for item in contract.reasons} <= PASSING
     if not assessment.contract_holds and contract.verdict != "checkpoint" and not passing:

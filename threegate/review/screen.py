@@ -10,15 +10,15 @@ from collections.abc import Iterable
 
 from threegate.core.settings import Settings
 from threegate.review.review_sections import LIMIT, Field, Item, Listing, Quote, Section, review_sections
-from threegate.review.reviewed_draft import Dossier, InvalidDraft
+from threegate.review.reviewed_draft import InvalidDraft, ReviewedDraft
 from threegate.review.shown_text import WIDTH, Title, field, numbered, quoted, wrapped
 
 
-def render_dossier(
-    dossier: Dossier, settings: Settings, *, operator: str, width: int = WIDTH, full: bool = False
+def render_reviewed_draft(
+    reviewed: ReviewedDraft, settings: Settings, *, operator: str, width: int = WIDTH, full: bool = False
 ) -> list[str]:
     """The whole screen as lines. `full` leaves nothing out."""
-    return render_sections(review_sections(dossier, settings, operator=operator), width=width, full=full)
+    return render_sections(review_sections(reviewed, settings, operator=operator), width=width, full=full)
 
 
 def render_sections(sections: Iterable[Section], *, width: int = WIDTH, full: bool = False) -> list[str]:

@@ -21,7 +21,7 @@ import threegate
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.settings import Settings
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
 from threegate.setup.service_unit import UnitFacts, render_unit
@@ -265,7 +265,7 @@ def _handing_over(workspace: Workspace, workspace_id: str, owner: int, account: 
 
 def _kept_state(workspace_id: str, owner: int) -> Path | None:
     """Where the head of this workspace is kept now: by who runs this, or by the workspace's owner."""
-    places = [OutsideState.of(workspace_id).folder]
+    places = [UserState.of(workspace_id).folder]
     try:
         home = Path(pwd.getpwuid(owner).pw_dir)
         places.append(home / ".local" / "state" / "threegate" / workspace_id)

@@ -38,7 +38,7 @@ class NoteSignature:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class TrailCheckpoint:
     """Origin, number of lines and root of the tree over them, with at least one signature."""
 
     origin: str
@@ -60,7 +60,7 @@ class Checkpoint:
         return self.body + b"\n" + "".join(lines).encode()
 
     @classmethod
-    def parse(cls, data: bytes) -> Checkpoint:
+    def parse(cls, data: bytes) -> TrailCheckpoint:
         """Read a signed note, whole. Raises InvalidInput."""
         try:
             match = _NOTE.fullmatch(data.decode("utf-8")) if len(data) <= NOTE_BYTES else None
@@ -96,10 +96,10 @@ def render_body(origin: str, size: int, root: bytes) -> bytes:
     return f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n".encode()
 
 
-def sign_checkpoint(key: SigningKey, size: int, root: bytes) -> Checkpoint:
+def sign_trail_checkpoint(key: SigningKey, size: int, root: bytes) -> TrailCheckpoint:
     """A checkpoint signed by the workspace's key."""
     signature = key.sign(render_body(key.name, size, root))
-    return Checkpoint(key.name, size, root, (NoteSignature(key.name, key.public.key_id, signature),))
+    return TrailCheckpoint(key.name, size, root, (NoteSignature(key.name, key.public.key_id, signature),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class LineProof:
     index: int
     """Position from 0: the event's seq less one."""
     hashes: tuple[bytes, ...]
-    checkpoint: Checkpoint
+    checkpoint: TrailCheckpoint
 
     def render(self) -> bytes:
         """The proof in the C2SP form; `extra` is the line itself."""
@@ -132,7 +132,7 @@ class LineProof:
         except binascii.Error:
             raise InvalidInput("is no proof: its line is no base64") from None
         hashes = tuple(base64.b64decode(item) for item in match["hashes"].splitlines())
-        result = cls(line, int(match["index"]), hashes, Checkpoint.parse(match["note"].encode()))
+        result = cls(line, int(match["index"]), hashes, TrailCheckpoint.parse(match["note"].encode()))
         if result.render() != data:
             raise InvalidInput("is no proof in its only form (base64 with spare bits)")
         return result

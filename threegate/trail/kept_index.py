@@ -22,7 +22,7 @@ from typing import Any, Final
 import orjson
 
 from threegate.core import durable, limits
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 
 MAGIC: Final = b"threegate-index/1\n"
@@ -83,7 +83,7 @@ class KeptIndex:
 
 def place(workspace_id: str) -> Path:
     """Where a workspace's kept index lies."""
-    return OutsideState.of(workspace_id).folder / "index"
+    return UserState.of(workspace_id).folder / "index"
 
 
 def read_kept_index(workspace_id: str, key: VerifierKey) -> KeptIndex | None:

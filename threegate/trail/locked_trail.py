@@ -1,6 +1,14 @@
 """The trail while its lock is held: append, sync, and the head that is kept outside.
 
 Invariant: nothing is given out as appended that `sync`, or the end of the block, does not put on disk.
+
+The lock is a `flock` because the kernel gives it back when its process ends, however it ends: a lock file would have to be
+cleaned up after a crash, by somebody who cannot know whether its owner lives. It is on a file of its own that is never
+unlinked, or two processes could each lock another file of the same name. The daemon and every command hold it from
+reading the trail's end to the rename, so the order of events is the order of changes.
+
+A sync that failed is not repeated: the kernel may have dropped the pages and marked them clean, and the next fsync of the
+same file then reports success for bytes that are on no disk. So the process stops, and the next one reads what is there.
 """
 
 from __future__ import annotations
@@ -11,7 +19,7 @@ from typing import Any
 
 from threegate.core import limits
 from threegate.core.errors import TrailError, Unavailable
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.trail.event import Event, parse_time
 from threegate.trail.history import RequestHistory
@@ -110,7 +118,7 @@ class LockedTrail:
             self.refuse_mismatch()
         self.sync()
         try:
-            OutsideState.of(self.index.workspace_id).write_head(self.head)
+            UserState.of(self.index.workspace_id).write_head(self.head)
         except OSError as error:
             raise _not_kept(error) from error
 
@@ -181,7 +189,7 @@ class LockedTrail:
 
     def _disagreement(self) -> str | None:
         index = self.index
-        kept = OutsideState.of(index.workspace_id).read_head()
+        kept = UserState.of(index.workspace_id).read_head()
         if kept is None:
             return (
                 "no head of this workspace is kept on this side; it was copied here or another user runs it"
@@ -212,7 +220,7 @@ def advance_head(head: Mapping[str, str | int]) -> None:
     """Keep a head outside, durable, that was taken under the lock (`LockedTrail.head`), whose event is on disk, and that agreed
     with the kept one there; without the lock now. Raises Unavailable."""
     try:
-        OutsideState.of(str(head["id"])).advance_head(head)
+        UserState.of(str(head["id"])).advance_head(head)
     except OSError as error:
         raise _not_kept(error) from error
 

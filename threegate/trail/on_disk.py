@@ -231,7 +231,7 @@ class TrailOnDisk:
                 self._offset = raw.start + len(raw.data) + 1
 
     def _set_aside(self, descriptor: int, start: int, end: int, problem: str) -> None:
-        """Cut a torn end (power loss, full disk) off, if it is one and nothing lies ahead of what remains."""
+        """Cut a torn end (power loss, full disk) off, unless something proves that whole events are missing."""
         place = f"{self._path}: the line after seq {self._chain.seq} {problem}"
         if self._chain.seq == 0 or end - start > 4 * limits.MIB:
             raise TrailError(f"{place}; nothing is started")
@@ -245,10 +245,10 @@ class TrailOnDisk:
                 raise TrailError(
                     f"{place}, and whole lines follow it: this is no torn end; nothing is started"
                 )
-        from threegate.trail.truncation_check import ahead_of
+        from threegate.trail.truncation_check import evidence_of_truncation
 
-        if ahead := ahead_of(self.workspace, self._whole_index()):
-            raise TrailError(f"{place}, and {ahead[0]} is ahead of what remains; nothing is started")
+        if evidence := evidence_of_truncation(self.workspace, self._whole_index()):
+            raise TrailError(f"{place}, and {evidence[0]} is ahead of what remains; nothing is started")
         name = f"torn-{self._chain.seq:012d}-{secrets.token_hex(4)}"
         durable.deliver(self._folder / name, tail, 0o600)
         durable.truncate_fd(descriptor, start, self._path)

@@ -1,4 +1,4 @@
-"""Whether anything in the workspace is ahead of the trail: then its end was cut and not torn.
+"""Whether the end of the trail was cut off, and not torn by a crash.
 
 Invariant: an event is on disk before the state that it announces. So a state without its event is proof that
 an event is missing.
@@ -12,15 +12,15 @@ from pathlib import Path
 
 from threegate.core import durable, limits
 from threegate.core.errors import Unavailable
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES, Workspace
 from threegate.trail.index import TrailIndex
 
 _TRAIL_SEQ = re.compile(rb"^trail_seq: ([1-9][0-9]{0,15})$", re.MULTILINE)
 
 
-def ahead_of(workspace: Workspace, index: TrailIndex) -> list[str]:
-    """What lies ahead of the events in `index`, one phrase each; empty when nothing does."""
+def evidence_of_truncation(workspace: Workspace, index: TrailIndex) -> list[str]:
+    """What proves that events after the last one of `index` were cut off, one phrase each."""
     return [*_outside(index), *_states(workspace, index), *_results(workspace, index)]
 
 
@@ -36,7 +36,7 @@ def result_trail_seq(path: Path) -> int | None:
 
 def _outside(index: TrailIndex) -> list[str]:
     try:
-        kept = OutsideState.of(index.workspace_id).read_head()
+        kept = UserState.of(index.workspace_id).read_head()
     except Unavailable as error:
         return [str(error)]
     seq = (kept or {}).get("seq")

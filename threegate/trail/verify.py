@@ -15,10 +15,10 @@ from threegate.core import durable
 from threegate.core.canonical import INTEGER_MAX
 from threegate.core.errors import InvalidInput, TrailError, Unavailable
 from threegate.core.limits import TRAIL_LINE_BYTES
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.trail.chain import Chain, ChainError, open_segment, read_blocks, segment_path, segment_paths
-from threegate.trail.checkpoint import NOTE_BYTES, Checkpoint
+from threegate.trail.checkpoint import NOTE_BYTES, TrailCheckpoint
 from threegate.trail.event import Event, LineError, parse_line
 from threegate.trail.hashing import Hashed, hashed_blocks
 from threegate.trail.tree import Frontier
@@ -26,7 +26,7 @@ from threegate.trail.verify_report import Verification
 from threegate.trail.workspace_key import VerifierKey
 
 
-def checkpoint_folder(workspace: Workspace) -> Path:
+def trail_checkpoint_folder(workspace: Workspace) -> Path:
     """Where the signed checkpoints lie: ``audit/checkpoints/<size>``."""
     return workspace.audit / "checkpoints"
 
@@ -72,7 +72,7 @@ class _Run:
         self._key = key
         self._given = key is not None
         self._on_event = on_event
-        self._notes: list[tuple[int, str, Checkpoint]] = []
+        self._notes: list[tuple[int, str, TrailCheckpoint]] = []
         self._adopted_keys: list[VerifierKey] = []
         self._kept_seq = 0
         self._kept_hash = ""
@@ -81,14 +81,14 @@ class _Run:
     def load_checkpoints(self, external: Iterable[tuple[str, bytes]]) -> None:
         """Read all notes; they are checked when the tree has their size."""
         notes = []
-        folder = checkpoint_folder(self.workspace)
+        folder = trail_checkpoint_folder(self.workspace)
         names = sorted(os.listdir(folder)) if folder.is_dir() else []
         sources: list[tuple[str, bytes | None]] = [
             (str(folder / name), None) for name in names if not name.startswith(".")
         ]
         for name, data in [*sources, *external]:
             try:
-                note = Checkpoint.parse(
+                note = TrailCheckpoint.parse(
                     durable.read_regular(Path(name), max_bytes=NOTE_BYTES) if data is None else data
                 )
             except InvalidInput as error:
@@ -202,7 +202,7 @@ class _Run:
         if not self._given:
             self._key = named
         try:
-            kept = OutsideState.of(event.prev).read_head() or {}
+            kept = UserState.of(event.prev).read_head() or {}
         except Unavailable as error:
             self.result.add(path, 0, str(error))
             return
@@ -218,7 +218,7 @@ class _Run:
         except InvalidInput as error:
             self.result.add(path, number, f"names no key: {error}")
 
-    def _verify_note(self, note: Checkpoint) -> None:
+    def _verify_note(self, note: TrailCheckpoint) -> None:
         """Whether one of the keys signed it. Raises InvalidInput."""
         if self._key is None:
             raise InvalidInput("cannot be checked: no key is known")

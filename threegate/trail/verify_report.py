@@ -12,7 +12,7 @@ PROBLEMS_KEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class TrailProblem:
     """One thing that is wrong: in which file, on which line (0: the file as a whole)."""
 
     place: str
@@ -38,7 +38,7 @@ class Verification:
     first_time: str = ""
     last_time: str = ""
     problem_count: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[TrailProblem] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -49,4 +49,4 @@ class Verification:
         """Note a problem."""
         self.problem_count += 1
         if len(self.problems) < PROBLEMS_KEPT:
-            self.problems.append(Problem(str(place), line, message))
+            self.problems.append(TrailProblem(str(place), line, message))

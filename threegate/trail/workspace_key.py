@@ -1,4 +1,4 @@
-"""The workspace's own Ed25519 key: it signs checkpoints, never approvals.
+"""The workspace's own Ed25519 key: it signs trail checkpoints, never approvals.
 
 The private half lies outside the workspace (the user's state folder); the public half stands in the first
 event of the trail and in ``audit/workspace.pub`` as a C2SP verifier key.
@@ -17,14 +17,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Unavailable
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 
 _ED25519 = b"\x01"
 _VKEY = re.compile(r"([^\s+]{1,128})\+([0-9a-f]{8})\+([A-Za-z0-9+/]{44})")
 
 
 def origin_of(workspace_id: str) -> str:
-    """The checkpoint origin and key name of a workspace."""
+    """The trail checkpoint origin and key name of a workspace."""
     return f"threegate.local/{workspace_id}"
 
 
@@ -88,7 +88,7 @@ class SigningKey:
 def make_key(workspace_id: str) -> SigningKey:
     """Make the workspace's key and keep it outside, mode 0600. Raises OSError, FileExistsError."""
     private = Ed25519PrivateKey.generate()
-    path = OutsideState.of(workspace_id).key_file
+    path = UserState.of(workspace_id).key_file
     _make_folders(path.parent)
     durable.deliver(path, private.private_bytes_raw().hex().encode() + b"\n", 0o600)
     return SigningKey(origin_of(workspace_id), private)
@@ -96,7 +96,7 @@ def make_key(workspace_id: str) -> SigningKey:
 
 def load_key(workspace_id: str) -> SigningKey:
     """The workspace's key of this user. Raises Unavailable when it is not here or is no key."""
-    path = OutsideState.of(workspace_id).key_file
+    path = UserState.of(workspace_id).key_file
     try:
         text = durable.read_regular(path, max_bytes=256)
         private = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text.decode("ascii").strip()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.text import Text
@@ -19,17 +20,16 @@ from threegate.acts.reject import reject_draft
 from threegate.acts.signing_key import Acting, acting_operator
 from threegate.core.errors import ThreeGateError, TrailError
 from threegate.core.workspace import Workspace
+from threegate.launch.context import Context, open_context
 from threegate.review.overview import Entry, row
 from threegate.review.reviewed_draft import (
-    Desk,
-    Dossier,
     Draft,
     InvalidDraft,
-    open_desk,
-    open_dossier,
+    ReviewedDraft,
+    open_reviewed_draft,
     read_draft,
 )
-from threegate.review.screen import render_dossier, render_invalid
+from threegate.review.screen import render_invalid, render_reviewed_draft
 from threegate.review.shown_text import WIDTH, quoted, shown
 from threegate.setup.init import account
 from threegate.trail import Trail
@@ -69,14 +69,14 @@ class ReviewApp(OperatorApp):
         super().__init__()
         self.workspace = workspace
         self.trail = Trail(workspace)
-        self.acting: Acting = acting_operator(known_operators(self.desk()), name=name, key=key)
+        self.acting: Acting = acting_operator(known_operators(self.fresh_context()), name=name, key=key)
         self.done = Reviewed()
         self.held = ExitStack()
         """The copies of the inputs of the draft that is open."""
 
-    def desk(self) -> Desk:
+    def fresh_context(self) -> Context:
         """Settings and contracts as they are now."""
-        return open_desk(self.workspace, trail=self.trail)
+        return open_context(self.workspace, trail=self.trail)
 
     def on_mount(self) -> None:
         """Begin with the list."""
@@ -126,9 +126,10 @@ class DraftScreen(Screen[str]):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
-        self._desk: Desk | None = None
-        self._draft: Draft | None = None
-        self._dossier: Dossier | None = None
+        self._draft: tuple[Context, Draft] | None = None
+        """What was read, and under which policy."""
+        self._reviewed: tuple[Context, ReviewedDraft] | None = None
+        """The same, where it is valid."""
         self._problem: ThreeGateError | None = None
         self._full = False
         self._width = 0
@@ -149,9 +150,10 @@ class DraftScreen(Screen[str]):
         worker = get_current_worker()
         held = ExitStack()
         try:
-            self._desk = self.app.desk()
-            self._draft = read_draft(self._desk.workspace, self._path)
-            self._dossier = held.enter_context(open_dossier(self._desk, self._draft))
+            context = self.app.fresh_context()
+            draft = read_draft(context.workspace, self._path)
+            self._draft = context, draft
+            self._reviewed = context, held.enter_context(open_reviewed_draft(context, draft))
         except TrailError as error:
             self.app.call_from_thread(self.app.stop, error)
         except ThreeGateError as error:
@@ -169,7 +171,7 @@ class DraftScreen(Screen[str]):
 
     def on_resize(self) -> None:
         """Lines are made for the width that there is; they begin anew when it changes."""
-        if self._dossier is not None or self._problem is not None:
+        if self._reviewed is not None or self._problem is not None:
             self.call_after_refresh(self._put_for_width)
 
     def _put_for_width(self) -> None:
@@ -185,11 +187,10 @@ class DraftScreen(Screen[str]):
         self._tell_place()
 
     def _lines(self, width: int) -> list[str]:
-        if self._dossier is not None and self._desk is not None:
-            settings = self._desk.policy.settings
-            return render_dossier(
-                self._dossier, settings, operator=self.app.acting.name, width=width, full=self._full
-            )
+        if self._reviewed is not None:
+            context, reviewed = self._reviewed
+            settings, name = context.policy.settings, self.app.acting.name
+            return render_reviewed_draft(reviewed, settings, operator=name, width=width, full=self._full)
         if isinstance(self._problem, InvalidDraft):
             return render_invalid(self._problem, width=width)
         return quoted(str(self._problem or ""), width=width)
@@ -210,14 +211,14 @@ class DraftScreen(Screen[str]):
 
     def action_full(self) -> None:
         """Leave nothing out; again: the short screen."""
-        if self._dossier is not None:
+        if self._reviewed is not None:
             self._full = not self._full
             self._put()
 
     def action_approve(self) -> None:
         """Ask, once every line has been on the screen."""
         lines = self.query_one(Lines)
-        if self._dossier is None:
+        if self._reviewed is None:
             self.say("this draft cannot be approved as it is")
         elif lines.unseen and self.size.width < _LEAST_WIDTH:
             self.say(
@@ -227,15 +228,16 @@ class DraftScreen(Screen[str]):
             self.say(f"read it first: {lines.unseen} lines have not been on the screen; page down with space")
         else:
             self.app.push_screen(
-                Confirm(f"Sign as {self.app.acting.name} and let it run once?"), self._answered
+                Confirm(f"Sign as {self.app.acting.name} and let it run once?"),
+                partial(self._answered, *self._reviewed),
             )
 
-    def _answered(self, yes: bool | None) -> None:
+    def _answered(self, context: Context, reviewed: ReviewedDraft, yes: bool | None) -> None:
         if not yes:
             self.say("not approved; nothing was changed")
             return
         try:
-            done = self._sign()
+            done = self._sign(context, reviewed)
         except TrailError as error:
             self.app.stop(error)
         except ThreeGateError as error:
@@ -247,16 +249,15 @@ class DraftScreen(Screen[str]):
             waits = "; waits for further operators" if done.waits_for_quorum else ""
             self._close(f"approved {done.path.name}{waits}")
 
-    def _sign(self) -> Promoted:
+    def _sign(self, context: Context, reviewed: ReviewedDraft) -> Promoted:
         """Seal, sign and deliver what was on the screen; ssh-keygen may ask on the terminal."""
-        desk, dossier, acting = self._desk, self._dossier, self.app.acting
-        assert desk is not None and dossier is not None
-        if self.app.desk().policy.digest != desk.policy.digest:
+        acting = self.app.acting
+        if self.app.fresh_context().policy.digest != context.policy.digest:
             raise ThreeGateError("settings, contracts or images changed since this was shown: open it again")
-        sealed = seal(desk, dossier, acting.name)
-        says = f"threegate: {dossier.request.file_name} as {acting.name}; ssh-keygen may ask now"
+        sealed = seal(context, reviewed, acting.name)
+        says = f"threegate: {reviewed.request.file_name} as {acting.name}; ssh-keygen may ask now"
         signed = self.app.at_terminal(says, lambda: sign(sealed, acting.key))
-        return promote(desk, dossier, sealed, signed, actor=f"operator:{acting.name}")
+        return promote(context, reviewed, sealed, signed, actor=f"operator:{acting.name}")
 
     def action_reject(self) -> None:
         """Ask for a reason."""
@@ -266,11 +267,11 @@ class DraftScreen(Screen[str]):
             self.app.push_screen(Reason(), self._rejected)
 
     def _rejected(self, reason: str | None) -> None:
-        if reason is None or self._desk is None or self._draft is None:
+        if reason is None or self._draft is None:
             self.say("not rejected; nothing was changed")
             return
         try:
-            done = reject_draft(self._desk, self._draft, reason=reason, actor=account())
+            done = reject_draft(*self._draft, reason=reason, actor=account())
         except TrailError as error:
             self.app.stop(error)
         except ThreeGateError as error:

@@ -10,9 +10,9 @@ from textual.widgets import Footer, Static
 
 from threegate.core.errors import ThreeGateError, TrailError
 from threegate.core.workspace import Workspace
+from threegate.launch.context import open_context
 from threegate.review.overview import Entry
 from threegate.review.request_view import Look, look_at, look_sections
-from threegate.review.reviewed_draft import open_desk
 from threegate.review.screen import render_sections
 from threegate.review.shown_text import WIDTH, quoted, shown
 from threegate.review.status import Line, status_lines, worker_lines, worker_text
@@ -101,7 +101,7 @@ class LookScreen(Screen[None]):
     def _read(self) -> None:
         try:
             entry = Entry(self._row.folder, self._row.path, changed_of(self._row.path))
-            self._look = look_at(open_desk(self.app.workspace, trail=self.app.trail), entry)
+            self._look = look_at(open_context(self.app.workspace, trail=self.app.trail), entry)
         except TrailError as error:
             self.app.call_from_thread(self.app.stop, error)
             return

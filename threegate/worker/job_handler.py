@@ -28,7 +28,7 @@ from threegate.worker.journal import NonceJournal
 from threegate.worker.operators_file import read_operators_file
 from threegate.worker.outbox import Outbox
 from threegate.worker.store import Store
-from threegate.worker.verify_job import Cleared, Trust, verify
+from threegate.worker.verify_job import Trust, VerifiedJob, verify
 
 _DONE_SECONDS = 20.0
 
@@ -46,7 +46,7 @@ class Place:
         return self.state / "runs"
 
 
-class Desk:
+class JobHandler:
     """Takes jobs, several at once."""
 
     def __init__(
@@ -86,8 +86,8 @@ class Desk:
             if self._agent.problem is not None:
                 raise Refused("worker_unfit", self._agent.problem)
             data = sealed.encode("ascii")
-            cleared = verify(data, self._trust(), self._journal, now=datetime.now(UTC))
-            self._do(cleared, sha256_hex(data))
+            verified = verify(data, self._trust(), self._journal, now=datetime.now(UTC))
+            self._do(verified, sha256_hex(data))
         except Refused as refusal:
             self._refuse(nonce, refusal.code, str(refusal))
         except Unavailable as error:
@@ -110,16 +110,16 @@ class Desk:
         with contextlib.suppress(Unavailable):
             self._agent.tell("refused", lasting=True, nonce=nonce, code=code, message=message[:300])
 
-    def _do(self, cleared: Cleared, envelope_sha256: str) -> None:
-        job, envelope = cleared.job, cleared.envelope
+    def _do(self, verified: VerifiedJob, envelope_sha256: str) -> None:
+        job, envelope = verified.job, verified.envelope
         runner = self._runners[job.backend]
         lease = self._budget.try_take(job)
         if lease is None:
             raise Refused("worker_full", "this worker has no room for the job")
-        folder = self._place.runs / f"{cleared.clearance.request_id}.{envelope.nonce}"
+        folder = self._place.runs / f"{verified.clearance.request_id}.{envelope.nonce}"
         active = Active(
             envelope.nonce,
-            cleared.clearance.request_id,
+            verified.clearance.request_id,
             envelope.boot,
             envelope_sha256,
             Control(folder, self._store.folder, f"{self._workspace_id}.{self._agent.name}", self._boot),
@@ -129,17 +129,17 @@ class Desk:
             if not self._agent.enter(active):
                 raise Refused("replayed", "this envelope is being worked on")
             try:
-                outcome = self._run(cleared, active, runner)
+                outcome = self._run(verified, active, runner)
             finally:
                 self._agent.leave(active)
-        self._answer(cleared, active, outcome)
+        self._answer(verified, active, outcome)
 
-    def _run(self, cleared: Cleared, active: Active, runner: Runner) -> Outcome:
+    def _run(self, verified: VerifiedJob, active: Active, runner: Runner) -> Outcome:
         """Everything up to the outcome. Raises Refused, Unavailable: then nothing ran."""
-        missing = runner.available(cleared.job)
+        missing = runner.available(verified.job)
         if missing is not None:
             raise Refused("no_backend", missing)
-        for item in cleared.job.inputs:
+        for item in verified.job.inputs:
             self._store.take(
                 item.sha256,
                 item.size,
@@ -147,17 +147,17 @@ class Desk:
                 keep=self._agent.inputs_in_use(),
             )
         now = datetime.now(UTC)
-        if now.timestamp() >= min(cleared.envelope.expires, cleared.approval.expires_utc.timestamp()):
+        if now.timestamp() >= min(verified.envelope.expires, verified.approval.expires_utc.timestamp()):
             raise Refused(
                 "envelope_expired", "the envelope or the approval ended while its inputs were fetched"
             )
-        self._journal.spend(cleared.spent(now))
+        self._journal.spend(verified.spent(now))
         if not self._agent.may_start(active):
             raise Refused("no_token", "the daemon gave no start token")
         active.control.run_folder.mkdir(mode=0o700)
         self._say(f"started {active.request_id}")
         try:
-            outcome = runner.run(cleared.clearance, cleared.job, active.control)
+            outcome = runner.run(verified.clearance, verified.job, active.control)
         except Exception as error:  # noqa: BLE001 - whatever a runner raises, the request must get its end
             return nothing_known(
                 f"the runner failed ({type(error).__name__}); how far the request came is not known"
@@ -167,7 +167,7 @@ class Desk:
                 (self._store.folder / sha256).unlink(missing_ok=True)
         return outcome
 
-    def _answer(self, cleared: Cleared, active: Active, outcome: Outcome) -> None:
+    def _answer(self, verified: VerifiedJob, active: Active, outcome: Outcome) -> None:
         """Sign the result, keep it, send it, and wait a little until the daemon has it."""
         folder = active.control.run_folder
         inline: dict[str, str] = {}
@@ -180,7 +180,7 @@ class Desk:
             "result",
             nonce=active.nonce,
             request_id=active.request_id,
-            job_sha256=cleared.clearance.job_sha256,
+            job_sha256=verified.clearance.job_sha256,
             envelope_sha256=active.envelope_sha256,
             outcome=write_outcome(outcome),
             inline=inline,

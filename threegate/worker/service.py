@@ -38,7 +38,7 @@ from threegate.runners.monty.runner import MontyRunner
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 from threegate.worker.health import images_of, look, quick_look
 from threegate.worker.heartbeat import Agent
-from threegate.worker.job_handler import Desk, Place
+from threegate.worker.job_handler import JobHandler, Place
 from threegate.worker.journal import NonceJournal
 from threegate.worker.operators_file import read_operators_file
 from threegate.worker.outbox import Outbox
@@ -146,7 +146,7 @@ def run_worker(options: Options, say: Callable[[str], None]) -> None:
             "monty": MontyRunner(settings.runners.monty.workers),
             "ERA": EraRunner(filled),
         }
-        desk = Desk(
+        handler = JobHandler(
             agent,
             place,
             settings,
@@ -160,7 +160,7 @@ def run_worker(options: Options, say: Callable[[str], None]) -> None:
             boot,
             say,
         )
-        _work(identity, broker, agent, desk, settings, options, say)
+        _work(identity, broker, agent, handler, settings, options, say)
         for runner in runners.values():
             runner.close()
     finally:
@@ -171,7 +171,7 @@ def _work(
     identity: Identity,
     broker: Broker,
     agent: Agent,
-    desk: Desk,
+    handler: JobHandler,
     settings: Settings,
     options: Options,
     say: Callable[[str], None],
@@ -190,7 +190,7 @@ def _work(
 
     @app.task(name=TASK, bind=True, max_retries=0)  # type: ignore[untyped-decorator]
     def run(task: Any, *arguments: Any, **named: Any) -> None:
-        desk.take(arguments[0] if len(arguments) == 1 and not named else None, str(task.request.id))
+        handler.take(arguments[0] if len(arguments) == 1 and not named else None, str(task.request.id))
 
     _quiet(say)
 

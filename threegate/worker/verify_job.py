@@ -21,7 +21,7 @@ from threegate.contracts import Decision, Reason
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.settings import Settings
-from threegate.judgement.judge import Clearance, judge
+from threegate.judgement.judge import Clearance, NotCleared, judge
 from threegate.judgement.policy import Policy, make_policy
 from threegate.request import read_request
 from threegate.request.job import Job, build_job
@@ -47,7 +47,7 @@ class Trust:
 
 
 @dataclass(frozen=True, slots=True)
-class Cleared:
+class VerifiedJob:
     """An envelope that passed, with what it lets run."""
 
     envelope: Envelope
@@ -67,7 +67,7 @@ class Cleared:
         )
 
 
-def verify(data: bytes, trust: Trust, journal: NonceJournal, *, now: datetime) -> Cleared:
+def verify(data: bytes, trust: Trust, journal: NonceJournal, *, now: datetime) -> VerifiedJob:
     """Everything, in order. Raises Refused with the reason code of the first check that failed, Unavailable."""
     envelope = open_envelope(data, trust.workspace_key)
     check_envelope(envelope, trust, journal, now=now)
@@ -83,9 +83,9 @@ def verify(data: bytes, trust: Trust, journal: NonceJournal, *, now: datetime) -
         side_effect_above_read=envelope.write_class,
         proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
     )
-    if judgement.clearance is None or judgement.approval is None:
+    if isinstance(judgement, NotCleared):
         raise Refused(judgement.code, judgement.message)
-    return Cleared(envelope, job, judgement.clearance, judgement.approval)
+    return VerifiedJob(envelope, job, judgement.clearance, judgement.approval)
 
 
 def check_envelope(envelope: Envelope, trust: Trust, journal: NonceJournal, *, now: datetime) -> None:

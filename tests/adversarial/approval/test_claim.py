@@ -16,11 +16,11 @@ from tests.adversarial.approval.test_ahead import HeldRunner
 from tests.adversarial.approval.test_races import CountingRunner, daemons
 from threegate.core import durable
 from threegate.core.errors import Unavailable
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.log import Log
 from threegate.judgement.judge import Clearance
-from threegate.launch.approved_file import prepare
+from threegate.launch.approved_file import read_approved
 from threegate.launch.pipeline import launch
 from threegate.request.job import Job
 from threegate.results import read_verdict
@@ -70,45 +70,43 @@ def test_before_it_runs_all_of_the_claim_is_on_the_disk(bench: Bench) -> None:
             return super().run(clearance, job, control)
 
     runner = Looking()
-    (services,) = daemons(bench, runner, 1)
+    (context,) = daemons(bench, runner, 1)
     stop = durable.observe(seen)
     try:
-        ended = launch(
-            services, bench.desk.policy, prepare(services, bench.desk.policy, path), control(bench)
-        )
+        ended = launch(context, read_approved(context, path), control(bench))
     finally:
         stop()
     assert ended.code == "succeeded" and at_run["types"] == ["cleared", "claimed", "started"]
     assert at_run["file"] and at_run["unsynced"] == set()
-    kept = OutsideState.of(services.workspace_id).read_head()
+    kept = UserState.of(context.workspace_id).read_head()
     assert kept is not None and kept["seq"] == at_run["claimed"]
 
 
 def test_a_head_that_cannot_be_kept_lets_nothing_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     path = approved(bench)
     runner = CountingRunner()
-    (services,) = daemons(bench, runner, 1)
+    (context,) = daemons(bench, runner, 1)
 
-    def full(self: OutsideState, value: object) -> None:
+    def full(self: UserState, value: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(OutsideState, "advance_head", full)
+    monkeypatch.setattr(UserState, "advance_head", full)
     with pytest.raises(Unavailable, match="outside head"):
-        launch(services, bench.desk.policy, prepare(services, bench.desk.policy, path), control(bench))
+        launch(context, read_approved(context, path), control(bench))
     assert not runner.runs and (bench.workspace.running / path.name).exists()
 
 
-def until(true: Callable[[], bool], dispatcher: Dispatcher, bench: Bench) -> None:
+def until(true: Callable[[], bool], dispatcher: Dispatcher) -> None:
     end = time.monotonic() + 30
     while not true():
         assert time.monotonic() < end
-        dispatcher.schedule(bench.desk.policy)
+        dispatcher.schedule()
         time.sleep(min(dispatcher.pause(0.01), 0.01))
 
 
 def dispatcher_of(bench: Bench, runner: CountingRunner) -> Dispatcher:
-    (services,) = daemons(bench, runner, 1)
-    return Dispatcher(services, Budget(1024, 1, monty=1), Log(quiet=True), threading.Event(), 1)
+    (context,) = daemons(bench, runner, 1)
+    return Dispatcher(context, Budget(1024, 1, monty=1), Log(quiet=True), threading.Event(), 1)
 
 
 def state(bench: Bench, path: Path) -> tuple[str | None, bool]:
@@ -121,11 +119,11 @@ def test_a_run_that_lasts_is_told_of_and_its_end_is_the_last_word(bench: Bench) 
     runner = HeldRunner()
     dispatcher = dispatcher_of(bench, runner)
     try:
-        until(lambda: state(bench, path) == ("running", True), dispatcher, bench)
+        until(lambda: state(bench, path) == ("running", True), dispatcher)
         assert dispatcher.pause(7.0) == 7.0, "it is told once"
         [entry] = dispatcher._running.values()
         runner.go.set()
-        until(lambda: dispatcher.running == 0, dispatcher, bench)
+        until(lambda: dispatcher.running == 0, dispatcher)
         assert entry.control.lasting is not None
         entry.control.lasting()
         assert state(bench, path) == ("finished", True)
@@ -153,7 +151,6 @@ def test_a_run_of_a_moment_has_its_end_told_and_nothing_before(
         until(
             lambda: (bench.workspace.finished / path.name).exists() and dispatcher.running == 0,
             dispatcher,
-            bench,
         )
     finally:
         stop()

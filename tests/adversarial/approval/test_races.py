@@ -25,11 +25,11 @@ from threegate.approval import SignedApproval
 from threegate.core.errors import Refused, ThreeGateError
 from threegate.judgement.judge import Clearance
 from threegate.launch import pipeline
-from threegate.launch.approved_file import prepare
-from threegate.launch.context import Services, make_services
+from threegate.launch.approved_file import Unrunnable, read_approved
+from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
 from threegate.request.job import Job
-from threegate.review.reviewed_draft import open_dossier, read_draft
+from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.runners.interface import Control, Outcome, Stream
 from threegate.trail import Trail
 
@@ -64,19 +64,19 @@ def bench(tmp_path: Path) -> Bench:
     return make_bench(tmp_path)
 
 
-def daemons(bench: Bench, runner: CountingRunner, count: int = 2) -> list[Services]:
+def daemons(bench: Bench, runner: CountingRunner, count: int = 2) -> list[Context]:
     """What so many daemon processes would work with: each has its own eyes on the trail."""
     made = []
     for number in range(count):
-        services = make_services(
-            bench.workspace, Trail(bench.workspace), bench.desk.policy, boot_nonce=str(number)
+        context = daemon_context(
+            bench.workspace, Trail(bench.workspace), bench.context.policy, boot_nonce=str(number)
         )
-        services.close()
-        made.append(replace(services, runners={"monty": runner, "ERA": runner}))
+        context.close()
+        made.append(replace(context, runners={"monty": runner, "ERA": runner}))
     return made
 
 
-def race(bench: Bench, services: list[Services], request_id: str, *, cancel: bool = False) -> list[str]:
+def race(bench: Bench, context: list[Context], request_id: str, *, cancel: bool = False) -> list[str]:
     """Approve, copy seven times, and let everybody at it at once; what each of them was told."""
     draft = bench.draft(request_id, slug=request_id)
     path = bench.approve(draft).path
@@ -87,25 +87,24 @@ def race(bench: Bench, services: list[Services], request_id: str, *, cancel: boo
         copy.with_name(copy.name + ".sig").write_bytes(signature)
         copy.write_bytes(path.read_bytes())
         names.append(copy)
-    policy = bench.desk.policy
     start = threading.Barrier(COPIES + (1 if cancel else 0))
 
     def one(number: int) -> str:
-        mine = services[number % len(services)]
+        mine = context[number % len(context)]
         control = Control(bench.workspace.run_folder(request_id), bench.workspace.inputs, "", "")
         start.wait()
         try:
-            prepared = prepare(mine, policy, names[number])
-            if prepared.request is None:
-                return prepared.code
-            return launch(mine, policy, prepared, control).code
+            approved = read_approved(mine, names[number])
+            if isinstance(approved, Unrunnable):
+                return approved.code
+            return launch(mine, approved, control).code
         except (FileNotFoundError, FileExistsError):
             return "gone"
 
     def stop() -> str:
         start.wait()
         try:
-            return cancel_request(bench.desk, request_id, actor="test", wait_seconds=5).outcome
+            return cancel_request(bench.context, request_id, actor="test", wait_seconds=5).outcome
         except Refused as refusal:
             return refusal.code
 
@@ -135,14 +134,14 @@ def check(
 
 def rounds(bench: Bench, count: int) -> None:
     runner = CountingRunner()
-    services = daemons(bench, runner)
+    context = daemons(bench, runner)
     for number in range(count):
         request_id = f"race-{number}"
-        told = race(bench, services, request_id)
+        told = race(bench, context, request_id)
         check(bench, request_id, runner, told)
     for number in range(count // 3):
         request_id = f"cancelled-{number}"
-        told = race(bench, services, request_id, cancel=True)
+        told = race(bench, context, request_id, cancel=True)
         check(bench, request_id, runner, told, cancel=True)
 
 
@@ -164,10 +163,9 @@ def test_a_key_revoked_between_judgement_and_claim_claims_nothing(
 ) -> None:
     """The operator revokes just after the signature was checked: the claim sees it."""
     runner = CountingRunner()
-    (services,) = daemons(bench, runner, 1)
+    (context,) = daemons(bench, runner, 1)
     bench.operator("bob")
     path = bench.approve(bench.draft(), "bob").path
-    policy = bench.desk.policy
     real = pipeline.claim
 
     def late(*arguments: Any) -> Any:
@@ -176,9 +174,9 @@ def test_a_key_revoked_between_judgement_and_claim_claims_nothing(
 
     monkeypatch.setattr(pipeline, "claim", late)
     control = Control(bench.workspace.run_folder("req-1"), bench.workspace.inputs, "", "")
-    assert launch(services, policy, prepare(services, policy, path), control).code == "operators_changed"
+    assert launch(context, read_approved(context, path), control).code == "operators_changed"
     monkeypatch.setattr(pipeline, "claim", real)
-    assert launch(services, policy, prepare(services, policy, path), control).code == "signer_revoked"
+    assert launch(context, read_approved(context, path), control).code == "signer_revoked"
     assert not runner.runs
 
 
@@ -188,14 +186,14 @@ def test_eight_approvers_of_one_draft_make_one_approval(bench: Bench) -> None:
         start = threading.Barrier(8)
 
         def one(path: Path = path, start: threading.Barrier = start) -> str:
-            desk = bench.desk
+            context = bench.context
             try:
                 draft = read_draft(bench.workspace, path)
-                with open_dossier(desk, draft) as dossier:
-                    sealed = seal(desk, dossier, "alice")
+                with open_reviewed_draft(context, draft) as reviewed:
+                    sealed = seal(context, reviewed, "alice")
                     signed = sign(sealed, bench.keys["alice"])
                     start.wait()
-                    return promote(desk, dossier, sealed, signed, actor="test").approval_sha256
+                    return promote(context, reviewed, sealed, signed, actor="test").approval_sha256
             except Refused as refusal:
                 return refusal.code
 
@@ -263,4 +261,4 @@ def test_another_workspaces_approval_does_not_run_here(bench: Bench, tmp_path: P
 
 def test_nothing_is_raised_that_is_not_ours(bench: Bench) -> None:
     with pytest.raises(ThreeGateError):
-        cancel_request(bench.desk, "unknown-request", actor="test")
+        cancel_request(bench.context, "unknown-request", actor="test")

@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 from tests.acts.bench_workspace import Bench, make_bench
 from threegate.request.job import Job
 from threegate.review.review_sections import JOB_FIELDS
-from threegate.review.reviewed_draft import open_dossier, read_draft
-from threegate.review.screen import render_dossier
+from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
+from threegate.review.screen import render_reviewed_draft
 from threegate.review.shown_text import (
     GUTTER,
     CodeLine,
@@ -127,10 +127,10 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def screen_of(bench: Bench, path: Path, **changes: Any) -> list[str]:
-    desk = bench.desk
-    with open_dossier(desk, read_draft(bench.workspace, path)) as dossier:
-        changed = replace(dossier, **{key: value(dossier) for key, value in changes.items()})
-        return render_dossier(changed, desk.policy.settings, operator="alice")
+    context = bench.context
+    with open_reviewed_draft(context, read_draft(bench.workspace, path)) as reviewed:
+        changed = replace(reviewed, **{key: value(reviewed) for key, value in changes.items()})
+        return render_reviewed_draft(changed, context.policy.settings, operator="alice")
 
 
 def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
@@ -147,7 +147,7 @@ def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
     }  # fmt: skip
     for name in {item.name for item in fields(Job)} - {"limits", "inputs"}:
         after = screen_of(
-            bench, path, job=lambda dossier, name=name: replace(dossier.job, **{name: other[name]})
+            bench, path, job=lambda reviewed, name=name: replace(reviewed.job, **{name: other[name]})
         )
         signed = [line for line in after if not line.startswith("  job   ")]
         assert signed != [line for line in before if not line.startswith("  job   ")], name
@@ -174,9 +174,9 @@ def test_every_word_of_a_request_is_behind_the_gutter(bench: Bench) -> None:
     path = bench.draft()
     text = "\n".join(ATTACKS).encode("utf-8", "replace").decode()
 
-    def attacked(dossier: Any) -> Any:
+    def attacked(reviewed: Any) -> Any:
         return replace(
-            dossier.request,
+            reviewed.request,
             purpose=text,
             justification=text,
             network_rationale=text,
@@ -186,14 +186,14 @@ def test_every_word_of_a_request_is_behind_the_gutter(bench: Bench) -> None:
             risk_domain=text,
         )
 
-    def job(dossier: Any) -> Any:
+    def job(reviewed: Any) -> Any:
         return replace(
-            dossier.job, argv=(text, text), code=text, vars_json=text, workdir=text, outputs=(text,), network=(text,),
+            reviewed.job, argv=(text, text), code=text, vars_json=text, workdir=text, outputs=(text,), network=(text,),
             environment={text: text}, tool=text, session_id=text, labels=(text,), workflow=text, role=text,
             requested_by=text,
         )  # fmt: skip
 
-    lines = screen_of(bench, path, request=attacked, job=job, requester=lambda dossier: text)
+    lines = screen_of(bench, path, request=attacked, job=job, requester=lambda reviewed: text)
     plain_and_narrow(lines)
     titles = [line for line in lines if line.startswith("==")]
     assert all(isinstance(line, Title) for line in titles)
@@ -211,17 +211,17 @@ def test_the_full_screen_leaves_out_nothing(bench: Bench) -> None:
     path = bench.draft()
     lines = [f"word {number}" for number in range(200)]
     text = "\n".join(lines)
-    desk = bench.desk
-    with open_dossier(desk, read_draft(bench.workspace, path)) as dossier:
+    context = bench.context
+    with open_reviewed_draft(context, read_draft(bench.workspace, path)) as reviewed:
         changed = replace(
-            dossier,
+            reviewed,
             request=replace(
-                dossier.request, purpose=text, justification=text, risk_domain=text, constraints=(text,)
+                reviewed.request, purpose=text, justification=text, risk_domain=text, constraints=(text,)
             ),
-            job=replace(dossier.job, code=text, vars_json=text, labels=tuple(lines)),
+            job=replace(reviewed.job, code=text, vars_json=text, labels=tuple(lines)),
         )
-        short = render_dossier(changed, desk.policy.settings, operator="alice")
-        full = render_dossier(changed, desk.policy.settings, operator="alice", full=True)
+        short = render_reviewed_draft(changed, context.policy.settings, operator="alice")
+        full = render_reviewed_draft(changed, context.policy.settings, operator="alice", full=True)
     assert sum("more lines of 200: --full shows all" in line for line in short) == 7
     assert not [line for line in full if "--full" in line]
     assert sum(line.endswith("| word 199") for line in full) == 7

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trail.workspaces import WORKSPACE_ID, grow, make_workspace, raw_trail
-from threegate.core.user_state import OutsideState
+from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
-from threegate.records.trail_checkpoints import write_checkpoint
+from threegate.records.trail_checkpoints import write_trail_checkpoint
 from threegate.trail import Trail
 from threegate.trail.chain import Chain
-from threegate.trail.checkpoint import Checkpoint, sign_checkpoint
+from threegate.trail.checkpoint import TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.event import LineError, make_event
 from threegate.trail.tree import Frontier
 from threegate.trail.verify import verify_trail
@@ -36,7 +36,7 @@ def a_trail(tmp_path: Path) -> tuple[Workspace, bytes]:
     workspace, trail = make_workspace(tmp_path / "ws")
     grow(trail, LINES // 2)
     with trail.locked() as held:
-        write_checkpoint(held, actor="me")
+        write_trail_checkpoint(held, actor="me")
     grow(trail, LINES)
     with trail.locked() as held:
         held.keep_head()
@@ -175,7 +175,7 @@ def test_truncated_and_continued(trail) -> None:
 
 def test_continued_before_a_checkpoint_without_an_outside_head(trail) -> None:
     workspace, data = trail
-    OutsideState.of(WORKSPACE_ID).head_file.unlink()
+    UserState.of(WORKSPACE_ID).head_file.unlink()
     lines = data.splitlines()
     forged = resign([*lines[:20], lines[20].replace(b'"valid":true', b'"valid":false'), *lines[21:]])
     workspace.trail_file.write_bytes(b"\n".join(forged) + b"\n")
@@ -190,7 +190,7 @@ def test_resigned_with_another_key(trail) -> None:
 
     workspace, data = trail
     real = load_key(WORKSPACE_ID)
-    OutsideState.of(WORKSPACE_ID).head_file.unlink()
+    UserState.of(WORKSPACE_ID).head_file.unlink()
     forger = SigningKey(real.name, Ed25519PrivateKey.generate())
     lines = [
         line.replace(real.public.render().encode(), forger.public.render().encode())
@@ -200,7 +200,7 @@ def test_resigned_with_another_key(trail) -> None:
     frontier = Frontier()
     for line in half:
         frontier.add(line)
-    note = sign_checkpoint(forger, len(half), frontier.root())
+    note = sign_trail_checkpoint(forger, len(half), frontier.root())
     lines[LINES // 2] = lines[LINES // 2].replace(
         orjson.loads(lines[LINES // 2])["data"]["root"].encode(), frontier.root().hex().encode()
     )
@@ -215,13 +215,13 @@ def test_resigned_with_another_key(trail) -> None:
 def test_an_old_trail_with_its_old_checkpoint(trail, tmp_path: Path) -> None:
     """A whole older state put back, outside head too: only a checkpoint that was kept elsewhere tells."""
     workspace, _ = trail
-    outside = OutsideState.of(WORKSPACE_ID)
+    outside = UserState.of(WORKSPACE_ID)
     shutil.copytree(workspace.audit, tmp_path / "old-audit")
     old_head = outside.head_file.read_bytes()
     grower = Trail(workspace)
     grow(grower, LINES + 50)
     with grower.locked() as held:
-        path, kept_elsewhere = write_checkpoint(held, actor="me")
+        path, kept_elsewhere = write_trail_checkpoint(held, actor="me")
     assert path.read_bytes() == kept_elsewhere.render()
     shutil.rmtree(workspace.audit)
     shutil.copytree(tmp_path / "old-audit", workspace.audit)
@@ -248,12 +248,12 @@ def test_a_checkpoint_whose_bytes_were_changed(trail) -> None:
 def test_checkpoints_that_contradict_each_other(trail) -> None:
     workspace, _ = trail
     key = load_key(WORKSPACE_ID)
-    forged = sign_checkpoint(key, 77, hashlib.sha256(b"another history").digest())
+    forged = sign_trail_checkpoint(key, 77, hashlib.sha256(b"another history").digest())
     result = verify_trail(workspace, external=[("kept", forged.render())])
     assert [str(item) for item in result.problems] == [
         "kept: signs another tree: something in the first 77 lines was changed since"
     ]
-    assert Checkpoint.parse(forged.render()) == forged
+    assert TrailCheckpoint.parse(forged.render()) == forged
 
 
 CLEAN = {

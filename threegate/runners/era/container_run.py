@@ -23,9 +23,9 @@ from threegate.core.errors import Unavailable
 from threegate.request.job import Job
 from threegate.runners.egress.proxy_chain import EgressChain
 from threegate.runners.era import container_engine, spec
-from threegate.runners.era.container_watch import Watch
+from threegate.runners.era.container_watch import ContainerWatch
 from threegate.runners.era.out_volume import OutVolume
-from threegate.runners.era.prepared_containers import Prepared, attach
+from threegate.runners.era.prepared_containers import PreparedContainer, attach
 from threegate.runners.era.readback import Walls, read_back
 from threegate.runners.interface import Control, Destination, Outcome, Status
 from threegate.runners.staging import collect
@@ -56,7 +56,7 @@ class EraRun:
         self._runtime = runtime
         self._container = ""
         self._connection: socket.socket | None = None
-        self._watch: Watch | None = None
+        self._watch: ContainerWatch | None = None
         self._walls = Walls()
         self._state: dict[str, Any] | None = None
         self._ended: tuple[Status, str] | None = None
@@ -86,7 +86,7 @@ class EraRun:
                 f"the container could not be created ({container_engine.reason(error)})"
             ) from None
 
-    def take_over(self, prepared: Prepared) -> None:
+    def take_over(self, prepared: PreparedContainer) -> None:
         """Make a container that was prepared ahead the one of this run: its PID 1 becomes the run's own keeper.
 
         Raises Unavailable: it did not, and nothing of the request ran.
@@ -141,7 +141,9 @@ class EraRun:
         relay = self._chain.relay_pid if self._chain else None
         try:
             read_back(self._walls, self._job, state, self._out, relay_pid=relay, runtime=self._runtime)
-            self._watch = Watch(self._job.limits, self._control, int(state["State"]["Pid"]), connection)
+            self._watch = ContainerWatch(
+                self._job.limits, self._control, int(state["State"]["Pid"]), connection
+            )
         except (OSError, ValueError, KeyError, StopIteration) as error:
             self._ended = ("failed", f"limits_not_enforced: the walls could not be read back ({error}).")
             return

@@ -52,7 +52,7 @@ class Streams:
             self._meter.write(part)
 
 
-class Watch:
+class ContainerWatch:
     """One container's run, from the go byte to the end of its streams."""
 
     def __init__(self, bounds: JobLimits, control: Control, pid: int, connection: socket.socket) -> None:

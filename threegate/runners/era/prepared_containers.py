@@ -63,7 +63,7 @@ class Kind:
 
 
 @dataclass(slots=True)
-class Prepared:
+class PreparedContainer:
     """One container that waits. `folder` holds in/ and out/."""
 
     kind: Kind
@@ -140,7 +140,7 @@ class PreparedContainers:
         self._folder = folder
         self._recent: deque[Kind] = deque(maxlen=count)
         self._control: Control | None = None
-        self._ready: list[Prepared] = []
+        self._ready: list[PreparedContainer] = []
         self._changed = threading.Condition()
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -150,7 +150,7 @@ class PreparedContainers:
         with self._changed:
             return any(item.kind.serves(job) and item.alive() for item in self._ready)
 
-    def take(self, job: Job) -> Prepared | None:
+    def take(self, job: Job) -> PreparedContainer | None:
         """One for this job, yours alone; discard it after its one run. None when there is none."""
         with self._changed:
             for item in self._ready:
@@ -218,7 +218,7 @@ class PreparedContainers:
             if kind is not None:
                 return kind
 
-    def _surplus(self) -> list[Prepared]:
+    def _surplus(self) -> list[PreparedContainer]:
         """Take out what is dead, and what the last runs do not speak for."""
         kept: Counter[Kind] = Counter()
         wanted = Counter(self._recent)
@@ -231,7 +231,7 @@ class PreparedContainers:
                 surplus.append(item)
         return surplus
 
-    def _prepare(self, kind: Kind) -> Prepared:
+    def _prepare(self, kind: Kind) -> PreparedContainer:
         """Make and start one. Raises Unavailable, the engine's faults, and KeyError or ValueError for odd answers."""
         assert self._control is not None
         token = secrets.token_hex(6)
@@ -256,4 +256,4 @@ class PreparedContainers:
             pid = int(api.inspect_container(container)["State"]["Pid"])
             pidfd = os.pidfd_open(pid)
             stack.pop_all()
-        return Prepared(kind, api, folder, out, container, connection, pid, pidfd)
+        return PreparedContainer(kind, api, folder, out, container, connection, pid, pidfd)

@@ -19,7 +19,7 @@ import pydantic_monty as pm
 
 from threegate.request.job import Job, JobLimits
 from threegate.runners.interface import Control, Status
-from threegate.runners.monty.run_watch import BEAT, Watch
+from threegate.runners.monty.run_watch import BEAT, RunWatch
 from threegate.runners.streams import StreamMeter
 
 Ended = tuple[Status, str]
@@ -68,7 +68,7 @@ class Drive:
         self.ended: Ended | None = None
 
     @contextmanager
-    def watched_by(self, watch: Watch) -> Iterator[None]:
+    def watched_by(self, watch: RunWatch) -> Iterator[None]:
         """Have the deadline and the operator's wishes kept while the block runs."""
         self._deadline = time.monotonic() + self._bounds.time_sec
         watch.add(self)

@@ -20,7 +20,7 @@ class Watched(Protocol):
     def look(self) -> None: ...
 
 
-class Watch:
+class RunWatch:
     """The thread is there while something is watched, and waits without a beat while nothing is."""
 
     def __init__(self) -> None:

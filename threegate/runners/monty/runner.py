@@ -25,7 +25,7 @@ from threegate.request.job import Job
 from threegate.runners.interface import Control, Outcome, Status
 from threegate.runners.monty.drive import Drive, Stopped, explain
 from threegate.runners.monty.process import WorkerProcess
-from threegate.runners.monty.run_watch import Watch
+from threegate.runners.monty.run_watch import RunWatch
 from threegate.runners.monty.value import ValueTooLarge, render_value
 from threegate.runners.monty.worker import VERSION, WarmWorkers, Worker
 from threegate.runners.probe import monty_probe_job
@@ -41,7 +41,7 @@ class MontyRunner:
     def __init__(self, workers: int = 2) -> None:
         self._workers = workers
         self._warm: WarmWorkers | None = None
-        self._watch = Watch()
+        self._watch = RunWatch()
         self._lock = threading.Lock()
 
     def available(self, job: Job | None = None) -> str | None:
@@ -110,7 +110,7 @@ class _MontyRun:
     """One run, from the checkout of its worker to the outcome."""
 
     def __init__(
-        self, fixed: tuple[datetime, str], job: Job, control: Control, work: Path, watch: Watch
+        self, fixed: tuple[datetime, str], job: Job, control: Control, work: Path, watch: RunWatch
     ) -> None:
         self._watch = watch
         self._clock, self._seed = fixed

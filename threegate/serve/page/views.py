@@ -10,10 +10,10 @@ from starlette.requests import Request
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, TrailError
 from threegate.core.workspace import Workspace
-from threegate.launch.contract_sessions import SessionGate
+from threegate.launch.context import Context, open_context
+from threegate.launch.contract_sessions import ContractSessions
 from threegate.review.overview import GROUPS, Entry, entries, find_entry, matching, row
 from threegate.review.request_view import Look, look_at
-from threegate.review.reviewed_draft import Desk, open_desk
 from threegate.secretscan import mask_secrets
 from threegate.serve.page.commands import commands
 from threegate.serve.page.page_templates import foreign, render
@@ -43,7 +43,7 @@ class Views:
         self._workspace = workspace
         self._lock = threading.Lock()
         self._trail: Trail | None = None
-        self._gate = SessionGate(workspace)
+        self._contracts = ContractSessions(workspace)
 
     def overview(self, request: Request) -> str:
         """The first rows of every group."""
@@ -150,7 +150,7 @@ class Views:
     def _look(self, entry: Entry) -> Look:
         """Raises Missing when the file went on meanwhile; TrailError and what else keeps it from being shown."""
         try:
-            return look_at(self._desk(), entry)
+            return look_at(self._context(), entry)
         except InvalidInput:
             if entry.path.exists():
                 raise
@@ -160,11 +160,11 @@ class Views:
                 self._trail = None
             raise
 
-    def _desk(self) -> Desk:
+    def _context(self) -> Context:
         with self._lock:
             if self._trail is None:
                 self._trail = Trail(self._workspace)
-            return open_desk(self._workspace, gate=self._gate, trail=self._trail)
+            return open_context(self._workspace, contracts=self._contracts, trail=self._trail)
 
 
 def _pieces(look: Look, name: str, size: int, kept: int = limits.STREAM_KEPT_BYTES) -> list[str] | None:

@@ -1,0 +1,45 @@
+"""What every command that signs has in common: `--as`, `--key`, `--yes`, and the question before the signature.
+
+Invariant: nothing is signed before the person said yes, on the terminal or beforehand with `--yes`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from threegate.cli.invocation import on_terminal, warn
+from threegate.core.errors import EXIT_REFUSED, InvalidInput
+
+if TYPE_CHECKING:
+    from threegate.acts.signing_key import Acting
+    from threegate.launch.context import Context
+
+NameOption = Annotated[str, typer.Option("--as", metavar="NAME", help="Who signs; default: whose key it is.")]
+KeyOption = Annotated[
+    Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's key.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")]
+
+
+def acting_here(context: Context, name: str, key: Path | None) -> Acting:
+    """The operator who signs, and the key. Raises InvalidInput when it is not clear."""
+    from threegate.acts.approve import known_operators
+    from threegate.acts.signing_key import acting_operator
+
+    return acting_operator(known_operators(context), name=name, key=key)
+
+
+def ask(question: str, yes: bool) -> None:
+    """A yes of the operator, given beforehand or on the terminal. Raises InvalidInput off a terminal, Exit on a no."""
+    if yes:
+        return
+    if not on_terminal():
+        raise InvalidInput("not on a terminal: read the screen above, then say --yes")
+    typer.echo(f"\n{question} [y/N] ", nl=False)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        warn("not approved; nothing was changed")
+        raise typer.Exit(EXIT_REFUSED)
