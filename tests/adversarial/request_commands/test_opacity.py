@@ -16,7 +16,7 @@ from threegate.core import limits
 from threegate.core.settings import RequestSettings
 from threegate.request import Report
 from threegate.request.command import read_command, script_word, why_opaque
-from threegate.request.command.tools import TOOLS
+from threegate.request.command.data_tools import TOOLS
 from threegate.request.exposure import Exposure
 from threegate.request.job import Platform, build_job
 

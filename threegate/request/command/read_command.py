@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from threegate.request.command.data_tools import TOOLS, why_opaque
 from threegate.request.command.inline_code import code_words, is_interpreter
 from threegate.request.command.installs import installs, names_installer
 from threegate.request.command.paths import place_in_argument
@@ -25,7 +26,6 @@ from threegate.request.command.programs import (
     spellings,
     started,
 )
-from threegate.request.command.tools import TOOLS, why_opaque
 from threegate.request.command.words import Word, split_words
 from threegate.request.problem import Problem
 from threegate.secretscan import mask_secrets
