@@ -44,6 +44,10 @@ class Exposure:
         """Whether code may run that is not on the screen."""
         return self.opacity == "opaque"
 
+    def with_secret(self, name: str | None) -> Exposure:
+        """The same, with a secret that the run's proxy adds, by its name in the settings."""
+        return self if name is None else replace(self, reach=(*self.reach, f"secret {name}"))
+
     def with_sizes(self, sizes: Mapping[str, int]) -> Exposure:
         """The same, opaque where a script is too large to be shown whole. `sizes`: bytes of each input by name."""
         for name in self.scripts:
