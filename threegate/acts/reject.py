@@ -105,5 +105,6 @@ def _write_status(context: Context, draft: Draft, report: Report, reason: str) -
             state="refused",
             reason=f"rejected: {reason}" if reason else "rejected",
             findings=tuple(finding.to_json() for finding in report.findings),
+            exposure=report.exposure,
         ),
     )

@@ -31,6 +31,7 @@ from threegate.daemon.typecheck_queue import TypecheckQueue
 from threegate.judgement.policy import Policy
 from threegate.proposals.in_workspace import input_place
 from threegate.request import read_request
+from threegate.request.exposure import Exposure
 from threegate.request.fixes import propose_fixes
 from threegate.request.report import Finding, Fix, Report
 from threegate.results import Verdict, write_verdict
@@ -317,6 +318,7 @@ class Inbox:
                     None if valid else next(f.rule for f in findings if f.severity == "error"),
                     findings,
                     fixes,
+                    report.exposure,
                 )
                 verdicts.append((verdict, report.request))
                 if valid and from_inbox:
@@ -371,6 +373,7 @@ def _verdict(
     reason: str | None,
     findings: list[Finding],
     fixes: tuple[Fix, ...] = (),
+    exposure: Exposure | None = None,
 ) -> Verdict:
     return Verdict(
         file=name,
@@ -382,4 +385,5 @@ def _verdict(
         reason=reason,
         findings=tuple(finding.to_json() for finding in findings),
         fixes=tuple(fix.to_json() for fix in fixes),
+        exposure=exposure,
     )

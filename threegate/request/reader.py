@@ -27,6 +27,7 @@ from threegate.request.characters import describe, hidden_places, visible
 from threegate.request.code import check_code, check_vars
 from threegate.request.command import Command, read_command
 from threegate.request.content import check_content
+from threegate.request.exposure import Exposure, exposure_of
 from threegate.request.findings import Findings
 from threegate.request.front_matter import check_together, read_keys
 from threegate.request.front_matter_keys import Bounds, GateSettings
@@ -92,9 +93,11 @@ class _Reading:
         self.clean = True
         self.withheld: set[int] = set()
         self.request: Request | None = None
+        self.exposure: Exposure | None = None
         self.parts: dict[str, Section] = {}
         self.risk: sections.RiskLines | None = None
         self.command: Command | None = None
+        self.place = (1, 1)
         self.code: str | None = None
         self.vars_json: str | None = None
         self.outputs: tuple[OutputFile, ...] = ()
@@ -130,6 +133,7 @@ class _Reading:
             self.request if valid else None,
             shown,
             self._told_id(),
+            self.exposure if valid else None,
         )
 
     def _told_id(self) -> str | None:
@@ -280,6 +284,10 @@ class _Reading:
             network_rationale=risk.network_rationale,
             unusual_program=command is not None and command.unusual_program,
         )
+        self.exposure = exposure_of(self.request)
+        if self.exposure.opaque:
+            message = f"not all code that runs is on the screen: {self.exposure.why}"
+            self.findings.add("TG332", *self.place, message)
 
     def _command(self, parts: dict[str, Section]) -> Command | None:
         if "Command" not in parts:
@@ -288,6 +296,7 @@ class _Reading:
         if piece is None:
             return None
         command = read_command(piece.text, programs=self.settings.programs)
+        self.place = (piece.line, piece.column)
         for problem in command.problems:
             self.findings.take(problem, line=piece.line, column=piece.column)
         return command

@@ -12,6 +12,7 @@ import pytest
 
 from threegate.core.settings import ProjectSettings, Settings
 from threegate.proposals import draft_from_proposal
+from threegate.request import read_request
 
 NOW = datetime(2026, 11, 22, 6, tzinfo=UTC)
 
@@ -332,8 +333,6 @@ STOPPED_ARGV = [
     ["echo", "\x1b[2J"],
     ["echo", "ghp_" + "a1B2" * 9],
     ["echo", "AKIA" + "IOSFODNN7EXAMPLQ"],
-    ["git", "-c", "core.pager=id", "log"],
-    ["awk", 'BEGIN { system("id") }'],
     ["tar", "--to-command=sh", "-xf", "x.tar"],
     ["", "x"],
     [" "],
@@ -620,6 +619,21 @@ def test_no_argument_is_itself_a_command_that_may_not_run(
 @pytest.mark.parametrize("argument", HONEST_ARGUMENTS)
 def test_an_honest_argument_is_looked_at_by_a_human(argument: str, settings: Settings) -> None:
     looked_at({"tool": "shell.execute_approved", "args": {"argv": ["echo", argument]}}, settings)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["git", "-c", "core.pager=id", "log"], ["awk", "-f", "prog.awk"]],
+    ids=lambda argv: argv[0],
+)
+def test_argv_that_may_start_more_is_drafted_as_opaque_and_high(argv: list[str], settings: Settings) -> None:
+    result = looked_at({"tool": "shell.execute_approved", "args": {"argv": argv}}, settings)
+    assert result.verdict.risk in ("high", "critical")
+    report = read_request(
+        result.draft, path=result.file_name, settings=settings.request, now=NOW, stage="draft"
+    )
+    assert report.exposure is not None and report.exposure.opaque
+    assert "TG332" in {finding.rule for finding in report.findings}
 
 
 @pytest.mark.parametrize("argv", CRITICAL_ARGV, ids=lambda argv: " ".join(argv)[:40])
