@@ -67,7 +67,7 @@ def test_what_changed_meanwhile_is_not_refused(bench: Bench, context: Context) -
     approved = waiting(bench, context)
     approved.path.write_bytes(approved.data + b"\n")
     assert refuse(context, approved, NO) is CHANGED
-    broken = Unrunnable(approved.path, approved.identity, "req-1", "request_invalid", "no")
+    broken = Unrunnable(approved.path, approved.identity, "req-1", "request_invalid", "no", {})
     assert refuse_unrunnable(context, broken) is CHANGED
     assert ends_of(bench) == [] and where(bench, approved.path.name) == ["approved"]
 

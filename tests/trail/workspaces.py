@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from threegate.core.workspace import Workspace
-from threegate.results import ResultFacts, deliver_result, read_record, write_record
+from threegate.launch.completion import with_result
+from threegate.results import ResultFacts, deliver_result, read_record, render_result, write_record
 from threegate.runners.interface import Artifact, Outcome, Stream
 from threegate.trail import LockedTrail, Trail, moves
 from threegate.trail.event import make_event
-from threegate.trail.payloads import Approved, Claimed, Finished, Started, Validated
+from threegate.trail.payloads import Approved, Claimed, Finished, Quarantined, Refused, Started, Validated
 
 WORKSPACE_ID = "ws-" + "5" * 32
 
@@ -104,6 +105,8 @@ def run(trail: Trail, request_id: str, *, output: bytes = b"result\n", stdout: b
     digest = write_record(folder, facts)
     with trail.locked() as held:
         target = moves.free_name(workspace.finished / path.name)
+        seq, when = held.next_event()
+        rendered = render_result(read_record(folder, created_utc=when, trail_seq=seq, sha256=digest))
         event = moves.announce(
             held,
             Finished.from_data(
@@ -112,6 +115,7 @@ def run(trail: Trail, request_id: str, *, output: bytes = b"result\n", stdout: b
                     "exit_code": 0,
                     "wall_ms": 12,
                     "record_sha256": digest,
+                    "result_sha256": hashlib.sha256(rendered).hexdigest(),
                     "outputs": {"result.txt": outcome.artifacts[0].sha256},
                     "state": "finished",
                     "file": target.name,
@@ -123,6 +127,30 @@ def run(trail: Trail, request_id: str, *, output: bytes = b"result\n", stdout: b
         facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=digest)
         result = deliver_result(workspace, facts)
         moves.relocate(path, target)
+    return result
+
+
+def refuse(held: LockedTrail, request_id: str, source: Path, *, aside: bool = False) -> Path:
+    """Refuse the file of a request, or put a further one `aside`. Returns the result's path."""
+    workspace = held.workspace
+    files = {path.name: path.read_bytes() for path in (source, *moves.companions(source))}
+    target = moves.free_name(workspace.refused / source.name)
+    stopped = (Quarantined if aside else Refused)(
+        reason="expired",
+        message="too late",
+        backend="monty",
+        files=moves.digests_beside(source.name, files),
+        state="refused",
+        file=target.name,
+    )
+    event = moves.announce(
+        held, with_result(held, request_id, stopped), request_id=request_id, actor="daemon"
+    )
+    facts = ResultFacts(
+        request_id, "refused", event.when, event.seq, reason="expired", detail="too late", backend="monty"
+    )
+    result = deliver_result(workspace, facts)
+    moves.relocate(source, target)
     return result
 
 

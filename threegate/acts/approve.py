@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from threegate.acts.approval_lines import insert_approval
-from threegate.acts.pinning import pin
+from threegate.acts.pinning import check_pinned, pin, to_be_pinned
 from threegate.approval import (
     NAMESPACE_APPROVAL,
     Operators,
@@ -33,6 +33,7 @@ from threegate.request import read_request
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import Verdict, write_verdict
+from threegate.review.review_sections import job_exposure
 from threegate.review.reviewed_draft import (
     ReviewedDraft,
     refuse_bad_clock,
@@ -159,7 +160,7 @@ def promote(
 
     Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
     """
-    pin(context.workspace, reviewed.inputs)
+    check_pinned(context.workspace, reviewed.inputs)
     name = reviewed.draft.path.name
     with context.trail.locked() as held:
         refuse_bad_clock(held)
@@ -174,6 +175,7 @@ def promote(
             _payload(reviewed, sealed, approval, fingerprint, reason),
             request_id=sealed.request.request_id,
             actor=actor,
+            prepare=lambda: pin(context.workspace, reviewed.inputs),
         )
     removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, paths[-1].name, sealed)
@@ -262,6 +264,7 @@ def _refuse_what_cannot_run(
             countersignatures={},
         ),
         owner_uid=reviewed.owner_uid,
+        pinned=to_be_pinned(reviewed.inputs),
     )
     failed = [check for check in launch_checks(facts) if check.ok is False]
     for check in failed:
@@ -305,5 +308,6 @@ def write_approved_status(context: Context, name: str, sealed: Sealed) -> None:
             stage="approved",
             valid=True,
             state="approved",
+            exposure=job_exposure(sealed.request, sealed.job),
         ),
     )

@@ -14,7 +14,7 @@ from typing import Literal
 from threegate.acts.reject import refuse_unknown
 from threegate.core import durable
 from threegate.core.errors import Refused
-from threegate.launch.completion import close_from_trail, find_file
+from threegate.launch.completion import close_from_trail, find_file, with_result
 from threegate.launch.context import Context
 from threegate.results import reserve_result
 from threegate.trail import LockedTrail, RequestHistory, moves, payloads
@@ -69,16 +69,20 @@ def _end_waiting(
     reserve_result(context.workspace, history.request_id)
     end = moves.announce(
         held,
-        payloads.Cancelled(
-            request_sha256=approved.request_sha256,
-            approval_sha256=approved.approval_sha256,
-            policy_sha256=approved.policy_sha256,
-            approved_by=approved.approved_by,
-            inputs=approved.inputs or {},
-            reason="cancelled",
-            message=reason or "cancelled by the operator before it ran",
-            state=target.parent.name,
-            file=target.name,
+        with_result(
+            held,
+            history.request_id,
+            payloads.Cancelled(
+                request_sha256=approved.request_sha256,
+                approval_sha256=approved.approval_sha256,
+                policy_sha256=approved.policy_sha256,
+                approved_by=approved.approved_by,
+                inputs=approved.inputs or {},
+                reason="cancelled",
+                message=reason or "cancelled by the operator before it ran",
+                state=target.parent.name,
+                file=target.name,
+            ),
         ),
         request_id=history.request_id,
         actor=actor,

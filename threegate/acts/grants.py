@@ -14,7 +14,7 @@ from pathlib import Path
 
 from threegate.acts.approve import Promoted, seal, write_approved_status
 from threegate.acts.list_drafts import drafts_of
-from threegate.acts.pinning import pin
+from threegate.acts.pinning import check_pinned, pin, to_be_pinned
 from threegate.approval import (
     GRANT_TYPE,
     NAMESPACE_ACT,
@@ -30,6 +30,7 @@ from threegate.approval import (
 )
 from threegate.approval.launch import check_launch
 from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch, read_operators
@@ -126,6 +127,7 @@ def new_grant(
                 expires_utc=format_utc(grant.expires_utc),
                 key=fingerprint,
                 nonce=act.nonce,
+                files={"": sha256_hex(data)},
             ),
             actor=f"operator:{name}",
         )
@@ -232,7 +234,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
     sealed = seal(context, reviewed, grant.act.acted_by)
     data = grant.signed.to_bytes()
     name = reviewed.draft.path.name
-    pin(context.workspace, reviewed.inputs)
+    check_pinned(context.workspace, reviewed.inputs)
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         refuse_used(held, sealed.request)
@@ -247,6 +249,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
                 countersignatures={},
             ),
             owner_uid=reviewed.owner_uid,
+            pinned=to_be_pinned(reviewed.inputs),
         )
         verified = check_launch(facts)
         _refuse_promised(held.index, grant)
@@ -267,6 +270,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
             ),
             request_id=sealed.request.request_id,
             actor=f"grant:{grant.id}",
+            prepare=lambda: pin(context.workspace, reviewed.inputs),
         )
     removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, paths[-1].name, sealed)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from threegate.core import limits
 from threegate.core.errors import Refused
-from threegate.launch.completion import close_from_trail
+from threegate.launch.completion import close_from_trail, with_result
 from threegate.launch.context import Context
 from threegate.request import Report, read_request
 from threegate.results import Verdict, reserve_result, write_verdict
@@ -44,10 +44,11 @@ def reject_draft(context: Context, which: Path | Draft, *, reason: str, actor: s
         request_id = _own_id(context, held, report, draft)
         if request_id is not None:
             reserve_result(context.workspace, request_id)
+        rejected = _payload(draft, report, request_id, reason)
         (copy,) = moves.deliver(
             held,
             [(context.workspace.refused / draft.path.name, draft.data, _MODE)],
-            _payload(draft, report, request_id, reason),
+            rejected if request_id is None else with_result(held, request_id, rejected),
             request_id=request_id,
             actor=actor,
         )
@@ -104,5 +105,6 @@ def _write_status(context: Context, draft: Draft, report: Report, reason: str) -
             state="refused",
             reason=f"rejected: {reason}" if reason else "rejected",
             findings=tuple(finding.to_json() for finding in report.findings),
+            exposure=report.exposure,
         ),
     )

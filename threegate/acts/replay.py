@@ -110,6 +110,20 @@ def replay(context: Context, ended: EndedRequest, acting: Acting, runner: Runner
         actor, act = checked_act(context, held, signed, REPLAY, ended.about)
     clearance = replay_clearance(ended.about, ended.request, ended.job)
     folder = _fresh_folder(context.workspace.run_folder(ended.request.request_id))
+    # Who sees the folder before the event that names its record takes the lock for the sign that a replay goes on there.
+    with durable.folder_locked(folder):
+        return _run_again(context, ended, (actor, act), clearance, folder, runner)
+
+
+def _run_again(
+    context: Context,
+    ended: EndedRequest,
+    signed_by: tuple[str, dict[str, str]],
+    clearance: Clearance,
+    folder: Path,
+    runner: Runner,
+) -> Replayed:
+    actor, act = signed_by
     control = Control(
         folder,
         context.workspace.inputs,

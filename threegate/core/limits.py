@@ -21,6 +21,8 @@ CREATED_AHEAD_SECONDS: Final = 300
 FINDINGS_PER_RULE: Final = 20
 
 COMMAND_WORDS: Final = 2_000
+SCRIPT_BYTES: Final = 64 * KIB
+"""The largest script that a person is asked to read whole; the code of a larger one counts as opaque."""
 CODE_PARTS: Final = 10_000
 """Words and marks of a Code block (a string counts as one); more cannot be parsed in the time that gate 1 has."""
 
@@ -30,9 +32,12 @@ REQUEST_MAX_MEMORY_MB: Final = 4096
 REQUEST_MAX_TIME_SEC: Final = 3600
 REQUEST_PROGRAMS: Final = tuple(
     """
-    awk basename cat comm curl cut date diff dirname echo egrep expr false fgrep file fold gawk git grep head join jq
-    ls lua mawk md5sum nl node od paste perl php printf python python3 readlink realpath rev Rscript ruby sed seq
-    sha1sum sha256sum sha512sum shuf sort split stat sum tac tail tar tr true tsort uniq wc zcat
+    awk b2sum base32 base64 basename bunzip2 bzcat bzip2 cat cksum cmp column comm cp csplit curl cut date df diff
+    dirname du echo egrep expand expr false fgrep file find fmt fold gawk git grep gunzip gzip head hexdump iconv
+    join jq ls lua mawk md5sum mkdir mv nl node nproc numfmt od paste perl php printenv printf pwd python python3
+    readlink realpath rev Rscript ruby sed seq sha1sum sha224sum sha256sum sha384sum sha512sum shuf sleep sort split
+    stat strings sum tac tail tar tee test touch tr true tsort uname unexpand uniq unxz unzip wc xxd xz xzcat zcat
+    zip zipinfo
     """.split()
 )
 
@@ -70,6 +75,10 @@ TRAIL_STRING_CHARS: Final = 200
 TRAIL_LINE_BYTES: Final = 64 * KIB
 TRAIL_LIST_ITEMS: Final = 256
 TRAIL_RESERVED_BYTES: Final = 1 * MIB
+FOLDER_DEPTH: Final = 64
+"""Folders below tool-exec/ within each other, as deep as verification goes."""
+SINGLE_FILE_BYTES: Final = 64 * MIB
+"""Of a file that the trail announces as a whole (operators, notes, a torn end of the trail), when it is verified."""
 TRAIL_INDEX_LINES: Final = 10_000
 """So many new lines, and a twentieth of what is there, before the index of a long trail is kept anew."""
 TRAIL_INDEX_BYTES: Final = 2048 * MIB

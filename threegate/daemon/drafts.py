@@ -31,10 +31,12 @@ from threegate.daemon.typecheck_queue import TypecheckQueue
 from threegate.judgement.policy import Policy
 from threegate.proposals.in_workspace import input_place
 from threegate.request import read_request
+from threegate.request.exposure import Exposure
 from threegate.request.fixes import propose_fixes
 from threegate.request.report import Finding, Fix, Report
 from threegate.results import Verdict, write_verdict
 from threegate.results.verdict import State
+from threegate.runners.registry import describe
 from threegate.trail import Trail
 from threegate.trail.payloads import Observed, Validated
 
@@ -59,6 +61,8 @@ class _Looked(NamedTuple):
     report: Report
     facts: os.stat_result
     digests: Mapping[str, str | None]
+    has_program: bool | None
+    """Whether the sandbox image has the argv's program, as far as that is known."""
 
 
 @dataclass
@@ -248,7 +252,13 @@ class Inbox:
             places.append((place, digest))
         self._seen[key] = Seen(_identity(facts), tuple(places))
         report = replace(report, fixes=propose_fixes(data, report, settings=settings, now=now))
-        return _Looked(folder.path / name, report, facts, digests)
+        request = report.request
+        known = (
+            describe(request.backend).has_program(policy.settings.runners, request.argv[0])
+            if request is not None and request.argv
+            else True
+        )
+        return _Looked(folder.path / name, report, facts, digests, known)
 
     def _quarantine(self, name: str, facts: os.stat_result, problem: str) -> None:
         """Something that is no readable request: one line, one event, nothing else."""
@@ -276,12 +286,14 @@ class Inbox:
         """Announce what was found, then write the verdicts."""
         verdicts = []
         with self.trail.locked() as held:
-            for path, report, facts, digests in looked:
+            for path, report, facts, digests, known in looked:
                 findings, fixes = list(report.findings), report.fixes
                 from_inbox = path.parent == self.workspace.inbox
                 owner = facts.st_uid if from_inbox else None
                 if report.request is not None:
-                    findings += surrounding_findings(report.request, held.index, digests, owner_uid=owner)
+                    findings += surrounding_findings(
+                        report.request, held.index, digests, owner_uid=owner, has_program=known
+                    )
                     fixes += surrounding_fixes(report.request, held.index, owner_uid=owner)
                 valid = all(finding.severity != "error" for finding in findings)
                 rules = sorted({finding.rule for finding in findings})
@@ -306,6 +318,7 @@ class Inbox:
                     None if valid else next(f.rule for f in findings if f.severity == "error"),
                     findings,
                     fixes,
+                    report.exposure,
                 )
                 verdicts.append((verdict, report.request))
                 if valid and from_inbox:
@@ -360,6 +373,7 @@ def _verdict(
     reason: str | None,
     findings: list[Finding],
     fixes: tuple[Fix, ...] = (),
+    exposure: Exposure | None = None,
 ) -> Verdict:
     return Verdict(
         file=name,
@@ -371,4 +385,5 @@ def _verdict(
         reason=reason,
         findings=tuple(finding.to_json() for finding in findings),
         fixes=tuple(fix.to_json() for fix in fixes),
+        exposure=exposure,
     )

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from threegate.core import durable
+from threegate.core.canonical import sha256_hex
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.proposals import DraftResult, draft_from_proposal, draft_inputs_folder
@@ -79,7 +80,6 @@ class Proposer:
             if history is not None and history.owner_uid not in (None, owner_uid):
                 return "invalid", "id_taken", None
             *files, proposal, draft = result.deliveries(self._workspace)
-            self._put_inputs(files)
             moves.deliver(
                 held,
                 [proposal, draft],
@@ -90,9 +90,11 @@ class Proposer:
                     risk=result.verdict.risk,
                     owner_uid=owner_uid,
                     from_=path.name,
+                    inputs={name: sha256_hex(content) for name, content in sorted(result.inputs.items())},
                 ),
                 request_id=result.request_id,
                 actor="daemon",
+                prepare=lambda: self._put_inputs(files),
             )
         return "draft", None, None
 

@@ -62,6 +62,8 @@ def recover(context: Context, log: Log) -> int:
 def remove_temporary(workspace: Workspace) -> None:
     """Take away temporary files that a crash left; nothing refers to them."""
     folders = [workspace.tool_exec, workspace.inputs, workspace.results, workspace.verdicts, workspace.audit]
+    folders += [workspace.audit / "checkpoints", workspace.drafts, workspace.drafts / "files"]
+    folders += [workspace.grants, workspace.memory, workspace.contracts / ".state"]
     folders += [workspace.state_folder(state) for state in STATES]
     if workspace.runs.is_dir():
         folders += [path for path in workspace.runs.iterdir() if path.is_dir() and not path.is_symlink()]

@@ -12,8 +12,9 @@ one final folder.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from threegate.core import canonical, durable
 from threegate.core.workspace import STATES, Workspace
@@ -28,10 +29,12 @@ from threegate.results import (
     ResultText,
     deliver_result,
     read_record,
+    render_result,
     reserve_result,
     result_name,
 )
-from threegate.trail import Event, LockedTrail, RequestHistory, moves, payloads
+from threegate.trail import Event, LockedTrail, RequestHistory, moves, payloads, trail_text
+from threegate.trail.event import trail_value
 
 CHANGED = Waiting("request_changed", "the file changed while it was judged; it is read again")
 
@@ -127,6 +130,7 @@ def refuse_held(
         )
     # Space first: on a full disk the request stays where it is, instead of ending without a result.
     reserve_result(context.workspace, file.request_id)
+    stopped = with_result(held, file.request_id, replace(stopped, files=file.digests))
     event = moves.announce(held, stopped, request_id=file.request_id, actor="daemon")
     _end_with_it(context.workspace, held, stopped.contract)
     result = deliver_result(context.workspace, _refusal_facts(event))
@@ -158,11 +162,29 @@ def _is_copy(history: RequestHistory, path: Path) -> bool:
 def _refusal_facts(event: Event) -> ResultFacts:
     """The facts of a request that ended without a record of a run: what its event says, as it is in the trail."""
     stopped = payloads.Stopped.of(event) or payloads.Refused()
+    return _facts_of(stopped, event.request_id or "", event.when, event.seq)
+
+
+_S = TypeVar("_S", bound=payloads.Stopped)
+
+
+def with_result(held: LockedTrail, request_id: str, stopped: _S) -> _S:
+    """What is said of an end without a run, with the digest of the result that follows from it.
+
+    The result names the event's number and moment, so the event has to be the next one that is appended.
+    """
+    as_read = type(stopped).from_data(trail_value(stopped.to_data()))
+    seq, when = held.next_event()
+    rendered = render_result(_facts_of(as_read, trail_text(request_id), when, seq))
+    return replace(stopped, result_sha256=canonical.sha256_hex(rendered))
+
+
+def _facts_of(stopped: payloads.Stopped, request_id: str, when: datetime, seq: int) -> ResultFacts:
     return ResultFacts(
-        request_id=event.request_id or "",
+        request_id=request_id,
         status=stopped.result_status if isinstance(stopped, payloads.End) else "refused",
-        created_utc=event.when,
-        trail_seq=event.seq,
+        created_utc=when,
+        trail_seq=seq,
         backend=stopped.backend or "",
         reason=stopped.reason or "",
         detail=stopped.message or "",
@@ -193,7 +215,9 @@ def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claim
             state="refused",
             file=target.name,
         )
+        interrupted = with_result(held, history.request_id, interrupted)
         event = moves.announce(held, interrupted, request_id=history.request_id, actor="daemon")
+        _remove_unrecorded(workspace, history.request_id)
         deliver_result(workspace, _refusal_facts(event))
         if source is not None:
             moves.relocate(source, target)
@@ -209,6 +233,8 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
         facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=ended.record_sha256)
     else:
         facts = _refusal_facts(event)
+        if isinstance(ended, payloads.Interrupted) and ended.result_sha256 is not None:
+            _remove_unrecorded(workspace, history.request_id)
     deliver_result(workspace, facts)
     source = find_file(workspace, history)
     if source is not None and history.state and history.file:
@@ -216,6 +242,16 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
         if source != target and not target.exists():
             moves.relocate(source, target)
     write_status(workspace, str(history.file), _state(ended), facts.status)
+
+
+def _remove_unrecorded(workspace: Workspace, request_id: str) -> None:
+    """Take away what an interrupted run left: no record vouches for it, so nobody could tell it from what was put there since.
+
+    Before the result is delivered: while that is missing, the next start comes here again.
+    """
+    folder = workspace.run_folder(request_id)
+    if folder.is_dir() and not folder.is_symlink():
+        durable.remove_tree(folder)
 
 
 def _state(ended: payloads.End | None) -> Literal["finished", "refused"]:

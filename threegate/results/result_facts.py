@@ -253,7 +253,10 @@ def _stream(stream: Stream | None) -> dict[str, Any] | None:
 def _read_stream(value: Any, path: Path) -> Stream | None:
     if value is None:
         return None
-    kept = durable.read_regular(path, max_bytes=limits.STREAM_KEPT_BYTES)
+    try:
+        kept = durable.read_regular(path, max_bytes=limits.STREAM_KEPT_BYTES)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
     if canonical.sha256_hex(kept) != value["kept_sha256"]:
         raise InvalidInput(f"{path}: is not what the record names; it was changed")
     return Stream(kept, value["size"], value["sha256"])

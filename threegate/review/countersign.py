@@ -27,6 +27,7 @@ from threegate.approval import (
     sign_statement,
 )
 from threegate.core import durable
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused
 from threegate.judgement.judge import assess
 from threegate.launch.approved_file import Approved, Unrunnable, read_approved
@@ -202,6 +203,7 @@ def countersign(context: Context, approved: Approved, name: str, key: Path) -> C
                 countersigned_utc=format_utc(word.countersigned_utc),
                 key=signer.fingerprint,
                 nonce=word.nonce,
+                files={f".sig.{name}": sha256_hex(signed)},
             ),
             request_id=approved.request.request_id,
             actor=f"operator:{name}",

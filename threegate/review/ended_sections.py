@@ -12,7 +12,7 @@ from threegate.approval import format_utc
 from threegate.request import Report
 from threegate.request.model import Request
 from threegate.results import ResultFacts
-from threegate.review.review_sections import Field, Item, Listing, Note, Quote, Section
+from threegate.review.review_sections import Field, Item, Listing, Note, Quote, Section, exposure_items
 from threegate.trail import RequestHistory
 from threegate.trail.payloads import Approved, Cleared, Countersigned, End
 
@@ -34,7 +34,7 @@ def _parts(
     yield "HOW IT ENDED", list(_end(history, facts))
     yield "WHO APPROVED", list(_approval(history))
     yield "WHAT THE JUDGEMENT SAID", list(_judgement(history))
-    yield "WHAT WAS ASKED FOR", list(_asked(request)) if request else []
+    yield "WHAT WAS ASKED FOR", [*_exposed(report), *_asked(request)] if request else []
     yield "WHAT THE SANDBOX ENFORCED", list(_enforced(facts)) if facts else []
     yield "WHAT CAME OUT", list(_outputs(facts)) if facts else []
 
@@ -98,6 +98,11 @@ def _judgement(history: RequestHistory | None) -> Iterator[Item]:
         yield Field("contracts", f"{contract.verdict or ''}{shadow}")
         for reason in contract.reasons or ():
             yield Field("reason", f"{reason.code or ''} {reason.path or ''}".strip())
+
+
+def _exposed(report: Report) -> Iterator[Item]:
+    if report.exposure is not None:
+        yield from exposure_items(report.exposure)
 
 
 def _asked(request: Request) -> Iterator[Item]:

@@ -14,9 +14,12 @@ from typing import Final
 
 from threegate.approval import format_utc
 from threegate.core.settings import Settings
+from threegate.request.exposure import Exposure, exposure_lines, exposure_of
 from threegate.request.job import Job
+from threegate.request.model import Request
 from threegate.review.preview import preview
-from threegate.review.reviewed_draft import ReviewedDraft
+from threegate.review.reviewed_draft import ReviewedDraft, missing_program_text
+from threegate.runners.egress.secret_header import secret_name
 
 LIMIT: Final = 60
 """Lines of a long text that the short screen shows."""
@@ -87,11 +90,26 @@ def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: st
     runs = [item for show in JOB_FIELDS.values() for item in show(reviewed, settings)]
     return [
         *sections,
-        Section("WHAT RUNS", tuple(runs)),
+        Section("WHAT RUNS", (*exposure_items(job_exposure(request, reviewed.job)), *runs)),
         Section("WHAT THE REQUEST SAYS ABOUT ITSELF", tuple(_own_words(reviewed))),
         Section("WHAT THE JUDGEMENT WOULD SAY NOW", tuple(_judgement(reviewed))),
         Section("WHAT YOU WOULD SIGN", tuple(_approval(reviewed, settings, operator))),
     ]
+
+
+def job_exposure(request: Request, job: Job) -> Exposure:
+    """Opacity and reach of a Job: those of its request, with the sizes of its inputs and the secret of its proxy."""
+    sizes = {item.name: item.size for item in job.inputs}
+    return exposure_of(request).with_sizes(sizes).with_secret(secret_name(job))
+
+
+def exposure_items(exposure: Exposure) -> Iterator[Item]:
+    """One line for each fact, and the inputs that have to be read whole for the first one to hold."""
+    opacity, reach = exposure_lines(exposure)
+    yield Field("opacity", opacity)
+    yield Field("reach", reach)
+    if exposure.scripts:
+        yield Field("read whole", "\n".join(f"/in/{name}" for name in exposure.scripts), LIMIT)
 
 
 def _own_words(reviewed: ReviewedDraft) -> Iterator[Item]:
@@ -130,6 +148,11 @@ def _warnings(reviewed: ReviewedDraft, operator: str) -> list[str]:
         found.append(
             "the program is not among request.programs, or comes from /in: nobody here vouches for it"
         )
+    if reviewed.image_has_program is False and job.argv:
+        found.append(missing_program_text(job.argv[0]))
+    exposure = job_exposure(request, job)
+    if exposure.opaque and not exposure_of(request).opaque:
+        found.append(f"not all code that runs is on the screen: {exposure.why}")
     if job.effective_risk != request.risk_level:
         found.append(f"declared risk {request.risk_level}, effective risk {job.effective_risk}")
     if job.network:
@@ -182,7 +205,10 @@ def _argv(reviewed: ReviewedDraft, settings: Settings) -> list[Item]:
     words = reviewed.job.argv
     if words is None:
         return []
-    return [Listing(f"the command, {len(words)} words, run without a shell:", "\n".join(words))]
+    items: list[Item] = [Listing(f"the command, {len(words)} words, run without a shell:", "\n".join(words))]
+    if reviewed.image_has_program is None:
+        items.append(Note("whether the sandbox image has this program is not known"))
+    return items
 
 
 def _code(reviewed: ReviewedDraft, settings: Settings) -> list[Item]:

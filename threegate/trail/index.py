@@ -25,6 +25,7 @@ from threegate.trail.payloads import (
     OperatorsChanged,
     Payload,
     Placed,
+    SettingsChanged,
     SignedAct,
     TreeAnnounced,
     WorkspaceAdopted,
@@ -60,6 +61,8 @@ class TrailIndex:
         """The workspace's public key as a C2SP vkey, from the first event."""
         self.operators: tuple[str | None, str | None] = (None, None)
         """Recorded sha256 of the operators file and of the revoked file (None: no such file)."""
+        self.contracts_sha256: str | None = None
+        """Recorded digest of the names and digests of the contracts that a daemon took up (None: none recorded)."""
         self.head = Head(0, "", "")
         self.frontier = Frontier()
         self.last_checkpoint = 0
@@ -86,6 +89,7 @@ class TrailIndex:
     def _begin_from(self, header: dict[str, Any]) -> None:
         self.workspace_id, self.epoch, self.vkey = header["workspace_id"], header["epoch"], header["vkey"]
         self.operators = (header["operators"][0], header["operators"][1])
+        self.contracts_sha256 = header.get("contracts_sha256")  # an older version kept none
         self.head = Head(header["seq"], header["hash"], header["time"])
         self.frontier = Frontier.of(header["seq"], [bytes.fromhex(node) for node in header["nodes"]])
         self.last_checkpoint, self.counts = header["last_checkpoint"], dict(header["counts"])
@@ -98,6 +102,7 @@ class TrailIndex:
             "epoch": self.epoch,
             "vkey": self.vkey,
             "operators": list(self.operators),
+            "contracts_sha256": self.contracts_sha256,
             "seq": self.head.seq,
             "hash": self.head.hash,
             "time": self.head.time,
@@ -153,6 +158,8 @@ class TrailIndex:
                 self.workspace_id, self.vkey = event.prev, payload.vkey
             case WorkspaceAdopted(epoch=int(epoch)):
                 self.epoch = epoch
+            case SettingsChanged(contracts_sha256=str(digest)):
+                self.contracts_sha256 = digest
             case OperatorsChanged():
                 self.operators = (payload.operators_sha256, payload.revoked_sha256)
             case TreeAnnounced(size=int(size)):

@@ -7,11 +7,12 @@ that announces it is on disk; nothing is ever replaced. A taken name gets ``.2``
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from threegate.core import durable
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Unavailable
 from threegate.core.file_names import request_of_companion
 from threegate.trail import Event, LockedTrail
@@ -81,11 +82,13 @@ def deliver(
     *,
     request_id: str | None,
     actor: str,
+    prepare: Callable[[], None] | None = None,
 ) -> tuple[Path, ...]:
     """Announce, then make each file (path, bytes, mode) appear whole and durable, in order.
 
-    The payload gets `state` and `file` of the last one, which is the one that is state. All get the same number when one
-    of the names is taken. Returns the paths. Raises TrailError, Unavailable, OSError.
+    The payload gets `state` and `file` of the last one, which is the one that is state, and `files`, the digest of each.
+    All get the same number when one of the names is taken. `prepare` brings what the event names besides; it is called
+    before the first file. Returns the paths. Raises TrailError, Unavailable, OSError.
     """
     if not files:
         raise ValueError("nothing to deliver")
@@ -96,12 +99,19 @@ def deliver(
     )
     placed = [(numbered(path, number), content, mode) for path, content, mode in files]
     last = placed[-1][0]
-    announce(
-        held, replace(payload, state=last.parent.name, file=last.name), request_id=request_id, actor=actor
-    )
+    digests = digests_beside(last.name, {path.name: content for path, content, _ in placed})
+    named = replace(payload, state=last.parent.name, file=last.name, files=digests)
+    announce(held, named, request_id=request_id, actor=actor)
+    if prepare is not None:
+        prepare()
     for path, content, mode in placed:
         durable.deliver(path, content, mode)
     return tuple(path for path, _, _ in placed)
+
+
+def digests_beside(name: str, files: Mapping[str, bytes]) -> dict[str, str]:
+    """What an event names in `files`: the digest of the file `name` as "", and of each beside it by what follows its name."""
+    return {other.removeprefix(name): sha256_hex(data) for other, data in files.items()}
 
 
 def numbered(path: Path, number: int) -> Path:

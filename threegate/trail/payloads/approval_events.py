@@ -78,6 +78,8 @@ class Countersigned(Payload):
     """Fingerprint of the key, ``SHA256:…``."""
     nonce: str | None = None
     """Used up by the claim, not by the countersignature."""
+    files: Mapping[str, str] | None = None
+    """Digest of the signature's file, by what follows the request's name (".sig.NAME")."""
 
     def sentence(self) -> str:
         by = f" by {self.countersigned_by}" if self.countersigned_by else ""
@@ -132,6 +134,8 @@ class Granted(Payload):
     key: str | None = None
     """Fingerprint of the key, ``SHA256:…``."""
     nonce: str | None = None
+    files: Mapping[str, str] | None = None
+    """Digest of the grant's file ("")."""
 
     def sentence(self) -> str:
         uses = f", for at most {self.max_uses} runs" if self.max_uses is not None else ""

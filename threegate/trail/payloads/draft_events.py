@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from threegate.trail.payloads.payload import because, frozen_fields, named
 from threegate.trail.payloads.placed import Placed
 
@@ -63,6 +65,8 @@ class Proposed(Placed):
     risk: str | None = None
     from_: str | None = None
     """The proposal's file name."""
+    inputs: Mapping[str, str] | None = None
+    """Name → digest of what the draft's input files are."""
 
     def sentence(self) -> str:
         return f"the proposal{named(self.from_)} became the draft{named(self.file)}"

@@ -5,6 +5,8 @@ Invariant: `state` and `file` are set by `trail.moves`, just before the event is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from threegate.trail.payloads.payload import History, Payload, frozen_fields
 
 
@@ -20,6 +22,8 @@ class Placed(Payload):
     """uid of the owner of the file."""
     proposal_sha256: str | None = None
     """Digest of the proposal that the draft was made of."""
+    files: Mapping[str, str] | None = None
+    """Digest of the file ("") and of each beside it, by what follows its name (".sig", ".sig.NAME", ".proposal.json")."""
 
     def change(self, history: History, event: object) -> None:
         Payload.change(self, history, event)

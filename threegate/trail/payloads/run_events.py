@@ -150,6 +150,8 @@ class Stopped(Placed):
     inputs: Mapping[str, str] | None = None
     """Name → digest of what was pinned."""
     contract: ContractMove | None = nested(default=None, read=ContractMove.read)
+    result_sha256: str | None = None
+    """Digest of the result file."""
 
     def moves_sessions(self) -> bool:
         return self.contract is not None
@@ -211,8 +213,6 @@ class End(Stopped):
     """host:port of what it was kept from."""
     attempts: int | None = None
     """How many were made, when more than one."""
-    result_sha256: str | None = None
-    """Digest of the result file."""
 
     @property
     def result_status(self) -> str:
@@ -342,6 +342,8 @@ class Applied(SignedAct):
     """Digest of the new file."""
     note_sha256: str | None = None
     """Digest of a stored note."""
+    files: Mapping[str, str] | None = None
+    """Digest of the file of notes, with this one, by its name in memory/."""
 
     def sentence(self) -> str:
         if self.note_sha256 is not None:

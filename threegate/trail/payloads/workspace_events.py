@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from threegate.trail.payloads.payload import Payload, because, frozen_fields
 from threegate.trail.payloads.placed import SignedAct
 
@@ -15,6 +17,8 @@ class WorkspaceCreated(Payload):
     vkey: str | None
     """The workspace's public key, as a C2SP verifier key."""
     path: str | None = None
+    announces_files: bool | None = None
+    """Whether every event of this trail names the digest of each file that it brings or moves."""
 
     def sentence(self) -> str:
         return f"made the workspace{f' at {self.path}' if self.path else ''}"
@@ -88,6 +92,10 @@ class SettingsChanged(Payload):
     policy_sha256: str | None = None
     before_sha256: str | None = None
     """The policy before."""
+    contracts_sha256: str | None = None
+    """Digest of the names and digests of the contracts that a daemon took up."""
+    contracts: Mapping[str, str] | None = None
+    """Path below contracts/ → digest, unless there are too many."""
     broker: str | None = None
     workers: tuple[str, ...] | None = None
     image: str | None = None
