@@ -18,6 +18,7 @@ from threegate.core import durable
 from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.workspace import Workspace
 from threegate.results import read_verdict
+from threegate.secretscan import mask_secrets
 
 _WORKERS_BYTES = 16 * 1024 * 1024
 _WHOM = {
@@ -43,11 +44,16 @@ class Line:
     for_whom: str
     changed_utc: datetime
 
+    @property
+    def shown_file(self) -> str:
+        """The file's name for people and programs that do not open it: secrets are masked."""
+        return mask_secrets(self.file)
+
     def to_json(self) -> dict[str, Any]:
         """The line as JSON."""
         return {
             "state": self.state,
-            "file": self.file,
+            "file": self.shown_file,
             "folder": self.folder,
             "reason": self.reason,
             "request_id": self.request_id,
