@@ -43,6 +43,13 @@ JSON_DEPTH: Final = 64
 INPUT_FILE_BYTES: Final = 1024 * MIB
 TAR_ENTRIES: Final = 20_000
 TAR_BYTES: Final = 512 * MIB
+TAR_DEPTH: Final = 32
+TAR_PATH_BYTES: Final = 1024
+TAR_NAME_BYTES: Final = 255
+TAR_HEADER_BYTES: Final = 64 * KIB
+"""A header of a tar that only says something about the next entry: a long name, attributes."""
+SHOWN_BYTES: Final = 256 * KIB
+"""So much of a request's inputs, all of them together, is shown on a screen. What does not fit is not shown whole."""
 
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60
