@@ -50,6 +50,8 @@ TAR_HEADER_BYTES: Final = 64 * KIB
 """A header of a tar that only says something about the next entry: a long name, attributes."""
 SHOWN_BYTES: Final = 256 * KIB
 """So much of a request's inputs, all of them together, is shown on a screen. What does not fit is not shown whole."""
+SHOWN_HEAD_BYTES: Final = 4 * KIB
+"""So much is shown of an input that does not fit."""
 
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60

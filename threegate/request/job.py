@@ -6,7 +6,7 @@ runner needs nothing but it and the pinned inputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,6 +99,8 @@ class Job:
     effective_risk: Risk = "high"
     data_sensitivity: Sensitivity = "confidential"
     proposal_sha256: str | None = None
+    unread: tuple[str, ...] = ()
+    """Names of inputs that may hold code and that no screen shows whole (shown_whole.py)."""
 
     def meaning(self) -> dict[str, Any]:
         """The canonical meaning as a JSON value: code and variables by their sha256, everything else as it is."""
@@ -139,6 +141,7 @@ class Job:
             "effective_risk": self.effective_risk,
             "data_sensitivity": self.data_sensitivity,
             "proposal_sha256": self.proposal_sha256,
+            "unread": list(self.unread),
         }
 
     @property
@@ -147,10 +150,10 @@ class Job:
         return canonical.digest(self.meaning())
 
 
-def effective_risk(request: Request) -> Risk:
-    """max(declared, computed): docs/spec/2-approval.md, "Job"."""
+def effective_risk(request: Request, *, unread: Collection[str] = ()) -> Risk:
+    """max(declared, computed): docs/spec/2-approval.md, "Effective risk"."""
     computed: Risk = "low"
-    if request.network != "none" or request.data_sensitivity != "public":
+    if unread or request.network != "none" or request.data_sensitivity != "public":
         computed = "medium"
     if request.unusual_program:
         computed = "high"
@@ -165,8 +168,11 @@ def build_job(
     write_class: bool = False,
     time_cap_sec: int | None = None,
     proposal_sha256: str | None = None,
+    unread: Sequence[str] = (),
 ) -> Job:
     """The Job of a request. `input_sizes` maps sha256 to bytes for every declared input (KeyError otherwise).
+
+    `unread` is what `unread_inputs` found in the bytes of the inputs.
 
     `write_class` says that the tool's contract has a side effect above read (effective risk high);
     `time_cap_sec` is a contract's `timeouts.total_ms`, rounded up to seconds.
@@ -204,9 +210,10 @@ def build_job(
         workflow=request.workflow,
         role=request.role,
         requested_by=request.requested_by,
-        effective_risk="high" if write_class else effective_risk(request),
+        effective_risk="high" if write_class else effective_risk(request, unread=unread),
         data_sensitivity=request.data_sensitivity,
         proposal_sha256=proposal_sha256,
+        unread=tuple(unread),
     )
 
 
