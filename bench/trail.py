@@ -28,6 +28,7 @@ import orjson
 from tests.trail.populated import populate
 from tests.trail.workspaces import make_workspace
 from threegate.trail import Trail, moves
+from threegate.trail.payloads import Approved, Observed
 
 EVENTS = 1500
 DATA = {"request_sha256": "a" * 64, "approval_sha256": "b" * 64, "state": "approved", "file": "TR-x.md"}
@@ -58,13 +59,13 @@ def our_appends(trail: Trail, producers: int, batch: int = 1) -> float:
 
     def announce() -> None:
         for _ in range(EVENTS // producers):
-            trail.announce("observed", actor="bench", data=DATA)
+            trail.announce(Approved.from_data(DATA), actor="bench")
 
     def produce() -> None:
         for _ in range(EVENTS // producers // batch):
             with trail.locked() as held:
                 for _ in range(batch):
-                    held.append("observed", actor="bench", data=DATA)
+                    held.append(Approved.from_data(DATA), actor="bench")
                 held.sync()
 
     def work() -> None:
@@ -88,7 +89,7 @@ def transitions(root: Path, trail: Trail) -> float:
         source, target = here, there
         for _ in range(EVENTS // 5):
             with trail.locked() as held:
-                moves.move(held, source, target, "observed", request_id="r", actor="bench")
+                moves.move(held, source, target, Observed(), request_id="r", actor="bench")
             source, target = target, source
 
     return per_second(EVENTS // 5, work)

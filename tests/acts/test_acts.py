@@ -17,6 +17,7 @@ from threegate.core.errors import InvalidInput, Refused, ThreeGateError
 from threegate.results import read_verdict
 from threegate.review.countersign import countersign, open_waiting, verify_approval
 from threegate.trail import Trail
+from threegate.trail.payloads import Cancelled, Claimed, Validated
 
 
 def code_of(action: object) -> str:
@@ -76,13 +77,13 @@ def test_a_waiting_request_is_cancelled_at_once(bench: Bench) -> None:
 def test_a_running_request_is_only_asked_to_end(bench: Bench) -> None:
     bench.approve(bench.draft())
     with Trail(bench.workspace).locked() as held:
-        held.append("claimed", request_id="req-1", actor="daemon", data={"nonce": "0" * 32})
+        held.append(Claimed.from_data({"nonce": "0" * 32}), request_id="req-1", actor="daemon")
     done = cancel_request(bench.context, "req-1", actor="test", wait_seconds=0)
     assert done.outcome == "requested"
     assert (bench.workspace.control / "cancel-req-1").exists()
     assert "cancelled" not in events(bench)
     with Trail(bench.workspace).locked() as held:
-        held.append("cancelled", request_id="req-1", actor="daemon", data={})
+        held.append(Cancelled(), request_id="req-1", actor="daemon")
 
 
 def test_nothing_is_cancelled_that_is_not_there(bench: Bench) -> None:
@@ -92,7 +93,7 @@ def test_nothing_is_cancelled_that_is_not_there(bench: Bench) -> None:
             == "unknown_request"
         )
     with Trail(bench.workspace).locked() as held:
-        held.append("validated", request_id="req-1", actor="daemon", data={})
+        held.append(Validated.from_data({}), request_id="req-1", actor="daemon")
     assert code_of(lambda: cancel_request(bench.context, "req-1", actor="test")) == "not_approved"
 
 

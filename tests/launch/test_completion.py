@@ -31,13 +31,13 @@ from threegate.launch.completion import (
 from threegate.launch.context import Context
 from threegate.launch.pipeline import claim, judge_now
 from threegate.results import read_verdict
-from threegate.trail.history import ENDS
+from threegate.trail.payloads import Claimed, End
 
 NO = NotCleared("refuse", "policy_changed", "settings changed since")
 
 
 def ends_of(bench: Bench, request_id: str = "req-1") -> list[str]:
-    return [event.type for event in events_of(bench.workspace, request_id) if event.type in ENDS]
+    return [event.type for event in events_of(bench.workspace, request_id) if End.of(event)]
 
 
 def where(bench: Bench, name: str) -> list[str]:
@@ -67,7 +67,7 @@ def test_what_changed_meanwhile_is_not_refused(bench: Bench, context: Context) -
     approved = waiting(bench, context)
     approved.path.write_bytes(approved.data + b"\n")
     assert refuse(context, approved, NO) is CHANGED
-    broken = Unrunnable(approved.path, approved.identity, "req-1", "request_invalid", "no")
+    broken = Unrunnable(approved.path, approved.identity, "req-1", "request_invalid", "no", {})
     assert refuse_unrunnable(context, broken) is CHANGED
     assert ends_of(bench) == [] and where(bench, approved.path.name) == ["approved"]
 
@@ -132,8 +132,9 @@ def test_a_claim_without_an_end_is_interrupted(
     if back:
         claimed.rename(approved.path)
     history = history_of(context)
-    assert history.claimed is not None and unsettled(bench.workspace, history)
-    interrupt(context, history, history.claimed)
+    before = Claimed.of(history.claimed)
+    assert before is not None and unsettled(bench.workspace, history)
+    interrupt(context, history, before)
     assert ends_of(bench) == ["interrupted"] and where(bench, claimed.name) == ["refused"]
     assert "status: interrupted" in only_result(bench.workspace).decode()
     assert not unsettled(bench.workspace, history_of(context))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from threegate.contracts import Decision
 from threegate.core.errors import Refused
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
+from threegate.trail.payloads import Claimed
 
 TOOL = "threegate.monty"
 
@@ -64,7 +65,7 @@ def test_an_empty_folder_is_no_gate(bench: Bench) -> None:
     context, approved = found.context, found.approved
     contracts, policy = context.contracts, context.policy
     assert codes(found.decide()) == ("allow", ["no_contracts"])
-    assert found.reserve() == {} and found.blocked("session_limit_exceeded") == {}
+    assert found.reserve() is None and found.blocked("session_limit_exceeded") is None
     assert not contracts.write_class(policy, approved.request)
     assert contracts.time_cap_sec(policy, approved.request) is None
     assert not contracts.may_retry(policy, approved.request, "unavailable", 1)
@@ -84,7 +85,7 @@ def test_contracts_that_do_not_compile_block_everything(bench: Bench) -> None:
     assert codes(found.decide()) == ("block", ["contracts_do_not_compile"])
     refused = found.reserve()
     assert isinstance(refused, Refused) and refused.code == "contracts_do_not_compile"
-    assert found.blocked("contracts_do_not_compile") == {}
+    assert found.blocked("contracts_do_not_compile") is None
     assert not broken.contracts.may_retry(broken.policy, approved.request, "unavailable", 1)
 
 
@@ -94,9 +95,9 @@ def test_asking_and_reserving_change_no_session(bench: Bench) -> None:
     before = found.sessions()
     for _ in range(3):
         assert found.decide().verdict == "allow"
-        data = found.reserve()["contract"]
-        assert data["tool"] == TOOL and data["session"].startswith("default:")
-        assert "contract" in found.blocked("session_limit_exceeded")
+        reserved = found.reserve()
+        assert reserved.tool == TOOL and reserved.session.startswith("default:")
+        assert found.blocked("session_limit_exceeded") is not None
     assert found.sessions() == before, "only an event moves a session"
     launched(found.context, found.approved)
     [session] = found.sessions()["sessions"].values()
@@ -105,8 +106,8 @@ def test_asking_and_reserving_change_no_session(bench: Bench) -> None:
 
 def test_only_what_this_gate_refused_moves_a_session(bench: Bench) -> None:
     found = asked(bench, {TOOL: {}})
-    assert found.blocked("signature_invalid") == {} and found.blocked("policy_changed") == {}
-    assert found.blocked("input_invariant")["contract"]["tool"] == TOOL
+    assert found.blocked("signature_invalid") is None and found.blocked("policy_changed") is None
+    assert found.blocked("input_invariant").tool == TOOL
 
 
 @pytest.mark.parametrize(("total_ms", "seconds"), [(1, 1), (1000, 1), (1001, 2), (60000, 60)])
@@ -130,7 +131,7 @@ def test_in_shadow_mode_it_says_what_it_would_do(bench: Bench, mode: str) -> Non
     assert codes(found.decide()) == ("block", ["input_invariant"])
     reserved = found.reserve()
     if mode == "shadow":
-        assert reserved["contract"]["would_block"] == "input_invariant"
+        assert reserved.would_block == "input_invariant"
     else:
         assert isinstance(reserved, Refused) and reserved.code == "input_invariant"
 
@@ -139,9 +140,9 @@ def test_a_lost_call_gives_its_reservation_back(bench: Bench) -> None:
     found = asked(bench, {TOOL: {}})
     launched(found.context, found.approved)
     history = history_of(found.context)
-    assert history.claimed is not None
-    with found.context.trail.locked() as held:
-        lost = found.context.contracts.lost(held, history)
-        history.claimed = None
-        assert found.context.contracts.lost(held, history) == {}
-    assert set(lost["contract"]) == {"session", "requester"}
+    claimed = Claimed.of(history.claimed)
+    assert claimed is not None and claimed.contract is not None
+    lost = found.context.contracts.lost(claimed)
+    assert lost is not None and set(lost.to_data()) == {"session", "requester"}
+    assert lost.session == claimed.contract.session
+    assert found.context.contracts.lost(replace(claimed, contract=None)) is None

@@ -17,6 +17,7 @@ from threegate.launch.launch_facts import (
     pinned_inputs,
     read_operators,
 )
+from threegate.trail.payloads import Validated
 
 
 def test_facts_that_let_it_run(bench: Bench, context: Context) -> None:
@@ -54,11 +55,13 @@ def test_who_asked_stays_who_drafted_what_was_approved(bench: Bench, context: Co
     waiting(bench, context)
     with context.trail.locked() as held:
         held.append(
-            "validated", request_id="req-1", actor="daemon", data={"file": "TR-other.md", "owner_uid": 4242}
+            Validated.from_data({"file": "TR-other.md", "owner_uid": 4242}),
+            request_id="req-1",
+            actor="daemon",
         )
     history = history_of(context)
-    assert history.owner_uid == 4242 and draft_owner(history) == os.getuid()
-    assert draft_owner(replace(history, approved=None)) == 4242 and draft_owner(None) is None
+    assert history.owner_uid == os.getuid() == draft_owner(history)
+    assert draft_owner(replace(history, approved=None)) == os.getuid() and draft_owner(None) is None
 
 
 def test_an_input_that_is_not_there_is_left_out(bench: Bench, context: Context) -> None:

@@ -68,27 +68,38 @@ def test_the_host_knows_its_own_addresses() -> None:
 
 def test_the_log_is_read_in_bounds_and_as_data() -> None:
     lines = [
-        "TCP_TUNNEL 200 500 CONNECT a.example:443",
-        "TCP_TUNNEL 200 700 CONNECT a.example:443",
-        "TCP_DENIED 403 10 GET http://b.example/secret?q=1",
-        "TCP_MISS 200 20 GET http://user:pw@a.example:8080/x",
-        "TCP_MISS 200 20 GET http://busy.example/a",
-        "TCP_MISS 429 30 GET http://busy.example/b",
-        "TCP_DENIED 429 1 GET http://c.example/",
-        "TCP_DENIED 403 10 GET http://\x1b[2J.example/",
-        "TCP_DENIED 403 10 GET http://a.example:99999/",
-        "NONE_NONE 400 0 - error:invalid-request",
+        "TCP_TUNNEL 200 0 500 CONNECT a.example:443",
+        "TCP_TUNNEL 200 60000 700 CONNECT a.example:443",
+        "TCP_DENIED 403 0 10 GET http://b.example/secret?q=1",
+        "TCP_MISS 200 0 20 GET http://user:pw@a.example:8080/x",
+        "TCP_MISS 200 0 20 GET http://busy.example/a",
+        "TCP_MISS 429 0 30 GET http://busy.example/b",
+        "TCP_DENIED 429 0 1 GET http://c.example/",
+        "TCP_DENIED 403 0 10 GET http://\x1b[2J.example/",
+        "TCP_DENIED 403 0 10 GET http://a.example:99999/",
+        "NONE_NONE 400 0 0 - error:invalid-request",
         "broken",
-        *[f"TCP_DENIED 403 1 GET http://h{n}.example/" for n in range(500)],
+        *[f"TCP_DENIED 403 0 1 GET http://h{n}.example/" for n in range(500)],
     ]
     found = read_access_log("\n".join(lines))
-    assert Destination("a.example", 443, 1200, True) in found
+    assert Destination("a.example", 443, 61200, True) in found
     assert Destination("b.example", 80, 10, False) in found
     assert Destination("a.example", 8080, 20, True) in found
     assert Destination("busy.example", 80, 50, True, busy=True) in found
     assert [item.host for item in found if item.busy] == ["busy.example"]
-    assert len(found) == 64
+    assert len(found) == 64 + 3
     assert all("\x1b" not in item.host and "pw" not in item.host for item in found)
+
+
+def test_refused_names_do_not_hide_what_was_allowed() -> None:
+    """64 refused names came first, and 50 MB to the allowed host stood nowhere."""
+    lines = [
+        *[f"TCP_DENIED 403 1 1 CONNECT h{n}.example:443" for n in range(500)],
+        "TCP_TUNNEL 200 52428800 900 CONNECT A.example.:443",
+    ]
+    found = read_access_log("\n".join(lines))
+    assert [item for item in found if item.allowed] == [Destination("a.example", 443, 52429700, True)]
+    assert len(found) == 64 + 1
 
 
 ATTEMPTS = r"""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from threegate.acts.approve import Promoted, seal, write_approved_status
 from threegate.acts.list_drafts import drafts_of
-from threegate.acts.pinning import pin
+from threegate.acts.pinning import check_pinned, pin, to_be_pinned
 from threegate.approval import (
     GRANT_TYPE,
     NAMESPACE_ACT,
@@ -31,6 +31,7 @@ from threegate.approval import (
 )
 from threegate.approval.launch import check_launch
 from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch, read_operators
@@ -48,7 +49,7 @@ from threegate.review.reviewed_draft import (
     take_draft_away,
 )
 from threegate.review.show import show_request
-from threegate.trail import TrailIndex, moves
+from threegate.trail import TrailIndex, moves, payloads
 
 _MODE = 0o600
 
@@ -83,9 +84,9 @@ def new_grant(
     if path is None or path.parent != context.workspace.finished:
         raise InvalidInput(f"{request_id}: has not finished; a grant is made from a request that ran")
     approved = read_waiting(context, path)
-    event = approved.history.approved if approved.history else None
-    owner = event.data.get("owner_uid") if event else None
-    if type(owner) is not int:
+    given = payloads.Approved.of(approved.history.approved) if approved.history else None
+    owner = given.owner_uid if given else None
+    if owner is None:
         raise Refused("grant_mismatch", f"{request_id}: the trail does not say who drafted it")
     with context.trail.locked() as held:
         refuse_bad_clock(held)
@@ -120,17 +121,17 @@ def new_grant(
             durable.make_folder(folder, 0o700)
         moves.announce(
             held,
-            "granted",
+            payloads.Granted(
+                grant=grant.id,
+                from_=grant.from_request,
+                inputs=tuple(grant.free_inputs),
+                max_uses=grant.max_uses,
+                expires_utc=format_utc(grant.expires_utc),
+                key=fingerprint,
+                nonce=act.nonce,
+                files={"": sha256_hex(data)},
+            ),
             actor=f"operator:{name}",
-            data={
-                "grant": grant.id,
-                "from": grant.from_request,
-                "inputs": list(grant.free_inputs),
-                "max_uses": grant.max_uses,
-                "expires_utc": format_utc(grant.expires_utc),
-                "key": fingerprint,
-                "nonce": act.nonce,
-            },
         )
         durable.deliver(folder / f"{grant.id}.grant", data, _MODE)
     return grant
@@ -157,7 +158,7 @@ def revoke_grant(context: Context, which: str, *, actor: str) -> Grant:
     """End a grant for ever; what was promoted under it and waits does not run. Raises InvalidInput, TrailError."""
     standing = find_grant(context, which)
     with context.trail.locked() as held:
-        moves.announce(held, "grant_revoked", actor=actor, data={"grant": standing.grant.id})
+        moves.announce(held, payloads.GrantRevoked(grant=standing.grant.id), actor=actor)
     return standing.grant
 
 
@@ -237,7 +238,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
     sealed = seal(context, reviewed, grant.act.acted_by)
     data = grant.signed.to_bytes()
     name = reviewed.draft.path.name
-    pin(context.workspace, reviewed.inputs)
+    check_pinned(context.workspace, reviewed.inputs)
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         refuse_used(held, sealed.request)
@@ -252,6 +253,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
                 countersignatures={},
             ),
             owner_uid=reviewed.owner_uid,
+            pinned=to_be_pinned(reviewed.inputs),
         )
         verified = check_launch(facts)
         _refuse_promised(held.index, grant)
@@ -259,20 +261,20 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
         paths = moves.deliver(
             held,
             [(target.with_name(f"{name}.sig"), data, _MODE), (target, sealed.data, _MODE)],
-            "approved",
+            payloads.Approved(
+                request_sha256=sealed.request.sha256,
+                job_sha256=sealed.job.digest,
+                policy_sha256=context.policy.digest,
+                inputs={item.name: item.sha256 for item in sealed.request.inputs},
+                approved_by=verified.approved_by,
+                grant=grant.id,
+                owner_uid=reviewed.owner_uid,
+                from_=reviewed.draft.path.parent.name,
+                risk=sealed.job.effective_risk,
+            ),
             request_id=sealed.request.request_id,
             actor=f"grant:{grant.id}",
-            data={
-                "request_sha256": sealed.request.sha256,
-                "job_sha256": sealed.job.digest,
-                "policy_sha256": context.policy.digest,
-                "inputs": {item.name: item.sha256 for item in sealed.request.inputs},
-                "approved_by": verified.approved_by,
-                "grant": grant.id,
-                "owner_uid": reviewed.owner_uid,
-                "from": reviewed.draft.path.parent.name,
-                "risk": sealed.job.effective_risk,
-            },
+            prepare=lambda: pin(context.workspace, reviewed.inputs),
         )
     removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, paths[-1].name, sealed)
@@ -284,10 +286,10 @@ def _refuse_promised(index: TrailIndex, grant: Grant) -> None:
     waiting = sum(
         1
         for history in index.open_histories()
-        if history.approved is not None
+        if (given := payloads.Approved.of(history.approved)) is not None
+        and given.grant == grant.id
         and history.claimed is None
         and history.end is None
-        and history.approved.data.get("grant") == grant.id
     )
     if (index.grant_uses(grant.id) or 0) + waiting >= grant.max_uses:
         raise Refused("grant_used_up", "every use of the grant that is left is promised already")

@@ -17,6 +17,7 @@ def show(
     json_: JsonFlag = False,
 ) -> None:
     """Show everything that is known about one request."""
+    from threegate.request.exposure import exposure_lines
     from threegate.review.show import show_request
 
     shown = show_request(workspace_here(), which)
@@ -37,6 +38,10 @@ def show(
         )
         if request.argv is not None:
             say("argv      " + "  ".join(repr(word) for word in request.argv))
+        if shown.report is not None and shown.report.exposure is not None:
+            opacity, reach = exposure_lines(shown.report.exposure)
+            say(f"opacity   {opacity}")
+            say(f"reach     {reach}")
         for item in request.inputs:
             say(f"input     {item.name} sha256 {item.sha256}")
     if shown.report is not None:

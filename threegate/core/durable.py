@@ -18,7 +18,8 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 Observer = Callable[[str, str, str], None]
@@ -191,6 +192,17 @@ def remove_tree(path: Path) -> None:
     _tell("before", "remove_tree", path)
     shutil.rmtree(path)
     _tell("after", "remove_tree", path)
+
+
+@contextmanager
+def folder_locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a folder that this process works in: who finds it taken knows that somebody does. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def write_new(path: Path, data: bytes, mode: int = 0o600) -> Path:

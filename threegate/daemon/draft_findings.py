@@ -10,12 +10,14 @@ from collections.abc import Mapping
 
 from threegate.request.model import Request
 from threegate.request.report import Finding, Fix
+from threegate.review.reviewed_draft import missing_program_text
 from threegate.trail import TrailIndex
 
 SURROUNDING_RULES = {
     "TG901": "Take a new request_id (threegate draft makes one): an id and a file name are used once, for ever.",
     "TG902": "Put the file into inbox/files/ under exactly this name, as a plain file.",
     "TG903": "Write the sha256 of the file (sha256sum), or put the right file there.",
+    "TG904": "Name a program that the sandbox image has (python3, git, curl, the usual Debian tools), or ask the operator.",
 }
 """What only a workspace can find, with the mend."""
 
@@ -26,15 +28,17 @@ def surrounding_findings(
     digests: Mapping[str, str | None],
     *,
     owner_uid: int | None,
+    has_program: bool | None = True,
 ) -> list[Finding]:
     """Findings about a draft that is well-formed in itself.
 
     `digests` has the digest of each declared input by its name, None for one that cannot be taken. `owner_uid` is the
-    file's owner: an id belongs to the owner of the first file that named it.
+    file's owner: an id belongs to the owner of the first file that named it. `has_program` says whether the sandbox image
+    has the argv's program; None, when that is not known, is no finding.
     """
     findings = []
     if _is_taken(request.request_id, index, owner_uid):
-        findings.append(_finding("TG901", f"request_id {request.request_id} was used before"))
+        findings.append(used_id_finding(request))
     elif index.name_used(request.file_name):
         findings.append(_finding("TG901", f"the file name {request.file_name} was used before"))
     for item in request.inputs:
@@ -45,6 +49,8 @@ def surrounding_findings(
             findings.append(
                 _finding("TG903", f"inbox/files/{item.name} has another sha256 than the one declared")
             )
+    if has_program is False and request.argv:
+        findings.append(_finding("TG904", missing_program_text(request.argv[0])))
     return findings
 
 
@@ -66,9 +72,22 @@ def surrounding_fixes(request: Request, index: TrailIndex, *, owner_uid: int | N
 
     A file's digest is never named: whoever may read the file can find it, and nobody else should.
     """
-    fresh = f"{request.request_id[:100]}-{request.sha256[:8]}"
-    if not _is_taken(request.request_id, index, owner_uid) or index.history(fresh) is not None:
+    if not _is_taken(request.request_id, index, owner_uid) or index.history(_fresh_id(request)) is not None:
         return ()
+    return (fresh_id_fix(request),)
+
+
+def used_id_finding(request: Request) -> Finding:
+    """The finding about an id that is used up."""
+    return _finding("TG901", f"request_id {request.request_id} was used before")
+
+
+def fresh_id_fix(request: Request) -> Fix:
+    """The line that gives the request an id which follows from its bytes."""
     lines = request.data.decode("utf-8").replace("\r\n", "\n").split("\n")
     number = next(at for at, line in enumerate(lines, start=1) if line.startswith("request_id:"))
-    return (Fix("TG901", "replace", number, f"request_id: {fresh}"),)
+    return Fix("TG901", "replace", number, f"request_id: {_fresh_id(request)}")
+
+
+def _fresh_id(request: Request) -> str:
+    return f"{request.request_id[:100]}-{request.sha256[:8]}"

@@ -31,11 +31,14 @@ from threegate.daemon.typecheck_queue import TypecheckQueue
 from threegate.judgement.policy import Policy
 from threegate.proposals.in_workspace import input_place
 from threegate.request import read_request
+from threegate.request.exposure import Exposure
 from threegate.request.fixes import propose_fixes
 from threegate.request.report import Finding, Fix, Report
 from threegate.results import Verdict, write_verdict
 from threegate.results.verdict import State
+from threegate.runners.registry import describe
 from threegate.trail import Trail
+from threegate.trail.payloads import Observed, Validated
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _Identity = tuple[int, int, int, int, int]
@@ -58,6 +61,8 @@ class _Looked(NamedTuple):
     report: Report
     facts: os.stat_result
     digests: Mapping[str, str | None]
+    has_program: bool | None
+    """Whether the sandbox image has the argv's program, as far as that is known."""
 
 
 @dataclass
@@ -247,7 +252,13 @@ class Inbox:
             places.append((place, digest))
         self._seen[key] = Seen(_identity(facts), tuple(places))
         report = replace(report, fixes=propose_fixes(data, report, settings=settings, now=now))
-        return _Looked(folder.path / name, report, facts, digests)
+        request = report.request
+        known = (
+            describe(request.backend).has_program(policy.settings.runners, request.argv[0])
+            if request is not None and request.argv
+            else True
+        )
+        return _Looked(folder.path / name, report, facts, digests, known)
 
     def _quarantine(self, name: str, facts: os.stat_result, problem: str) -> None:
         """Something that is no readable request: one line, one event, nothing else."""
@@ -260,49 +271,44 @@ class Inbox:
 
     def _observed(self, name: str, facts: os.stat_result, problem: str) -> None:
         with self.trail.locked() as held:
-            held.append(
-                "observed",
-                actor="daemon",
-                data={"file": name, "reason": "unreadable", "what": problem, "owner_uid": facts.st_uid},
-            )
+            seen = Observed(file=name, reason="unreadable", what=problem, owner_uid=facts.st_uid)
+            held.append(seen, actor="daemon")
             held.sync()
 
     def _record_suppressed(self) -> None:
         """One event for all that the budget kept out of the trail in the minute that has passed."""
         for owner, count in self._budget.suppressed().items():
             with self.trail.locked() as held:
-                held.append(
-                    "observed",
-                    actor="daemon",
-                    data={"reason": "too_many_events", "owner_uid": owner, "suppressed": count},
-                )
+                seen = Observed(reason="too_many_events", owner_uid=owner, suppressed=count)
+                held.append(seen, actor="daemon")
 
     def _record(self, looked: Iterable[_Looked]) -> None:
         """Announce what was found, then write the verdicts."""
         verdicts = []
         with self.trail.locked() as held:
-            for path, report, facts, digests in looked:
+            for path, report, facts, digests, known in looked:
                 findings, fixes = list(report.findings), report.fixes
                 from_inbox = path.parent == self.workspace.inbox
                 owner = facts.st_uid if from_inbox else None
                 if report.request is not None:
-                    findings += surrounding_findings(report.request, held.index, digests, owner_uid=owner)
+                    findings += surrounding_findings(
+                        report.request, held.index, digests, owner_uid=owner, has_program=known
+                    )
                     fixes += surrounding_fixes(report.request, held.index, owner_uid=owner)
                 valid = all(finding.severity != "error" for finding in findings)
                 rules = sorted({finding.rule for finding in findings})
                 if self._budget.take(facts.st_uid):
                     held.append(
-                        "validated",
+                        Validated(
+                            file=path.name,
+                            sha256=report.sha256,
+                            valid=valid,
+                            rules=tuple(rules),
+                            owner_uid=owner,
+                            from_=path.parent.name,
+                        ),
                         request_id=report.request.request_id if report.request else None,
                         actor="daemon",
-                        data={
-                            "file": path.name,
-                            "sha256": report.sha256,
-                            "valid": valid,
-                            "rules": rules,
-                            **({"owner_uid": facts.st_uid} if from_inbox else {}),
-                            "from": path.parent.name,
-                        },
                     )
                 verdict = _verdict(
                     path.name,
@@ -312,6 +318,7 @@ class Inbox:
                     None if valid else next(f.rule for f in findings if f.severity == "error"),
                     findings,
                     fixes,
+                    report.exposure,
                 )
                 verdicts.append((verdict, report.request))
                 if valid and from_inbox:
@@ -366,6 +373,7 @@ def _verdict(
     reason: str | None,
     findings: list[Finding],
     fixes: tuple[Fix, ...] = (),
+    exposure: Exposure | None = None,
 ) -> Verdict:
     return Verdict(
         file=name,
@@ -377,4 +385,5 @@ def _verdict(
         reason=reason,
         findings=tuple(finding.to_json() for finding in findings),
         fixes=tuple(fix.to_json() for fix in fixes),
+        exposure=exposure,
     )

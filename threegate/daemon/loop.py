@@ -100,6 +100,7 @@ class Daemon:
 
     def _work(self) -> int:
         problem = self._begin()
+        self._policy_reload.record_contracts()
         for line in self._trail.mended:
             self.log.say("mended", what=line)
         self._report_contracts()

@@ -14,12 +14,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import Policy, load_policy
 from threegate.runners.registry import policy_facts
-from threegate.trail import Trail
+from threegate.trail import LockedTrail, Trail
+from threegate.trail.payloads import SettingsChanged
 
 _STILL_SECONDS = 0.25
 _NAMES = 64
@@ -68,7 +70,8 @@ class PolicyReload:
             return None
         changed = tuple(changes(self.policy, policy))
         if changed:
-            self._announce(policy, changed, "SIGHUP" if at_once else "the files changed")
+            with self._trail.locked() as held:
+                _announce(held, self.policy, policy, changed, "SIGHUP" if at_once else "the files changed")
         self._seen, self.policy, self.problem = seen, policy, None
         return changed or None
 
@@ -80,17 +83,30 @@ class PolicyReload:
             self._touched_at = None
         return self._touched_at is not None
 
-    def _announce(self, policy: Policy, changed: tuple[str, ...], reason: str) -> None:
-        data = {
-            "reason": reason,
-            "changed": changed[:_NAMES],
-            "count": len(changed),
-            "policy_sha256": policy.digest,
-            "before_sha256": self.policy.digest,
-        }
+    def record_contracts(self) -> None:
+        """Announce the contracts that this daemon starts with, unless the trail names just these. Raises TrailError, Unavailable."""
         with self._trail.locked() as held:
-            held.append("settings_changed", actor="daemon", data=data)
-            held.sync()
+            recorded, digests = held.index.contracts_sha256, self.policy.contract_digests
+            if recorded != canonical.digest(dict(digests)) and (digests or recorded is not None):
+                changed = tuple(f"contracts/{name}" for name in digests) or ("contracts/",)
+                _announce(held, None, self.policy, changed, "the daemon started")
+
+
+def _announce(
+    held: LockedTrail, old: Policy | None, new: Policy, changed: tuple[str, ...], reason: str
+) -> None:
+    digests = dict(new.contract_digests)
+    payload = SettingsChanged(
+        reason=reason,
+        changed=changed[:_NAMES],
+        count=len(changed),
+        policy_sha256=new.digest,
+        before_sha256=None if old is None else old.digest,
+        contracts_sha256=canonical.digest(digests),
+        contracts=digests if len(digests) <= limits.TRAIL_LIST_ITEMS else None,
+    )
+    held.append(payload, actor="daemon")
+    held.sync()
 
 
 def contracts_problem(policy: Policy) -> str | None:

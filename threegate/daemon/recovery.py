@@ -24,6 +24,7 @@ from threegate.launch.completion import close_from_trail, find_file, interrupt, 
 from threegate.launch.context import Context
 from threegate.runners.registry import remove_orphans
 from threegate.trail import RequestHistory, moves
+from threegate.trail.payloads import ApprovalAbandoned, Claimed
 
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
 
@@ -61,6 +62,8 @@ def recover(context: Context, log: Log) -> int:
 def remove_temporary(workspace: Workspace) -> None:
     """Take away temporary files that a crash left; nothing refers to them."""
     folders = [workspace.tool_exec, workspace.inputs, workspace.results, workspace.verdicts, workspace.audit]
+    folders += [workspace.audit / "checkpoints", workspace.drafts, workspace.drafts / "files"]
+    folders += [workspace.grants, workspace.memory, workspace.contracts / ".state"]
     folders += [workspace.state_folder(state) for state in STATES]
     if workspace.runs.is_dir():
         folders += [path for path in workspace.runs.iterdir() if path.is_dir() and not path.is_symlink()]
@@ -79,8 +82,8 @@ def _settle(context: Context, history: RequestHistory) -> str | None:
         with context.trail.locked() as held:
             close_from_trail(context, held, history, history.end)
         return f"finished what {history.end.type} had announced"
-    if history.claimed is not None:
-        interrupt(context, history, history.claimed)
+    if (claimed := Claimed.of(history.claimed)) is not None:
+        interrupt(context, history, claimed)
         return "was interrupted"
     if history.file is None or (path := workspace.approved / history.file).exists():
         return None
@@ -92,10 +95,9 @@ def _settle(context: Context, history: RequestHistory) -> str | None:
     with context.trail.locked() as held:
         moves.announce(
             held,
-            "approval_abandoned",
+            ApprovalAbandoned(reason="the approved file never reached approved/", file=history.file),
             request_id=history.request_id,
             actor="daemon",
-            data={"reason": "the approved file never reached approved/", "file": history.file},
         )
         _remove_lone(workspace.approved, history.file)
     return "approval was abandoned; the draft can be approved again"

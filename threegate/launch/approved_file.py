@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import cast
 
 from threegate.core import durable, limits
-from threegate.core.file_names import request_of_companion
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
@@ -43,6 +42,8 @@ class Approved:
     history: RequestHistory | None
     policy: str
     """Digest of the policy that it was read under."""
+    digests: Mapping[str, str]
+    """sha256 of the file ("") and of each signature beside it (".sig", ".sig.NAME"), as they were read."""
 
     @property
     def request_id(self) -> str:
@@ -60,6 +61,8 @@ class Unrunnable:
     """The id that was approved under its name, else its name's stem."""
     code: str
     message: str
+    digests: Mapping[str, str]
+    """As in `Approved`; empty when one of the files could not be read."""
 
 
 def peek_backend(path: Path) -> Backend | None:
@@ -98,15 +101,15 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
         beside = {
-            of[1]: durable.read_regular(item, max_bytes=limits.SIGNATURE_FILE_BYTES)
+            item.name: durable.read_regular(item, max_bytes=limits.SIGNATURE_FILE_BYTES)
             for item in moves.companions(path)
-            if (of := request_of_companion(item.name)) is not None
         }
     except FileNotFoundError:
         raise
     except OSError as error:
         history = _history(context, path.name, None)
-        return _unrunnable(path, identity, history, "request_unreadable", error.strerror or str(error))
+        return _unrunnable(path, identity, history, "request_unreadable", error.strerror or str(error), {})
+    digests = moves.digests_beside(path.name, {path.name: data, **beside})
     report = read_request(
         data, path=path.name, settings=policy.settings.request, now=datetime.now(UTC), stage="approved"
     )
@@ -115,7 +118,7 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     if request is None:
         first = next(finding for finding in report.findings if finding.severity == "error")
         message = f"{first.rule} at line {first.line}: {first.message}"
-        return _unrunnable(path, identity, history, "request_invalid", message)
+        return _unrunnable(path, identity, history, "request_invalid", message, digests)
     try:
         job = build_job(
             request,
@@ -128,9 +131,10 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
         )
     except OSError as error:
         message = f"the pinned input {Path(error.filename).name[:12]}… cannot be read ({error.strerror})"
-        return _unrunnable(path, identity, history, "input_missing", message)
-    signature = beside.pop("", None)
-    return Approved(path, identity, data, request, job, signature, beside, history, policy.digest)
+        return _unrunnable(path, identity, history, "input_missing", message, digests)
+    signature = beside.pop(f"{path.name}.sig", None)
+    further = {name.removeprefix(f"{path.name}.sig."): found for name, found in beside.items()}
+    return Approved(path, identity, data, request, job, signature, further, history, policy.digest, digests)
 
 
 def is_there(file: Approved | Unrunnable) -> bool:
@@ -142,9 +146,14 @@ def is_there(file: Approved | Unrunnable) -> bool:
 
 
 def _unrunnable(
-    path: Path, identity: tuple[int, ...], history: RequestHistory | None, code: str, message: str
+    path: Path,
+    identity: tuple[int, ...],
+    history: RequestHistory | None,
+    code: str,
+    message: str,
+    digests: Mapping[str, str],
 ) -> Unrunnable:
-    return Unrunnable(path, identity, history.request_id if history else path.stem, code, message)
+    return Unrunnable(path, identity, history.request_id if history else path.stem, code, message, digests)
 
 
 def _history(context: Context, file_name: str, request: Request | None) -> RequestHistory | None:

@@ -6,13 +6,14 @@ runner needs nothing but it and the pinned inputs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from threegate.core import canonical, limits
 from threegate.core.settings import Settings
 from threegate.request.backend_rules import BACKENDS
+from threegate.request.exposure import Exposure, exposure_of
 from threegate.request.model import Backend, Request, Risk, Sensitivity
 
 PROXY_URL = "http://127.0.0.1:3128"
@@ -150,12 +151,12 @@ class Job:
         return canonical.digest(self.meaning())
 
 
-def effective_risk(request: Request, *, unread: Collection[str] = ()) -> Risk:
-    """max(declared, computed): docs/spec/2-approval.md, "Effective risk"."""
+def effective_risk(request: Request, exposure: Exposure) -> Risk:
+    """max(declared, computed): docs/spec/2-approval.md, "Effective risk". `exposure` is that of the same request."""
     computed: Risk = "low"
-    if unread or request.network != "none" or request.data_sensitivity != "public":
+    if request.network != "none" or request.data_sensitivity != "public" or exposure.opaque:
         computed = "medium"
-    if request.unusual_program:
+    if request.unusual_program or (exposure.opaque and exposure.reach):
         computed = "high"
     return max(request.risk_level, computed, key=_RISKS.index)
 
@@ -178,6 +179,8 @@ def build_job(
     `time_cap_sec` is a contract's `timeouts.total_ms`, rounded up to seconds.
     """
     container = BACKENDS[request.backend].container
+    sizes = {item.name: input_sizes[item.sha256] for item in request.inputs}
+    exposure = exposure_of(request).with_unread(unread)
     environment = dict(ERA_ENVIRONMENT) if container else {}
     if request.network == "allowlist":
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
@@ -190,7 +193,7 @@ def build_job(
         vars_json=request.vars_json,
         workdir=request.workdir,
         inputs=tuple(
-            JobInput(item.name, item.sha256, input_sizes[item.sha256], item.unpack) for item in request.inputs
+            JobInput(item.name, item.sha256, sizes[item.name], item.unpack) for item in request.inputs
         ),
         outputs=tuple(item.path for item in request.outputs),
         limits=JobLimits(
@@ -210,7 +213,7 @@ def build_job(
         workflow=request.workflow,
         role=request.role,
         requested_by=request.requested_by,
-        effective_risk="high" if write_class else effective_risk(request, unread=unread),
+        effective_risk="high" if write_class else effective_risk(request, exposure),
         data_sensitivity=request.data_sensitivity,
         proposal_sha256=proposal_sha256,
         unread=tuple(unread),

@@ -23,6 +23,7 @@ from threegate.review.review_sections import Field, Listing, Quote, Section, rev
 from threegate.review.reviewed_draft import InvalidDraft, read_draft, view_draft
 from threegate.review.status import Line
 from threegate.trail import Event, RequestHistory
+from threegate.trail.payloads import End
 from threegate.trail.story import sentence
 
 SOMEBODY = "the operator whose key signs"
@@ -141,13 +142,14 @@ def _claimed(context: Context, entry: Entry, line: Line) -> Look:
             "the trail knows this request_id by another file: what it tells of that one is not told here"
         )
     facts = None
-    if ours is not None and ours.end is not None and ours.end.data.get("record_sha256"):
+    end = End.of(ours.end) if ours is not None else None
+    if ours is not None and ours.end is not None and end is not None and end.record_sha256:
         try:
             facts = read_record(
                 context.workspace.run_folder(ours.request_id),
                 created_utc=ours.end.when,
                 trail_seq=ours.end.seq,
-                sha256=str(ours.end.data["record_sha256"]),
+                sha256=end.record_sha256,
             )
         except (InvalidInput, OSError) as error:
             problem = str(error)

@@ -15,9 +15,12 @@ from typing import Final
 
 from threegate.approval import format_utc
 from threegate.core.settings import Settings
+from threegate.request.exposure import Exposure, exposure_of
 from threegate.request.job import Job
+from threegate.request.model import Request
 from threegate.review.preview import previews
 from threegate.review.reviewed_draft import ReviewedDraft
+from threegate.runners.egress.secret_header import secret_name
 
 LIMIT: Final = 60
 """Lines of a long text that the short screen shows."""
@@ -100,6 +103,7 @@ def _about(reviewed: ReviewedDraft) -> Iterator[Item]:
     yield Fact(
         "risk", effective if effective == declared else f"{effective} (the request declares {declared})"
     )
+    yield from exposure_items(job_exposure(reviewed.request, reviewed.job))
     yield Fact("owner", f"uid {reviewed.owner_uid}; the file is in {reviewed.draft.path.parent.name}/")
     if reviewed.first_seen:
         yield Fact("last seen", f"in the trail at {reviewed.first_seen}")
@@ -109,6 +113,27 @@ def _about(reviewed: ReviewedDraft) -> Iterator[Item]:
     else:
         yield Fact("asked by", reviewed.requester)
     yield Field("file", reviewed.request.file_name)
+
+
+def job_exposure(request: Request, job: Job) -> Exposure:
+    """Opacity and reach of a Job: those of its request, with what is not shown of its inputs and the secret of its proxy."""
+    return exposure_of(request).with_unread(job.unread).with_secret(secret_name(job))
+
+
+def exposure_items(exposure: Exposure) -> Iterator[Item]:
+    """Both facts, and the inputs that have to be read whole for the first one to hold. A reason may name foreign things."""
+    if exposure.opaque:
+        yield Fact("opacity", "opaque: code may run that is not on the screen, because")
+        yield Field("", exposure.why)
+    elif exposure.scripts:
+        yield Fact("opacity", "transparent, once you have read whole:")
+        yield Field("", "\n".join(f"/in/{name}" for name in exposure.scripts), LIMIT)
+    else:
+        yield Fact("opacity", f"transparent ({exposure.why})")
+    if exposure.reach:
+        yield Field("reach", "\n".join(exposure.reach), LIMIT)
+    else:
+        yield Fact("reach", "nothing")
 
 
 def _own_words(reviewed: ReviewedDraft) -> Iterator[Item]:
@@ -143,6 +168,8 @@ def _warnings(reviewed: ReviewedDraft, operator: str) -> Iterator[_Warning]:
         yield (
             Note("the program is not among request.programs, or comes from /in: nobody here vouches for it"),
         )
+    if reviewed.image_has_program is False and job.argv:
+        yield (Quote(job.argv[0], "the sandbox image has no such program, the run could only fail:", None),)
     if job.effective_risk != request.risk_level:
         yield (Note(f"declared risk {request.risk_level}, effective risk {job.effective_risk}"),)
     if job.network:
@@ -205,9 +232,12 @@ def _argv(reviewed: ReviewedDraft, settings: Settings) -> list[Item]:
     words = reviewed.job.argv
     if words is None:
         return []
-    return [
+    items: list[Item] = [
         Listing(f"the command, {len(words)} words, run without a shell:", "\n".join(words), "the command")
     ]
+    if reviewed.image_has_program is None:
+        items.append(Note("whether the sandbox image has this program is not known"))
+    return items
 
 
 def _code(reviewed: ReviewedDraft, settings: Settings) -> list[Item]:
@@ -272,7 +302,7 @@ JOB_FIELDS: dict[str, _Show] = {
     "vars_json": _vars,
     "workdir": _foreign("starts in", lambda job: job.workdir),
     "inputs": _inputs,
-    "unread": _foreign("unread code", lambda job: "\n".join(f"/in/{name}" for name in job.unread)),
+    "unread": _foreign("not shown", lambda job: "\n".join(f"/in/{name}" for name in job.unread)),
     "outputs": _foreign("outputs", lambda job: "\n".join(job.outputs), "none declared"),
     "limits": _limits,
     "network": _foreign("network", lambda job: "\n".join(job.network), "none"),

@@ -29,7 +29,9 @@ from threegate.request.shown_whole import unread_inputs
 from threegate.request.tar_reader import TarError, read_tar
 from threegate.request.typecheck import type_findings
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
-from threegate.trail import LockedTrail
+from threegate.runners.registry import describe
+from threegate.secretscan import mask_secrets
+from threegate.trail import LockedTrail, RequestHistory
 
 _HELPED = {"contracts_do_not_compile": "check"}
 """Reasons that another command than `contracts explain` mends."""
@@ -64,6 +66,8 @@ class ReviewedDraft:
     first_seen: str | None
     """Time of the first event of this request in the trail."""
     now: datetime
+    image_has_program: bool | None = True
+    """Whether the sandbox image has the program that the argv starts with; None when that is not known."""
 
 
 def read_draft(workspace: Workspace, path: Path) -> Draft:
@@ -170,6 +174,8 @@ def _reviewed(
         now = held.now
         history = held.index.history(request.request_id)
         refuse_used(held, request)
+        if draft.path.parent == context.workspace.inbox:
+            refuse_anothers(history, draft)
         proposal = history.proposal_sha256 if history else None
         check_proposal_draft(
             context.workspace,
@@ -219,6 +225,9 @@ def _reviewed(
         proposal_sha256=proposal,
         first_seen=seen,
         now=now,
+        image_has_program=describe(job.backend).has_program(settings.runners, job.argv[0])
+        if job.argv
+        else True,
     )
 
 
@@ -241,6 +250,8 @@ def _is_in(path: Path, folder: Path) -> bool:
 
 def refuse_judged(reviewed: ReviewedDraft) -> None:
     """Nothing is signed that the gates would refuse anyway (docs/spec/3-aana.md). Raises Refused with the gate's code."""
+    if reviewed.image_has_program is False and reviewed.job.argv:
+        raise Refused("program_missing", missing_program_text(reviewed.job.argv[0]))
     assessment = reviewed.assessment
     contract = assessment.contract
     passing = {item.code for item in contract.reasons} <= PASSING
@@ -254,6 +265,23 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
     if assessment.route != "accept" or assessment.gate_decision != "pass" or assessment.blockers:
         code = assessment.blockers[0] if assessment.blockers else f"aana_{assessment.route}"
         raise Refused(code, f"AANA says {assessment.route} ({code}); it would not run when it is approved")
+
+
+def refuse_anothers(history: RequestHistory | None, draft: Draft) -> None:
+    """An id belongs to the owner of the first file that named it: that is who asks. Raises Refused (replayed)."""
+    first = history.owner_uid if history is not None else None
+    if first is not None and first != draft.owner_uid:
+        raise Refused(
+            "replayed",
+            f"{draft.path.name}: its request_id was first used by the account with uid {first}, and this file belongs to uid "
+            f"{draft.owner_uid}; make a new request with: threegate draft",
+        )
+
+
+def missing_program_text(program: str) -> str:
+    """One line for a program that the sandbox image is known to lack."""
+    name = mask_secrets(program)[:60]
+    return f"the sandbox image has no program {name!r}: the run could only fail; name another, or build an image that has it"
 
 
 def refuse_used(held: LockedTrail, request: Request) -> None:

@@ -14,6 +14,7 @@ from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import STATES, Workspace
 from threegate.request import Report, read_request
+from threegate.request.exposure import exposure_json
 from threegate.results import Verdict, read_verdict
 from threegate.trail import Trail
 
@@ -44,6 +45,7 @@ class Shown:
             "inputs": [{"name": item.name, "sha256": item.sha256} for item in request.inputs]
             if request
             else [],
+            **exposure_json(self.report.exposure if self.report else None),
             "verdict": self.verdict.to_json() if self.verdict else None,
             "events": list(self.events),
             "results": [path.name for path in self.results],

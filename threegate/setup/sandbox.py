@@ -16,6 +16,7 @@ from threegate.core.errors import Unavailable
 from threegate.core.workspace import Workspace
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail
+from threegate.trail.payloads import SettingsChanged
 
 _BUILD_SECONDS = 1800
 
@@ -74,8 +75,8 @@ def enter_images(workspace: Workspace, images: Images, *, actor: str) -> bool:
     trail = Trail(workspace)
     try:
         with trail.locked() as held:
-            data = {"reason": "sandbox images", "image": images.era, "egress_image": images.egress}
-            held.append("settings_changed", actor=actor, data=data)
+            changed = SettingsChanged(reason="sandbox images", image=images.era, egress_image=images.egress)
+            held.append(changed, actor=actor)
             held.sync()
             values = {"runners.era.image": images.era, "runners.era.egress_image": images.egress}
             set_values(workspace.settings_file, values)

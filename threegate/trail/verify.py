@@ -18,6 +18,7 @@ from threegate.core.limits import TRAIL_LINE_BYTES
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.trail.chain import (
+    MARKING,
     Chain,
     ChainError,
     leaf_hashes,
@@ -28,6 +29,7 @@ from threegate.trail.chain import (
 )
 from threegate.trail.checkpoint import NOTE_BYTES, TrailCheckpoint
 from threegate.trail.event import Event, LineError, parse_line
+from threegate.trail.payloads import TreeAnnounced, WorkspaceAdopted, WorkspaceCreated
 from threegate.trail.tree import Frontier
 from threegate.trail.verify_report import Verification
 from threegate.trail.workspace_key import VerifierKey
@@ -163,10 +165,12 @@ class _Run:
             return
         if event.seq == 1:
             self._begin(path, event)
-        if event.type in ("checkpoint", "rotated"):
-            self._check_announced(path, number, event)
-        elif event.type == "workspace_adopted":
-            self._adopted(path, number, event)
+        match event.payload if event.type in MARKING else None:
+            case TreeAnnounced(size=size, root=root):
+                if self._sound and (size != self.frontier.size or root != self.frontier.root().hex()):
+                    self.result.add(path, number, "announces a tree that is not the one before it")
+            case WorkspaceAdopted(vkey=str(vkey)) if not self._given:
+                self._adopted(path, number, vkey)
         self.frontier.add(line)
         if self._notes and self._notes[-1][0] <= self.frontier.size:
             self._check_notes()
@@ -200,7 +204,8 @@ class _Run:
         self.result.workspace_id = event.prev
         self.result.first_time = event.time
         try:
-            named = VerifierKey.parse(str(event.data.get("vkey")))
+            created = WorkspaceCreated.of(event)
+            named = VerifierKey.parse((created and created.vkey) or "")
         except InvalidInput as error:
             self.result.add(path, 1, f"names no key: {error}")
             named = None
@@ -216,12 +221,10 @@ class _Run:
         if isinstance(kept.get("seq"), int):
             self._kept_seq, self._kept_hash = int(kept["seq"]), str(kept.get("hash"))
 
-    def _adopted(self, path: Path, number: int, event: Event) -> None:
+    def _adopted(self, path: Path, number: int, vkey: str) -> None:
         """An adoption on another machine brings a key of its own; it counts unless the auditor named one."""
-        if "vkey" not in event.data or self._given:
-            return
         try:
-            self._adopted_keys.append(VerifierKey.parse(str(event.data["vkey"])))
+            self._adopted_keys.append(VerifierKey.parse(vkey))
         except InvalidInput as error:
             self.result.add(path, number, f"names no key: {error}")
 
@@ -234,12 +237,6 @@ class _Run:
                 note.verify(key)
                 return
         note.verify(self._key)
-
-    def _check_announced(self, path: Path, number: int, event: Event) -> None:
-        """A `checkpoint` or `rotated` event names size and root of the tree before it."""
-        size, root = event.data.get("size"), event.data.get("root")
-        if self._sound and (size != self.frontier.size or root != self.frontier.root().hex()):
-            self.result.add(path, number, "announces a tree that is not the one before it")
 
     def _check_notes(self) -> None:
         while self._notes and self._notes[-1][0] <= self.frontier.size:
