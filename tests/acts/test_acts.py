@@ -141,7 +141,7 @@ def test_two_operators_for_one_request(bench: Bench) -> None:
     assert failed == ["quorum_missing"]
     context = bench.context
     with open_waiting(context, done.path) as (waiting, reviewed):
-        assert reviewed.inputs[0].head(10) == b"1\n2\n"
+        assert reviewed.inputs[0].path.read_bytes() == b"1\n2\n"
         assert code_of(lambda: countersign(context, waiting, "alice", bench.keys["alice"])) == "replayed"
         assert code_of(lambda: countersign(context, waiting, "bob", bench.keys["alice"])) == "signer_unknown"
         signed = countersign(context, waiting, "bob", bob)

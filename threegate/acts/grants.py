@@ -6,6 +6,7 @@ approval; the number of uses is decided again at each claim, under the trail's l
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch, read_operators
 from threegate.request import read_request
 from threegate.request.job import build_job
+from threegate.request.shown_whole import unread_inputs
 from threegate.review.countersign import read_waiting
 from threegate.review.reviewed_draft import (
     Draft,
@@ -220,12 +222,14 @@ def _declared_covered(context: Context, draft: Draft, grants: Sequence[Grant]) -
         return False
     with context.workspace.hold(context.workspace.files) as files:
         sizes = {item.sha256: files.stat(item.name).st_size for item in request.inputs}
+        unread = unread_inputs(request, lambda item: os.fdopen(files.open_regular(item.name)[0], "rb"))
     job = build_job(
         request,
         input_sizes=sizes,
         platform=policy.platform,
         write_class=context.contracts.write_class(policy, request),
         time_cap_sec=context.contracts.time_cap_sec(policy, request),
+        unread=unread,
     )
     return any(covers(grant, job) for grant in grants)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
+from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, warn, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
 from threegate.core.errors import NoWorkspace
 
@@ -84,8 +84,9 @@ def show(
     """Print the review screen."""
     from threegate.review.screen import render_reviewed_draft
 
+    width = screen_width(to_stderr=to_stderr)
     put(
-        render_reviewed_draft(reviewed, context.policy.settings, operator=operator, full=full),
+        render_reviewed_draft(reviewed, context.policy.settings, operator=operator, width=width, full=full),
         to_stderr=to_stderr,
     )
 

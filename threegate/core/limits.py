@@ -21,8 +21,6 @@ CREATED_AHEAD_SECONDS: Final = 300
 FINDINGS_PER_RULE: Final = 20
 
 COMMAND_WORDS: Final = 2_000
-SCRIPT_BYTES: Final = 64 * KIB
-"""The largest script that a person is asked to read whole; the code of a larger one counts as opaque."""
 CODE_PARTS: Final = 10_000
 """Words and marks of a Code block (a string counts as one); more cannot be parsed in the time that gate 1 has."""
 
@@ -48,6 +46,15 @@ JSON_DEPTH: Final = 64
 INPUT_FILE_BYTES: Final = 1024 * MIB
 TAR_ENTRIES: Final = 20_000
 TAR_BYTES: Final = 512 * MIB
+TAR_DEPTH: Final = 32
+TAR_PATH_BYTES: Final = 1024
+TAR_NAME_BYTES: Final = 255
+TAR_HEADER_BYTES: Final = 64 * KIB
+"""A header of a tar that only says something about the next entry: a long name, attributes."""
+SHOWN_BYTES: Final = 256 * KIB
+"""So much of a request's inputs, all of them together, is shown on a screen. What does not fit is not shown whole."""
+SHOWN_HEAD_BYTES: Final = 4 * KIB
+"""So much is shown of an input that does not fit."""
 
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60

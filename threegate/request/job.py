@@ -6,7 +6,7 @@ runner needs nothing but it and the pinned inputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +100,8 @@ class Job:
     effective_risk: Risk = "high"
     data_sensitivity: Sensitivity = "confidential"
     proposal_sha256: str | None = None
+    unread: tuple[str, ...] = ()
+    """Names of inputs that may hold code and that no screen shows whole (shown_whole.py)."""
 
     def meaning(self) -> dict[str, Any]:
         """The canonical meaning as a JSON value: code and variables by their sha256, everything else as it is."""
@@ -140,6 +142,7 @@ class Job:
             "effective_risk": self.effective_risk,
             "data_sensitivity": self.data_sensitivity,
             "proposal_sha256": self.proposal_sha256,
+            "unread": list(self.unread),
         }
 
     @property
@@ -149,7 +152,7 @@ class Job:
 
 
 def effective_risk(request: Request, exposure: Exposure) -> Risk:
-    """max(declared, computed): docs/spec/2-approval.md, "Who may approve". `exposure` is that of the same request."""
+    """max(declared, computed): docs/spec/2-approval.md, "Effective risk". `exposure` is that of the same request."""
     computed: Risk = "low"
     if request.network != "none" or request.data_sensitivity != "public" or exposure.opaque:
         computed = "medium"
@@ -166,15 +169,18 @@ def build_job(
     write_class: bool = False,
     time_cap_sec: int | None = None,
     proposal_sha256: str | None = None,
+    unread: Sequence[str] = (),
 ) -> Job:
     """The Job of a request. `input_sizes` maps sha256 to bytes for every declared input (KeyError otherwise).
+
+    `unread` is what `unread_inputs` found in the bytes of the inputs.
 
     `write_class` says that the tool's contract has a side effect above read (effective risk high);
     `time_cap_sec` is a contract's `timeouts.total_ms`, rounded up to seconds.
     """
     container = BACKENDS[request.backend].container
     sizes = {item.name: input_sizes[item.sha256] for item in request.inputs}
-    exposure = exposure_of(request).with_sizes(sizes)
+    exposure = exposure_of(request).with_unread(unread)
     environment = dict(ERA_ENVIRONMENT) if container else {}
     if request.network == "allowlist":
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
@@ -210,6 +216,7 @@ def build_job(
         effective_risk="high" if write_class else effective_risk(request, exposure),
         data_sensitivity=request.data_sensitivity,
         proposal_sha256=proposal_sha256,
+        unread=tuple(unread),
     )
 
 

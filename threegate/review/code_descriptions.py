@@ -63,6 +63,7 @@ AANA: Final[dict[str, str]] = {
 
 OTHERS: Final[dict[str, str]] = {
     "request_invalid": "gate 1 refuses the file in approved/: the message names rule and line",
+    "input_unfit": "an input that is to be unpacked is no plain tar of files and folders: ask for another one",
     "rejected": "the operator said no, with their reason",
     "cancelled": "the operator stopped it",
     "interrupted": "the daemon ended while it ran: `threegate retry` asks anew",

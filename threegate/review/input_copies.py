@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from threegate.core import durable, limits
 from threegate.core.errors import Refused, Unavailable
@@ -32,10 +33,9 @@ class InputCopy:
     size: int
     path: Path
 
-    def head(self, size: int) -> bytes:
-        """The first bytes, for a preview."""
-        with self.path.open("rb") as stream:
-            return stream.read(size)
+    def open(self) -> BinaryIO:
+        """Its bytes, for reading. Raises OSError."""
+        return self.path.open("rb")
 
     def digest_now(self) -> str:
         """sha256 of what lies there now. Raises OSError."""

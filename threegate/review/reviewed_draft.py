@@ -7,7 +7,7 @@ draft's file is not read again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -25,6 +25,8 @@ from threegate.proposals.in_workspace import check_proposal_draft, input_place
 from threegate.request import Report, read_request
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
+from threegate.request.shown_whole import unread_inputs
+from threegate.request.tar_reader import TarError, read_tar
 from threegate.request.typecheck import type_findings
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.runners.registry import describe
@@ -165,6 +167,9 @@ def _reviewed(
     context: Context, draft: Draft, report: Report, request: Request, copies: tuple[InputCopy, ...]
 ) -> ReviewedDraft:
     settings, contracts = context.policy.settings, context.contracts
+    opened = {copy.name: copy for copy in copies}
+    _refuse_bad_tars(request, opened)
+    unread = unread_inputs(request, lambda item: opened[item.name].open())
     with context.trail.locked() as held:
         now = held.now
         history = held.index.history(request.request_id)
@@ -188,6 +193,7 @@ def _reviewed(
             write_class=contracts.write_class(context.policy, request),
             time_cap_sec=contracts.time_cap_sec(context.policy, request),
             proposal_sha256=proposal,
+            unread=unread,
         )
         if proposal is not None and history is not None and history.owner_uid is not None:
             # The daemon wrote the draft: who asks is whom the trail names.
@@ -223,6 +229,19 @@ def _reviewed(
         if job.argv
         else True,
     )
+
+
+def _refuse_bad_tars(request: Request, copies: Mapping[str, InputCopy]) -> None:
+    """What could not be laid out is not signed either. Raises Refused (input_unfit)."""
+    for item in request.inputs:
+        if item.unpack:
+            try:
+                with copies[item.name].open() as stream:
+                    read_tar(stream)
+            except TarError as error:
+                raise Refused(
+                    "input_unfit", f"{item.name}: cannot be unpacked: {error}; ask for another archive"
+                ) from None
 
 
 def _is_in(path: Path, folder: Path) -> bool:
