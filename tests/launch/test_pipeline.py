@@ -26,6 +26,8 @@ from threegate.launch.context import Context
 from threegate.launch.pipeline import judge_now, launch, look_ahead
 from threegate.request.job import Job
 from threegate.results import read_verdict
+from threegate.results.validate import validate_result
+from threegate.review.countersign import countersign, open_waiting
 from threegate.runners.interface import Control, Outcome
 from threegate.trail import Trail
 
@@ -177,3 +179,20 @@ def test_the_status_says_which_event_and_which_folder(bench: Bench, status: str)
     }[status]
     assert answer.event == event == types_of(bench)[-1]
     assert (bench.workspace.state_folder(state) / name).exists()
+
+
+def test_the_result_names_every_operator_who_signed(bench: Bench, runner: CountingRunner) -> None:
+    bob = bench.operator("bob")
+    bench.settings(approval__quorum__low=2)
+    (context,) = daemons(bench, runner, 1)
+    path = waiting(bench, context).path
+    with open_waiting(context, path) as (approved, _):
+        countersign(context, approved, "bob", bob)
+    signed = read_approved(context, path)
+    assert not isinstance(signed, Unrunnable)
+    answer = launched(context, signed)
+    assert isinstance(answer, Ended) and answer.event == "finished"
+    result = only_result(bench.workspace).decode()
+    assert 'approved_by: "alice"\ncountersigned_by:\n  - "bob"\n' in result
+    assert "- Approved by: alice\n- Countersigned by: bob\n" in result
+    assert validate_result(result.encode()) == []

@@ -120,6 +120,7 @@ def launch(
         backend=job.backend,
         request_sha256=request.sha256,
         approved_by=clearance.approved_by,
+        countersigned_by=_countersigners(judgement.approval),
         approval_sha256=clearance.approval_sha256,
         policy_sha256=context.policy.digest,
         inputs=tuple((item.name, item.sha256) for item in job.inputs),
@@ -308,6 +309,13 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
 def _use_left(uses: int | None, approval: VerifiedApproval) -> bool:
     """Whether a grant is not revoked and has a use left; asked under the lock that the claim is made under."""
     return uses is not None and uses < approval.grant_max_uses
+
+
+def _countersigners(approval: VerifiedApproval | None) -> tuple[str, ...]:
+    """The operators who signed besides the approver."""
+    if approval is None:
+        return ()
+    return tuple(signer.name for signer in approval.signers if signer.name != approval.approved_by)
 
 
 def _notes(approval: VerifiedApproval) -> tuple[str, ...]:

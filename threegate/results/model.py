@@ -75,6 +75,7 @@ class ToolResult(_Part):
     reason: str | None = Field(default=None, description="reason code of a refusal")
     request_sha256: Sha256 | None = None
     approved_by: str | None = None
+    countersigned_by: list[str] = Field(default=[], description="further operators whose signatures counted")
     approval_sha256: Sha256 | None = None
     policy_sha256: Sha256 | None = None
     inputs: list[ResultInput] = []

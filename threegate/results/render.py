@@ -151,6 +151,7 @@ def _front_matter(facts: ResultFacts) -> list[_Line]:
         f"stderr_sha256: {_quoted(facts.stderr.sha256 if facts.stderr else None)}",
         f"request_sha256: {_quoted(facts.request_sha256)}",
         f"approved_by: {_quoted(facts.approved_by)}",
+        *_names("countersigned_by", facts.countersigned_by),
         f"approval_sha256: {_quoted(facts.approval_sha256)}",
         f"policy_sha256: {_quoted(facts.policy_sha256)}",
         *_list("inputs", ({"name": name, "sha256": digest} for name, digest in facts.inputs)),
@@ -174,6 +175,10 @@ def _list(key: str, items: Iterable[Mapping[str, Any]]) -> list[str]:
         for number, (name, value) in enumerate(item.items()):
             lines.append(f"  {'-' if number == 0 else ' '} {name}: {_quoted(value)}")
     return [f"{key}:", *lines] if lines else [f"{key}: []"]
+
+
+def _names(key: str, names: Sequence[str]) -> list[str]:
+    return [f"{key}:", *(f"  - {_quoted(name)}" for name in names)] if names else []
 
 
 def _mapping(key: str, value: Mapping[str, str]) -> list[str]:
@@ -203,6 +208,7 @@ def _provenance(facts: ResultFacts) -> list[_Line]:
         ("Request", facts.request_id),
         ("Request sha256", facts.request_sha256),
         ("Approved by", facts.approved_by),
+        ("Countersigned by", ", ".join(facts.countersigned_by)),
         ("Approval sha256", facts.approval_sha256),
         ("Policy sha256", facts.policy_sha256),
         ("Backend", facts.backend),

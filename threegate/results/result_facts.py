@@ -57,6 +57,8 @@ class ResultFacts:
     stderr: Stream | None = None
     request_sha256: str | None = None
     approved_by: str | None = None
+    countersigned_by: tuple[str, ...] = ()
+    """The further operators whose signatures counted; the record names them only where there are any."""
     approval_sha256: str | None = None
     policy_sha256: str | None = None
     inputs: tuple[tuple[str, str], ...] = ()
@@ -138,6 +140,7 @@ def render_record(facts: ResultFacts) -> bytes:
         "dropped": list(facts.dropped),
         "notes": list(facts.notes),
         **({} if facts.retry_after_sec is None else {"retry_after_sec": facts.retry_after_sec}),
+        **({"countersigned_by": list(facts.countersigned_by)} if facts.countersigned_by else {}),
     }
     return canonical.canonical_bytes(value) + b"\n"
 
@@ -231,12 +234,19 @@ def _facts(
         dropped=tuple(value["dropped"]),
         notes=tuple(value["notes"]),
         retry_after_sec=_seconds(value.get("retry_after_sec")),
+        countersigned_by=tuple(_text(name) for name in value.get("countersigned_by", ())),
     )
 
 
 def _seconds(value: Any) -> int | None:
     if value is not None and (type(value) is not int or value < 0):
         raise TypeError("retry_after_sec is no number of seconds")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a name is no text")
     return value
 
 
