@@ -237,7 +237,7 @@ def test_too_narrow_a_terminal_approves_nothing(bench: Bench) -> None:
             await pilot.press("space")
         assert lines.unseen
         await pilot.press("a")
-        assert "too narrow" in said(app)
+        assert "too small" in said(app)
         await pilot.resize_terminal(80, 24)
         await pilot.pause()
         assert lines.unseen > 20, "another width is another text"

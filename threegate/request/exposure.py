@@ -8,11 +8,10 @@ to be read. Effective risk follows from both (docs/spec/2-approval.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from threegate.core import limits
 from threegate.request.command import script_word, why_opaque
 from threegate.request.model import Request
 from threegate.secretscan import mask_secrets
@@ -48,13 +47,11 @@ class Exposure:
         """The same, with a secret that the run's proxy adds, by its name in the settings."""
         return self if name is None else replace(self, reach=(*self.reach, f"secret {name}"))
 
-    def with_sizes(self, sizes: Mapping[str, int]) -> Exposure:
-        """The same, opaque where a script is too large to be shown whole. `sizes`: bytes of each input by name."""
+    def with_unread(self, unread: Collection[str]) -> Exposure:
+        """The same, opaque where a script is among the inputs that no screen shows whole (shown_whole.py)."""
         for name in self.scripts:
-            if sizes[name] > limits.SCRIPT_BYTES:
-                return replace(
-                    self, opacity="opaque", why=f"{name} is larger than {limits.SCRIPT_BYTES // 1024} KiB"
-                )
+            if name in unread:
+                return replace(self, opacity="opaque", why=f"{name} cannot be shown whole")
         return self
 
 
@@ -72,7 +69,7 @@ def exposure_lines(exposure: Exposure) -> tuple[str, str]:
 
 
 def exposure_of(request: Request) -> Exposure:
-    """Both facts of a request, before the sizes of its inputs are known."""
+    """Both facts of a request, before the bytes of its inputs are known."""
     argv = request.argv
     reach = tuple(f"network {item.host}:{item.port}" for item in sorted(request.network_allowlist))
     if argv is None:

@@ -6,12 +6,13 @@ runner needs nothing but it and the pinned inputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from threegate.core import canonical, limits
 from threegate.core.settings import Settings
+from threegate.request.backend_rules import BACKENDS
 from threegate.request.exposure import Exposure, exposure_of
 from threegate.request.model import Backend, Request, Risk, Sensitivity
 
@@ -99,6 +100,8 @@ class Job:
     effective_risk: Risk = "high"
     data_sensitivity: Sensitivity = "confidential"
     proposal_sha256: str | None = None
+    unread: tuple[str, ...] = ()
+    """Names of inputs that may hold code and that no screen shows whole (shown_whole.py)."""
 
     def meaning(self) -> dict[str, Any]:
         """The canonical meaning as a JSON value: code and variables by their sha256, everything else as it is."""
@@ -139,6 +142,7 @@ class Job:
             "effective_risk": self.effective_risk,
             "data_sensitivity": self.data_sensitivity,
             "proposal_sha256": self.proposal_sha256,
+            "unread": list(self.unread),
         }
 
     @property
@@ -148,7 +152,7 @@ class Job:
 
 
 def effective_risk(request: Request, exposure: Exposure) -> Risk:
-    """max(declared, computed): docs/spec/2-approval.md, "Who may approve". `exposure` is that of the same request."""
+    """max(declared, computed): docs/spec/2-approval.md, "Effective risk". `exposure` is that of the same request."""
     computed: Risk = "low"
     if request.network != "none" or request.data_sensitivity != "public" or exposure.opaque:
         computed = "medium"
@@ -165,16 +169,19 @@ def build_job(
     write_class: bool = False,
     time_cap_sec: int | None = None,
     proposal_sha256: str | None = None,
+    unread: Sequence[str] = (),
 ) -> Job:
     """The Job of a request. `input_sizes` maps sha256 to bytes for every declared input (KeyError otherwise).
+
+    `unread` is what `unread_inputs` found in the bytes of the inputs.
 
     `write_class` says that the tool's contract has a side effect above read (effective risk high);
     `time_cap_sec` is a contract's `timeouts.total_ms`, rounded up to seconds.
     """
-    era = request.backend == "ERA"
+    container = BACKENDS[request.backend].container
     sizes = {item.name: input_sizes[item.sha256] for item in request.inputs}
-    exposure = exposure_of(request).with_sizes(sizes)
-    environment = dict(ERA_ENVIRONMENT) if era else {}
+    exposure = exposure_of(request).with_unread(unread)
+    environment = dict(ERA_ENVIRONMENT) if container else {}
     if request.network == "allowlist":
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
             environment[name] = PROXY_URL
@@ -196,10 +203,10 @@ def build_job(
         ),
         network=tuple(f"{item.host}:{item.port}" for item in sorted(request.network_allowlist)),
         environment=environment,
-        image=platform.image if era else "",
+        image=platform.image if container else "",
         egress_image=platform.egress_image if request.network == "allowlist" else "",
-        runtime=platform.runtime if era else "",
-        seccomp_sha256=platform.seccomp_sha256 if era else "",
+        runtime=platform.runtime if container else "",
+        seccomp_sha256=platform.seccomp_sha256 if container else "",
         tool=request.tool,
         session_id=request.session_id,
         labels=request.labels,
@@ -209,6 +216,7 @@ def build_job(
         effective_risk="high" if write_class else effective_risk(request, exposure),
         data_sensitivity=request.data_sensitivity,
         proposal_sha256=proposal_sha256,
+        unread=tuple(unread),
     )
 
 

@@ -18,7 +18,10 @@ from typing import Any
 
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
+from threegate.core.file_names import is_request_name
+from threegate.core.strict_yaml import Node
 from threegate.request import rules, sections
+from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
 from threegate.request.body import Section, read_sections
 from threegate.request.characters import describe, hidden_places, visible
 from threegate.request.code import check_code, check_vars
@@ -32,7 +35,7 @@ from threegate.request.masking import mask_lines, tell
 from threegate.request.model import OutputFile, Request, Stage
 from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, find_front_matter, read_source
-from threegate.request.yaml_nodes import Node, YAMLRefused, read_mapping, scalars
+from threegate.request.yaml_nodes import YAMLRefused, read_mapping, scalars
 from threegate.secretscan import Found, find_secrets, has_secret
 
 warnings.filterwarnings("ignore", module="<unknown>")
@@ -40,7 +43,6 @@ warnings.filterwarnings("ignore", module="<unknown>")
 
 STANDARD_INPUT = "-"
 _NAME = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9-]{1,64}\.md")
-_ANY_NAME = re.compile(r"TR-[A-Za-z0-9._-]{0,200}\.md")
 READ_CLOSELY = frozenset({"Command", "Code", "Inputs (JSON)"})
 
 
@@ -141,9 +143,13 @@ class _Reading:
 
     def _check_name(self) -> None:
         name = PurePath(self.path).name
+        if has_secret(name):
+            self.findings.add(
+                "TG501", 1, 1, "a secret stands in the file's name; rename it and revoke the secret"
+            )
         if self.path == STANDARD_INPUT or _NAME.fullmatch(name):
             return
-        if _ANY_NAME.fullmatch(name):
+        if is_request_name(name):
             self.findings.add("TG102", 1, 1, "the file's name is not TR-YYYYMMDD-HHMMSSZ-<slug>.md")
         else:
             self.findings.add("TG101", 1, 1, "a request's file name is TR-<A-Z a-z 0-9 . _ ->.md; rename it")
@@ -205,17 +211,19 @@ class _Reading:
             if problem.rule == "TG501":
                 self.withheld.update(range(line - 1, last))
 
-    def _backend(self, root: Node) -> str:
+    def _backend(self, root: Node) -> Backend:
         """The backend whose sections are expected; a misspelled one is guessed, and is an error anyway."""
         if "backend" in self.values:
-            return str(self.values["backend"])
-        written = root.value["backend"][1].text if "backend" in root.value else "ERA"
-        return "monty" if written.strip().casefold() == "monty" else "ERA"
+            name: Backend = self.values["backend"]
+            return name
+        written = str(root.value["backend"][1].text if "backend" in root.value else DEFAULT_BACKEND)
+        plain = written.strip().casefold()
+        return next((name for name in BACKENDS if name.casefold() == plain), DEFAULT_BACKEND)
 
-    def _read_parts(self, root: Node, backend: str, parts: dict[str, Section]) -> None:
+    def _read_parts(self, root: Node, backend: Backend, parts: dict[str, Section]) -> None:
         """Read the sections."""
         findings, values = self.findings, self.values
-        if backend == "ERA":
+        if BACKENDS[backend].runs == "command":
             self.command = self._command(parts)
             if "Input Files" in parts:
                 listed = sections.read_file_list(parts["Input Files"], "TG230", "/in/", findings)
@@ -253,7 +261,7 @@ class _Reading:
             approved_by=values.get("approved_by"),
             approved_utc=values.get("approved_utc"),
             purpose=values["purpose"],
-            backend=values.get("backend", "ERA"),
+            backend=values.get("backend", DEFAULT_BACKEND),
             language=values["language"],
             network=values["network"],
             cpu_limit=values["cpu_limit"],

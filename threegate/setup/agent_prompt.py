@@ -16,7 +16,7 @@ from threegate.core import limits
 from threegate.judgement.policy import Policy
 from threegate.proposals.tools import TOOLS
 from threegate.request import RULES, DefaultSettings, GateSettings
-from threegate.request.body import OPTIONAL_SECTIONS, SECTIONS
+from threegate.request.backend_rules import BACKENDS, OPTIONAL_SECTIONS, Backend
 from threegate.request.front_matter_keys import KEYS
 from threegate.setup.agent_examples import Example, proposal_example, request_examples
 
@@ -95,7 +95,7 @@ def prompt_text(place: Place, now: datetime) -> str:
     return "\n".join(_lines(place, now)) + "\n"
 
 
-def _backends(place: Place) -> list[str]:
+def _backends(place: Place) -> list[Backend]:
     return ["monty", "ERA"] if place.era else ["monty"]
 
 
@@ -142,7 +142,8 @@ def _format(place: Place) -> Iterator[str]:
     yield "then the sections of the backend, in this order, as `## Name`:"
     yield ""
     for backend in _backends(place):
-        names = (f"{name} (optional)" if name in OPTIONAL_SECTIONS else name for name in SECTIONS[backend])
+        sections = BACKENDS[backend].sections
+        names = (f"{name} (optional)" if name in OPTIONAL_SECTIONS else name for name in sections)
         yield f"- {backend}: {', '.join(names)}"
     yield ""
     yield "| key | | meaning |"

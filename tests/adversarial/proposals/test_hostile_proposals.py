@@ -338,6 +338,35 @@ STOPPED_ARGV = [
     [" "],
     ["FOO=1", "bash"],
 ]
+METACHARACTERS = [";", "|", "&", "<", ">", "`", "$(", "&&", "||", ">>", "\n"]
+COMMANDS_INSIDE = [
+    "rm -rf ~",
+    "RM -r x",
+    "/bin/rm x",
+    "--exec=rm x",
+    "-c'rm x'",
+    "f('rm x')",
+    "sudo ls",
+    "env sudo ls",
+    "bash -c id",
+    "find . -delete",
+    "dd if=a of=/dev/sda",
+    "chmod 777 f",
+    "mkfs.ext4 /x",
+    "pip install x",
+    "docker run x",
+    "mount /dev/sda1 /x",
+]
+HONEST_ARGUMENTS = [
+    "fix the page of rooms",
+    "a b",
+    "$HOME",
+    "a=b c",
+    "reform a thing",
+    "x-rm y",
+    "50 %",
+    "import shutil",
+]
 CRITICAL_ARGV = [
     ["sqlite3", "x", "truncate table t"],
     ["sqlite3", "x", "DROP TABLE users"],
@@ -570,9 +599,31 @@ def test_argv_that_never_runs(argv: list[str], settings: Settings) -> None:
     assert any("would be blocked" in reason for reason in result.verdict.reasons)
 
 
+@pytest.mark.parametrize("program", ["python3", "node", "ls", "git", "echo", "psql"])
+@pytest.mark.parametrize("character", METACHARACTERS)
+def test_no_argument_has_what_a_shell_acts_on(program: str, character: str, settings: Settings) -> None:
+    for word in (character, f"a{character}b", f"a {character} b"):
+        for argv in ([program, word], [program, "x", "y", word]):
+            stopped({"tool": "shell.execute_approved", "args": {"argv": argv}, "risk": "critical"}, settings)
+
+
+@pytest.mark.parametrize("program", ["python3", "node", "ls", "echo", "git"])
+@pytest.mark.parametrize("command", COMMANDS_INSIDE)
+def test_no_argument_is_itself_a_command_that_may_not_run(
+    program: str, command: str, settings: Settings
+) -> None:
+    for argv in ([program, command], [program, "x", command], [program, "x", command, "y"]):
+        stopped({"tool": "shell.execute_approved", "args": {"argv": argv}, "risk": "critical"}, settings)
+
+
+@pytest.mark.parametrize("argument", HONEST_ARGUMENTS)
+def test_an_honest_argument_is_looked_at_by_a_human(argument: str, settings: Settings) -> None:
+    looked_at({"tool": "shell.execute_approved", "args": {"argv": ["echo", argument]}}, settings)
+
+
 @pytest.mark.parametrize(
     "argv",
-    [["git", "-c", "core.pager=id", "log"], ["awk", 'BEGIN { system("id") }']],
+    [["git", "-c", "core.pager=id", "log"], ["awk", "-f", "prog.awk"]],
     ids=lambda argv: argv[0],
 )
 def test_argv_that_may_start_more_is_drafted_as_opaque_and_high(argv: list[str], settings: Settings) -> None:

@@ -332,16 +332,13 @@ def test_the_effective_risk_follows_from_both_facts(
     assert job.effective_risk == risk
 
 
-def test_a_script_too_large_to_be_read_whole_is_opaque() -> None:
+def test_a_script_that_cannot_be_shown_whole_is_opaque() -> None:
     report = asked("python3 a.py", "a.py", "data.csv")
     assert report.request is not None and report.exposure is not None
-    for size, risk in ((limits.SCRIPT_BYTES, "low"), (limits.SCRIPT_BYTES + 1, "medium")):
-        assert (
-            build_job(report.request, input_sizes={DIGEST: size}, platform=Platform()).effective_risk == risk
-        )
-    sizes = {"a.py": limits.SCRIPT_BYTES, "data.csv": 1 << 30}
-    assert report.exposure.with_sizes(sizes) == report.exposure
-    assert report.exposure.with_sizes({**sizes, "a.py": limits.SCRIPT_BYTES + 1}).opaque
+    for unread, risk in (((), "low"), (("data.csv",), "low"), (("data.csv", "a.py"), "medium")):
+        job = build_job(report.request, input_sizes={DIGEST: 10}, platform=Platform(), unread=unread)
+        assert job.effective_risk == risk and job.unread == unread
+        assert report.exposure.with_unread(unread).opaque is (risk == "medium")
 
 
 def test_no_reason_repeats_a_secret() -> None:

@@ -110,7 +110,13 @@ RULES = (
         "NaN, Infinity or a number that JSON cannot carry",
         "Write such a value as a string.",
         ('{"a": 1e300}\n',),
-        ('{"a": NaN}\n', '{"a": -Infinity}\n', '{"a": 1e999}\n', '{"a": ' + "9" * 5000 + "}\n"),
+        (
+            '{"a": NaN}\n',
+            '{"a": -Infinity}\n',
+            '{"a": 1e999}\n',
+            '{"a": 9007199254740992}\n',
+            '{"a": ' + "9" * 5000 + "}\n",
+        ),
         "vars",
     ),
     _rule(
