@@ -21,7 +21,9 @@ def test_no_secret_is_kept(tmp_path: Path, capsys) -> None:
     named = bench.draft("named", slug=SECRET)
     odd = bench.draft("odd", slug="odd").rename(workspace.inbox / f"TR-{SECRET}.md")
     (workspace.inbox / f"{SECRET}.txt").write_text("no request")
-    bench.approve(bench.draft("ran", slug="ran", code=f"open('/out/{SECRET[:3]}' + '{SECRET[3:]}', 'w').write('x')"))
+    bench.approve(
+        bench.draft("ran", slug="ran", code=f"open('/out/{SECRET[:3]}' + '{SECRET[3:]}', 'w').write('x')")
+    )
     bench.approve(bench.draft("cancelled", slug="cancelled"))
     cancel_request(bench.context, "cancelled", actor="op", reason=f"leaked {SECRET}")
     assert cli.execute([*call, "run", "--once"]) == 0
