@@ -106,6 +106,16 @@ def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: 
         ("open('/out/x', 'wb').write(bytes(8 << 20))", "failed", {"file_bytes": 1 << 20}),
         ("for i in range(99): open(f'/out/{i}', 'w')", "output_exceeded", {"out_files": 50}),
         ("import os\nfor i in range(99): os.mkdir(f'/out/{i}')", "output_exceeded", {"out_files": 50}),
+        (
+            "for i in range(6): open(f'/out/{i}', 'wb').truncate(1 << 20)",
+            "output_exceeded",
+            {"out_bytes": 4 << 20},
+        ),
+        (
+            "try: open('/out/x', 'wb').write(bytes(8 << 20))\nexcept OSError: pass",
+            "output_exceeded",
+            {"out_bytes": 4 << 20},
+        ),
         ("import os\nn = [os.open('/dev/null', 0) for _ in range(1000)]", "failed", {}),
     ],
     ids=lambda value: value if isinstance(value, str) and " " not in value else "",

@@ -36,11 +36,13 @@ PODMAN = {
 
 
 @contextmanager
-def answering(version: object, runtimes: object = None) -> Iterator[str]:
+def answering(
+    version: object, runtimes: object = None, *, image: str = IMAGE, labels: object = None
+) -> Iterator[str]:
     """A socket that knows its version, one image and its runtimes, as an engine tells them."""
     answers = {
         "/version": version,
-        "/images/": {"Id": IMAGE, "Config": {}},
+        "/images/": {"Id": image, "Config": {"Labels": labels}},
         "/info": {"DefaultRuntime": "runc", "Runtimes": runtimes or {"runc": {"path": "runc"}}},
     }
 

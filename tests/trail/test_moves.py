@@ -150,9 +150,17 @@ def test_nothing_is_moved_when_the_event_cannot_be_written(made) -> None:
 
 
 def test_companions_are_only_this_requests_signatures(tmp_path: Path) -> None:
-    for name in ("a.md", "a.md.sig", "a.md.sig.bob", "a.md.signature", "b.md.sig", "a.2.md.sig"):
+    for name in (
+        "TR-a.md",
+        "TR-a.md.sig",
+        "TR-a.md.sig.bob",
+        "TR-a.md.signature",
+        "TR-b.md.sig",
+        "TR-a.2.md.sig",
+    ):
         (tmp_path / name).touch()
-    assert [path.name for path in moves.companions(tmp_path / "a.md")] == ["a.md.sig", "a.md.sig.bob"]
+    found = moves.companions(tmp_path / "TR-a.md")
+    assert [path.name for path in found] == ["TR-a.md.sig", "TR-a.md.sig.bob"]
     assert moves.companions(tmp_path / "none" / "a.md") == []
 
 

@@ -33,6 +33,7 @@ from threegate.request import read_request
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import Verdict, write_verdict
+from threegate.review.review_sections import job_exposure
 from threegate.review.reviewed_draft import (
     ReviewedDraft,
     refuse_bad_clock,
@@ -176,7 +177,7 @@ def promote(
             actor=actor,
             prepare=lambda: pin(context.workspace, reviewed.inputs),
         )
-    removed = take_draft_away(reviewed.draft)
+    removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, paths[-1].name, sealed)
     return Promoted(
         path=paths[-1],
@@ -307,5 +308,6 @@ def write_approved_status(context: Context, name: str, sealed: Sealed) -> None:
             stage="approved",
             valid=True,
             state="approved",
+            exposure=job_exposure(sealed.request, sealed.job),
         ),
     )

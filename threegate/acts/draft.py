@@ -17,6 +17,7 @@ from pathlib import Path
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
+from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
 from threegate.request import Report, Request, read_request
 from threegate.request.backend_rules import BACKENDS
@@ -74,9 +75,11 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     if not report.valid:
         lines = [f"{item.rule}: {item.message}" for item in report.findings if item.severity == "error"]
         raise InvalidInput(f"the draft is not written, it would be refused: {'; '.join(lines)}")
-    copied = tuple(item.name for item, content in read if _keep(workspace.files / item.name, content))
+    with workspace.hold(workspace.files) as files:
+        copied = tuple(item.name for item, content in read if _keep(files, item.name, content))
     path = workspace.inbox / name
-    durable.deliver(path, data, 0o644)
+    with workspace.hold(workspace.inbox) as inbox:
+        inbox.deliver(name, data, 0o644)
     return Drafted(path, replace(report, path=str(path)), copied)
 
 
@@ -174,12 +177,14 @@ def _read_input(path: Path) -> tuple[InputFile, bytes]:
     return InputFile(path.name, sha256_hex(content)), content
 
 
-def _keep(target: Path, content: bytes) -> bool:
+def _keep(files: HeldFolder, name: str, content: bytes) -> bool:
     """Copy an input to inbox/files/ unless the same bytes are there. Raises InvalidInput when others are."""
     try:
-        durable.deliver(target, content, 0o644)
+        files.deliver(name, content, 0o644)
     except FileExistsError:
-        if durable.read_regular(target, max_bytes=limits.INPUT_FILE_BYTES) != content:
-            raise InvalidInput(f"{target}: another file of this name is there; rename the input") from None
+        if files.read(name, max_bytes=limits.INPUT_FILE_BYTES)[0] != content:
+            raise InvalidInput(
+                f"{files.path / name}: another file of this name is there; rename the input"
+            ) from None
         return False
     return True

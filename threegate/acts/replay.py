@@ -22,6 +22,7 @@ from threegate.launch.context import Context
 from threegate.request import read_request
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
+from threegate.request.shown_whole import unread_inputs
 from threegate.results import ResultFacts, read_record, write_record
 from threegate.runners.interface import Control, Outcome, Runner
 from threegate.trail import payloads
@@ -83,6 +84,7 @@ def ended_request(context: Context, request_id: str) -> EndedRequest:
             write_class=context.contracts.write_class(context.policy, request),
             time_cap_sec=context.contracts.time_cap_sec(context.policy, request),
             proposal_sha256=history.proposal_sha256,
+            unread=unread_inputs(request, lambda item: (context.workspace.inputs / item.sha256).open("rb")),
         )
     except FileNotFoundError as error:
         raise Unavailable(f"{error.filename}: the pinned input is gone; it cannot be run again") from None

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
+from threegate.cluster.notes import Status
 from threegate.core import limits
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job
 from threegate.request.model import Backend
 from threegate.runners.budget import Budget, Lease, need_of
 from threegate.runners.registry import backend_names, backends
+from threegate.trail.event import trail_text
 
 
 def _row(backend: Backend) -> str:
@@ -117,26 +120,27 @@ class Ledger:
         """All workers, by name."""
         return [self._seats[name] for name in sorted(self._seats)]
 
-    def hear(self, name: str, told: dict[str, Any]) -> None:
-        """A verified status note. Raises KeyError, TypeError, ValueError for one that is malformed: it is then ignored."""
-        try:
-            cores = Decimal(told["cores"])
-        except InvalidOperation:
-            raise ValueError("no number of cores") from None
-        rows = {kind: int(told[kind]) for kind in _no_rows()}
-        running = tuple((str(nonce), str(request_id)) for nonce, request_id in told["running"])
-        memory, images = int(told["memory_mb"]), tuple(str(item) for item in told["images"])
-        healthy, reason = told["healthy"] is True, str(told["reason"])[:300]
-        machine, boot = str(told["machine"])[:64], str(told["boot"])[:32]
-        if not cores.is_finite() or not 0 <= cores <= 4096 or not all(0 <= n <= 4096 for n in rows.values()):
+    def hear(self, name: str, told: Mapping[str, Any]) -> None:
+        """A verified status note. Raises KeyError, ValueError for one that is malformed: it then changes nothing."""
+        status = Status.model_validate(told)
+        rows = {kind: told[kind] for kind in _no_rows()}
+        if not all(type(number) is int and 0 <= number <= limits.CLUSTER_ROWS for number in rows.values()):
             raise ValueError("a capacity that no machine has")
         with self.lock:
             seat = self._seats[name]
-            seat.cores, seat.memory_mb, seat.rows, seat.images = cores, memory, rows, images
-            seat.healthy, seat.reason, seat.machine, seat.boot = healthy, reason, machine, boot
-            seat.running, seat.heard = running, time.monotonic()
-        if healthy:
+            seat.cores, seat.memory_mb, seat.images = Decimal(status.cores), status.memory_mb, status.images
+            seat.rows = rows
+            seat.healthy, seat.reason = status.healthy, trail_text(status.reason, limits.CLUSTER_TEXT_CHARS)
+            seat.machine, seat.boot = status.machine, status.boot
+            seat.running, seat.heard = status.running, time.monotonic()
+        if status.healthy:
             self.heard.set()
+
+    def doubt(self, name: str, reason: str) -> None:
+        """Why nothing that a worker tells counts, for `threegate status`; what was told before stays."""
+        with self.lock:
+            if not self._seats[name].live():
+                self._seats[name].reason = reason
 
     def silent_for(self, name: str) -> float:
         """Seconds since a worker was heard of; a very long time when it never was."""

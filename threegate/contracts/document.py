@@ -1,8 +1,7 @@
-"""Strict YAML with positions: what a contract file says, and where each thing stands.
+"""What a contract file says, and where each thing is in it: the tree of `core/strict_yaml.py` as plain values.
 
-Invariant: a file has one meaning or none. Duplicate keys, anchors, aliases, tags, several documents, keys that
-are no strings and plain scalars that YAML versions read differently (`no`, `012`, `1_000`) are errors. The
-parser's events are streamed, so a bomb ends at the first bound that it breaks.
+Invariant: a file has one meaning or none. Besides what the reader refuses, keys that are no strings and plain scalars
+that YAML versions read differently (`no`, `012`, `1_000`) are errors.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
 from threegate.contracts.diagnostics import Diagnostic, error
 from threegate.core import limits
+from threegate.core.strict_yaml import Kind, Node, StrictYAMLRefused, read_yaml
 
 KeyPath = tuple[str | int, ...]
 """Where a value stands in its file: keys and list indices from the top."""
@@ -29,12 +27,20 @@ _AMBIGUOUS = re.compile(
 )
 
 
-class _Stop(Exception):
-    """The first mistake that ends the reading of a file."""
-
-    def __init__(self, code: str, message: str, line: int, column: int) -> None:
-        super().__init__(message)
-        self.code, self.message, self.line, self.column = code, message, line, column
+_REFUSED: dict[Kind, tuple[str, str]] = {
+    "syntax": ("YAML_SYNTAX", "no YAML: {0.detail}"),
+    "character": ("YAML_SYNTAX", "no YAML: {0.detail}"),
+    "document": ("YAML_SYNTAX", "a second document starts here; a file is one document"),
+    "anchor": ("YAML_ANCHOR", "anchors and aliases are not read; write the value out"),
+    "alias": ("YAML_ANCHOR", "anchors and aliases are not read; write the value out"),
+    "tag": ("YAML_TAG", "tags are not read; leave it out"),
+    "duplicate_key": ("DUPLICATE_KEY", "{0.detail!r} stands twice; give both in one"),
+    "bad_key": ("BAD_KEY", "a key is a plain name{0.detail}"),
+    "merge_key": ("AMBIGUOUS_SCALAR", "merge keys are not read; write the keys out"),
+    "scalar": ("AMBIGUOUS_SCALAR", "{0.detail}"),
+    "depth": ("TOO_DEEP", "nested deeper than {0.detail}"),
+    "nodes": ("TOO_MANY_VALUES", "more than {0.detail} values in one file"),
+}
 
 
 @dataclass(slots=True)
@@ -73,80 +79,37 @@ def read_document(file: str, data: bytes) -> Document | Diagnostic:
         text = data.decode("utf-8")
     except UnicodeDecodeError as problem:
         return error("NOT_UTF8", file, f"not UTF-8 at byte {problem.start}; save it as UTF-8")
-    reader = _Reader(file)
+    document = Document(file, None)
     try:
-        return reader.read(text)
-    except _Stop as stop:
-        return error(stop.code, file, stop.message, line=stop.line, column=stop.column)
-    except yaml.MarkedYAMLError as problem:
-        mark = problem.problem_mark or problem.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        return error("YAML_SYNTAX", file, f"no YAML: {problem.problem}", line=line, column=column)
-    except yaml.YAMLError as problem:
-        return error("YAML_SYNTAX", file, f"no YAML: {getattr(problem, 'reason', 'unreadable')}")
+        root = read_yaml(
+            text, plain=_scalar, max_depth=limits.CONTRACT_DEPTH, max_nodes=limits.CONTRACT_NODES
+        )
+        if root is not None:
+            document.value = _value(root, (), document.places)
+    except StrictYAMLRefused as refused:
+        code, message = _REFUSED[refused.kind]
+        return error(code, file, message.format(refused), line=refused.line, column=refused.column)
+    return document
 
 
-class _Reader:
-    """Builds values from the event stream; one object a file."""
-
-    def __init__(self, file: str) -> None:
-        self.document = Document(file, None)
-        self.nodes = 0
-
-    def read(self, text: str) -> Document:
-        self.events = yaml.parse(text, Loader=yaml.CSafeLoader)
-        started = False
-        for event in self.events:
-            if isinstance(event, yaml.DocumentStartEvent):
-                if started:
-                    raise _stop("YAML_SYNTAX", "a second document starts here; a file is one document", event)
-                started = True
-                self.document.value = self._node(next(self.events), (), 0)
-        return self.document
-
-    def _node(self, event: Any, path: KeyPath, depth: int) -> Any:
-        """The value that starts at `event`."""
-        self.nodes += 1
-        if self.nodes > limits.CONTRACT_NODES:
-            raise _stop("TOO_MANY_VALUES", f"more than {limits.CONTRACT_NODES} values in one file", event)
-        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise _stop("YAML_ANCHOR", "anchors and aliases are not read; write the value out", event)
-        if event.tag is not None:
-            raise _stop("YAML_TAG", "tags are not read; leave it out", event)
-        if depth > limits.CONTRACT_DEPTH:
-            raise _stop("TOO_DEEP", f"nested deeper than {limits.CONTRACT_DEPTH}", event)
-        self.document.places.setdefault(path, _place(event))
-        if isinstance(event, yaml.ScalarEvent):
-            return _scalar(event)
-        if isinstance(event, yaml.SequenceStartEvent):
-            return self._sequence(path, depth)
-        return self._mapping(path, depth)
-
-    def _sequence(self, path: KeyPath, depth: int) -> list[Any]:
-        items: list[Any] = []
-        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
-            items.append(self._node(event, (*path, len(items)), depth + 1))
-        return items
-
-    def _mapping(self, path: KeyPath, depth: int) -> dict[str, Any]:
-        result: dict[str, Any] = {}
-        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
-            if not isinstance(event, yaml.ScalarEvent):
-                raise _stop("BAD_KEY", "a key is a plain name", event)
-            key = self._node(event, (*path, event.value), depth)
-            if not isinstance(key, str):
-                raise _stop("BAD_KEY", "a key is a plain name; put it in quotes", event)
-            if key in result:
-                raise _stop("DUPLICATE_KEY", f"{key!r} stands twice; give both in one", event)
-            result[key] = self._node(next(self.events), (*path, key), depth + 1)
-        return result
+def _value(node: Node, path: KeyPath, places: dict[KeyPath, tuple[int, int]]) -> Any:
+    """The JSON value of a node; notes the place of everything in it, which for a mapping's values is the key's."""
+    places.setdefault(path, (node.line, node.column))
+    if isinstance(node.value, list):
+        return [_value(item, (*path, index), places) for index, item in enumerate(node.value)]
+    if not isinstance(node.value, dict):
+        return node.value
+    values = {}
+    for name, (key, item) in node.value.items():
+        if not isinstance(key.value, str):
+            raise StrictYAMLRefused("bad_key", key.line, key.column, "; put it in quotes")
+        places[(*path, name)] = (key.line, key.column)
+        values[name] = _value(item, (*path, name), places)
+    return values
 
 
-def _scalar(event: Any) -> Any:
-    """A scalar as JSON value: quoted is text, plain is what every YAML version reads alike."""
-    text: str = event.value
-    if event.style is not None and event.style != "":
-        return text
+def _scalar(text: str) -> Any:
+    """The JSON value of a plain scalar. Raises ValueError where YAML versions differ."""
     if text in _NULL:
         return None
     if text in _BOOLEAN:
@@ -158,16 +121,5 @@ def _scalar(event: Any) -> Any:
         if abs(number) < float("inf"):
             return number
     if _AMBIGUOUS.fullmatch(text):
-        raise _stop(
-            "AMBIGUOUS_SCALAR", f"{text[:40]!r} is read differently by YAML versions; quote it", event
-        )
+        raise ValueError(f"{text[:40]!r} is read differently by YAML versions; quote it")
     return text
-
-
-def _place(event: Any) -> tuple[int, int]:
-    return event.start_mark.line + 1, event.start_mark.column + 1
-
-
-def _stop(code: str, message: str, event: Any) -> _Stop:
-    line, column = _place(event)
-    return _Stop(code, message, line, column)

@@ -136,6 +136,13 @@ def unlink(path: Path) -> None:
     _tell("after", "unlink", path)
 
 
+def unlink_at(folder: int, name: str, path: Path) -> None:
+    """Remove a name in an open folder. `path` is only for observers. Raises FileNotFoundError, OSError."""
+    _tell("before", "unlink", path)
+    os.unlink(name, dir_fd=folder)
+    _tell("after", "unlink", path)
+
+
 def make_folder(path: Path, mode: int = 0o700) -> None:
     """Make one folder and make its name durable. Raises FileExistsError, OSError."""
     _tell("before", "mkdir", path)

@@ -19,6 +19,11 @@ class EventBudget:
     _minute: int = 0
     _used: dict[int, int] = field(default_factory=dict)
 
+    def has_room(self, owner: int) -> bool:
+        """Whether `take` would say yes."""
+        same = int(time.monotonic() // 60) == self._minute
+        return not same or self._used.get(owner, 0) < limits.TRAIL_EVENTS_PER_OWNER_MINUTE
+
     def take(self, owner: int) -> bool:
         """Whether one more event of this owner's may be written now."""
         minute = int(time.monotonic() // 60)

@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from threegate.acts.grants import use_grants
 from threegate.core import durable
-from threegate.core.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateError, Unavailable
+from threegate.core.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateError, Unavailable, place_of
 from threegate.core.workspace import Workspace
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.folder_watch import FolderWatch
@@ -37,6 +38,8 @@ from threegate.trail import Trail
 STOP_GRACE_SECONDS = 5.0
 _TYPES_SECONDS = 0.2
 _NAMES_SHOWN = 8
+_GRANTS_COMPARED = 16
+"""So many drafts are compared with the standing grants in a turn."""
 _TRAIL_CHECKPOINT_LOOK_SECONDS = 1.0
 _FOLDERS_LOOK_SECONDS = 0.1
 """While requests run and end, which wakes the daemon each time, its folders are looked through no more often."""
@@ -59,6 +62,8 @@ class Daemon:
     _looked_for_trail_checkpoint: float = 0.0
     _looked_through: float = 0.0
     _reported_problem: str | None = None
+    _grants_changed: int = 0
+    """When the folder of grants changed last, as far as drafts were compared with it."""
     _boot_nonce: str = field(default_factory=lambda: secrets.token_hex(8))
     _trail: Trail = field(init=False)
     _policy_reload: PolicyReload = field(init=False)
@@ -113,6 +118,7 @@ class Daemon:
             propose=proposer,
             on_draft=lambda file_name: self._runner_set.notices.draft_waits(file_name),
             beat=self.supervisor.turned,
+            wake=self.wake.set,
         )
         hinted = [
             self.workspace.inbox,
@@ -141,6 +147,7 @@ class Daemon:
         finally:
             self.supervisor.stopping()
             watch.close()
+            inbox.close()
             self._metrics_file.close()
             grace = 3600.0 if self.once and not self.stop.is_set() else STOP_GRACE_SECONDS
             self._runner_set.dispatcher.stop(grace)
@@ -181,8 +188,8 @@ class Daemon:
                 self._metrics_file.turn()
                 did += inbox.scan(policy)
                 did += inbox.types.work(_TYPES_SECONDS)
-                if did and unsettled is None and not changing and policy.settings.approval.grants:
-                    self._use_grants()
+                if unsettled is None and not changing and policy.settings.approval.grants:
+                    did += self._use_grants(inbox)
                 self._controls()
             if problem is not None and context.begin() is None:
                 problem = self._begin()
@@ -194,9 +201,10 @@ class Daemon:
                 self._report_status(problem or unsettled)
             if dispatcher.failed is not None and not dispatcher.running:
                 break
-            if self.once and looked and not did and not dispatcher.running and not changing:
+            idle = looked and not did and not dispatcher.running and not changing
+            if self.once and idle and not inbox.unfinished:
                 break
-            if not did or dispatcher.running:
+            if not inbox.in_between and (not did or dispatcher.running):
                 longest = self.supervisor.turn_seconds if looked else _FOLDERS_LOOK_SECONDS
                 self.wake.wait(dispatcher.pause(longest))
         return problem or self._policy_reload.problem
@@ -251,15 +259,36 @@ class Daemon:
         waits = len(dispatcher.waiting_reasons())
         self.supervisor.status(f"{dispatcher.running} running, {waits} waiting")
 
-    def _use_grants(self) -> None:
-        """Promote drafts that a standing grant covers (off by default)."""
+    def _use_grants(self, inbox: Inbox) -> int:
+        """Promote drafts that a standing grant covers (off by default), a few in each turn; returns how many were compared.
+
+        A draft is compared with the grants once, and again when a grant was given since.
+        """
+        context = self._runner_set.context
+        with suppress(FileNotFoundError):
+            changed = os.stat(context.workspace.grants).st_mtime_ns
+            if changed != self._grants_changed:
+                self._grants_changed = changed
+                inbox.fresh.update(dict.fromkeys(sorted(inbox.valid)))
+        paths = list(islice(inbox.fresh, _GRANTS_COMPARED))
+        if not paths:
+            return 0
         try:
-            promoted = use_grants(self._runner_set.context)
+            promoted = use_grants(
+                context,
+                paths,
+                failed=lambda path, error: self.log.say(
+                    "grants", file=path.name, what=f"internal error: {place_of(error)}; please report it"
+                ),
+            )
         except (InvalidInput, Unavailable) as error:
-            self.log.say("grants", what=f"{error}; no grant is used until this is mended")
-            return
+            self.log.say("grants", what=f"{error}; no grant is used until this is fixed")
+            return 0
+        for path in paths:
+            inbox.fresh.pop(path, None)
         for item in promoted:
             self.log.say("granted", file=item.path.name, what=item.approval_sha256)
+        return len(paths)
 
     def _sign_trail_checkpoint(self) -> None:
         """Sign the trail's tree every `audit.checkpoint_every` events; without the key here, say so once.

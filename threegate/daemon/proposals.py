@@ -39,8 +39,8 @@ class Proposer:
         """The settings in force: those of a file that is being edited, or is broken, are nobody's."""
         sweep(workspace)
 
-    def __call__(self, path: Path, data: bytes, facts: os.stat_result) -> bool:
-        """Judge, draft, report; True when the file need not be looked at again. Raises TrailError, OSError."""
+    def __call__(self, path: Path, data: bytes, facts: os.stat_result) -> None:
+        """Judge it, draft it, and write its verdict. Raises TrailError, OSError."""
         sweep(self._workspace)
         settings = self._settings()
         with self._trail.locked() as held:
@@ -52,7 +52,6 @@ class Proposer:
         verdict = _verdict_file(path.name, result, state == "draft", reason)
         write_verdict(self._workspace, verdict)
         self._say("proposal", path.name, f"{result.verdict.verdict}: {reason or 'drafted'}")
-        return True
 
     def _deliver(self, path: Path, result: DraftResult, owner_uid: int) -> tuple[str, str | None, str | None]:
         """Announce and deliver the draft; what became of it, why when there is none, and the name of an earlier one."""
@@ -78,6 +77,8 @@ class Proposer:
                 history.approved or history.claimed or history.end or self._lies_there(result.request_id)
             ):
                 return "draft", "drafted_before", history.file
+            if history is not None and history.owner_uid not in (None, owner_uid):
+                return "invalid", "id_taken", None
             *files, proposal, draft = result.deliveries(self._workspace)
             moves.deliver(
                 held,

@@ -11,11 +11,13 @@ claim goes back to approved/: between the claim and the end anything may have ha
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 from threegate.core import durable
-from threegate.core.errors import ThreeGateError
+from threegate.core.errors import ThreeGateError, TrailError, Unavailable, place_of
+from threegate.core.file_names import request_of_companion
 from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
 from threegate.launch.completion import close_from_trail, find_file, interrupt, unsettled
@@ -38,7 +40,17 @@ def recover(context: Context, log: Log) -> int:
     with context.trail.locked() as held:
         histories = [history for history in held.index.open_histories() if unsettled(workspace, history)]
     for history in histories:
-        done = _settle(context, history)
+        try:
+            done = _settle(context, history)
+        except (TrailError, Unavailable, OSError):
+            raise
+        except Exception as error:  # noqa: BLE001 - one request's failure never keeps the others from their end
+            log.say(
+                "recovery",
+                request=history.request_id,
+                what=f"internal error: {place_of(error)}; please report it",
+            )
+            continue
         if done:
             settled += 1
             log.say("recovered", request=history.request_id, what=done)
@@ -102,10 +114,11 @@ def _move_lone_signatures(workspace: Workspace, log: Log) -> int:
     moved = 0
     for state in STATES:
         folder = workspace.state_folder(state)
-        for signature in sorted(folder.glob("*.md.sig*")):
-            name = signature.name.partition(".sig")[0]
-            if (folder / name).exists():
+        for entry in sorted(os.listdir(folder)):
+            of = request_of_companion(entry)
+            if of is None or (folder / of[0]).exists():
                 continue
+            signature, name = folder / entry, of[0]
             home = next((other for other in STATES if (workspace.state_folder(other) / name).exists()), None)
             if home is None:
                 log.say("alone", file=signature.name, what="a signature without its request")

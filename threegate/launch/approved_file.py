@@ -22,6 +22,7 @@ from threegate.request import read_request
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job, build_job
 from threegate.request.model import Backend, Request
+from threegate.request.shown_whole import unread_inputs
 from threegate.trail import RequestHistory, moves
 
 _BACKEND_LINE = re.compile(rf"^backend: ?({'|'.join(BACKENDS)})$".encode(), re.MULTILINE)
@@ -126,9 +127,10 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
             write_class=context.contracts.write_class(policy, request),
             time_cap_sec=context.contracts.time_cap_sec(policy, request),
             proposal_sha256=history.proposal_sha256 if history else None,
+            unread=unread_inputs(request, lambda item: (context.workspace.inputs / item.sha256).open("rb")),
         )
-    except KeyError as missing:
-        message = f"the pinned input {missing.args[0][:12]}… is not there"
+    except OSError as error:
+        message = f"the pinned input {Path(error.filename).name[:12]}… cannot be read ({error.strerror})"
         return _unrunnable(path, identity, history, "input_missing", message, digests)
     signature = beside.pop(f"{path.name}.sig", None)
     further = {name.removeprefix(f"{path.name}.sig."): found for name, found in beside.items()}
@@ -162,10 +164,5 @@ def _history(context: Context, file_name: str, request: Request | None) -> Reque
 
 
 def _pinned_sizes(workspace: Workspace, request: Request) -> dict[str, int]:
-    sizes = {}
-    for item in request.inputs:
-        try:
-            sizes[item.sha256] = (workspace.inputs / item.sha256).lstat().st_size
-        except FileNotFoundError:
-            continue
-    return sizes
+    """Raises FileNotFoundError."""
+    return {item.sha256: (workspace.inputs / item.sha256).lstat().st_size for item in request.inputs}

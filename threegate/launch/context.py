@@ -85,6 +85,9 @@ class Context:
                 "workspace_mismatch",
                 f"{outside}; when this is as it should be: threegate workspace adopt",
             )
+        replaced = self.workspace.replaced_folder()
+        if replaced is not None:
+            return ("folder_replaced", replaced)
         operators = read_operators(self.workspace)
         if operators.problem is not None or operators.digests != held.index.operators:
             what = operators.problem or "tool-exec/operators is not what the trail last recorded"

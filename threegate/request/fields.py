@@ -11,7 +11,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from threegate.request.yaml_nodes import Node
+from threegate.core.strict_yaml import Node
 
 _TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?(?:Z|\+00:00)"

@@ -7,8 +7,8 @@ so a flood of one kind can never hide another kind.
 from __future__ import annotations
 
 from threegate.core import limits
+from threegate.core.strict_yaml import Node
 from threegate.request.problem import Problem
-from threegate.request.yaml_nodes import Node
 
 
 class Findings:

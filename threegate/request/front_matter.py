@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from threegate.core.strict_yaml import Node
 from threegate.request.backend_rules import BACKENDS, Backend
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
 from threegate.request.front_matter_keys import KEYS, Bounds
 from threegate.request.model import Stage
-from threegate.request.yaml_nodes import Node
 
 APPROVAL_KEYS = ("approved_by", "approved_utc")
 _RULES = {"approved_by": "TG143", "approved_utc": "TG144"}

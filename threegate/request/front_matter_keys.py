@@ -13,11 +13,11 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from threegate.core import limits
+from threegate.core.strict_yaml import Node
 from threegate.request import fields, lists
 from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
-from threegate.request.yaml_nodes import Node
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 _LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+#_/-]{0,63}")

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from threegate.core import limits
+from threegate.core.strict_yaml import Node
 from threegate.request.fields import SHA256, FieldError, check_file_name, check_output_path, read_text
 from threegate.request.findings import Findings
 from threegate.request.hosts import HostError, read_target
 from threegate.request.model import InputFile, NetworkTarget, OutputFile
-from threegate.request.yaml_nodes import Node, plain_value
+from threegate.request.yaml_nodes import plain_value
 
 TEXT_ENTRIES = 64
 TEXT_CHARS = 500

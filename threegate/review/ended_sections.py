@@ -12,7 +12,7 @@ from threegate.approval import format_utc
 from threegate.request import Report
 from threegate.request.model import Request
 from threegate.results import ResultFacts
-from threegate.review.review_sections import Field, Item, Listing, Note, Quote, Section
+from threegate.review.review_sections import Fact, Field, Item, Listing, Note, Quote, Section, exposure_items
 from threegate.trail import RequestHistory
 from threegate.trail.payloads import Approved, Cleared, Countersigned, End
 
@@ -30,33 +30,38 @@ def _parts(
     report: Report, history: RequestHistory | None, facts: ResultFacts | None
 ) -> Iterator[tuple[str, list[Item]]]:
     request = report.request
-    yield f"REQUEST {report.path}", list(_about(request)) if request else []
+    yield "REQUEST", [Field("file", report.path)]
     yield "HOW IT ENDED", list(_end(history, facts))
     yield "WHO APPROVED", list(_approval(history))
     yield "WHAT THE JUDGEMENT SAID", list(_judgement(history))
-    yield "WHAT WAS ASKED FOR", list(_asked(request)) if request else []
+    yield "WHAT WAS ASKED FOR", [*_exposed(report), *_asked(request)] if request else []
     yield "WHAT THE SANDBOX ENFORCED", list(_enforced(facts)) if facts else []
     yield "WHAT CAME OUT", list(_outputs(facts)) if facts else []
+    yield "WHAT THE REQUEST SAYS ABOUT ITSELF", list(_own_words(request)) if request else []
 
 
-def _about(request: Request) -> Iterator[Item]:
+def _own_words(request: Request) -> Iterator[Item]:
     yield Field("id", request.request_id)
     yield Field("asked by", f"{request.requested_by} (as the file says)")
-    yield Field("created", format_utc(request.created_utc))
+    yield Fact("created", format_utc(request.created_utc))
     yield Field("purpose", request.purpose)
+    yield Fact("declares", f"risk {request.risk_level}, data {request.data_sensitivity}")
+    yield Field("because", request.justification)
 
 
 def _end(history: RequestHistory | None, facts: ResultFacts | None) -> Iterator[Item]:
     end = End.of(history.end) if history is not None else None
     if end is None:
         return
-    yield Field("as", end.status or end.kind)
-    yield from _known((("reason", end.reason), ("message", end.message), ("exit code", end.exit_code)))
+    yield Fact("as", end.status or end.kind)
+    yield from _known((("reason", end.reason), ("exit code", end.exit_code)))
+    if end.message:
+        yield Field("message", end.message)
     if facts is not None:
         if facts.detail:
             yield Field("detail", facts.detail)
         if facts.runtime_ms is not None:
-            yield Field("took", f"{facts.runtime_ms} ms")
+            yield Fact("took", f"{facts.runtime_ms} ms")
         for note in (*facts.notes, *facts.dropped):
             yield Field("noted", note)
 
@@ -83,44 +88,51 @@ def _approval(history: RequestHistory | None) -> Iterator[Item]:
         ),
     )
     for signed in filter(None, map(Countersigned.of, history.countersigned)):
-        yield Field("also by", f"{signed.countersigned_by or ''} with {signed.key or 'a key'}")
+        yield Fact("also by", f"{signed.countersigned_by or ''} with {signed.key or 'a key'}")
 
 
 def _judgement(history: RequestHistory | None) -> Iterator[Item]:
     cleared = Cleared.of(history.cleared) if history else None
     if cleared is None:
         return
-    yield Field("AANA", cleared.route or "")
+    yield Fact("AANA", cleared.route or "")
     for blocker in cleared.blockers or ():
-        yield Field("reason", blocker)
+        yield Fact("reason", blocker)
     if (contract := cleared.contract) is not None:
         shadow = " (shadow: blocked nothing)" if contract.shadow else ""
-        yield Field("contracts", f"{contract.verdict or ''}{shadow}")
+        yield Fact("contracts", f"{contract.verdict or ''}{shadow}")
         for reason in contract.reasons or ():
-            yield Field("reason", f"{reason.code or ''} {reason.path or ''}".strip())
+            yield Fact("reason", reason.code or "")
+            if reason.path:
+                yield Field("at", reason.path)
+
+
+def _exposed(report: Report) -> Iterator[Item]:
+    if report.exposure is not None:
+        yield from exposure_items(report.exposure)
 
 
 def _asked(request: Request) -> Iterator[Item]:
-    yield Field("backend", request.backend)
+    yield Fact("backend", request.backend)
     if request.argv is not None:
         head = f"the command, {len(request.argv)} words, run without a shell:"
-        yield Listing(head, "\n".join(request.argv))
+        yield Listing(head, "\n".join(request.argv), "the command")
     if request.code is not None:
         count = request.code.removesuffix("\n").count("\n") + 1
-        yield Listing(f"the code, {count} lines:", request.code)
+        yield Listing(f"the code, {count} lines:", request.code, "the code")
     if request.vars_json is not None:
-        yield Quote(request.vars_json, f"the Inputs (JSON), {len(request.vars_json)} characters:")
+        yield Quote(
+            request.vars_json, f"the Inputs (JSON), {len(request.vars_json)} characters:", label="the Inputs"
+        )
     for item in request.inputs:
         yield Field("input", f"/in/{item.name}{' (unpacked)' if item.unpack else ''}, sha256 {item.sha256}")
     yield Field(
         "network", "\n".join(f"{item.host}:{item.port}" for item in request.network_allowlist) or "none"
     )
-    yield Field(
+    yield Fact(
         "limits",
         f"{request.cpu_limit} cores, {request.memory_limit_mb} MiB, {request.time_limit_sec} s",
     )
-    yield Field("declares", f"risk {request.risk_level}, data {request.data_sensitivity}")
-    yield Field("because", request.justification)
 
 
 def _enforced(facts: ResultFacts) -> Iterator[Item]:
@@ -128,7 +140,7 @@ def _enforced(facts: ResultFacts) -> Iterator[Item]:
         if value:
             yield Field(name, value)
     for name in sorted(facts.effective_limits):
-        yield Field("limit", f"{name}: {facts.effective_limits[name]}")
+        yield Fact("limit", f"{name}: {facts.effective_limits[name]}")
     for item in facts.destinations:
         word = "reached" if item.allowed else "refused"
         yield Field("network", f"{word} {item.host}:{item.port}, {item.bytes} bytes")
@@ -146,4 +158,4 @@ def _outputs(facts: ResultFacts) -> Iterator[Item]:
 def _known(facts: tuple[tuple[str, str | int | None], ...]) -> Iterator[Item]:
     for label, value in facts:
         if value not in (None, ""):
-            yield Field(label, str(value))
+            yield Fact(label, str(value))

@@ -200,18 +200,21 @@ def look_sections(look: Look) -> list[Section]:
     if look.problem:
         sections.append(Section("NOT AS IT IS", (Quote(look.problem, most=None),)))
     if look.findings:
-        told = [
-            f"{item.rule} line {item.line}, column {item.column}: {item.message}" for item in look.findings
-        ]
-        sections.append(Section(f"FINDINGS ({len(told)})", tuple(Quote(text, most=None) for text in told)))
+        told = tuple(
+            Quote(item.message, f"{item.rule} line {item.line}, column {item.column}:", None)
+            for item in look.findings
+        )
+        sections.append(Section(f"FINDINGS ({len(told)})", told))
     if look.checks:
         sections.append(Section("THE CHECKS OF A LAUNCH", tuple(_check(check) for check in look.checks)))
     if look.story:
-        told = [f"{item.time[:19]} {item.actor}: {item.words} (#{item.seq})" for item in look.story]
-        sections.append(Section("WHAT THE TRAIL SAYS", tuple(Quote(text, most=None) for text in told)))
+        story = tuple(
+            Quote(item.words, f"{item.time[:19]} {item.actor} (#{item.seq}):", None) for item in look.story
+        )
+        sections.append(Section("WHAT THE TRAIL SAYS", story))
     if look.source:
         text = "\n".join(look.source)
-        sections.append(Section("THE FILE AS IT LIES THERE", (Listing("secrets masked:", text),)))
+        sections.append(Section("THE FILE AS IT LIES THERE", (Listing("secrets masked:", text, "the file"),)))
     return sections
 
 

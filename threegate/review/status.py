@@ -17,6 +17,7 @@ from typing import Any
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.workspace import Workspace
+from threegate.request.exposure import Exposure, exposure_json
 from threegate.results import read_verdict
 from threegate.secretscan import mask_secrets
 
@@ -43,6 +44,8 @@ class Line:
     request_id: str | None
     for_whom: str
     changed_utc: datetime
+    exposure: Exposure | None = None
+    """Opacity and reach as the verdict tells them; None where it tells none."""
 
     @property
     def shown_file(self) -> str:
@@ -58,6 +61,7 @@ class Line:
             "reason": self.reason,
             "request_id": self.request_id,
             "for": self.for_whom,
+            **exposure_json(self.exposure),
             "changed_utc": f"{self.changed_utc:%Y-%m-%dT%H:%M:%SZ}",
         }
 
@@ -149,4 +153,5 @@ def line_of(workspace: Workspace, path: Path, folder: str, state: str, changed: 
             reason = verdict.reason
     elif folder in ("inbox", "drafts"):
         reason = "not looked at yet"
-    return Line(state, path.name, folder, reason, request_id, _WHOM[state], changed)
+    exposure = verdict.exposure if verdict is not None else None
+    return Line(state, path.name, folder, reason, request_id, _WHOM[state], changed, exposure)

@@ -88,5 +88,7 @@ class BackendDescription:
     policy_facts: Callable[[], Mapping[str, str]] = dict
     """What of the backend's own version decides what a run may do. It is part of the policy digest: an approval that was
     given under other facts no longer holds. Names are the backend's own."""
+    has_program: Callable[[RunnersSettings, str], bool | None] = lambda settings, program: None
+    """Whether a run of it would find this first word of an argv; None when that is not known."""
     on_workers: bool = False
     """Whether the workers of a cluster run it; with a cluster, a request for any other one waits."""

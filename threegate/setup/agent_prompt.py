@@ -22,7 +22,7 @@ from threegate.setup.agent_examples import Example, proposal_example, request_ex
 
 _TOLD_RULES = """
 TG107 TG120 TG132 TG137 TG139 TG140 TG141 TG151 TG152 TG159 TG205 TG208 TG220 TG221 TG231 TG253
-TG304 TG305 TG306 TG307 TG312 TG313 TG315 TG317 TG319 TG403 TG405 TG501 TG502 TG503
+TG304 TG305 TG306 TG307 TG312 TG313 TG315 TG317 TG319 TG332 TG403 TG405 TG501 TG502 TG503
 """.split()
 """The rules that agents break most; every other one explains itself in the verdict."""
 

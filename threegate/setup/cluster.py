@@ -195,6 +195,7 @@ ssl_options.versions.1 = tlsv1.3
 auth_mechanisms.1 = EXTERNAL
 ssl_cert_login_from = common_name
 heartbeat = {limits.CLUSTER_HEARTBEAT_SECONDS}
+max_message_size = {limits.CLUSTER_MESSAGE_BYTES}
 # Above the longest run and the fetching of its inputs (milliseconds).
 consumer_timeout = {2 * (limits.REQUEST_MAX_TIME_SEC + limits.CLUSTER_START_SECONDS + 3600) * 1000}
 load_definitions = {folder / "definitions.json"}

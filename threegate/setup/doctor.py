@@ -85,7 +85,11 @@ def _folders(workspace: Workspace) -> Iterator[DoctorLine]:
         )
     else:
         yield DoctorLine("folders", "ok", f"tool-exec/ is written by uid {own[0]} alone")
-    facts = workspace.inbox.lstat()
+    replaced = workspace.replaced_folder()
+    if replaced is not None:
+        yield DoctorLine("folders", "failure", replaced, "nothing is launched until then")
+    with workspace.hold(workspace.root) as root:
+        facts = root.stat("inbox")
     if facts.st_mode & 0o002:
         yield DoctorLine(
             "inbox", "warning", "everybody may write into it", "chmod o-w inbox; give CORE its own group"

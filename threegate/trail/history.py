@@ -42,7 +42,7 @@ class RequestHistory:
     file: str | None = None
     """The name of the request file in that folder."""
     owner_uid: int | None = None
-    """uid of the owner of the draft (`owner_uid` of its events)."""
+    """uid of the owner of the first file with this id: who asks. Later files with the same id do not change it."""
     proposal_sha256: str | None = None
     """Digest of the proposal that the draft was made of."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from threegate.core import durable
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Unavailable
+from threegate.core.file_names import request_of_companion
 from threegate.trail import Event, LockedTrail, trail_text
 from threegate.trail.payloads import Payload, Placed
 
@@ -141,15 +142,12 @@ def free_name(path: Path) -> Path:
 
 def companions(request: Path) -> list[Path]:
     """The signatures beside a request file: ``NAME.sig`` and ``NAME.sig.<operator>``, sorted."""
-    prefix = request.name + ".sig"
     try:
         names = os.listdir(request.parent)
     except FileNotFoundError:
         return []
-    found = [
-        name for name in names if name.startswith(prefix) and (name == prefix or name[len(prefix)] == ".")
-    ]
-    return [request.with_name(name) for name in sorted(found)]
+    found = ((name, request_of_companion(name)) for name in names)
+    return [request.with_name(name) for name, of in sorted(found) if of is not None and of[0] == request.name]
 
 
 def _taken(path: Path) -> bool:

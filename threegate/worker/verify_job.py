@@ -130,6 +130,7 @@ def _job_of(envelope: Envelope, request: Request) -> Job:
             write_class=envelope.write_class,
             time_cap_sec=envelope.time_cap_sec,
             proposal_sha256=envelope.proposal_sha256,
+            unread=envelope.unread,
         )
     except KeyError:
         raise Refused("input_missing", "the envelope lacks an input that the request declares") from None

@@ -40,6 +40,12 @@ def _remove_orphans(
     return remove_orphans(workspace_id, boot_nonce, url=settings.era.engine, runs_folder=runs_folder)
 
 
+def _has_program(settings: RunnersSettings, program: str) -> bool | None:
+    from threegate.runners.era.image_programs import has_program
+
+    return has_program(settings.era, program)
+
+
 BACKEND = BackendDescription(
     name="ERA",
     make=_make,
@@ -49,5 +55,6 @@ BACKEND = BackendDescription(
     ahead_mb=lambda settings: settings.era.warm * OVERHEAD_MB,
     remove_orphans=_remove_orphans,
     policy_facts=lambda: {"seccomp": SECCOMP_SHA256},
+    has_program=_has_program,
     on_workers=True,
 )

@@ -12,6 +12,7 @@ from threegate.core.errors import Unavailable
 from threegate.core.settings import EraSettings
 from threegate.runners.description import DoctorLine
 from threegate.runners.era import container_engine
+from threegate.runners.era.image_programs import PROGRAMS_LABEL
 from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Outcome
 from threegate.runners.probe import Wall, read_walls, scratch_control
@@ -36,7 +37,12 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
                 yield DoctorLine(name, "warning", "not set", "threegate sandbox build")
                 continue
             try:
-                container_engine.check_image(api, image)
+                facts = container_engine.check_image(api, image)
+                labels = (facts.get("Config") or {}).get("Labels") or {}
+                if name == "image" and not labels.get(PROGRAMS_LABEL):
+                    seen = f"{image}: lists no programs, so a missing one shows only when it runs"
+                    yield DoctorLine(name, "warning", seen, "threegate sandbox build")
+                    continue
                 yield DoctorLine(name, "ok", image)
             except Unavailable as error:
                 yield DoctorLine(name, "failure", str(error), "threegate sandbox build")

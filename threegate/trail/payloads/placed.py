@@ -19,7 +19,7 @@ class Placed(Payload):
     file: str | None = None
     """The file's name; there, when there is a `state`."""
     owner_uid: int | None = None
-    """uid of the owner of the draft."""
+    """uid of the owner of the file."""
     proposal_sha256: str | None = None
     """Digest of the proposal that the draft was made of."""
     files: Mapping[str, str] | None = None
@@ -29,7 +29,8 @@ class Placed(Payload):
         Payload.change(self, history, event)
         if self.state is not None and self.file is not None:
             history.state, history.file = self.state, self.file
-        if self.owner_uid is not None:
+        if history.owner_uid is None:
+            # The first event that names an owner settles who asks: a later file with the same id is somebody else's attempt.
             history.owner_uid = self.owner_uid
         if self.proposal_sha256 is not None:
             history.proposal_sha256 = self.proposal_sha256
