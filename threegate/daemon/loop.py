@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 
 from threegate.acts.grants import use_grants
 from threegate.core import durable
@@ -31,7 +32,7 @@ from threegate.daemon.runner_set import RunnerSet
 from threegate.daemon.signals import signals_to
 from threegate.daemon.supervisor import Supervisor
 from threegate.judgement.policy import Policy
-from threegate.records.trail_checkpoints import trail_checkpoint_when_due
+from threegate.records.trail_checkpoints import complete_trail_checkpoint, trail_checkpoint_when_due
 from threegate.trail import Trail
 
 STOP_GRACE_SECONDS = 5.0
@@ -164,6 +165,7 @@ class Daemon:
             self.log.say("stopped", code=code, what=line)
             return line
         recover(context, self.log)
+        self._keep_trail_checkpoint(complete_trail_checkpoint)
         return None
 
     def _turns(self, inbox: Inbox, problem: str | None) -> str | None:
@@ -300,9 +302,12 @@ class Daemon:
         ):
             return
         self._looked_for_trail_checkpoint = now
+        every = self._runner_set.context.policy.settings.audit.checkpoint_every
+        self._keep_trail_checkpoint(lambda trail: trail_checkpoint_when_due(trail, every, actor="daemon"))
+
+    def _keep_trail_checkpoint(self, keep: Callable[[Trail], Path | None]) -> None:
         try:
-            every = self._runner_set.context.policy.settings.audit.checkpoint_every
-            path = trail_checkpoint_when_due(self._trail, every, actor="daemon")
+            path = keep(self._trail)
         except Unavailable as error:
             if not self._reported_checkpoint:
                 self._reported_checkpoint = True

@@ -126,6 +126,7 @@ def launch(
         inputs=tuple((item.name, item.sha256) for item in job.inputs),
         notes=_notes(judgement.approval),
     ).with_outcome(outcome)
+    _remove_unrecorded(control.run_folder / "out", outcome)
     record_sha256 = write_record(control.run_folder, result)
     reached, blocked = (
         tuple(f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed is allowed)[:32]
@@ -216,6 +217,12 @@ def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Ou
         return nothing_known(
             f"the runner failed ({type(error).__name__}); how far the request came is not known"
         )
+
+
+def _remove_unrecorded(out: Path, outcome: Outcome) -> None:
+    """Take away what a collection that failed half-way left: the record names none of it, so nothing would vouch for it."""
+    if not outcome.artifacts and out.is_dir() and any(out.iterdir()):
+        durable.remove_tree(out)
 
 
 def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | Ended | Waiting:

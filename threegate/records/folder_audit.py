@@ -75,6 +75,7 @@ _OUT = re.compile(r"runs/[^/]+/(replay-[0-9]+/)?out(/.*)?", re.DOTALL).fullmatch
 _CONTRACT = re.compile(r"contracts/(?!.*(^|/)\.).*\.(yaml|yml|json)", re.DOTALL).fullmatch
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}").fullmatch
 _PREPARED = re.compile(r"runs/\.prepared-[0-9a-f]{12}").fullmatch
+_NOTES = "memory/notes.jsonl"
 _PRUNED = "runs/.pruned-"
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -298,7 +299,7 @@ class FolderAudit:
     def _applied(self, event: Event, applied: payloads.Applied) -> None:
         if applied.note_sha256 is not None:
             files = self._complete(event, "memory/", {"notes.jsonl": None}, applied.files)
-            self._single["memory/notes.jsonl"] = (files["notes.jsonl"], event.seq)
+            self._single[_NOTES] = (files["notes.jsonl"], event.seq)
 
     def _settings_changed(self, event: Event, changed: payloads.SettingsChanged) -> None:
         if changed.contracts_sha256 is not None:
@@ -507,6 +508,11 @@ class FolderAudit:
             elif path in leaving_files:
                 draft, suffix = leaving_files[path]
                 self._check_draft_file(draft, suffix, draft.files[suffix])
+            elif path.startswith("memory/") and _NOTES not in self._single:
+                self.result.note(
+                    self.workspace.tool_exec / path,
+                    "written by hand: the trail knows of no note until one is stored by threegate memory approve",
+                )
             elif path.startswith("contracts/"):
                 self._check_contract(path, contracts)
             elif path.startswith("inputs/"):

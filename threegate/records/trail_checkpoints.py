@@ -6,6 +6,7 @@ a file of the trail is closed only together with a checkpoint of everything in i
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from threegate.core import durable
@@ -29,6 +30,20 @@ def write_trail_checkpoint(held: LockedTrail, *, actor: str) -> tuple[Path, Trai
     path = _keep(held, note)
     held.keep_index(key, lambda history: still_open(held.workspace, history))
     return path, note
+
+
+def complete_trail_checkpoint(trail: Trail) -> Path | None:
+    """Write the note that the last `checkpoint` or `rotated` event announced and a crash kept from its folder.
+
+    It is a function of the event, so these are the bytes that were announced. The path, or None when nothing was missing.
+    Raises Unavailable (no key here), TrailError, OSError.
+    """
+    with trail.locked() as held:
+        index = held.index
+        if index.last_checkpoint_root is None or os.path.lexists(_place(held, index.last_checkpoint)):
+            return None
+        root = bytes.fromhex(index.last_checkpoint_root)
+        return _keep(held, sign_trail_checkpoint(load_key(index.workspace_id), index.last_checkpoint, root))
 
 
 def trail_checkpoint_due(held: LockedTrail, every: int) -> bool:
@@ -85,10 +100,14 @@ def prove_consistency(trail: Trail, old: int, new: int) -> list[bytes]:
     return tree.consistency_proof(old, leaves[:new])
 
 
+def _place(held: LockedTrail, size: int) -> Path:
+    return trail_checkpoint_folder(held.workspace) / f"{size:012d}"
+
+
 def _keep(held: LockedTrail, note: TrailCheckpoint) -> Path:
     folder = trail_checkpoint_folder(held.workspace)
     if not folder.is_dir():
         durable.make_folder(folder, 0o700)
-    path = folder / f"{note.size:012d}"
+    path = _place(held, note.size)
     durable.overwrite(path, note.render(), 0o644)
     return path

@@ -67,6 +67,8 @@ class TrailIndex:
         self.frontier = Frontier()
         self.last_checkpoint = 0
         """Size of the tree at the last `checkpoint` or `rotated` event."""
+        self.last_checkpoint_root: str | None = None
+        """Its root hash; None when an older version kept the index."""
         self.counts: dict[str, int] = {}
         self.kept = kept
         """What stands for the first events, or None: then all of them were put in here."""
@@ -89,6 +91,7 @@ class TrailIndex:
     def _begin_from(self, header: dict[str, Any]) -> None:
         self.workspace_id, self.epoch, self.vkey = header["workspace_id"], header["epoch"], header["vkey"]
         self.operators = (header["operators"][0], header["operators"][1])
+        self.last_checkpoint_root = header.get("last_checkpoint_root")
         self.contracts_sha256 = header.get("contracts_sha256")  # an older version kept none
         self.head = Head(header["seq"], header["hash"], header["time"])
         self.frontier = Frontier.of(header["seq"], [bytes.fromhex(node) for node in header["nodes"]])
@@ -108,6 +111,7 @@ class TrailIndex:
             "time": self.head.time,
             "nodes": [node.hex() for node in self.frontier.nodes],
             "last_checkpoint": self.last_checkpoint,
+            "last_checkpoint_root": self.last_checkpoint_root,
             "counts": self.counts,
             "grants": self._grants,
             "sessions": [*self._session_seqs, *(event.seq for event in self._session_events)],
@@ -163,7 +167,7 @@ class TrailIndex:
             case OperatorsChanged():
                 self.operators = (payload.operators_sha256, payload.revoked_sha256)
             case TreeAnnounced(size=int(size)):
-                self.last_checkpoint = size
+                self.last_checkpoint, self.last_checkpoint_root = size, payload.root
             case Granted(grant=str(grant)):
                 self._grants.setdefault(grant, 0)
             case GrantRevoked(grant=str(grant)):

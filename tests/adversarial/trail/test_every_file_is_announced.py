@@ -5,19 +5,27 @@ No list of cases: the files are those that are there. What is not found has to b
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.adversarial.trail.everything import make_everything
+from tests.acts.bench_workspace import DATA, Bench, make_bench
+from tests.adversarial.trail.everything import Caller, leave_claimed, make_everything
+from threegate.core import durable
+from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.folder_audit import EXEMPT
+from threegate.trail import Trail
+from threegate.trail.event import make_event
 
 _KINDS = {
     "approved", "audit", "audit/checkpoints", "contracts", "drafts", "drafts/files", "finished", "grants", "inputs", "memory",
@@ -202,3 +210,151 @@ def test_no_planted_folder_passes(workspace: Workspace) -> None:
             missed.append(folder)
         shutil.rmtree(planted)
     assert missed == []
+
+
+class TestInFlight:
+    """What a request that runs now may have, and nothing else may."""
+
+    @pytest.fixture
+    def bench(self, tmp_path: Path) -> Bench:
+        return make_bench(tmp_path)
+
+    def test_only_the_folder_of_the_run_itself_is_free(self, bench: Bench) -> None:
+        folder = leave_claimed(bench, "runs")
+        workspace = bench.workspace
+        assert problems(workspace) == []
+        (running,) = workspace.running.glob("*.md")
+        (reserved,) = workspace.results.glob(".reserved-*")
+        for path in (running, running.with_name(f"{running.name}.sig"), workspace.inputs / INPUT):
+            with put_back(path):
+                flip(path)
+                assert found(workspace, str(path.relative_to(workspace.tool_exec))), path
+        for planted in (
+            workspace.runs / "waits" / "out" / "x",
+            workspace.running / f"{running.name}.sig.mallory",
+            reserved.with_name(".reserved-" + "0" * 32),
+            workspace.runs / ".prepared-0123456789ab" / "x",
+            workspace.runs / ".pruned-runs" / "x",
+        ):
+            planted.parent.mkdir(parents=True, exist_ok=True)
+            planted.write_text("planted")
+            assert problems(workspace), planted
+            planted.unlink()
+            if planted.parent.parent == workspace.runs:
+                planted.parent.rmdir()
+            elif planted.parent.name == "out":
+                shutil.rmtree(planted.parents[1])
+        (folder / "out").symlink_to("/etc")
+        assert problems(workspace) == [], "nothing is opened in the folder of a run that goes on"
+
+    def test_a_run_that_was_interrupted_leaves_nothing(self, bench: Bench) -> None:
+        folder = leave_claimed(bench, "runs")
+        call = Caller(bench)
+        call("run", "--once")
+        assert not folder.exists() and problems(bench.workspace) == []
+        (folder / "work").mkdir(parents=True)
+        assert problems(bench.workspace)
+
+    def test_a_replay_that_goes_on_is_known_by_its_lock(self, bench: Bench) -> None:
+        bench.approve(bench.draft("ran", slug="ran"))
+        Caller(bench)("run", "--once")
+        folder = bench.workspace.run_folder("ran") / "replay-1"
+        folder.mkdir()
+        (folder / "stdout").write_text("half")
+        with durable.folder_locked(folder):
+            assert problems(bench.workspace) == []
+        assert problems(bench.workspace)
+
+
+INPUT = hashlib.sha256(DATA).hexdigest()
+
+
+def problems(workspace: Workspace) -> list[str]:
+    return [str(item) for item in verify_workspace(workspace).problems]
+
+
+def rewritten(workspace: Workspace, change: Callable[[dict[str, Any]], None]) -> None:
+    """The trail with changed data in it and all hashes made anew, and nothing outside that knows better."""
+    UserState.of(Trail(workspace).events().__next__().prev).head_file.unlink()
+    lines, prev = [], ""
+    for number, line in enumerate(workspace.trail_file.read_bytes().rstrip(b"\0").splitlines(), start=1):
+        value = json.loads(line)
+        change(value)
+        event = make_event(
+            seq=number,
+            time=value["time"],
+            type=value["type"],
+            request_id=value["request_id"],
+            actor=value["actor"],
+            data=value["data"],
+            prev=prev or value["prev"],
+        )
+        prev = event.hash
+        lines.append(event.line + b"\n")
+    workspace.trail_file.write_bytes(b"".join(lines))
+
+
+def test_digests_that_were_stripped_from_an_event_are_missed(tmp_path: Path) -> None:
+    """Whoever can make all hashes anew cannot pass a line off as one of an older version: an event before it is newer."""
+    bench = make_bench(tmp_path)
+    bench.approve(bench.draft())
+
+    def strip(value: dict[str, Any]) -> None:
+        value["data"].pop("files", None)
+
+    rewritten(bench.workspace, strip)
+    assert any("names no digest of this file" in item for item in problems(bench.workspace))
+
+
+def test_an_older_trail_is_noted_and_one_that_went_on_is_not_older_any_more(tmp_path: Path) -> None:
+    bench = make_bench(tmp_path)
+    bench.approve(bench.draft())
+
+    def strip(value: dict[str, Any]) -> None:
+        value["data"].pop("files", None)
+        value["data"].pop("announces_files", None)
+
+    rewritten(bench.workspace, strip)
+    result = verify_workspace(bench.workspace)
+    assert result.ok and ["older version" in item.message for item in result.notes] == [True]
+    signature = next(bench.workspace.approved.glob("*.sig"))
+    with put_back(signature):
+        signature.write_bytes(b"{}\n")
+        assert any("is not the statement" in item for item in problems(bench.workspace))
+    with Trail(bench.workspace).locked() as held:
+        held.keep_head(anew=True)
+    bench.approve(bench.draft("req-2", slug="two"))
+    assert verify_workspace(bench.workspace).ok
+    seen = []
+
+    def strip_the_last(value: dict[str, Any]) -> None:
+        seen.append(value["type"])
+        if seen.count("approved") == 3:
+            value["data"].pop("files", None)
+
+    bench.approve(bench.draft("req-3", slug="three"))
+    rewritten(bench.workspace, strip_the_last)
+    assert any("names no digest of this file" in item for item in problems(bench.workspace))
+
+
+def test_a_contract_that_nobody_took_up_yet_is_a_note(tmp_path: Path) -> None:
+    bench = make_bench(tmp_path)
+    call = Caller(bench)
+    contract = bench.workspace.contracts / "threegate.monty.yaml"
+    contract.write_text(call("contracts", "new", "threegate.monty"))
+    (bench.workspace.contracts / "README.md").write_text("ours")
+    assert [item.message.partition(":")[0] for item in verify_workspace(bench.workspace).notes] == [
+        "is no contract",
+        "is not what the trail recorded",
+    ]
+    call("run", "--once")
+    (bench.workspace.contracts / "README.md").unlink()
+    assert verify_workspace(bench.workspace).notes == []
+    call("run", "--once")
+    assert sum(event.type == "settings_changed" for event in Trail(bench.workspace).events()) == 1
+    contract.unlink()
+    (note,) = verify_workspace(bench.workspace).notes
+    assert "is not there any more: not yet taken up by a daemon" in note.message
+    call("run", "--once")
+    result = verify_workspace(bench.workspace)
+    assert result.ok and result.notes == []
