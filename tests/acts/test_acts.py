@@ -61,7 +61,14 @@ def test_an_unreadable_draft_can_be_rejected(bench: Bench) -> None:
 
 def test_a_waiting_request_is_cancelled_at_once(bench: Bench) -> None:
     done = bench.approve(bench.draft())
-    assert cancel_request(bench.context, "req-1", actor="test").outcome == "cancelled"
+    stopped = cancel_request(bench.context, "req-1", actor="test")
+    assert (stopped.outcome, stopped.ran_ms) == ("cancelled", None)
+    approved, cancelled = (
+        next(event.data for event in Trail(bench.workspace).events() if event.type == kind)
+        for kind in ("approved", "cancelled")
+    )
+    for name in ("nonce", "approval_sha256"):
+        assert cancelled[name] and cancelled[name] == approved[name]
     assert not done.path.exists()
     moved = bench.workspace.refused / done.path.name
     assert moved.exists() and moved.with_name(moved.name + ".sig").exists()

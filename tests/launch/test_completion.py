@@ -61,6 +61,9 @@ def test_a_refusal(bench: Bench, context: Context) -> None:
     assert verdict is not None and (verdict.state, verdict.reason) == ("refused", "policy_changed")
     data = history_of(context).end.data  # type: ignore[union-attr]
     assert data["request_sha256"] == approved.request.sha256 and data["approved_by"] is None
+    given = history_of(context).approved.data  # type: ignore[union-attr]
+    for name in ("nonce", "approval_sha256"):
+        assert data[name] and data[name] == given[name], "the refusal names the approval that it ended"
 
 
 def test_what_changed_meanwhile_is_not_refused(bench: Bench, context: Context) -> None:

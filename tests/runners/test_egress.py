@@ -135,6 +135,14 @@ GATEWAY, SERVER = sys.argv[3], sys.argv[4]
 ask("listed", f"http://{A}:{P}/")
 ask("listed by https", f"https://{A}:8443/")
 tunnel("tunnel to the listed", f"{A}:{P}")
+def upload(target):
+    with socket.create_connection(("127.0.0.1", 3128), 20) as plain:
+        plain.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+        plain.recv(200)
+        plain.sendall(b"GET / HTTP/1.0\r\nX: " + b"\r\nX: ".join([b"x" * 1000] * 60) + b"\r\n\r\n")
+        while plain.recv(65536):
+            pass
+upload(f"{A}:{P}")
 ask("other port", f"http://{A}:8081/")
 ask("other name of the same server", f"http://other.example:{P}/")
 ask("not listed", f"http://nowhere.example:{P}/")
@@ -310,6 +318,15 @@ class TestChain:
         assert outcome.effective_limits["network"].startswith(
             "lo, and through a proxy of its own: allowed.example:8080"
         )
+
+    def test_what_left_through_a_tunnel_is_counted(self, seen) -> None:
+        """60 kB went out inside of a tunnel, of which the answer was small."""
+        (sent,) = [
+            item
+            for item in seen[1].destinations
+            if (item.host, item.port, item.allowed) == ("allowed.example", 8080, True)
+        ]
+        assert sent.bytes > 60_000, sent
 
     def test_nothing_is_left(self, seen) -> None:
         _, _, left, target = seen

@@ -31,6 +31,8 @@ class Cancelled:
     request_id: str
     outcome: Literal["cancelled", "requested", "ended"]
     last_event: str
+    ran_ms: int | None = None
+    """How long it had run when it was stopped; None: nothing of it ran."""
 
 
 def cancel_request(
@@ -75,6 +77,7 @@ def _end_waiting(
             payloads.Cancelled(
                 request_sha256=approved.request_sha256,
                 approval_sha256=approved.approval_sha256,
+                nonce=approved.nonce,
                 policy_sha256=approved.policy_sha256,
                 approved_by=approved.approved_by,
                 inputs=approved.inputs or {},
@@ -99,7 +102,9 @@ def _await(context: Context, request_id: str, seconds: float) -> Cancelled:
             history = held.index.history(request_id)
             end = history.end if history else None
         if end is not None:
-            return Cancelled(request_id, "cancelled" if end.type == "cancelled" else "ended", end.type)
+            stopped = payloads.Cancelled.of(end)
+            ran_ms = (stopped.wall_ms or 0) if stopped is not None else None
+            return Cancelled(request_id, "cancelled" if stopped is not None else "ended", end.type, ran_ms)
         if time.monotonic() >= until:
             return Cancelled(request_id, "requested", "cancel_requested")
         time.sleep(_POLL_SECONDS)

@@ -33,12 +33,14 @@ from threegate.approval.launch import check_launch
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
+from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch, read_operators
 from threegate.request import read_request
 from threegate.request.job import build_job
 from threegate.request.shown_whole import unread_inputs
-from threegate.review.countersign import read_waiting
+from threegate.review.countersign import read_waiting, review_waiting
+from threegate.review.review_sections import Section, review_sections
 from threegate.review.reviewed_draft import (
     Draft,
     ReviewedDraft,
@@ -78,12 +80,7 @@ def new_grant(
     key: Path,
 ) -> Grant:
     """Sign a grant made from a finished request. Raises Refused, InvalidInput, TrailError, Unavailable."""
-    if not context.policy.settings.approval.grants:
-        raise Refused("grants_off", "grants are off: set approval.grants = true in threegate.toml first")
-    path = show_request(context.workspace, request_id).path
-    if path is None or path.parent != context.workspace.finished:
-        raise InvalidInput(f"{request_id}: has not finished; a grant is made from a request that ran")
-    approved = read_waiting(context, path)
+    approved = _finished_request(context, request_id)
     given = payloads.Approved.of(approved.history.approved) if approved.history else None
     owner = given.owner_uid if given else None
     if owner is None:
@@ -135,6 +132,22 @@ def new_grant(
         )
         durable.deliver(folder / f"{grant.id}.grant", data, _MODE)
     return grant
+
+
+def what_a_grant_runs(context: Context, request_id: str, operator: str) -> list[Section]:
+    """What would run again under a grant, in the parts of the screen before an approval. Raises as `new_grant`."""
+    reviewed = review_waiting(context, _finished_request(context, request_id))
+    sections = review_sections(reviewed, context.policy.settings, operator=operator)
+    return [section for section in sections if section.title == "WHAT RUNS"]
+
+
+def _finished_request(context: Context, request_id: str) -> Approved:
+    if not context.policy.settings.approval.grants:
+        raise Refused("grants_off", "grants are off: set approval.grants = true in threegate.toml first")
+    path = show_request(context.workspace, request_id).path
+    if path is None or path.parent != context.workspace.finished:
+        raise InvalidInput(f"{request_id}: has not finished; a grant is made from a request that ran")
+    return read_waiting(context, path)
 
 
 def list_grants(context: Context) -> list[Standing]:

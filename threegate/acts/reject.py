@@ -16,7 +16,7 @@ from threegate.launch.context import Context
 from threegate.request import Report, read_request
 from threegate.results import Verdict, reserve_result, write_verdict
 from threegate.review.reviewed_draft import Draft, read_draft, take_draft_away
-from threegate.trail import LockedTrail, moves, payloads
+from threegate.trail import LockedTrail, moves, payloads, trail_text
 
 _MODE = 0o600
 
@@ -47,7 +47,7 @@ def reject_draft(context: Context, which: Path | Draft, *, reason: str, actor: s
         rejected = _payload(draft, report, request_id, reason)
         (copy,) = moves.deliver(
             held,
-            [(context.workspace.refused / draft.path.name, draft.data, _MODE)],
+            [(context.workspace.refused / moves.told_name(draft.path.name), draft.data, _MODE)],
             rejected if request_id is None else with_result(held, request_id, rejected),
             request_id=request_id,
             actor=actor,
@@ -70,6 +70,8 @@ def _own_id(context: Context, held: LockedTrail, report: Report, draft: Draft) -
     request_id = report.request_id
     if not isinstance(request_id, str) or not 0 < len(request_id) <= limits.REQUEST_ID_CHARS:
         return None
+    if trail_text(request_id) != request_id:
+        return None  # the trail could not name it: nobody could ask for it again
     history = held.index.history(request_id)
     if history is None:
         return request_id

@@ -23,7 +23,7 @@ app = typer.Typer()
 
 @app.command()
 def approve(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A draft: inbox/TR-….md")],
+    which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A draft: its id, or inbox/TR-….md")],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
@@ -43,12 +43,12 @@ def approve(
     from threegate.acts.approve import known_operators, read_signature, seal, seal_as, sign
     from threegate.acts.signing_key import acting_operator
     from threegate.launch.context import open_context
-    from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
+    from threegate.review.reviewed_draft import find_draft, open_reviewed_draft, read_draft
 
     if print_statement and signature is not None:
         raise NoWorkspace("--print-statement and --signature are two steps; give one of them")
     context = open_context(workspace_here())
-    draft = read_draft(context.workspace, file)
+    draft = read_draft(context.workspace, find_draft(context.workspace, which))
     operators = known_operators(context)
     quiet = wants_json(json_)
     with open_reviewed_draft(context, draft) as reviewed:

@@ -35,9 +35,10 @@ def new(
     json_: JsonFlag = False,
 ) -> None:
     """Let the same job run again without a signature of its own: a few times, for a while."""
-    from threegate.acts.grants import Standing, new_grant
+    from threegate.acts.grants import Standing, new_grant, what_a_grant_runs
     from threegate.core.settings import parse_duration
     from threegate.launch.context import open_context
+    from threegate.review.screen import render_sections
     from threegate.review.shown_text import field
 
     try:
@@ -56,6 +57,10 @@ def new(
         ("free inputs", free),
     ):
         put(field(label, value, width=width), to_stderr=quiet)
+    put(
+        render_sections(what_a_grant_runs(context, request_id, acting.name), full=True, width=width),
+        to_stderr=quiet,
+    )
     ask(f"Sign this grant as {acting.name}?", yes)
     grant = new_grant(
         context,

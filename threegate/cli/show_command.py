@@ -36,6 +36,8 @@ def show(
         say(
             f"runs in   {request.backend}, cpu {request.cpu_limit}, {request.memory_limit_mb} MiB, {request.time_limit_sec} s"
         )
+        hosts = ", ".join(f"{target.host}:{target.port}" for target in request.network_allowlist)
+        say(f"network   {hosts or request.network}")
         if request.argv is not None:
             say("argv      " + "  ".join(repr(word) for word in request.argv))
         if shown.report is not None and shown.report.exposure is not None:

@@ -27,6 +27,11 @@ _Running = Annotated[
 ]
 
 
+_RESULT: Final = b'"type":"result"'
+_TAIL_BYTES: Final = 256
+"""Type, worker's name, newline and signature fit."""
+
+
 class _Note(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True)
 
@@ -109,9 +114,12 @@ TO_WORKER: Final = frozenset(_TO_WORKER)
 
 def read_note(data: bytes, key: VerifierKey, types: frozenset[str], worker: str) -> dict[str, Any]:
     """The value of a note of one of `types` (FROM_WORKER or TO_WORKER) from or for `worker`. Raises Refused."""
+    too_long = Refused("envelope_invalid", "the note is longer than one of its type")
+    if len(data) > limits.CLUSTER_NOTE_BYTES and _RESULT not in data[-_TAIL_BYTES:]:
+        raise too_long  # before it costs more: a canonical note has its type at its end
     value = unseal(data, key, types)
     if len(data) > limits.CLUSTER_NOTE_BYTES and value["type"] != "result":
-        raise Refused("envelope_invalid", "the note is longer than one of its type")
+        raise too_long
     models = _FROM_WORKER if types is FROM_WORKER else _TO_WORKER
     try:
         models[value["type"]].model_validate(value)

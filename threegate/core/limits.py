@@ -79,6 +79,8 @@ STREAM_END_BYTES: Final = 64 * MIB
 
 # ---- the trail and the results (docs/spec/7-trail-and-results.md)
 TRAIL_STRING_CHARS: Final = 200
+TRAIL_MASKED_CHARS: Final = 4096
+"""Characters of a foreign string that are looked through for secrets before it is cut to TRAIL_STRING_CHARS."""
 TRAIL_LINE_BYTES: Final = 64 * KIB
 TRAIL_LIST_ITEMS: Final = 256
 TRAIL_RESERVED_BYTES: Final = 1 * MIB

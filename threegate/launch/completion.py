@@ -107,6 +107,8 @@ def refuse_held(
         history.claimed is not None or history.end is not None or _is_copy(history, file.path)
     )
     approval = judgement.approval if judgement else None
+    # What an operator approved under this name, although a gate may not have believed the file that is there now.
+    given = (payloads.Approved.of(history.approved) if history and not known else None) or payloads.Approved()
     reason = "replayed" if known else code
     target = moves.free_name(context.workspace.refused / file.path.name)
     stopped: payloads.Stopped = (payloads.Quarantined if known else payloads.Refused)(
@@ -114,7 +116,8 @@ def refuse_held(
         message=message,
         backend=DEFAULT_BACKEND,  # nothing in an unrunnable file is believed; the event has the same keys as any other refusal
         approved_by=approval.approved_by if approval else None,
-        approval_sha256=approval.approval_sha256 if approval else None,
+        approval_sha256=approval.approval_sha256 if approval else given.approval_sha256,
+        nonce=given.nonce,
         policy_sha256=context.policy.digest,
         inputs={},
         state="refused",

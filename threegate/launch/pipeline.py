@@ -143,6 +143,8 @@ def launch(
         blocked=blocked,
         attempts=attempts if attempts > 1 else None,
     )
+    if isinstance(ended, payloads.Cancelled):
+        ended = replace(ended, approval_sha256=clearance.approval_sha256, nonce=clearance.nonce)
     return finish(context, claimed, request, result, ended, control.run_folder, judgement)
 
 

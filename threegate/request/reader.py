@@ -143,6 +143,10 @@ class _Reading:
 
     def _check_name(self) -> None:
         name = PurePath(self.path).name
+        if has_secret(name):
+            self.findings.add(
+                "TG501", 1, 1, "a secret stands in the file's name; rename it and revoke the secret"
+            )
         if self.path == STANDARD_INPUT or _NAME.fullmatch(name):
             return
         if is_request_name(name):

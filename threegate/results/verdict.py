@@ -18,6 +18,7 @@ from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.request.exposure import EXPOSURE_KEYS, Exposure, exposure_json
+from threegate.secretscan import has_secret, mask_secrets
 
 VERDICT_SCHEMA: Final = "threegate.verdict/1"
 State = Literal["draft", "invalid", "approved", "waiting", "running", "finished", "refused"]
@@ -86,7 +87,7 @@ class Verdict:
 def verdict_path(workspace: Workspace, file_name: str) -> Path:
     """Where the verdict of a request file lies. A name that is no plain one is replaced by its digest."""
     plain = file_name
-    if not _PLAIN_NAME.fullmatch(file_name) or file_name.startswith("."):
+    if not _PLAIN_NAME.fullmatch(file_name) or file_name.startswith(".") or has_secret(file_name):
         plain = "name-" + canonical.sha256_hex(file_name.encode("utf-8", "surrogateescape"))
     return workspace.verdicts / f"{plain}.json"
 
@@ -148,7 +149,8 @@ def read_verdict(workspace: Workspace, file_name: str) -> Verdict | None:
 
 def _rendered(verdict: Verdict) -> bytes:
     value = verdict.to_json()
-    value["file"] = _text(verdict.file)
+    value["file"] = mask_secrets(_text(verdict.file))
+    value["reason"] = None if verdict.reason is None else mask_secrets(verdict.reason)
     return json.dumps(value, indent=2, ensure_ascii=True).encode() + b"\n"
 
 

@@ -53,7 +53,10 @@ class Countersigned:
 
 def read_waiting(context: Context, path: Path) -> Approved:
     """Read a file of approved/ and its signatures, once. Raises InvalidInput."""
-    path = path.absolute() if path.is_file() else context.workspace.approved / path.name
+    if not path.is_file():
+        name = path.name if path.name.endswith(".md") else _file_of(context, path.name)
+        path = context.workspace.approved / name
+    path = path.absolute()
     try:
         approved = read_approved(context, path)
     except FileNotFoundError:
@@ -61,6 +64,13 @@ def read_waiting(context: Context, path: Path) -> Approved:
     if isinstance(approved, Unrunnable):
         raise InvalidInput(f"{path}: {approved.code}: {approved.message}")
     return approved
+
+
+def _file_of(context: Context, request_id: str) -> str:
+    """The name of the file that was approved with this id."""
+    with context.trail.locked() as held:
+        history = held.index.history(request_id)
+    return (history.file if history else None) or f"{request_id}.md"
 
 
 def facts_now(context: Context, approved: Approved) -> LaunchFacts:

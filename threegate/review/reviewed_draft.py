@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from threegate.approval import requester_of
@@ -18,6 +18,7 @@ from threegate.contracts import PASSING
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.file_names import is_request_name
+from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Assessment, assess
 from threegate.launch.context import Context
@@ -68,6 +69,37 @@ class ReviewedDraft:
     now: datetime
     image_has_program: bool | None = True
     """Whether the sandbox image has the program that the argv starts with; None when that is not known."""
+
+
+def find_draft(workspace: Workspace, which: str) -> Path:
+    """The draft of an id, a file name or a path. Raises InvalidInput when none or more than one has the id."""
+    given = Path(which)
+    if given.parent != Path() or given.exists():
+        return given
+    found = []
+    for place in (workspace.inbox, workspace.drafts):
+        with workspace.hold(place) as held, held.entries() as entries:
+            names = [entry.name for entry in entries if is_request_name(entry.name)]
+            found += [
+                place / name
+                for name in names
+                if which in (name, name.removesuffix(".md")) or which == _id_in(workspace, held, name)
+            ]
+    if len(found) > 1:
+        raise InvalidInput(
+            f"{which}: {len(found)} drafts have this id ({', '.join(p.name for p in found)}); name the file"
+        )
+    return found[0] if found else given
+
+
+def _id_in(workspace: Workspace, folder: HeldFolder, name: str) -> str | None:
+    """The id that a draft names, as far as it can be read."""
+    try:
+        data, _ = folder.read(name, max_bytes=limits.REQUEST_BYTES)
+    except OSError:
+        return None
+    settings = workspace.load_settings().request
+    return read_request(data, path=name, settings=settings, now=datetime.now(UTC), stage="draft").request_id
 
 
 def read_draft(workspace: Workspace, path: Path) -> Draft:

@@ -40,6 +40,10 @@ class Shown:
             "sha256": self.report.sha256 if self.report else None,
             "purpose": request.purpose if request else None,
             "backend": request.backend if request else None,
+            "network": request.network if request else None,
+            "network_allowlist": [f"{target.host}:{target.port}" for target in request.network_allowlist]
+            if request
+            else [],
             "argv": list(request.argv) if request and request.argv else None,
             "code": request.code if request else None,
             "inputs": [{"name": item.name, "sha256": item.sha256} for item in request.inputs]

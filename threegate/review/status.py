@@ -19,6 +19,7 @@ from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.workspace import Workspace
 from threegate.request.exposure import Exposure, exposure_json
 from threegate.results import read_verdict
+from threegate.secretscan import mask_secrets
 
 _WORKERS_BYTES = 16 * 1024 * 1024
 _WHOM = {
@@ -46,11 +47,16 @@ class Line:
     exposure: Exposure | None = None
     """Opacity and reach as the verdict tells them; None where it tells none."""
 
+    @property
+    def shown_file(self) -> str:
+        """The file's name for people and programs that do not open it: secrets are masked."""
+        return mask_secrets(self.file)
+
     def to_json(self) -> dict[str, Any]:
         """The line as JSON."""
         return {
             "state": self.state,
-            "file": self.file,
+            "file": self.shown_file,
             "folder": self.folder,
             "reason": self.reason,
             "request_id": self.request_id,

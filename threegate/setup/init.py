@@ -52,8 +52,9 @@ def init_workspace(
     if public_key is None:
         public_key = _own_public_key()
     if public_key is None:
-        new_key = _make_key()
-        public_key = new_key.with_suffix(".pub")
+        private_key, made_now = _make_key()
+        new_key = private_key if made_now else None
+        public_key = private_key.with_suffix(".pub")
     line = read_public_key(public_key)
     workspace.make_folders()
     if agent_uid is not None:
@@ -95,13 +96,14 @@ def _own_public_key() -> Path | None:
     return next((folder / name for name in _PUBLIC_KEYS if (folder / name).is_file()), None)
 
 
-def _make_key() -> Path:
+def _make_key() -> tuple[Path, bool]:
+    """ThreeGate's own key of this account, and whether it was made now."""
     base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     folder = Path(base) / "threegate"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / "operator_ed25519"
     if path.with_suffix(".pub").is_file() and path.is_file():
-        return path
+        return path, False
     try:
         subprocess.run(
             [
@@ -124,7 +126,7 @@ def _make_key() -> Path:
         raise Unavailable(
             f"{path}: ssh-keygen could not make a key ({type(error).__name__}); install openssh-client or give --key PUB"
         ) from None
-    return path
+    return path, True
 
 
 def read_public_key(path: Path) -> str:

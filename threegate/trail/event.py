@@ -92,7 +92,13 @@ def parse_time(text: str) -> datetime:
 
 
 def trail_text(text: str, limit: int = limits.TRAIL_STRING_CHARS) -> str:
-    """A foreign string as printable ASCII of at most `limit` characters; backslash is the escape, ``...`` the cut."""
+    """A foreign string as printable ASCII of at most `limit` characters; backslash is the escape, ``...`` the cut.
+
+    Secrets are masked before the cut: whatever somebody named a file, or gave as a reason, the trail keeps none for ever.
+    """
+    from threegate.secretscan import mask_secrets  # here: only who appends pays for the patterns
+
+    text = mask_secrets(text[: limits.TRAIL_MASKED_CHARS])
     if len(text) <= limit and text.isascii() and text.isprintable() and "\\" not in text:
         return text
     pieces: list[str] = []

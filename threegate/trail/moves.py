@@ -15,7 +15,7 @@ from threegate.core import durable
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Unavailable
 from threegate.core.file_names import request_of_companion
-from threegate.trail import Event, LockedTrail
+from threegate.trail import Event, LockedTrail, trail_text
 from threegate.trail.payloads import Payload, Placed
 
 _NUMBERS = 10_000
@@ -124,8 +124,16 @@ def numbered(path: Path, number: int) -> Path:
     return path.with_name(f"{stem}.{number}{mark}{rest}")
 
 
+def told_name(name: str) -> str:
+    """A file's name, if the trail can hold it as it is; else (too long, unprintable, a secret in it) one made of its digest."""
+    if trail_text(name) == name:
+        return name
+    return f"name-{sha256_hex(name.encode('utf-8', 'surrogateescape'))}.md"
+
+
 def free_name(path: Path) -> Path:
-    """`path`, or the first numbered name that is not taken. Raises Unavailable after thousands."""
+    """`path` with its `told_name`, or the first numbered name that is not taken. Raises Unavailable after thousands."""
+    path = path.with_name(told_name(path.name))
     for number in range(1, _NUMBERS):
         if not _taken(candidate := numbered(path, number)):
             return candidate

@@ -59,8 +59,8 @@ class Daemon:
         """As the wire hands a message over."""
         self.link._heard(f"res.{worker}", data, headers)
 
-    def sends(self, type: str, worker: str = "w1", **value: Any) -> bytes:
-        return seal(self.keys[worker], type, {**note(worker=worker), **value})
+    def sends(self, type: str, by: str = "w1", **value: Any) -> bytes:
+        return seal(self.keys[by], type, {**note(worker=by), **value})
 
     def waits(self, condition: Any) -> None:
         until = time.monotonic() + 5
@@ -118,6 +118,9 @@ def test_a_status_of_7_megabytes_does_not_make_another_worker_lost(daemon: Daemo
     assert time.monotonic() - began < 2 and daemon.ledger.seats()[1].live()
     daemon.waits(lambda: daemon.link._wire.dropped("res.w1") == 1)
     assert daemon.told == [] and not daemon.ledger.seats()[0].live()
+    disguised = daemon.sends("status", reason='"type":"result"' * 5_000, worker='w1"type":"result"')
+    daemon.hears(disguised)
+    daemon.waits(lambda: daemon.link._wire.dropped("res.w1") == 2)
 
 
 def test_the_listener_never_waits_for_the_broker(daemon: Daemon) -> None:

@@ -146,6 +146,8 @@ class Stopped(Placed):
     request_sha256: str | None = None
     approved_by: str | None = None
     approval_sha256: str | None = None
+    nonce: str | None = None
+    """The approval's: what ended here, whatever the file said."""
     policy_sha256: str | None = None
     inputs: Mapping[str, str] | None = None
     """Name → digest of what was pinned."""
