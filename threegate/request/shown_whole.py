@@ -123,10 +123,10 @@ def archive_at_end(stream: BinaryIO) -> str:
     if _ZIP_END not in stream.read(_ZIP_TAIL):
         return ""
     stream.seek(0)
-    head = stream.read(_TEXT_HEAD)
-    if head.startswith(b"PK"):
+    before = stream.read(_TEXT_HEAD).partition(b"PK\x03\x04")[0]
+    if not before:
         return "it is a zip archive"
-    kind = "data" if b"\0" in head else "text"
+    kind = "data" if b"\0" in before else "text"
     return f"it is {kind} followed by a zip archive, which an interpreter would run"
 
 
