@@ -13,26 +13,13 @@ from threegate.contracts.reasons import REASONS
 from threegate.core.errors import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from threegate.judgement.judge import WAITING_CODES
 from threegate.results.model import ToolResult
-from threegate.review.code_descriptions import AANA, APPROVAL, OTHERS, WORKER
+from threegate.review.code_descriptions import AANA, APPROVAL, OTHERS, PROPOSALS, STATES, STATUSES, WORKER
 
 EXITS = {
     EXIT_OK: "fine. `run` and `run --once`: they did their work, whatever became of the requests",
     EXIT_REFUSED: "the file or act that was asked about is invalid or refused; `doctor`: a line failed",
     EXIT_FAILED: "it could not be done: a program, the disk, the trail, another daemon; `run`: launches had to stop",
     EXIT_USAGE: "wrong usage, or no workspace here",
-}
-
-STATUSES = {
-    "succeeded": "it ran to its end and the exit code is 0",
-    "failed": "it ran, and ended with another exit code or an error",
-    "timed_out": "stopped at time_limit_sec",
-    "out_of_memory": "stopped at memory_limit_mb",
-    "process_limit": "stopped at the limit of processes",
-    "output_exceeded": "stopped at the limits of /out, stdout or stderr",
-    "cancelled": "stopped by the operator, or by the end of its parent session",
-    "unavailable": "no instruction of it ran: the sandbox could not be made",
-    "interrupted": "the daemon ended while it ran; it is never run again by itself",
-    "refused": "nothing of it ran; `reason` says why",
 }
 
 
@@ -56,6 +43,8 @@ def _lines() -> Iterator[str]:
     yield from ("", f"{waiting} leave a request waiting; all others end it.")
     yield from _table("Gate 3a: the Agent Action Contract", "blocker", AANA)
     yield from _table("Gate 3b: contracts", "reason", REASONS)
+    yield from _table("Verdicts: states", "state", STATES)
+    yield from _table("Proposals", "code", PROPOSALS)
     yield from _table("What a worker refuses (cluster.md)", "code", WORKER)
     yield from _table("Everything else", "reason", OTHERS)
 

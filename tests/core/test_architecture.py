@@ -30,7 +30,7 @@ def test_a_file_name_occurs_once() -> None:
 
 def test_each_room_has_tests_of_its_own() -> None:
     tested = {room for room in ROOMS if list((ROOT / "tests" / room).rglob("test_*.py"))}
-    assert ROOMS == tested
+    assert tested == ROOMS
 
 
 def test_the_page_shows_the_floors_that_import_linter_holds() -> None:

@@ -105,6 +105,30 @@ def test_every_code_has_its_line() -> None:
     assert all(f"| `{code}` |" in page for code in exits)
 
 
+def test_explain_knows_every_code() -> None:
+    """Whatever a screen, a verdict, a result or a page shows as a code."""
+    from threegate.cli.explain_command import code_meaning
+    from threegate.contracts.codes import CODES
+    from threegate.daemon.draft_findings import SURROUNDING_RULES
+    from threegate.results.result_facts import STATUSES
+    from threegate.results.verdict import STATES
+
+    listed = re.findall(r"^\| `([a-z_]{3,})` \|", (DOCS / "codes.md").read_text(), re.MULTILINE)
+    proposals = {
+        code
+        for path in (ROOT / "threegate" / "proposals").glob("*.py")
+        for code in re.findall(
+            r'(?:FormProblem\([^\n]*?, |ArgvFinding\(\w+, )"([a-z_0-9]+)"', path.read_text()
+        )
+    }
+    assert len(proposals) > 8
+    every = {*listed, *codes_in_the_code(), *CODES, *SURROUNDING_RULES, *STATUSES, *STATES, *proposals}
+    assert not sorted(code for code in every if not code_meaning(code))
+    for code in ("drafted_before", "verdict_only", "no_draft", "accept", "refuse"):
+        assert code_meaning(code)
+    assert not code_meaning("nothing_of_that_name")
+
+
 def test_every_setting_has_its_line_and_a_meaning() -> None:
     from threegate.core.settings import SecretReference, setting_rows
 

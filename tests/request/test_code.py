@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from tests.request.examples import era, monty, read
 from threegate.core import limits
-from threegate.request.code import check_code, check_vars
+from threegate.request.code import check_code, check_vars, undeclared_inputs
 from threegate.request.code_modules import MONTY_NAMES
+from threegate.request.model import InputFile
 from threegate.request.rules import RULES
 from threegate.request.rules.code_rules import TYPES
 from threegate.request.typecheck import RULE, check_types, type_findings
@@ -315,3 +316,12 @@ def test_a_request_without_code_is_not_asked_about() -> None:
 @pytest.mark.parametrize("code", ["\0", "x = '\0'", "x = " + "1" * 5000, "x = '\ud800'"])
 def test_what_the_parser_cannot_take_is_no_python(code: str) -> None:
     assert [problem.rule for problem in check_code(code)] == ["TG401"]
+
+
+def test_a_declared_input_is_no_finding_and_an_undeclared_one_is() -> None:
+    code = "open('/in/data.csv')\nopen('/in/tree/a')\nopen('/in//data.csv')\nopen('data.csv')\nopen(name)\nopen('/in/')\nopen()\nprint('/in/x')\nopen(1)\n"
+    inputs = [InputFile("data.csv", "0" * 64), InputFile("tree.tar", "0" * 64, unpack=True)]
+    assert list(undeclared_inputs(code, inputs)) == []
+    found = list(undeclared_inputs(code, inputs[:1]))
+    assert [(item.rule, item.line) for item in found] == [("TG416", 2)]
+    assert [item.line for item in undeclared_inputs(code, [])] == [1, 2, 3]

@@ -75,8 +75,13 @@ def test_what_means_more_than_its_text_is_named(data: bytes, why: str) -> None:
 
 def test_the_files_of_a_tar_are_shown_and_judged_one_by_one() -> None:
     [found] = shown((tarred(a=b"print(1)", b=b"2"), True))
-    assert not found.why and [(part.path, part.size, part.shown) for part in found.parts] == [("a", 8, 8), ("b", 1, 1)]
-    assert "a file in it: its byte 0 is not UTF-8" in shown((tarred(a=b"1", b=b"\xff", c=b"\xff"), True))[0].why
+    assert not found.why and [(part.path, part.size, part.shown) for part in found.parts] == [
+        ("a", 8, 8),
+        ("b", 1, 1),
+    ]
+    assert (
+        "a file in it: its byte 0 is not UTF-8" in shown((tarred(a=b"1", b=b"\xff", c=b"\xff"), True))[0].why
+    )
     [large] = shown((tarred(a=b"x" * limits.SHOWN_BYTES, b=b"2"), True))
     assert "a file in it: it has 262144 bytes" in large.why and [part.shown for part in large.parts] == [0, 1]
     assert "cannot be unpacked" in shown((b"no tar", True))[0].why

@@ -1,4 +1,4 @@
-"""``threegate explain``: one rule in full, with its examples."""
+"""``threegate explain``: one rule in full, with its examples, or what any other code means."""
 
 from __future__ import annotations
 
@@ -12,12 +12,25 @@ from threegate.core.errors import InvalidInput
 app = typer.Typer(add_completion=False)
 
 
+def code_meaning(code: str) -> str:
+    """What a code means that is no rule of gate 1, or an empty text."""
+    from threegate.contracts.codes import CODES
+    from threegate.daemon.draft_findings import SURROUNDING_RULES
+    from threegate.review.code_descriptions import meaning
+
+    found = meaning(code) or SURROUNDING_RULES.get(code.upper(), "")
+    return found or (CODES[code].help if code in CODES else "")
+
+
 @app.command()
 def explain(
-    rule_id: Annotated[str, typer.Argument(metavar="TGnnn", help="A rule's id, or its name.")],
+    rule_id: Annotated[
+        str,
+        typer.Argument(metavar="TGnnn|CODE", help="A rule's id or name, or any reason, blocker or status."),
+    ],
     json_: invocation.JsonFlag = False,
 ) -> None:
-    """Explain one rule."""
+    """Explain one rule, or a code that a screen or a file shows."""
     from dataclasses import asdict
 
     from threegate.request.rules import RULES
@@ -26,7 +39,14 @@ def explain(
     wanted = rule_id.strip()
     rule = RULES.get(wanted.upper()) or next((item for item in RULES.values() if item.name == wanted), None)
     if rule is None:
-        raise InvalidInput(f"{wanted}: there is no such rule; list them with: threegate rules")
+        text = code_meaning(wanted)
+        if not text:
+            raise InvalidInput(f"{wanted}: there is no such rule or code; docs/codes.md has them all")
+        if invocation.wants_json(json_):
+            invocation.emit_json({"code": wanted, "meaning": text})
+        else:
+            invocation.say(f"{wanted}\n\n{text}")
+        return
     if invocation.wants_json(json_):
         invocation.emit_json(asdict(rule))
         return

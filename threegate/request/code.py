@@ -16,6 +16,7 @@ from threegate.request.code_inputs import check_vars
 from threegate.request.code_modules import MONTY_NAMES
 from threegate.request.command.installs import find_code_installs, find_installs
 from threegate.request.command.paths import find_places
+from threegate.request.model import InputFile
 from threegate.request.problem import Problem
 
 __all__ = ["check_code", "check_vars"]
@@ -59,6 +60,24 @@ def check_code(text: str) -> tuple[Problem, ...]:
 def _parts(text: str) -> int:
     """How many parts a text has for `ast.parse`: its words and marks. What f-strings embed counts for more."""
     return len(_PARTS.findall(text)) + 10 * text.count("{")
+
+
+def undeclared_inputs(text: str, inputs: Sequence[InputFile]) -> Iterator[Problem]:
+    """Files of /in that the code opens by a literal name and the request does not declare: they will not be there.
+
+    Only for code in which `check_code` found no problem.
+    """
+    declared = {item.name.removesuffix(".tar") if item.unpack else item.name for item in inputs}
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call) or getattr(node.func, "id", "") not in ("open", "Path"):
+            continue
+        named = [*node.args[:1], *(item.value for item in node.keywords if item.arg == "file")]
+        for path in named:
+            if not isinstance(path, ast.Constant) or not isinstance(path.value, str):
+                continue
+            name = path.value.removeprefix("/in/").lstrip("/").split("/")[0]
+            if path.value.startswith("/in/") and name and name not in declared:
+                yield _at("TG416", path, "the code opens a file of /in that inputs does not declare")
 
 
 def _plain(message: str) -> str:

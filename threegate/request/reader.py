@@ -24,7 +24,7 @@ from threegate.request import rules, sections
 from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
 from threegate.request.body import Section, read_sections
 from threegate.request.characters import describe, hidden_places, visible
-from threegate.request.code import check_code, check_vars
+from threegate.request.code import check_code, check_vars, undeclared_inputs
 from threegate.request.command import Command, read_command
 from threegate.request.content import check_content
 from threegate.request.exposure import Exposure, exposure_of
@@ -33,6 +33,7 @@ from threegate.request.front_matter import check_together, read_keys
 from threegate.request.front_matter_keys import Bounds, GateSettings
 from threegate.request.masking import mask_lines, tell
 from threegate.request.model import OutputFile, Request, Stage
+from threegate.request.problem import Problem
 from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, find_front_matter, read_source
 from threegate.request.yaml_nodes import YAMLRefused, read_mapping, scalars
@@ -232,7 +233,11 @@ class _Reading:
                         listed, values.get("inputs", ()), findings, parts["Input Files"]
                     )
         else:
-            self.code = self._block(parts, "Code", "TG221", "python", check_code)
+            # Which inputs there are is not known where the front matter's list is not well-formed.
+            known = "inputs" in values or "inputs" not in root.value
+            self.code = self._block(
+                parts, "Code", "TG221", "python", self._check_code if known else check_code
+            )
             self.vars_json = self._block(parts, "Inputs (JSON)", "TG222", "json", check_vars)
         if "Output Expectations" in parts:
             section = parts["Output Expectations"]
@@ -243,6 +248,10 @@ class _Reading:
                 )
         if "Risk Assessment" in parts:
             self.risk = sections.read_risk(parts["Risk Assessment"], values.get("network"), findings)
+
+    def _check_code(self, text: str) -> tuple[Problem, ...]:
+        """Problems of the code, and of the files that it opens."""
+        return check_code(text) or tuple(undeclared_inputs(text, self.values.get("inputs", ())))
 
     def _make(self, sha256: str) -> None:
         """Make the request, if no rule found an error."""

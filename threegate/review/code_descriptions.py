@@ -73,6 +73,7 @@ OTHERS: Final[dict[str, str]] = {
     "not_approved": "it is a draft: use `threegate reject`",
     "already_ended": "there is nothing left to stop",
     "unknown_request": "no draft of this name: `threegate status`",
+    "folder_replaced": "a folder of the workspace is another one now: `threegate doctor`",
     "unreadable": "an entry of the inbox that is no readable request file",
     "too_many_events": "one owner's files would flood the trail; the rest of the minute is only counted",
     "torn_tail": "the trail's torn end was set aside after a crash; work goes on",
@@ -89,6 +90,70 @@ OTHERS: Final[dict[str, str]] = {
     "no_service": "no service of this name is installed: `threegate service install`",
     "not_ours": "the unit of this name was not written by ThreeGate: it is left alone",
     "replay_has_network": "a run with network cannot be run again for comparison",
+}
+
+STATUSES: Final[dict[str, str]] = {
+    "succeeded": "it ran to its end and the exit code is 0",
+    "failed": "it ran, and ended with another exit code or an error",
+    "timed_out": "stopped at time_limit_sec",
+    "out_of_memory": "stopped at memory_limit_mb",
+    "process_limit": "stopped at the limit of processes",
+    "output_exceeded": "stopped at the limits of /out, stdout or stderr",
+    "cancelled": "stopped by the operator, or by the end of its parent session",
+    "unavailable": "no instruction of it ran: the sandbox could not be made",
+    "interrupted": "the daemon ended while it ran; it is never run again by itself",
+    "refused": "nothing of it ran; `reason` says why",
+}
+
+STATES: Final[dict[str, str]] = {
+    "draft": "a draft that passed gate 1 and waits for an operator: `threegate approve`",
+    "invalid": "gate 1 refuses the draft: fix what its findings name",
+    "approved": "signed, and waits for the daemon",
+    "waiting": "signed, and waits for what `reason` names",
+    "running": "the daemon claimed it, and it runs",
+    "finished": "it ran; its result says how",
+    "rejected": "the operator said no to the draft",
+}
+"""States of a verdict, besides the statuses."""
+
+PROPOSALS: Final[dict[str, str]] = {
+    "json": "the proposal is no strict JSON object",
+    "version": "another schemaVersion than the one that is known",
+    "tool": "the schema knows 25 tools, spelled exactly",
+    "missing": "a required key is not there",
+    "unknown_key": "a key that the schema does not know",
+    "type": "a value of another type than the schema asks for",
+    "range": "a number outside of its bounds",
+    "length": "a text or list that is too short or too long",
+    "risk": "no risk of the four, or a lower one than the tool needs",
+    "uri": "no http or https address, or one with credentials",
+    "date_time": "createdAt is no date and time (RFC 3339)",
+    "drafted_before": "the same proposal was drafted before; its draft or result is under the same id",
+    "verdict_only": "the tool has no draft: the verdict is the answer",
+    "no_draft": "the proposal is allowed and could not be drafted: `problem` in its verdict says why",
+    "installs": "installing is never allowed",
+    "path_outside": "the path leaves the project",
+    "path_hidden": "the path has a hidden character",
+    "path_device": "the path names a device",
+    "path_too_long": "the path is too long",
+    "path_own": "the path belongs to ThreeGate itself",
+    "path_guard": "writing to the settings of a guard",
+    "url_private": "a private host, which needs allowPrivate and a declared risk of high",
+    "url_metadata": "a cloud's metadata host, never",
+    "url_name": "a host name that no allowlist takes",
+    "sensitive": "typing into a field for a secret, or typing what looks like one",
+    "argv_refused": "the rules for commands refuse it",
+    "argv_destroys": "the command destroys",
+    "argv_encodes": "the command names an encoder or eval",
+    "argv_metacharacters": "an argument has what a shell acts on: pass the text in a file",
+    "argv_command_inside": "an argument is itself a command that may not run",
+    "argv_inline_deletion": "an argument is code that deletes",
+    "argv_hidden": "an argument has a line break or a hidden character",
+    "argv_secret": "an argument is a secret",
+    "argv_critical": "it deletes data elsewhere or for good",
+    "argv_unusual": "the program is not among the usual ones",
+    "cwd": "a folder that a request cannot start in",
+    "gate_1": "the finished draft does not pass the rules of requests",
 }
 
 WORKER: Final[dict[str, str]] = {
@@ -112,7 +177,7 @@ ROUTES: Final[dict[str, str]] = {
 
 def meaning(code: str) -> str:
     """The sentence for a code or a route, or an empty text."""
-    for table in (APPROVAL, REASONS, AANA, OTHERS, WORKER, ROUTES):
+    for table in (APPROVAL, REASONS, AANA, OTHERS, WORKER, PROPOSALS, ROUTES, STATUSES, STATES):
         if code in table:
             text = table[code].replace("`", "")
             return f"{text[0].upper()}{text[1:].removesuffix('.')}."

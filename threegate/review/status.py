@@ -21,16 +21,29 @@ from threegate.request.exposure import Exposure, exposure_json
 from threegate.results import read_verdict
 from threegate.secretscan import mask_secrets
 
+_NOT_SEEN = "not looked at yet"
 _WORKERS_BYTES = 16 * 1024 * 1024
 _WHOM = {
     "draft": "operator: threegate approve",
-    "invalid": "agent: mend the draft",
+    "invalid": "agent: fix the draft",
     "approved": "daemon",
     "waiting": "daemon",
     "running": "",
     "finished": "",
     "refused": "",
 }
+_WAITS_FOR = {
+    "quorum_missing": "another operator: threegate countersign",
+    "no_backend": "operator: threegate doctor",
+    "checkpoint_required": "operator: threegate checkpoint list",
+    "clock_went_back": "operator: set the clock",
+    "operators_changed": "operator: threegate operator record",
+    "workspace_mismatch": "operator: threegate workspace adopt",
+    "folder_replaced": "operator: threegate doctor",
+}
+"""Who ends the wait of an approved request, by its reason; of any other reason, the daemon does."""
+_OF_PROPOSALS = {"no_draft": "operator: threegate proposal check"}
+"""A proposal asks for nothing itself: its draft does, on a line of its own. Only one without its draft needs somebody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +165,17 @@ def line_of(workspace: Workspace, path: Path, folder: str, state: str, changed: 
         if verdict.state == state:
             reason = verdict.reason
     elif folder in ("inbox", "drafts"):
-        reason = "not looked at yet"
+        reason = _NOT_SEEN
     exposure = verdict.exposure if verdict is not None else None
-    return Line(state, path.name, folder, reason, request_id, _WHOM[state], changed, exposure)
+    return Line(
+        state, path.name, folder, reason, request_id, _for_whom(path.name, state, reason), changed, exposure
+    )
+
+
+def _for_whom(name: str, state: str, reason: str | None) -> str:
+    """Who has to do something next; empty when nobody has."""
+    if name.endswith(".json") and state == "draft":
+        return _OF_PROPOSALS.get(reason or "", "daemon" if reason == _NOT_SEEN else "")
+    if state == "waiting":
+        return _WAITS_FOR.get(reason or "", _WHOM[state])
+    return _WHOM[state] if reason != _NOT_SEEN else "daemon"

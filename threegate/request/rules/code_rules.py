@@ -137,6 +137,19 @@ RULES = (
         ('{"a b": 1}\n', '{"class": 1}\n', '{"open": 1}\n', '{"json": 1}\n', '{"": 1}\n', '{"__x__": 1}\n'),
         "vars",
     ),
+    _rule(
+        "TG416",
+        "code-input",
+        "the code opens a file of /in that inputs does not declare",
+        "Only declared inputs are in /in: add the file's name and sha256 to inputs, or correct the name.",
+        ("open('/out/result.txt', 'w').write('1')\n", "name = 'data'\nprint(f'/in/{name}')\n"),
+        (
+            "print(open('/in/not-declared.csv').read())\n",
+            "with open(file='/in/not-declared.csv') as f:\n    print(f.read())\n",
+            "from pathlib import Path\nprint(Path('/in/folder/x').read_text())\n",
+        ),
+        severity="warning",
+    ),
 )
 
 TYPES = Rule(
