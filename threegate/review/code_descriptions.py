@@ -73,7 +73,6 @@ OTHERS: Final[dict[str, str]] = {
     "not_approved": "it is a draft: use `threegate reject`",
     "already_ended": "there is nothing left to stop",
     "unknown_request": "no draft of this name: `threegate status`",
-    "folder_replaced": "a folder of the workspace is another one now: `threegate doctor`",
     "unreadable": "an entry of the inbox that is no readable request file",
     "too_many_events": "one owner's files would flood the trail; the rest of the minute is only counted",
     "torn_tail": "the trail's torn end was set aside after a crash; work goes on",
