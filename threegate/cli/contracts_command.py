@@ -55,10 +55,16 @@ def check(folder: Folder = "", json_: JsonFlag = False) -> None:
     compiled, _ = _load(folder)
     errors = sum(item.severity == "error" for item in compiled.diagnostics)
     if wants_json(json_):
-        emit_json({"ok": compiled.ok, "diagnostics": [item.to_json() for item in compiled.diagnostics]})
+        diagnostics = [item.to_json() for item in compiled.diagnostics]
+        emit_json({"ok": compiled.ok, "diagnostics": diagnostics, "left_out": compiled.left_out})
     else:
         for item in compiled.diagnostics:
             say(item.render())
+        if compiled.left_out:
+            shown = len(compiled.diagnostics)
+            say(
+                f"stopped after {shown} diagnostics; {compiled.left_out} more are not shown: fix these and check again"
+            )
         count = "no contracts" if compiled.empty else f"{len(compiled.contracts)} tools"
         warnings = len(compiled.diagnostics) - errors
         say(f"{errors} errors, {warnings} warnings" if errors else f"compiles: {count}, {warnings} warnings")
@@ -99,7 +105,8 @@ def decide(
     form: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
     json_: JsonFlag = False,
 ) -> None:
-    """Play calls, one a line, and print a decision a line. Exit 0: all were played, whatever was decided."""
+    """Play calls, one a line, and print a decision a line. Exit 0: all were played, whatever was decided; exit 2: the
+    contracts do not compile."""
     from threegate.contracts.play import Play
     from threegate.core import durable
 
@@ -117,6 +124,10 @@ def decide(
     for number, line in enumerate(data.splitlines(), start=1):
         if line.strip():
             _decide_line(play, line, f"{calls}:{number}", as_json)
+    if not compiled.ok:
+        raise InvalidInput(
+            "the contracts do not compile, so every call is blocked: threegate contracts check"
+        )
 
 
 def _decide_line(play: Any, line: bytes, where: str, as_json: bool) -> None:

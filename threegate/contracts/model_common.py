@@ -30,7 +30,9 @@ class Condition(Model):
 
     path: JsonPath
     equals: Any = Field(default=None, description="deep JSON equality")
-    exists: bool = Field(default=True, description="whether anything stands at the path")
+    exists: bool = Field(
+        default=True, description="true: something other than null is at the path; false: nothing is"
+    )
     type: JsonType | None = Field(default=None, description="JSON type; integer does not take 1.0")
     contains: str | None = Field(default=None, description="text within a text, or an entry of a list")
     one_of: list[Any] | None = Field(default=None, description="the value is one of these")
