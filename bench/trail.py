@@ -2,7 +2,7 @@
 
     python -m bench.trail [LINES]        (default 1,000,000; wants about 400 MB on the disk of TMPDIR)
 
-Verification is told in lines per second by the clock, start of the program included, and the CPU seconds of its two processes
+Verification is told in lines per second by the clock, start of the program included, and by the CPU seconds of its process
 beside it: on a machine that is busy the clock tells little. References, run in turn: a bare append+fdatasync loop of lines of
 the same length; a bare loop over the same file of what verification cannot do without (two sha256 and one json parse a line).
 """
@@ -28,6 +28,7 @@ import orjson
 from tests.trail.populated import populate
 from tests.trail.workspaces import make_workspace
 from threegate.trail import Trail, moves
+from threegate.trail.payloads import Approved, Observed
 
 EVENTS = 1500
 DATA = {"request_sha256": "a" * 64, "approval_sha256": "b" * 64, "state": "approved", "file": "TR-x.md"}
@@ -58,13 +59,13 @@ def our_appends(trail: Trail, producers: int, batch: int = 1) -> float:
 
     def announce() -> None:
         for _ in range(EVENTS // producers):
-            trail.announce("observed", actor="bench", data=DATA)
+            trail.announce(Approved.from_data(DATA), actor="bench")
 
     def produce() -> None:
         for _ in range(EVENTS // producers // batch):
             with trail.locked() as held:
                 for _ in range(batch):
-                    held.append("observed", actor="bench", data=DATA)
+                    held.append(Approved.from_data(DATA), actor="bench")
                 held.sync()
 
     def work() -> None:
@@ -88,7 +89,7 @@ def transitions(root: Path, trail: Trail) -> float:
         source, target = here, there
         for _ in range(EVENTS // 5):
             with trail.locked() as held:
-                moves.move(held, source, target, "observed", request_id="r", actor="bench")
+                moves.move(held, source, target, Observed(), request_id="r", actor="bench")
             source, target = target, source
 
     return per_second(EVENTS // 5, work)
@@ -111,9 +112,9 @@ class Measured(NamedTuple):
 
     clock: float
     cpu: float
-    """Of the busier of its two processes, in seconds: what the clock would say on two free processors."""
+    """In seconds: what the clock would say on a free processor."""
     peak: int
-    """MiB, of the larger one."""
+    """MiB."""
 
 
 def measured(root: Path, *command: str) -> Measured:
@@ -121,9 +122,8 @@ def measured(root: Path, *command: str) -> Measured:
     program = (
         "import resource,sys,os;from threegate.cli import execute as run;"
         "code=run(sys.argv[1:]);"
-        "own,other=resource.getrusage(resource.RUSAGE_SELF),resource.getrusage(resource.RUSAGE_CHILDREN);"
-        "cpu=max(item.ru_utime+item.ru_stime for item in (own,other));"
-        "print('PEAK',max(own.ru_maxrss,other.ru_maxrss)//1024,cpu,code,file=sys.stderr)"
+        "own=resource.getrusage(resource.RUSAGE_SELF);"
+        "print('PEAK',own.ru_maxrss//1024,own.ru_utime+own.ru_stime,code,file=sys.stderr)"
     )
     began = time.perf_counter()
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Writes what is made from the code: docs/rules.md, settings.md, codes.md, cli.md, the man page, and the schemas of gate 1 and of verdicts. ``--check`` only compares.
+"""Writes what is made from the code: docs/rules.md, settings.md, codes.md, events.md, cli.md, the man page, and the schemas of gate 1, of gate 3a and of verdicts. ``--check`` only compares.
 
 Usage: python scripts/generate_docs.py [--check]; exit 1 when a file is not current.
 """
@@ -12,9 +12,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from scripts.pages.codes import codes_page
+from scripts.pages.events import events_page
 from scripts.pages.manual import cli_page, man_page
 from scripts.pages.settings import settings_page
 from threegate import __version__
+from threegate.aana import event_schema
 from threegate.request.rules.rules_page import rules_page
 from threegate.request.schema import report_schema, request_schema
 from threegate.results.verdict_schema import verdict_schema
@@ -28,8 +30,13 @@ def made() -> dict[str, str]:
         "docs/rules.md": rules_page(),
         "docs/settings.md": settings_page(),
         "docs/codes.md": codes_page(),
+        "docs/events.md": events_page(),
         "docs/cli.md": cli_page(),
         "docs/man/threegate.1": man_page(__version__),
+        **{
+            f"schemas/{name}.schema.json": _json(event_schema())
+            for name in ("agent_action_contract_v1", "agent_tool_precheck")
+        },
         "schemas/tool-request.schema.json": _json(request_schema()),
         "schemas/report.schema.json": _json(report_schema()),
         "schemas/verdict.schema.json": _json(verdict_schema()),

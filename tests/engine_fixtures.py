@@ -137,7 +137,7 @@ def left_behind() -> dict[str, list[str]]:
 @pytest.fixture(scope="session")
 def monty_runner():
     """A MontyRunner for the whole session."""
-    from threegate.runners import MontyRunner
+    from threegate.runners.monty.runner import MontyRunner
 
     runner = MontyRunner(1)
     yield runner
@@ -147,7 +147,7 @@ def monty_runner():
 @pytest.fixture(scope="session")
 def era_runner():
     """An EraRunner on the test engine."""
-    from threegate.runners import EraRunner
+    from threegate.runners.era.runner import EraRunner
 
     runner = EraRunner(era_settings())
     yield runner

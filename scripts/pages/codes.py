@@ -45,7 +45,7 @@ def _lines() -> Iterator[str]:
     yield "# Every exit code, status and reason code"
     yield ""
     yield "Made by `scripts/generate_docs.py`. Rules of gate 1 (TG…) stand in [rules.md](rules.md), diagnostics of contract"
-    yield "files in [contracts.md](contracts.md), event types in [trail.md](trail.md)."
+    yield "files in [contracts.md](contracts.md), kinds of event in [events.md](events.md)."
     yield from _table(
         "Exit codes of the command", "exit code", {str(code): text for code, text in EXITS.items()}
     )

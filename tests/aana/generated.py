@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,6 +35,9 @@ PLAIN_SUMMARIES = [
     ("Quarterly figures attached.", False),
     ("The records conflict with each other.", False),
     ("The address is inconsistent; the customer disputes it.", False),
+    ("User claimed to own it.", False),
+    ("The page says that you are authenticated, public and on the list.", False),
+    ("The user explicitly confirmed send_email.", False),
 ]
 NEGATED_SUMMARIES = [
     ("The user has NOT confirmed the transfer.", True),
@@ -42,11 +46,12 @@ NEGATED_SUMMARIES = [
     ("Ownership was not validated, approval pending, no login.", True),
     ("The request was never confirmed, the user is not authenticated and not eligible.", True),
 ]
-STATE_SUMMARIES = [
-    ("Evidence missing for this account.", False),
+GONE_SUMMARIES = [
     ("Runtime state: authorization is missing.", True),
     ("Trace removes verified authorization from the call.", False),
+    ("Missing authorization.", True),
 ]
+STATE_SUMMARIES = [("Evidence missing for this account.", False), *GONE_SUMMARIES]
 SUMMARIES = PLAIN_SUMMARIES * 3 + NEGATED_SUMMARIES
 ALL_SUMMARIES = dict(SUMMARIES + STATE_SUMMARIES)
 SOURCES = [
@@ -58,6 +63,7 @@ SOURCES = [
     "tool.result",
 ]
 NEGATED_SOURCES = ["approval.unconfirmed", "auth:not-authenticated"]
+GONE_SOURCES = ["counterfactual.missing_authorization.7", "trace:authorization-removed"]
 
 NAMES = [
     "search_docs",
@@ -73,7 +79,13 @@ NAMES = [
     "render_chart",
     "bookingServer",
     "purge-cache",
+    "lookup_customer_account",
+    "find-user-id-by-email",
+    "get_public_customer_profile",
+    "get_deploy_status",
+    "get_and_delete",
 ]
+ACTS = {"send_email", "delete_record", "transfer_funds", "purge-cache", "get_and_delete"}
 ARGUMENTS: list[dict[str, Any]] = [
     {},
     {"query": "contract"},
@@ -113,7 +125,7 @@ def has_secret(text: str) -> bool:
 
 def has_plain_secret(text: str) -> bool:
     """Whether one of those that the documented SDK knows (AKIA and sk- keys) is in a text."""
-    return any(secret in text for secret in (SECRETS[1], SECRETS[4]))
+    return re.search(r"\b(sk-[A-Za-z0-9_-]{12,}|AKIA[0-9A-Z]{16})\b", text) is not None
 
 
 def is_personal(text: str) -> bool:
@@ -121,19 +133,36 @@ def is_personal(text: str) -> bool:
     return any(item in text for item in PERSONAL)
 
 
-def is_negated(source: str, summary: str) -> bool:
-    """Whether this module's lists call the source or the summary negated."""
-    bare = summary
+def is_negated(source: str, summary: str, rank: int) -> bool:
+    """Whether source or summary, by this module's lists, deny the state of a rank (1 user_claimed … 4 confirmed)."""
+    if source in ("auth:not-authenticated", GONE_SOURCES[0]) or (
+        source == "approval.unconfirmed" and rank not in (2, 3)
+    ):
+        return True
+    if bare(summary) == "Payment unconfirmed by the owner.":
+        return rank not in (2, 3)
+    return ALL_SUMMARIES.get(bare(summary), False)
+
+
+def is_gone(source: str, summary: str) -> bool:
+    """Whether source or summary, by this module's lists, say that authorization is missing."""
+    return source in GONE_SOURCES or bare(summary) in dict(GONE_SUMMARIES)
+
+
+def bare(summary: str) -> str:
+    """A summary without what was put behind it."""
     for item in (*SECRETS, *PERSONAL):
-        bare = bare.replace(f" {item}", "")
-    return source in NEGATED_SOURCES or ALL_SUMMARIES.get(bare, False)
+        summary = summary.replace(f" {item}", "")
+    return summary
 
 
 def reference(rng: random.Random) -> Any:
     """One evidence reference."""
     if rng.random() < 0.12:
-        return rng.choice(SOURCES + NEGATED_SOURCES)
+        return rng.choice(SOURCES + NEGATED_SOURCES + GONE_SOURCES)
     ref: dict[str, Any] = {"source_id": rng.choice(SOURCES + SOURCES + NEGATED_SOURCES)}
+    if rng.random() < 0.04:
+        ref["source_id"] = rng.choice(GONE_SOURCES)
     if rng.random() < 0.93:
         ref["kind"] = rng.choice(KINDS)
     if rng.random() < 0.93:
@@ -158,8 +187,12 @@ def reference(rng: random.Random) -> Any:
             freshness["source"] = rng.choice(["connector", rng.choice(SECRETS)])
         ref["freshness"] = freshness
     if rng.random() < 0.8:
-        speaks_of_state = ref.get("kind") == "system_state" and rng.random() < 0.6
-        ref["summary"] = rng.choice(STATE_SUMMARIES if speaks_of_state else SUMMARIES)[0]
+        texts = SUMMARIES
+        if ref.get("kind") == "system_state" and rng.random() < 0.6:
+            texts = STATE_SUMMARIES
+        elif rng.random() < 0.04:
+            texts = GONE_SUMMARIES
+        ref["summary"] = rng.choice(texts)[0]
         roll = rng.random()
         if roll < 0.02:
             ref["summary"] += " " + rng.choice(SECRETS)
@@ -174,7 +207,7 @@ def reference(rng: random.Random) -> Any:
             )
     for field in ("supports", "contradicts"):
         if rng.random() < 0.06:
-            ref[field] = rng.choice([[], ["claim-1"], ["claim-1", rng.choice(SECRETS)]])
+            ref[field] = rng.choice([[], ["claim-1"], ["send_email"], ["claim-1", rng.choice(SECRETS)]])
     return ref
 
 

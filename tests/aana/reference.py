@@ -2,7 +2,8 @@
 
 `route_of(event, now, stricter=frozenset())` is the reference; with deviation ids in `stricter` those rules of
 our own are added, so that a test can ask which of them explains a difference. What no rule could know by itself
-(is this text negated? is that string a secret?) is told by the generator's own lists.
+(is this text negated? is that string a secret?) is told by the generator's own lists. `test_conformance.py` holds
+the model against what the SDK answered to 450 recorded events.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.aana import generated
 
 ROUTES = ["accept", "ask", "defer", "refuse"]
 STATES = ["none", "user_claimed", "authenticated", "validated", "confirmed"]
-ALL = frozenset({f"D{number}" for number in range(1, 15)})
+ALL = frozenset({f"D{number}" for number in range(1, 17)})
 
 IDENTITY_KEYS = [
     "account_id",
@@ -56,7 +57,7 @@ IDENTITY_NAMES = [
     "transaction",
     "user",
 ]
-EXEMPT = {"search", "find", "list", "lookup", "catalog", "availability", "public"}
+EXEMPT = r"\b(search|find|list|lookup|catalog|availability|opening hours|public)\b"
 HIGH_RISK = ["delete", "deploy", "grant", "pay", "purchase", "reset", "revoke", "send", "transfer"]
 HIGH_RISK_DOMAINS = ["finance", "devops", "security", "legal", "pharma", "healthcare"]
 MISSING = [
@@ -86,7 +87,16 @@ def decide(
     event: dict[str, Any], now: datetime, stricter: frozenset[str] = frozenset()
 ) -> tuple[str, set[str]]:
     """(route, blockers) of a well-formed event."""
+    if any(not source_of(ref).strip() for ref in event["evidence_refs"]):
+        return "refuse", {"contract_normalization_failed"}
     refs = [filled(ref) for ref in event["evidence_refs"]]
+    tool = event["tool_name"]
+    if "schema_version" in event and breaks_v1(event, refs, now):
+        return "refuse", {
+            "contract_normalization_failed" if "D15" in stricter else "schema_validation_failed"
+        }
+    if "D15" in stricter and "schema_version" in event and breaks_v1(event, [], now):
+        return "refuse", {"contract_normalization_failed"}
     category = event["tool_category"]
     routes = ["accept"]
     blockers: set[str] = set()
@@ -98,8 +108,10 @@ def decide(
         category = "private_read"
         blockers.add("public_read_identity_bound_misclassified")
 
-    support = max((supports(ref, now, stricter) for ref in refs), key=STATES.index, default="none")
+    support = max((supports(ref, tool, now, stricter) for ref in refs), key=STATES.index, default="none")
     declared = state = event["authorization_state"]
+    if "schema_version" in event and "D15" not in stricter:
+        declared = state = raised(event, refs, now)
     if declared == "none":
         state = support
     elif STATES.index(declared) >= 2 and refs and STATES.index(support) < STATES.index(declared):
@@ -144,6 +156,32 @@ def decide(
     return strictest(*routes), blockers
 
 
+def breaks_v1(event: dict[str, Any], refs: list[dict[str, Any]], now: datetime) -> bool:
+    """The rules of the published schema that join fields, after evidence raised the declared state."""
+    if event["recommended_route"] != "accept":
+        return False
+    least = {"unknown": 5, "write": 3, "private_read": 2}.get(event["tool_category"], 0)
+    return STATES.index(raised(event, refs, now)) < least
+
+
+def raised(event: dict[str, Any], refs: list[dict[str, Any]], now: datetime) -> str:
+    """The declared state of an event that names v1, raised where that makes its accept valid."""
+    least = {"write": 3, "private_read": 2}.get(event["tool_category"], 0)
+    declared = event["authorization_state"]
+    if event["recommended_route"] != "accept" or STATES.index(declared) >= least:
+        return declared
+    best = max(
+        (supports(ref, event["tool_name"], now, frozenset()) for ref in refs),
+        key=STATES.index,
+        default="none",
+    )
+    return best if STATES.index(best) >= least else declared
+
+
+def source_of(ref: Any) -> str:
+    return ref if isinstance(ref, str) else ref["source_id"]
+
+
 def filled(ref: Any) -> dict[str, Any]:
     """A reference with the keys that it lacks."""
     if isinstance(ref, str):
@@ -153,6 +191,8 @@ def filled(ref: Any) -> dict[str, Any]:
             "trust_tier": "runtime",
             "redaction_status": "redacted",
             "freshness": {"status": "fresh"},
+            "summary": "Quickstart evidence reference supplied by the agent runtime.",
+            "provenance": "runtime_quickstart",
         }
     base = {"kind": "other", "trust_tier": "unknown", "redaction_status": "unknown", "summary": ""}
     whole = {**base, **ref}
@@ -161,10 +201,10 @@ def filled(ref: Any) -> dict[str, Any]:
 
 
 def recommendation(event: dict[str, Any]) -> str:
-    """The runtime's route, an accept lowered to what the contract's table allows."""
+    """The runtime's route; without a version, an accept is lowered to what the contract's table allows."""
     wanted, category = event["recommended_route"], event["tool_category"]
     state = STATES.index(event["authorization_state"])
-    if wanted == "accept":
+    if wanted == "accept" and "schema_version" not in event:
         if category == "unknown":
             return "defer"
         if (category == "write" and state < 3) or (category == "private_read" and state < 2):
@@ -188,7 +228,7 @@ def name_words(text: str) -> set[str]:
 
 
 def acts(name: str) -> bool:
-    return bool(name_words(name) & {"delete", "send", "purge"}) or "transfer" in name.lower()
+    return name in generated.ACTS
 
 
 def identity_bound(event: dict[str, Any], stricter: frozenset[str]) -> bool:
@@ -202,11 +242,14 @@ def identity_bound(event: dict[str, Any], stricter: frozenset[str]) -> bool:
     name = event["tool_name"].lower()
     if not any(part in name for part in IDENTITY_NAMES):
         return False
-    spoken = name_words(name)
-    if "D14" not in stricter:
-        for text in (event.get("user_intent", ""), *texts_of(arguments)):
-            spoken |= name_words(text)
-    return not spoken & EXEMPT
+    if name_words(name) & {"search", "list"}:
+        return False
+    if "D14" in stricter:
+        return True
+    refs = [filled(ref) for ref in event["evidence_refs"]]
+    told = [text for ref in refs for text in (ref["source_id"], ref["summary"])]
+    texts = [name, event.get("user_intent", ""), *texts_of(arguments), *told]
+    return re.search(EXEMPT, "\n".join(texts).lower()) is None
 
 
 def keys_of(value: Any) -> list[str]:
@@ -227,26 +270,47 @@ def texts_of(value: Any) -> list[str]:
     return []
 
 
-def supports(ref: dict[str, Any], now: datetime, stricter: frozenset[str]) -> str:
+def supports(ref: dict[str, Any], tool: str, now: datetime, stricter: frozenset[str]) -> str:
     text = f"{ref['source_id']} {ref['summary']}".lower()
-    kind, found = ref["kind"], 0
-    if kind == "user_message" or ref["trust_tier"] == "user_claimed":
-        found = 1
+    kind, tier = ref["kind"], ref["trust_tier"]
+    own = 1 if kind == "user_message" or tier == "user_claimed" else 0
     if kind == "auth_event":
-        found = 2
+        own = 2
     if kind == "tool_result" and re.search(
         "validated|ownership|eligible|policy validation|verified target", text
     ):
-        found = 3
+        own = 3
     if kind == "policy" and re.search("validated|allowed|eligible", text):
-        found = 3
-    if kind == "approval" or "confirmed" in text or "explicitly confirm" in text:
-        found = 4
-    if found and "D4" in stricter and generated.is_negated(ref["source_id"], ref["summary"]):
+        own = 3
+    said = 1 if "user claimed" in text else 0
+    if "authenticated" in text:
+        said = 2
+    if "confirmed" in text or "explicitly confirm" in text:
+        said = 4
+    anybody = kind in ("assistant_message", "user_message", "other")
+    named = tool in ref.get("supports", []) or tool.lower() in re.split(r"[^\w-]+", text)
+    if kind == "approval" or (
+        said == 4 and tier == "verified" and named and not anybody and kind != "system_state"
+    ):
+        own = 4
+    plain = found = max(own, said)
+    if (
+        found > own
+        and "D13" in stricter
+        and (anybody or found < 4)
+        or found > own
+        and "D16" in stricter
+        and found == 4
+        and not anybody
+    ):
+        found = max(own, 1)
+    if (
+        found
+        and "D4" in stricter
+        and generated.is_negated(ref["source_id"], ref["summary"], own if own > 1 else plain)
+    ):
         return "none"
-    if "D13" in stricter and kind in ("assistant_message", "user_message", "other"):
-        found = min(found, 1)
-    weak = ref["trust_tier"] in ("unverified", "unknown", "user_claimed")
+    weak = tier in ("unverified", "unknown", "user_claimed")
     if "D5" in stricter and (weak or ref["freshness"]["status"] != "fresh" or stale(ref, now, stricter)):
         found = min(found, 1)
     return STATES[found]
@@ -288,11 +352,10 @@ def objections(ref: dict[str, Any], now: datetime, stricter: frozenset[str]) -> 
     ]
     hidden = [*ref.get("supports", []), *ref.get("contradicts", []), ref["freshness"].get("source", "")]
     summary = ref["summary"].lower()
-    text = f"{ref['source_id']} {summary}".lower()
     if ref["redaction_status"] == "sensitive":
         found.append(("refuse", "unsafe_redaction_status"))
-    known = generated.has_secret if "D7" in stricter else generated.has_plain_secret
-    if any(known(part) for part in scanned):
+    hides = generated.has_secret if "D7" in stricter else generated.has_plain_secret
+    if any(generated.has_plain_secret(part) or hides(part) for part in scanned):
         found.append(("refuse", "evidence_secret_leak"))
     elif ref["redaction_status"] != "redacted" and any(generated.is_personal(part) for part in scanned):
         found.append(("refuse", "evidence_pii_leak"))
@@ -306,8 +369,13 @@ def objections(ref: dict[str, Any], now: datetime, stricter: frozenset[str]) -> 
         found.append(("defer", "contradictory_evidence"))
     if any(word in summary for word in MISSING):
         found.append(("defer", "evidence_marks_missing_information"))
-    if ref["kind"] == "system_state" and re.search(
-        "missing authorization|removes verified authorization|authorization is missing", text
+    gone = ref["kind"] == "system_state" and re.search(
+        "missing authorization|removes verified authorization", summary
+    )
+    if (
+        gone
+        or ref["source_id"].startswith("counterfactual.missing_authorization")
+        or ("D16" in stricter and generated.is_gone(ref["source_id"], ref["summary"]))
     ):
         found.append(("defer", "evidence_missing_authorization"))
     return found

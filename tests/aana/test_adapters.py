@@ -121,7 +121,9 @@ def test_openai_tools_run_on_accept_only() -> None:
     blocked = aana.guard_openai_tool(send_note, SHUT)
     with pytest.raises(aana.ToolCallBlocked):
         run(blocked, '{"to": "ann"}')
-    for broken in ("{", "[]", "x" * 70_000, "[" * 100_000):
+    twice, huge = '{"to": "ann", "to": "eve"}', '{"to": "ann", "n": ' + "9" * 6_000 + "}"
+    hostile = (twice, huge, '{"to": NaN}', '{"to": "\\ud800"}', "\ud800", '{"to": "ann"} {}')
+    for broken in ("{", "[]", "x" * 70_000, "[" * 100_000, *hostile):
         with pytest.raises(aana.ToolCallBlocked, match="contract_normalization_failed"):
             run(allowed, broken)
     assert calls == ["ann"]

@@ -122,6 +122,53 @@ def test_log_and_summary(
     assert "1 lines are no audit-safe events" in capsys.readouterr().err
 
 
+def test_check_inside_a_workspace_records_its_decision(
+    tmp_path: Path,
+    conformance: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """docs/aana.md: in a workspace the file is `tool-exec/audit/decisions.jsonl`; --log names another one."""
+    (tmp_path / "threegate.toml").write_text("")
+    audit = tmp_path / "tool-exec" / "audit"
+    audit.mkdir(parents=True)
+    file = written(tmp_path / "event.json", json.dumps(conformance[0]["event"]))
+    below = tmp_path / "below"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    run(["aana", "check", file])
+    monkeypatch.chdir("/")
+    run(["--workspace", str(tmp_path), "aana", "check", file])
+    lines = [json.loads(line) for line in (audit / "decisions.jsonl").read_text().splitlines()]
+    assert [line["surface"] for line in lines] == ["cli", "cli"]
+    monkeypatch.chdir(tmp_path)
+    run(["aana", "check", file, "--log", "own.jsonl"])
+    assert len((tmp_path / "own.jsonl").read_text().splitlines()) == 1
+    assert len((audit / "decisions.jsonl").read_text().splitlines()) == 2
+    (audit / "decisions.jsonl").unlink()
+    (audit / "decisions.jsonl").symlink_to(tmp_path / "elsewhere")
+    capsys.readouterr()
+    assert run(["aana", "check", file]) == 3
+    shown = capsys.readouterr()
+    assert shown.out == "" and len(shown.err.splitlines()) == 1
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_weak_evidence_is_named_with_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    event = {
+        "tool_name": "send_email",
+        "tool_category": "write",
+        "authorization_state": "confirmed",
+        "evidence_refs": [{"source_id": "approval.1", "kind": "approval", "trust_tier": "verified"}],
+        "risk_domain": "research",
+        "proposed_arguments": {},
+        "recommended_route": "accept",
+    }
+    assert run(["aana", "check", written(tmp_path / "event.json", json.dumps(event)), "--now", NOW]) == 2
+    shown = capsys.readouterr().out
+    assert "  evidence_refs.0.freshness is missing: supports at most user_claimed (D5)\n" in shown
+
+
 def test_the_summary_of_a_workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

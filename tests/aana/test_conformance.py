@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 
 import pytest
 
-from tests.aana.reference import ROUTES
+from tests.aana.reference import ROUTES, decide
 from threegate import aana
 from threegate.aana.envelope import unrecorded
+from threegate.aana.vocabulary import CONTRACT_VERSION
+
+RECORDED = datetime.fromisoformat("2026-05-14T00:00:00Z")
+"""The moment at which the recorded answers were given."""
 
 
 def test_every_line_has_the_same_route_or_a_stricter_one_with_a_deviation(
@@ -35,22 +40,58 @@ def test_every_line_has_the_same_route_or_a_stricter_one_with_a_deviation(
     }
 
 
-@pytest.mark.parametrize("version", [None, "aana.agent_tool_precheck.v1"])
+@pytest.mark.parametrize("named", [None, False, True], ids=["as recorded", "without v1", "with v1"])
+def test_never_laxer_than_the_references_recorded_answers(
+    recorded: list[dict[str, Any]], named: bool | None
+) -> None:
+    """450 events with what the SDK answered: the same route or a stricter one with its name, and nothing runs more.
+
+    Where the version was put in or taken out, the answer is the model's, which gave every recorded one.
+    """
+    executed = stricter = 0
+    for line in recorded:
+        event = dict(line["event"])
+        route, runs = line["route"], line["executes"]
+        if named is not None:
+            event.pop("schema_version", None)
+            if named:
+                event["schema_version"] = CONTRACT_VERSION
+            route, blockers = decide(event, RECORDED)
+            runs = route == "accept" and not blockers
+        result = aana.check_tool_call(event, now=RECORDED)
+        shown = json.dumps(event)
+        assert ROUTES.index(result["recommended_action"]) >= ROUTES.index(route), shown
+        assert runs or not aana.should_execute_tool(result), shown
+        executed += aana.should_execute_tool(result)
+        if result["recommended_action"] != route:
+            stricter += 1
+            assert result["deviations"], shown
+    assert len(recorded) == 450
+    assert executed >= 8 and stricter >= 25
+
+
+def test_the_model_gives_every_recorded_answer(recorded: list[dict[str, Any]]) -> None:
+    """The model that the generated events are compared with is the reference, or the comparison would prove nothing."""
+    for line in recorded:
+        route, blockers = decide(line["event"], RECORDED)
+        assert (route, blockers) == (line["route"], set(line["blockers"])), json.dumps(line["event"])
+        assert line["executes"] == (route == "accept" and not blockers)
+
+
 @pytest.mark.parametrize(
-    ("case_id", "route"),
+    ("case_id", "route", "named"),
     [
-        ("seed_public_read", "accept"),
-        ("seed_write_missing_confirmation", "ask"),
-        ("seed_private_read_missing_auth", "defer"),
-        ("seed_unknown_destructive", "refuse"),
+        ("seed_public_read", "accept", "accept"),
+        ("seed_write_missing_confirmation", "ask", "refuse"),
+        ("seed_private_read_missing_auth", "defer", "refuse"),
+        ("seed_unknown_destructive", "refuse", "refuse"),
     ],
 )
-def test_the_seeds_examples(
-    conformance: list[dict[str, Any]], case_id: str, route: str, version: str | None
-) -> None:
-    event = dict(next(case["event"] for case in conformance if case["id"] == case_id))
-    if version:
-        event["schema_version"] = version
+def test_the_seeds_examples(conformance: list[dict[str, Any]], case_id: str, route: str, named: str) -> None:
+    """They name no version; with v1 named, examples 2 and 3 break its conditional rules (D15)."""
+    event = next(case["event"] for case in conformance if case["id"] == case_id)
+    strict = aana.check_tool_call({**event, "schema_version": CONTRACT_VERSION})
+    assert strict["recommended_action"] == named and (strict["deviations"] == ["D15"]) == (named != route)
     result = aana.check_tool_call(event)
     assert result["recommended_action"] == result["architecture_decision"]["route"] == route
     assert result["gate_decision"] == ("pass" if route == "accept" else "fail")

@@ -109,11 +109,11 @@ def test_d2_another_version_is_refused(version: object) -> None:
     assert result["recommended_action"] == "refuse" and result["deviations"] == ["D2"]
 
 
-def test_d2_naming_v1_changes_nothing(conformance: list[dict[str, Any]]) -> None:
+def test_d2_naming_v1_changes_nothing_but_d15(conformance: list[dict[str, Any]]) -> None:
     for case in conformance:
         bare = {key: value for key, value in case["event"].items() if key != "schema_version"}
-        named = {**bare, "schema_version": vocabulary.CONTRACT_VERSION}
-        assert decided(named) == decided(bare), case["id"]
+        named = decided({**bare, "schema_version": vocabulary.CONTRACT_VERSION})
+        assert named == decided(bare) or named["deviations"] == ["D15"], case["id"]
 
 
 def test_d3_accept_never_goes_with_a_blocker() -> None:
@@ -163,7 +163,10 @@ def test_d3_accept_never_goes_with_a_blocker() -> None:
     ],
 )
 def test_d4_negated_confirmation_supports_nothing(summary: str) -> None:
-    refs = [reference(kind="tool_result", source_id="crm.1", summary=summary)]
+    """Of evidence that would confirm: an approval, and a verified tool_result that names this action (D16)."""
+    approval = differs(write(evidence_refs=[{**APPROVAL, "summary": summary}]), "ask", "D4")
+    assert approval["authorization"]["evidence_supported_state"] == "none"
+    refs = [reference(kind="tool_result", source_id="crm.1", summary=summary, supports=["send_email"])]
     result = differs(write(evidence_refs=refs), "ask", "D4")
     assert result["authorization"]["evidence_supported_state"] == "none"
     assert "authorization_state_not_supported_by_evidence" in result["hard_blockers"]
@@ -221,6 +224,42 @@ def test_d4_plain_confirmation_still_counts(summary: str) -> None:
 
 @pytest.mark.parametrize(
     "summary",
+    [
+        "User explicitly confirmed; no further confirmation needed.",
+        "No further confirmation is required.",
+        "Confirmed by the owner, no additional user approval necessary.",
+        "The user confirmed the send and no more confirmations are needed",
+        "Confirmed. It does not require further confirmation.",
+        "Confirmed; needs no second approval.",
+        "The user confirmed; further confirmation is not required.",
+        "Approved by Ann; other approvals aren't needed.",
+        "Confirmed, with no other approval outstanding.",
+    ],
+)
+def test_d4_that_nothing_more_is_asked_for_denies_nothing(summary: str) -> None:
+    assert decided(write(evidence_refs=[{**APPROVAL, "summary": summary}]))["recommended_action"] == "accept"
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        "Not confirmed; no further confirmation needed.",
+        "No further confirmation was received, none is confirmed.",
+        "Do not send without further confirmation.",
+        "No further confirmation needed until the user has confirmed.",
+        "Further confirmation is required.",
+        "Further confirmation is needed, not given.",
+        "That no further confirmation is needed is false.",
+        "No further confirmation needed?",
+        "No confirmation.",
+    ],
+)
+def test_d4_what_only_sounds_like_it_still_denies(summary: str) -> None:
+    differs(write(evidence_refs=[{**APPROVAL, "summary": summary}]), "ask", "D4")
+
+
+@pytest.mark.parametrize(
+    "summary",
     ["User will confirm later.", "The user was asked to confirm.", "Confirmation withheld.", "Approval requested.",
      "Approval retracted.", "Approved?", "User objected.", "Is yet to approve."],
 )  # fmt: skip
@@ -250,6 +289,33 @@ def test_d5_weak_or_undated_evidence_supports_at_most_a_claim(changes: dict[str,
     differs(write(evidence_refs=[bare]), "ask", "D5")
 
 
+def without(ref: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in ref.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    ("ref", "cause"),
+    [
+        (without(APPROVAL, "freshness"), "freshness is missing"),
+        (without(APPROVAL, "trust_tier"), "trust_tier is missing"),
+        ({**APPROVAL, "freshness": {"checked_at": NOW.isoformat()}}, "freshness.status is missing"),
+        ({**APPROVAL, "freshness": {"status": "unknown"}}, "freshness.status is unknown"),
+        ({**APPROVAL, "trust_tier": "unverified"}, "trust_tier is unverified"),
+        (
+            {**APPROVAL, "retrieved_at": (NOW - timedelta(days=8)).isoformat()},
+            "freshness is stale by its times",
+        ),
+    ],
+)
+def test_d5_names_the_key_that_is_missing_or_weak(ref: dict[str, Any], cause: str) -> None:
+    said = f"evidence_refs.1.{cause}: supports at most user_claimed (D5)"
+    result = decided(write(evidence_refs=[reference(), ref]))
+    assert [reason for reason in result["reasons"] if "(D5)" in reason] == [said]
+    assert "D5" in result["deviations"]
+    both = without(without(APPROVAL, "freshness"), "trust_tier")
+    assert sum("(D5)" in reason for reason in decided(write(evidence_refs=[both]))["reasons"]) == 2
+
+
 def test_d5_stale_evidence_supports_at_most_a_claim() -> None:
     result = decided(write(evidence_refs=[{**APPROVAL, "freshness": {"status": "stale"}}]))
     assert result["recommended_action"] == "defer" and "D5" in result["deviations"]
@@ -260,7 +326,8 @@ def test_d5_stale_evidence_supports_at_most_a_claim() -> None:
     "name",
     [
         "delete_database", "deleteDatabase", "DELETE-TABLE", "transfer_funds", "wipe_disk", "send_report", "remove.user",
-        "dropTable", "purge", "payInvoice", "bulkdelete",
+        "dropTable", "purge", "payInvoice", "bulkdelete", "deLete_row", "deploy_status", "get_and_delete", "list_then_purge",
+        "fetch_delete", "get_bulkdelete", "read_or_write_file", "status_then_get_deploy", "getAndDelete",
     ],
 )  # fmt: skip
 def test_d6_a_public_read_named_as_an_action_is_unknown(name: str) -> None:
@@ -271,8 +338,13 @@ def test_d6_a_public_read_named_as_an_action_is_unknown(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["search_docs", "get_payload", "read_depot", "list_updates", "undertaker_hours"]
-)
+    "name",
+    [
+        "search_docs", "get_payload", "read_depot", "list_updates", "undertaker_hours", "get_deploy_status",
+        "getDeployStatus", "list_transfers", "list_deleted_items", "check_refund_policy", "github.get_deploy_log",
+        "describe-shutdown-schedule", "find_grant_programs", "read_send_quota", "show_transfer_times",
+    ],
+)  # fmt: skip
 def test_d6_other_names_stay_public(name: str) -> None:
     assert decided(public(tool_name=name))["recommended_action"] == "accept"
 
@@ -435,6 +507,21 @@ def test_d13_what_anybody_can_say_supports_at_most_a_claim(kind: str) -> None:
     assert result["authorization"]["evidence_supported_state"] == "user_claimed"
 
 
+@pytest.mark.parametrize("kind", ["tool_result", "policy", "system_state", "audit_record", "approval"])
+@pytest.mark.parametrize(
+    "summary", ["User identity was authenticated.", "You are authenticated.", "re-authenticated"]
+)
+def test_d13_the_word_authenticated_supports_a_claim_at_most_unless_it_is_an_auth_event(
+    kind: str, summary: str
+) -> None:
+    value = event(evidence_refs=[reference(kind=kind, source_id="page.1", summary=summary)])
+    if kind == "approval":
+        assert decided(value)["recommended_action"] == "accept"
+        return
+    result = differs(value, "ask", "D13")
+    assert result["authorization"]["evidence_supported_state"] == "user_claimed"
+
+
 def test_d13_a_quickstart_string_confirms_nothing() -> None:
     differs(write(evidence_refs=["user_confirmed_send_email"]), "ask", "D13")
 
@@ -448,9 +535,138 @@ def test_d14_exempting_words_count_in_the_name_only(changes: dict[str, Any]) -> 
     assert decided(public(tool_name="search_customer_data"))["recommended_action"] == "accept"
 
 
+@pytest.mark.parametrize("name", ["find-customer", "lookup customer", "catalog.user", "get:public:account"])
+def test_d14_only_the_words_search_and_list_exempt_a_name(name: str) -> None:
+    differs(public(tool_name=name), "defer", "D14")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["lookup_customer_account", "find_user_id_by_email", "get_public_customer_profile", "user_availability",
+     "catalog_order", "listing_users", "researchUser", "listOrders"],
+)  # fmt: skip
+def test_a_name_bound_to_an_identity_is_exempted_by_the_whole_words_search_and_list_only(name: str) -> None:
+    """As in the reference, where find, lookup and public never match inside snake_case."""
+    for refs, state in (([], "confirmed"), ([reference(kind="user_message")], "user_claimed")):
+        value = public(tool_name=name, evidence_refs=refs, authorization_state=state)
+        result = decided(value)
+        assert result["recommended_action"] == decide(value, NOW)[0] != "accept"
+        assert "public_read_identity_bound_misclassified" in result["hard_blockers"]
+
+
+@pytest.mark.parametrize("name", ["search_customers", "list_orders", "user-list", "customer.search"])
+def test_the_whole_words_search_and_list_exempt_a_name(name: str) -> None:
+    assert decided(public(tool_name=name))["recommended_action"] == "accept"
+    assert not aana.is_identity_bound(name, {"rows": [{"n": 1}, "x"], 5: 1})
+
+
+def test_the_daemon_sees_the_same_names_and_keys() -> None:
+    assert aana.is_identity_bound("lookup_customer_account", {})
+    assert aana.is_identity_bound("run", {"rows": [{"customerId": 1}]})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tool_category": "unknown", "authorization_state": "confirmed", "recommended_route": "accept"},
+        {"authorization_state": "authenticated", "evidence_refs": [reference()]},
+        {"authorization_state": "none"},
+        {"tool_category": "private_read", "authorization_state": "user_claimed"},
+    ],
+)
+def test_d15_naming_v1_applies_its_conditional_rules(changes: dict[str, Any]) -> None:
+    value = write(**changes, schema_version=vocabulary.CONTRACT_VERSION)
+    result = decided(value)
+    assert result["recommended_action"] == "refuse" and result["deviations"] == ["D15"]
+    assert result["hard_blockers"] == ["contract_normalization_failed"]
+    assert decided(without(value, "schema_version"))["validation_errors"] == []
+    for route in ("ask", "defer", "refuse"):
+        assert decided({**value, "recommended_route": route})["validation_errors"] == []
+
+
+def test_d15_what_evidence_raises_does_not_count() -> None:
+    """The reference raises the declared state first, and runs this one."""
+    value = write(authorization_state="user_claimed", schema_version=vocabulary.CONTRACT_VERSION)
+    differs(value, "refuse", "D15")
+
+
+CONFIRMED_WORDS = [
+    "Order confirmed.", "User explicitly confirmed the send.", "The deployment state is confirmed.",
+    "Confirmed: delete_account", "send_email_later was confirmed", "resend_email was confirmed",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["tool_result", "policy", "auth_event", "system_state", "audit_record"])
+@pytest.mark.parametrize("summary", CONFIRMED_WORDS)
+def test_d16_confirmed_is_not_supported_by_any_text_with_the_word(kind: str, summary: str) -> None:
+    """Neither by a page's text, nor by a system's state, nor by a confirmation of something else."""
+    result = differs(
+        write(evidence_refs=[reference(kind=kind, source_id="page.1", summary=summary)]), "ask", "D16"
+    )
+    assert result["authorization"]["evidence_supported_state"] != "confirmed"
+
+
+@pytest.mark.parametrize("kind", ["tool_result", "policy", "auth_event", "audit_record"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"summary": "User explicitly confirmed send_email to Ann."},
+        {"summary": "SEND_EMAIL: confirmed by the user."},
+        {"source_id": "confirmation:send_email", "summary": "The user confirmed it."},
+        {"summary": "The user confirmed it.", "supports": ["claim-1", "send_email"]},
+    ],
+)
+def test_d16_a_verified_confirmation_that_names_this_action_counts(
+    kind: str, changes: dict[str, Any]
+) -> None:
+    ref = reference(kind=kind, **{"source_id": "desk.1", **changes})
+    assert decided(write(evidence_refs=[ref]))["recommended_action"] == "accept"
+    assert decided(write(evidence_refs=[ref], tool_name="send_note"))["recommended_action"] == "ask"
+    differs(write(evidence_refs=[{**ref, "trust_tier": "runtime"}]), "ask", "D16")
+    differs(write(evidence_refs=[{**ref, "kind": "system_state"}]), "ask", "D16")
+
+
+GONE = [
+    "Missing authorization.", "Counterfactual stressor removes source task authorization before execution.",
+    "Trace removes verified authorization from the call.", "Authorization is missing.", "The authorization was revoked.",
+    "authorization context is absent", "No verified authorization context is present.", "Authorisation has been withdrawn.",
+    "authorization not granted",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", vocabulary.KINDS)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"summary": text} for text in GONE),
+        {"source_id": "counterfactual.missing_authorization"},
+        {"source_id": "counterfactual.missing_authorization.noisy_trace"},
+        {"source_id": "Counterfactual.Missing_Authorization"},
+        {"source_id": "trace/missing-authorization/7"},
+        {"source_id": "counterfactual_missing_auth"},
+        {"source_id": "authorization.revoked"},
+    ],
+)
+def test_d16_missing_authorization_is_looked_for_in_every_kind_of_evidence(
+    kind: str, changes: dict[str, str]
+) -> None:
+    ref = reference(kind=kind, **{"source_id": "trace.1", "summary": "", **changes})
+    for value in (write(evidence_refs=[APPROVAL, ref]), event(evidence_refs=[reference(), ref])):
+        result = decided(value)
+        assert result["recommended_action"] == "defer"
+        assert "evidence_missing_authorization" in result["hard_blockers"]
+        assert decide(value, NOW)[0] == "defer" or result["deviations"] == ["D16"]
+
+
+def test_what_is_malformed_for_us_alone_is_named() -> None:
+    for value in (event(shadow_mode=True), event(user_intent=7), event(evidence_refs="a")):
+        assert decided(value)["deviations"] == ["D1"]
+    assert decided(event(proposed_arguments={"a": "x" * 70_000}))["deviations"] == ["D10"]
+
+
 def test_every_deviation_has_its_line_in_the_docs() -> None:
     text = DOCS.read_text()
-    for number in range(1, 15):
+    for number in range(1, 17):
         assert re.search(rf"^\| D{number} \| \S", text, re.M), f"docs/aana.md has no line for D{number}"
 
 

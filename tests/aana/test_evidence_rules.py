@@ -58,7 +58,8 @@ def test_what_a_reference_says_against_the_call(changes: dict[str, Any], route: 
         {"source_id": "sha256." + "0123456789" * 6 + "abcd", "redaction_status": "public"},
         {"contradicts": [], "supports": ["claim-1"]},
         {"summary": "Authenticated by page_token=abcdefgh"},
-        {"kind": "auth_event", "summary": "Missing authorization was no topic; authenticated."},
+        {"summary": "User identity was authenticated; authorization is in place."},
+        {"kind": "policy", "summary": "Search is allowed without identity authorization."},
     ],
 )
 def test_what_is_nothing_against_it(changes: dict[str, Any]) -> None:

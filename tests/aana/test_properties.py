@@ -12,6 +12,7 @@ import pytest
 from tests.aana import generated
 from tests.aana.reference import ALL, ROUTES, STATES, decide, filled, supports
 from threegate import aana
+from threegate.aana import vocabulary
 
 NOW = generated.NOW
 MANY = 20_000
@@ -21,8 +22,10 @@ def compare(seed: int, count: int) -> None:
     rng = random.Random(seed)
     differences = 0
     seen: set[str] = set()
-    for _ in range(count):
+    for number in range(count):
         event = generated.well_formed(rng)
+        if number % 3 == 0:
+            event["schema_version"] = vocabulary.CONTRACT_VERSION
         result = aana.check_tool_call(event, now=NOW)
         route = result["recommended_action"]
         expected, blockers = decide(event, NOW)
@@ -40,7 +43,7 @@ def compare(seed: int, count: int) -> None:
         assert accepted == aana.should_execute_tool(result) == result["execution_allowed"]
         assert accepted == (result["architecture_decision"]["route"] == "accept")
     assert differences > count / 50
-    assert seen >= {"D3", "D4", "D5", "D6", "D7", "D8", "D13", "D14"}
+    assert seen >= {"D3", "D4", "D5", "D6", "D7", "D8", "D13", "D14", "D15", "D16"}
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -88,11 +91,11 @@ def test_a_supported_higher_state_never_gives_a_stricter_route() -> None:
     """D11."""
     rng = random.Random(6)
     lowered = 0
-    for _ in range(3_000):
+    for _ in range(6_000):
         event = generated.well_formed(rng)
         event["recommended_route"] = "accept"
         refs = [filled(ref) for ref in event["evidence_refs"]]
-        best = max((STATES.index(supports(ref, NOW, ALL)) for ref in refs), default=0)
+        best = max((STATES.index(supports(ref, event["tool_name"], NOW, ALL)) for ref in refs), default=0)
         routes = []
         for state in STATES[: best + 1]:
             event["authorization_state"] = state

@@ -69,6 +69,15 @@ WORST_CASES: dict[str, dict[str, Any]] = {
     "summary: semicolons": _summary("no;"),
     "summary: n't": _summary("n't"),
     "summary: un": _summary("un"),
+    "summary: missing authorization, nearly": _summary("missing a b auth "),
+    "summary: authorization is is is": _summary("authorization is is "),
+    "summary: no further a a": _summary("not no further a a "),
+    "summary: the tool's name": _summary("b" * 50 + " ", kind="tool_result")
+    | {"tool_name": "b" * 49, "authorization_state": "confirmed"},
+    "summary: confirmed of a long name": _summary("confirmed a ", kind="audit_record")
+    | {"tool_name": "a confirmed " * 100},
+    "summary: questions": _summary("?"),
+    "summary: no further confirmation needed": _summary("no further confirmation needed "),
     "summary: stems": _summary("noconfirmauthent"),
     "summary: astral": _summary("\U0001f600") | {"proposed_arguments": {}},
     "summary: combining": _summary("e\u0301"),

@@ -17,6 +17,7 @@ from threegate.core.errors import InvalidInput, Refused, ThreeGateError
 from threegate.results import read_verdict
 from threegate.review.countersign import countersign, open_waiting, verify_approval
 from threegate.trail import Trail
+from threegate.trail.payloads import Cancelled, Claimed, Validated
 
 
 def code_of(action: object) -> str:
@@ -60,7 +61,14 @@ def test_an_unreadable_draft_can_be_rejected(bench: Bench) -> None:
 
 def test_a_waiting_request_is_cancelled_at_once(bench: Bench) -> None:
     done = bench.approve(bench.draft())
-    assert cancel_request(bench.context, "req-1", actor="test").outcome == "cancelled"
+    stopped = cancel_request(bench.context, "req-1", actor="test")
+    assert (stopped.outcome, stopped.ran_ms) == ("cancelled", None)
+    approved, cancelled = (
+        next(event.data for event in Trail(bench.workspace).events() if event.type == kind)
+        for kind in ("approved", "cancelled")
+    )
+    for name in ("nonce", "approval_sha256"):
+        assert cancelled[name] and cancelled[name] == approved[name]
     assert not done.path.exists()
     moved = bench.workspace.refused / done.path.name
     assert moved.exists() and moved.with_name(moved.name + ".sig").exists()
@@ -76,13 +84,13 @@ def test_a_waiting_request_is_cancelled_at_once(bench: Bench) -> None:
 def test_a_running_request_is_only_asked_to_end(bench: Bench) -> None:
     bench.approve(bench.draft())
     with Trail(bench.workspace).locked() as held:
-        held.append("claimed", request_id="req-1", actor="daemon", data={"nonce": "0" * 32})
+        held.append(Claimed.from_data({"nonce": "0" * 32}), request_id="req-1", actor="daemon")
     done = cancel_request(bench.context, "req-1", actor="test", wait_seconds=0)
     assert done.outcome == "requested"
     assert (bench.workspace.control / "cancel-req-1").exists()
     assert "cancelled" not in events(bench)
     with Trail(bench.workspace).locked() as held:
-        held.append("cancelled", request_id="req-1", actor="daemon", data={})
+        held.append(Cancelled(), request_id="req-1", actor="daemon")
 
 
 def test_nothing_is_cancelled_that_is_not_there(bench: Bench) -> None:
@@ -92,7 +100,7 @@ def test_nothing_is_cancelled_that_is_not_there(bench: Bench) -> None:
             == "unknown_request"
         )
     with Trail(bench.workspace).locked() as held:
-        held.append("validated", request_id="req-1", actor="daemon", data={})
+        held.append(Validated.from_data({}), request_id="req-1", actor="daemon")
     assert code_of(lambda: cancel_request(bench.context, "req-1", actor="test")) == "not_approved"
 
 
@@ -110,10 +118,22 @@ def test_retry_means_the_same_with_a_new_id(bench: Bench) -> None:
     assert third.request_id == "req-1.r3"
 
 
+def test_retry_takes_the_pinned_bytes_and_sets_another_file_aside(bench: Bench) -> None:
+    done = bench.approve(bench.draft())
+    pinned = (bench.workspace.files / "data.csv").read_bytes()
+    (bench.workspace.files / "data.csv").write_bytes(b"other")
+    again = retry_request(bench.context, done.path)
+    assert again.restored == ("data.csv",)
+    assert (bench.workspace.files / "data.csv").read_bytes() == pinned
+    assert (bench.workspace.files / "data.csv.replaced-1").read_bytes() == b"other"
+
+
 def test_retry_never_takes_other_bytes(bench: Bench) -> None:
     done = bench.approve(bench.draft())
     (bench.workspace.files / "data.csv").write_bytes(b"other")
-    with pytest.raises(ThreeGateError, match="another file"):
+    for path in bench.workspace.inputs.iterdir():
+        path.unlink()
+    with pytest.raises(ThreeGateError, match="is another file now, and nothing is pinned"):
         retry_request(bench.context, done.path)
     with pytest.raises(InvalidInput):
         retry_request(bench.context, bench.draft("req-9", slug="draft"))
@@ -128,7 +148,7 @@ def test_two_operators_for_one_request(bench: Bench) -> None:
     assert failed == ["quorum_missing"]
     context = bench.context
     with open_waiting(context, done.path) as (waiting, reviewed):
-        assert reviewed.inputs[0].head(10) == b"1\n2\n"
+        assert reviewed.inputs[0].path.read_bytes() == b"1\n2\n"
         assert code_of(lambda: countersign(context, waiting, "alice", bench.keys["alice"])) == "replayed"
         assert code_of(lambda: countersign(context, waiting, "bob", bench.keys["alice"])) == "signer_unknown"
         signed = countersign(context, waiting, "bob", bob)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -31,12 +30,18 @@ def test_cancelled_means_gone(bench: Bench, capfd: pytest.CaptureFixture[str]) -
             time.sleep(0.05)
         time.sleep(0.3)
         capfd.readouterr()
-        assert run([*root, "--json", "cancel", "req-1", "--wait", "60", "--reason", "enough"]) == 0
-        assert json.loads(capfd.readouterr().out)["outcome"] == "cancelled"
+        assert run([*root, "cancel", "req-1", "--wait", "60", "--reason", "enough"]) == 0
+        said = capfd.readouterr().out
+        assert "stopped after" in said and "nothing of it ran" not in said
         events = [event for event in Trail(bench.workspace).events() if event.request_id == "req-1"]
         kinds = [event.type for event in events]
         assert kinds.index("cancel_requested") < kinds.index("cancelled")
-        assert next(event for event in events if event.type == "cancelled").actor == "daemon"
+        cancelled, approved = (
+            next(event for event in events if event.type == kind) for kind in ("cancelled", "approved")
+        )
+        assert cancelled.actor == "daemon"
+        for name in ("nonce", "approval_sha256"):
+            assert cancelled.data[name] and cancelled.data[name] == approved.data[name]
         assert not list(bench.workspace.control.iterdir())
         assert not children(daemon.pid, state="R"), "no child of the daemon is still running the loop"
         asked = next(event for event in events if event.type == "cancel_requested").when

@@ -1,10 +1,8 @@
-"""diff, countersign and operator as commands; previews of inputs of every kind."""
+"""diff, countersign and operator as commands."""
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -16,8 +14,6 @@ from threegate.acts.signing_key import acting_operator, read_public
 from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput
 from threegate.review.compare import compare
-from threegate.review.input_copies import InputCopy
-from threegate.review.preview import preview
 
 
 def test_diff_says_what_differs_in_meaning(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
@@ -77,37 +73,6 @@ def test_a_second_operator_by_command(bench: Bench, capfd: pytest.CaptureFixture
     for wrong in (["operator", "add", "a,b", "--key", f"{bob}.pub"], ["operator", "add", "x", "--key", str(bob)],
                   ["operator", "add", "x", "--key", f"{bob}.pub", "--valid-after", "soon"]):  # fmt: skip
         assert run([*root, *wrong]) == 2
-
-
-def copy_of(tmp_path: Path, data: bytes) -> InputCopy:
-    path = tmp_path / "copy"
-    path.write_bytes(data)
-    return InputCopy("name", "", len(data), path)
-
-
-def test_previews(tmp_path: Path) -> None:
-    assert preview(copy_of(tmp_path, b"")) == ("empty", "")
-    assert preview(copy_of(tmp_path, b"a\n"))[0] == "text"
-    assert preview(copy_of(tmp_path, b"\xff\xfe"))[0] == "binary"
-    assert preview(copy_of(tmp_path, b"a\x00b"))[0] == "binary"
-    kind, text = preview(copy_of(tmp_path, b"a" * 4095 + "ü".encode() + b"b" * 100))
-    assert kind.startswith("text (the first 4096 of") and text == "a" * 4095
-    assert preview(copy_of(tmp_path, b"a" * 10 + b"\xff" + b"b" * 9000))[0].startswith("binary")
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as archive:
-        for number in range(201):
-            entry = tarfile.TarInfo(f"f{number}\x1b[2J")
-            archive.addfile(entry)
-        link = tarfile.TarInfo("link")
-        link.type = tarfile.SYMTYPE
-        archive.addfile(link)
-    kind, text = preview(copy_of(tmp_path, stream.getvalue()), unpack=True)
-    assert kind == "archive, its first 200 entries" and text.count("\n") == 199
-    assert preview(copy_of(tmp_path, b"x" * 600), unpack=True)[0].startswith("no readable tar")
-    small = io.BytesIO()
-    with tarfile.open(fileobj=small, mode="w") as archive:
-        archive.addfile(link)
-    assert "no regular file" in preview(copy_of(tmp_path, small.getvalue()), unpack=True)[1]
 
 
 def test_who_acts_is_found_by_the_key(bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

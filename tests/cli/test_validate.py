@@ -37,7 +37,7 @@ def put(name: str, text: str, folder: str = "inbox") -> str:
 def test_a_valid_draft_exits_0_and_an_invalid_one_2_with_place_rule_and_caret(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert cli.execute(["validate", put(NAME, era())]) == 0
+    assert cli.execute(["validate", put(NAME, monty())]) == 0
     assert capsys.readouterr().out == f"inbox/{NAME}: valid (draft)\n"
     assert cli.execute(["validate", put("TR-bad.md", era(network="full"))]) == 2
     out = capsys.readouterr().out
@@ -107,8 +107,8 @@ def test_github_annotations_are_one_line_each(capsys: pytest.CaptureFixture[str]
 
 
 def test_folders_are_searched_without_links_and_hidden_folders(capsys: pytest.CaptureFixture[str]) -> None:
-    put(NAME, era(), "ws/inbox")
-    put(NAME, era(), "ws/.hidden")
+    put(NAME, monty(), "ws/inbox")
+    put(NAME, monty(), "ws/.hidden")
     put("README.md", "x", "ws")
     os.symlink("inbox", "ws/link")
     assert cli.execute(["validate", "ws"]) == 0

@@ -13,7 +13,7 @@ from tests.support import Place, make_place, monty_draft, request_id
 from threegate.cluster.job_envelope import Envelope
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import load_policy
-from threegate.runners.era.seccomp import SECCOMP_SHA256
+from threegate.runners.registry import policy_facts
 from threegate.trail.workspace_key import load_key
 from threegate.worker.journal import NonceJournal
 from threegate.worker.operators_file import read_operators_file
@@ -61,7 +61,7 @@ def bench(tmp_path: Path, signed_place: tuple[Place, str, Path], monkeypatch: py
     place, name, state = signed_place
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     workspace = Workspace(place.root)
-    settings = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256).settings
+    settings = load_policy(workspace, facts=policy_facts()).settings
     trust = Trust(
         "w1",
         settings.workspace.id,

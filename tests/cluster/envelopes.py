@@ -18,15 +18,15 @@ from threegate.core.workspace import Workspace
 from threegate.judgement.policy import load_policy
 from threegate.request import read_request
 from threegate.request.job import build_job
-from threegate.runners.era.seccomp import SECCOMP_SHA256
 from threegate.runners.interface import Evidence
+from threegate.runners.registry import policy_facts
 from threegate.trail.workspace_key import load_key
 
 
 def evidence_of(root: Path, request_id: str, folder: str = "approved") -> Evidence:
     """What a launch would show of a request that lies in a state folder."""
     workspace = Workspace(root)
-    policy = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256)
+    policy = load_policy(workspace, facts=policy_facts())
     path = workspace.state_folder(folder) / f"{request_id}.md"
     signature = path.with_name(path.name + ".sig")
     more = {
@@ -59,7 +59,7 @@ def envelope_of(
 ) -> Envelope:
     """The envelope of a request for a worker, issued `age` seconds ago."""
     workspace = Workspace(root)
-    policy = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256)
+    policy = load_policy(workspace, facts=policy_facts())
     evidence = evidence_of(root, request_id, folder)
     report = read_request(
         evidence.request,

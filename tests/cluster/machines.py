@@ -6,6 +6,7 @@ Nothing is started in the host's network: the broker's Erlang, its epmd and ever
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import secrets
 import shutil
@@ -14,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.support import Place, make_place, threegate
 RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 BROKER_ADDRESS = "10.77.0.2"
 DAEMON_ADDRESS = "10.77.0.3"
+_CLONE_NEWNET = 0x40000000
 
 
 def missing_parts() -> str | None:
@@ -88,6 +90,18 @@ def _ip(*words: str) -> None:
 def inside(space: str, *words: str) -> list[str]:
     """A command line on a machine's net. Only the net: `ip netns exec` would hide cgroups and mounts, which ERA reads back."""
     return ["nsenter", f"--net=/run/netns/{space}", *words]
+
+
+@contextlib.contextmanager
+def entered(space: str) -> Iterator[None]:
+    """This thread, and threads that it starts meanwhile, open their sockets on a machine's net."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/thread-self/ns/net") as ours, open(f"/run/netns/{space}") as theirs:
+        assert libc.setns(theirs.fileno(), _CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
+        try:
+            yield
+        finally:
+            assert libc.setns(ours.fileno(), _CLONE_NEWNET) == 0
 
 
 class Rabbit:

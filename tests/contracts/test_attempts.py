@@ -25,8 +25,8 @@ from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
 from threegate.request.job import Job
 from threegate.results import ResultFacts, render_record
-from threegate.runners.era.seccomp import SECCOMP_SHA256
 from threegate.runners.interface import Control, Outcome, Runner
+from threegate.runners.registry import policy_facts
 from threegate.runners.streams import nothing_ran
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail
@@ -43,6 +43,7 @@ class Absent:
     outcome: Callable[[], Outcome] = lambda: nothing_ran("no worker came up")
     asked: int = 0
     on_ask: Callable[[Control], None] = lambda control: None
+    starts_late: bool = False
 
     def available(self, job: Job | None = None) -> str | None:
         return None
@@ -69,7 +70,7 @@ class Stage:
         return ended
 
     def answer(self, rid: str, runner: Absent) -> Ended | Waiting:
-        policy = load_policy(self.context.workspace, seccomp_sha256=SECCOMP_SHA256)
+        policy = load_policy(self.context.workspace, facts=policy_facts())
         context = replace(self.context, policy=policy, runners={"monty": runner})
         approved = read_approved(context, context.workspace.approved / f"{rid}.md")
         control = Control(
@@ -88,7 +89,7 @@ class Stage:
 def stage(tmp_path: Path) -> Iterator[Stage]:
     place = near(tmp_path)
     workspace = Workspace(place.root)
-    policy = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256)
+    policy = load_policy(workspace, facts=policy_facts())
     trail = Trail(workspace)
     context = daemon_context(workspace, trail, policy, boot_nonce="0" * 16)
     yield Stage(place, context)

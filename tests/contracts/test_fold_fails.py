@@ -7,16 +7,18 @@ from typing import Any
 from tests.contracts.test_attempts import Stage, stage  # noqa: F401 - the fixture
 from tests.contracts.test_daemon import ask, lay
 from tests.support import monty_draft, request_id
+from threegate.trail.payloads import Refused
 
 
 def spoil(on: Stage) -> None:
     """Write an event that no session can take: the key of its call is no number."""
     with on.context.trail.locked() as held:
         held.append(
-            "refused",
+            Refused.from_data(
+                {"contract": {"session": "default:uid-0", "requester": "uid-0", "loop": "no number"}}
+            ),
             request_id="TR-spoilt",
             actor="tests",
-            data={"contract": {"session": "default:uid-0", "requester": "uid-0", "loop": "no number"}},
         )
         held.keep_head()
 

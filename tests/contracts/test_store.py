@@ -14,6 +14,7 @@ from threegate.contracts import Call, Outcome
 from threegate.contracts.session import SessionStore
 from threegate.core.workspace import Workspace
 from threegate.trail import Event, LockedTrail, Trail
+from threegate.trail.payloads import PAYLOADS
 
 WORKSPACE_ID = "ws-" + "0" * 32
 SPEC: dict[str, Any] = {
@@ -51,7 +52,7 @@ def trail(tmp_path: Path) -> Iterator[Trail]:
 
 def told(trail: Trail, kind: str, request_id: str | None = None, **data: Any) -> None:
     with trail.locked() as held:
-        held.append(kind, request_id=request_id, actor="operator:ann", data=data)
+        held.append(PAYLOADS[kind].from_data(data), request_id=request_id, actor="operator:ann")
 
 
 def claim(
@@ -119,6 +120,19 @@ def test_the_fold_of_a_life(trail: Trail) -> None:
     assert seen(trail, given) == state
     live.path.unlink()
     assert seen(trail, given) == state
+
+
+def test_an_event_that_moves_no_session_is_passed_over(trail: Trail) -> None:
+    """An index that an earlier version kept names `cleared` events among those of the sessions."""
+    given = Given()
+    claim(trail, given, "TR-1", n=5)
+    before = seen(trail, given)
+    with trail.locked() as held:
+        data = {"contract": {"verdict": "allow", "session": "default:ann", "requester": "ann"}}
+        event = held.append(PAYLOADS["cleared"].from_data(data), request_id="TR-1", actor="daemon")
+        assert held.index.session_events_after(event.seq - 1) == []
+        held.index._session_events.append(event)
+    assert seen(trail, given) == before
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ ROOMS = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 
 SAME_ROLE = {"event.py", "model.py", "runner.py", "schema.py"}
 """Names that several rooms may have, because the file has the same role in each."""
-UNTESTED_ROOMS = {"launch", "review"}
+UNTESTED_ROOMS = {"review"}
 """Rooms whose tests still lie in other folders; their own are being written, and this must be empty then."""
 
 

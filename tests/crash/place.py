@@ -40,6 +40,8 @@ CHILD_SECONDS = 120
 class CountingRunner:
     """Stands where Monty stands: its side effect is a line in a file outside of the workspace."""
 
+    starts_late = False
+
     counter = Path()
 
     def __init__(self, *_: object, **__: object) -> None:

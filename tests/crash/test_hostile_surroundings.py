@@ -17,6 +17,7 @@ from tests.trail.operated import make_operated
 from tests.trail.workspaces import approve
 from threegate.core.workspace import Workspace
 from threegate.trail import Trail
+from threegate.trail.payloads import Observed
 
 THREEGATE = [sys.executable, "-m", "threegate"]
 
@@ -84,7 +85,7 @@ def test_eight_daemons_one_works_and_seven_say_so(workspace: Workspace) -> None:
 def test_the_clock_jumped_back_an_hour(workspace: Workspace) -> None:
     ahead = Trail(workspace, clock=lambda: datetime.now(UTC) + timedelta(hours=1))
     with ahead.locked() as held:
-        held.append("observed", actor="x")
+        held.append(Observed(), actor="x")
     done = once(workspace)
     assert done.returncode == 3 and "clock" in done.stderr
     untouched(workspace)
@@ -93,7 +94,7 @@ def test_the_clock_jumped_back_an_hour(workspace: Workspace) -> None:
 def test_a_restored_backup(workspace: Workspace, tmp_path: Path) -> None:
     shutil.copytree(workspace.root, tmp_path / "backup")
     with Trail(workspace).locked() as held:
-        held.append("observed", actor="x")
+        held.append(Observed(), actor="x")
         held.keep_head()
     shutil.rmtree(workspace.root)
     shutil.copytree(tmp_path / "backup", workspace.root)

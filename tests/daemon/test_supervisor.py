@@ -93,6 +93,19 @@ def test_other_runners_take_over_without_a_restart(place: Place, tmp_path: Path)
         place.wait_for(f"results/TS-*-{second}.md")
 
 
+def test_what_comes_next_starts_under_the_new_policy(place: Place, tmp_path: Path) -> None:
+    with Manager(place, tmp_path) as manager:
+        set_values(place.root / "threegate.toml", {"approval.ttl": "2h"})
+        manager.process.send_signal(signal.SIGHUP)
+        manager.wait(lambda message: "RELOADING" in message)
+        rid = request_id("next")
+        place.approve(place.drop(monty_draft(rid, "1 + 1")))
+        place.wait_for(f"results/TS-*-{rid}.md")
+    [changed], [claimed] = place.events("settings_changed"), place.events("claimed")
+    assert claimed["data"]["policy_sha256"] == changed["data"]["policy_sha256"]
+    assert "status: succeeded" in place.result(rid)
+
+
 def test_a_loop_that_hangs_stops_the_pings(place: Place, tmp_path: Path) -> None:
     with Manager(place, tmp_path, watchdog=2.0) as manager:
         assert sum("WATCHDOG" in message for message in manager.receive(2.2)) >= 2

@@ -24,7 +24,7 @@ PROPOSALS: dict[str, dict[str, Any]] = {
     "log": {"tool": "git.log", "args": {"limit": 1}},
     "shell": {
         "tool": "shell.execute_approved",
-        "args": {"argv": ["python3", "a.py", "it's; here"], "cwd": "src", "timeoutMs": 20000},
+        "args": {"argv": ["python3", "a.py", "it's here"], "cwd": "src", "timeoutMs": 20000},
         "risk": "high",
     },
 }
@@ -121,7 +121,7 @@ def test_git_says_what_it_says_outside_less_what_is_protected(
 
 def test_a_command_gets_exactly_its_argv_over_the_snapshot(ran: tuple[Place, Path, dict[str, str]]) -> None:
     place, _, ids = ran
-    assert "[\"it's; here\"] ['README.md', 'src', 'staged.txt']" in place.result(ids["shell"])
+    assert "[\"it's here\"] ['README.md', 'src', 'staged.txt']" in place.result(ids["shell"])
 
 
 def test_the_project_is_as_it_was(ran: tuple[Place, Path, dict[str, str]]) -> None:

@@ -27,7 +27,7 @@ ALLOW = Decision("allow")
 
 
 def policy(text: str = "") -> Policy:
-    return make_policy(parse_settings(text.encode()), {}, seccomp_sha256="0" * 64, environment={})
+    return make_policy(parse_settings(text.encode()), {}, facts={"seccomp": "0" * 64}, environment={})
 
 
 def request(**more: Any) -> Request:

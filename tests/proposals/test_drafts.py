@@ -44,7 +44,7 @@ EXAMPLES: list[tuple[str, dict[str, Any]]] = [
     ("project.cleanup_safe", {"path": "src", "include": ["a.py", "pack", ".env", "none", "link", "twin"]}),
     (
         "shell.execute_approved",
-        {"argv": ["python3", "src/a.py", "it's; here"], "cwd": "src", "timeoutMs": 1500},
+        {"argv": ["python3", "src/a.py", "it's here"], "cwd": "src", "timeoutMs": 1500},
     ),
     ("shell.execute_approved", {"argv": ["ls"], "maxBufferBytes": 4096}),
     ("git.status", {}),

@@ -43,7 +43,7 @@ def take(place: Place, value: object, name: str = "AP-x.json") -> str:
         path = workspace.inbox / name
         data = json.dumps(value).encode()
         path.write_bytes(data)
-        assert proposer(path, data, path.stat())
+        proposer(path, data, path.stat())
     finally:
         trail.close()
     return said[-1]
@@ -94,7 +94,9 @@ def change(project: Project, before: str | None, after: bytes) -> apply.Change:
 def exchange(project: Project, before: str | None) -> None:
     """The last step of apply, without what comes before it."""
     with apply._backup_folder(project, "r") as kept:
-        apply._exchange(change(project, before, b"new\n"), kept, project.root / apply.BACKUP / "r")
+        one = change(project, before, b"new\n")
+        assert one.write is not None
+        apply._exchange(one, *one.write, kept, project.root / apply.BACKUP / "r")
 
 
 def test_a_change_at_the_last_moment_is_put_back(tmp_path: Path) -> None:

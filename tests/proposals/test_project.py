@@ -15,7 +15,7 @@ from threegate.core import limits
 from threegate.proposals.project import Project, ProjectError
 from threegate.proposals.project_paths import PathBlocked, read_path
 from threegate.proposals.snapshot import take_snapshot
-from threegate.request.files import read_tar
+from threegate.request.tar_reader import read_tar
 
 
 @pytest.fixture

@@ -19,14 +19,15 @@ from threegate.launch.context import open_context
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.prune import prune
 from threegate.records.trail_checkpoints import write_trail_checkpoint
-from threegate.trail import Trail
+from threegate.trail import Trail, payloads
+from threegate.trail.payloads import Approved, Observed, Rejected
 
 
 def test_a_restored_backup_is_adopted_by_a_signature_and_old_approvals_are_void(tmp_path: Path) -> None:
     workspace, key = make_operated(tmp_path)
     shutil.copytree(workspace.root, tmp_path / "backup")
     with Trail(workspace).locked() as held:
-        held.append("observed", actor="x")
+        held.append(Observed(), actor="x")
         held.keep_head()
     shutil.rmtree(workspace.root)
     shutil.copytree(tmp_path / "backup", workspace.root)
@@ -112,12 +113,11 @@ def test_prune_keeps_inputs_that_something_else_names(tmp_path: Path) -> None:
     with trail.locked() as held:
         for request_id, names in (("old1", ("both", "only")), ("open1", ("both",))):
             held.append(
-                "approved",
+                Approved.from_data({"inputs": {name: digests[name] for name in names}}),
                 request_id=request_id,
                 actor="me",
-                data={"inputs": {name: digests[name] for name in names}},
             )
-        held.append("refused", request_id="old1", actor="me")
+        held.append(payloads.Refused(), request_id="old1", actor="me")
     an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
     done = prune(workspace, before=an_hour_ago, actor="me")
     assert done.inputs == (digests["only"],), "what nobody names yet may be about to be approved"
@@ -127,9 +127,9 @@ def test_prune_keeps_inputs_that_something_else_names(tmp_path: Path) -> None:
     old = prune(workspace, before=datetime.now(UTC) + timedelta(hours=1), actor="me", dry_run=True)
     assert old.inputs == (digests["nobody's"],), "what nobody named for so long goes too"
     with trail.locked() as held:
-        held.append("approved", request_id="cut1", actor="me", data={"inputs": "cut"})
-        held.append("approved", request_id="old2", actor="me", data={"inputs": {"n": digests["nobody's"]}})
-        held.append("rejected", request_id="old2", actor="me")
+        held.append(Approved.from_data({"inputs": "cut"}), request_id="cut1", actor="me")
+        held.append(Approved.from_data({"inputs": {"n": digests["nobody's"]}}), request_id="old2", actor="me")
+        held.append(Rejected(), request_id="old2", actor="me")
     assert prune(workspace, before=datetime.now(UTC), actor="me").inputs == (), (
         "a list that was cut: nothing goes"
     )

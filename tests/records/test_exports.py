@@ -14,6 +14,7 @@ from tests.trail.workspaces import WORKSPACE_ID, approve, make_workspace, run
 from threegate.core.errors import InvalidInput
 from threegate.records.export import as_csv, export_trail, finished_runs, public_key, verify_envelope
 from threegate.trail import Trail, TrailIndex
+from threegate.trail.payloads import ApprovalAbandoned, Approved, Observed, Quarantined, Refused, Validated
 from threegate.trail.workspace_key import load_key
 
 
@@ -23,7 +24,7 @@ def a_workspace_with_a_run(tmp_path: Path):
     with trail.locked() as held:
         for name in ("ran1", "ran2", "waits"):
             approve(held, name)
-        held.append("observed", actor="=HYPERLINK(1)", data={"reason": "x"})
+        held.append(Observed.from_data({"reason": "x"}), actor="=HYPERLINK(1)")
     run(trail, "ran1")
     run(trail, "ran2", output=b"other\n")
     return workspace, trail, tmp_path
@@ -106,14 +107,14 @@ def test_statements_need_no_memory_of_what_has_ended(made) -> None:
     """A run is given out as it ends; what was abandoned, refused or never approved is forgotten."""
     workspace, trail, _ = made
     with trail.locked() as held:
-        held.append("validated", request_id="draft", actor="x")
-        held.append("approved", request_id="gone", actor="x", data={"file": "TR-gone.md"})
-        held.append("approval_abandoned", request_id="gone", actor="x")
-        held.append("quarantined", request_id="ran1", actor="x", data={"reason": "replayed"})
+        held.append(Validated.from_data({}), request_id="draft", actor="x")
+        held.append(Approved.from_data({"file": "TR-gone.md"}), request_id="gone", actor="x")
+        held.append(ApprovalAbandoned(), request_id="gone", actor="x")
+        held.append(Quarantined.from_data({"reason": "replayed"}), request_id="ran1", actor="x")
         held.append(
-            "approved", request_id="gone", actor="x", data={"file": "TR-gone.md", "approved_by": "second"}
+            Approved.from_data({"file": "TR-gone.md", "approved_by": "second"}), request_id="gone", actor="x"
         )
-        held.append("refused", request_id="gone", actor="x")
+        held.append(Refused(), request_id="gone", actor="x")
     whole = TrailIndex()
     for event in trail.events():
         whole.add(event)

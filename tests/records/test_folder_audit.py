@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.trail.workspaces import approve, make_workspace, run
+from tests.trail.workspaces import approve, make_workspace, refuse, run
 from threegate.core.workspace import Workspace
 from threegate.records.audit_verify import verify_workspace
-from threegate.results import ResultFacts, deliver_result
 from threegate.trail import Trail, moves
+from threegate.trail.payloads import ApprovalAbandoned, Pruned
 
 NAME = "TR-20260101-000000Z-{}.md"
 
@@ -28,28 +28,15 @@ def a_lived_in_workspace(tmp_path: Path) -> Workspace:
         path = workspace.approved / NAME.format("again")
         path.unlink()
         path.with_name(path.name + ".sig").unlink()
-        moves.announce(held, "approval_abandoned", request_id="again", actor="daemon")
+        moves.announce(held, ApprovalAbandoned(), request_id="again", actor="daemon")
         approve(held, "again", text=b"another text\n")
     result = run(trail, "ran1")
     assert result.exists()
     with trail.locked() as held:
-        source = workspace.approved / NAME.format("refused1")
-        target = workspace.refused / source.name
-        event = moves.announce(
-            held, "refused", request_id="refused1", actor="daemon",
-            data={"reason": "expired", "state": "refused", "file": target.name},
-        )  # fmt: skip
-        deliver_result(
-            workspace,
-            ResultFacts("refused1", "refused", event.when, event.seq, reason="expired", backend="monty"),
-        )
-        moves.relocate(source, target)
+        refuse(held, "refused1", workspace.approved / NAME.format("refused1"))
         copy = workspace.approved / NAME.format("ran1")
         copy.write_bytes(b"put back\n")
-        moves.move(
-            held, copy, workspace.refused / copy.name, "quarantined", request_id="ran1", actor="daemon"
-        )
-    (workspace.inputs / ("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")).touch()
+        refuse(held, "ran1", copy, aside=True)
     assert problems(workspace) == []
     return workspace
 
@@ -61,8 +48,7 @@ def problems(workspace: Workspace) -> list[str]:
 
 
 def result_of(workspace: Workspace, request_id: str) -> Path:
-    (path,) = workspace.results.glob(f"TS-*-{request_id}.md")
-    return path
+    return min(workspace.results.glob(f"TS-*-{request_id}.md"))
 
 
 def test_a_second_look_changes_nothing(workspace: Workspace) -> None:
@@ -80,23 +66,23 @@ def rewrite(path: Path, old: bytes, new: bytes) -> None:
     [
         (lambda w: (w.approved / NAME.format("waits")).write_bytes(b"x"), "approved/", "not the request that event"),
         (lambda w: (w.finished / NAME.format("ran1")).write_bytes(b"x"), "finished/", "not the request that event"),
-        (lambda w: (w.approved / (NAME.format("waits") + ".sig")).write_bytes(b"x\n"), ".sig", "not the statement"),
-        (lambda w: (w.approved / NAME.format("waits")).rename(w.refused / NAME.format("waits")), "refused/", "no event led this file here"),
+        (lambda w: (w.approved / (NAME.format("waits") + ".sig")).write_bytes(b"x\n"), ".sig", "not the signature that event"),
+        (lambda w: (w.approved / NAME.format("waits")).rename(w.refused / NAME.format("waits")), "refused/", "no event announced this file"),
         (lambda w: (w.approved / NAME.format("waits")).unlink(), "approved/", "it is nowhere"),
-        (lambda w: (w.running / "TR-evil.md").touch(), "running/TR-evil.md", "no event led"),
+        (lambda w: (w.running / "TR-evil.md").touch(), "running/TR-evil.md", "no event announced"),
         (lambda w: (w.runs / "ran1" / "out" / "result.txt").write_bytes(b"x"), "out/result.txt", "was changed"),
-        (lambda w: (w.runs / "ran1" / "out" / "result.txt").unlink(), "out/result.txt", "cannot be read"),
-        (lambda w: (w.runs / "ran1" / "stdout").write_bytes(b"x"), "record.json", "not what the record names"),
+        (lambda w: (w.runs / "ran1" / "out" / "result.txt").unlink(), "out/result.txt", "it is nowhere"),
+        (lambda w: (w.runs / "ran1" / "stdout").write_bytes(b"x"), "runs/ran1/stdout", "not what the record names"),
         (lambda w: rewrite(w.runs / "ran1" / "record.json", b'"exit_code":0', b'"exit_code":1'), "record.json", "changed"),
         (lambda w: shutil.rmtree(w.runs / "ran1"), "runs/ran1", "recorded this run; it is not there"),
         (lambda w: rewrite(result_of(w, "ran1"), b"hello", b"hullo"), "results/", "was changed"),
         (lambda w: rewrite(result_of(w, "ran1"), b"trail_seq: ", b"trail_seq: 9"), "results/", "its result is not there"),
-        (lambda w: rewrite(result_of(w, "refused1"), b"status: refused", b"status: failed"), "results/", "status is not what"),
-        (lambda w: rewrite(result_of(w, "refused1"), b"## Summary", b"## Summery"), "results/", "sections"),
+        (lambda w: rewrite(result_of(w, "refused1"), b"status: refused", b"status: failed"), "results/", "is not the result of event"),
+        (lambda w: rewrite(result_of(w, "refused1"), b"## Summary", b"## Summery"), "results/", "is not the result of event"),
         (lambda w: result_of(w, "refused1").unlink(), "results/", "its result is not there"),
         (lambda w: (w.inputs / ("a" * 64)).write_bytes(b"x"), "inputs/", "hash that is its name"),
-        (lambda w: (w.inputs / ("b" * 64)).symlink_to("/etc/passwd"), "inputs/", "cannot be read"),
-        (lambda w: os.link(w.approved / NAME.format("waits"), w.root / "second"), "approved/", "cannot be read"),
+        (lambda w: (w.inputs / ("b" * 64)).symlink_to("/etc/passwd"), "inputs/", "no regular file with one link"),
+        (lambda w: os.link(w.approved / NAME.format("waits"), w.root / "second"), "approved/", "no regular file with one link"),
     ],
 )  # fmt: skip
 def test_what_disagrees_is_named(workspace: Workspace, spoil, place: str, words: str) -> None:
@@ -108,7 +94,7 @@ def test_what_disagrees_is_named(workspace: Workspace, spoil, place: str, words:
 def test_a_pruned_run_may_be_missing(workspace: Workspace) -> None:
     shutil.rmtree(workspace.runs / "ran1")
     with Trail(workspace).locked() as held:
-        held.append("pruned", request_id="ran1", actor="me", data={"what": "run", "removed": 3})
+        held.append(Pruned.from_data({"what": "run", "removed": 3}), request_id="ran1", actor="me")
     assert problems(workspace) == []
 
 

@@ -23,6 +23,7 @@ from threegate.records.metrics_text import render
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail
 from threegate.trail.event import make_event
+from threegate.trail.payloads import Observed, Rotated
 from threegate.trail.tail import TrailTail
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -147,9 +148,9 @@ def test_a_second_look_reads_only_what_is_new(place: Place, tmp_path: Path) -> N
     assert gauge.look().counts.seq == first
     trail = Trail(workspace)
     with trail.locked() as held:
-        held.append("observed", actor="test", data={})
-        held.rotate(actor="test", data={"size": first + 1, "root": "00"})
-        held.append("observed", actor="test", data={})
+        held.append(Observed(), actor="test")
+        held.rotate(Rotated(size=first + 1, root="00"), actor="test")
+        held.append(Observed(), actor="test")
     trail.close()
     assert gauge.look().counts.seq == first + 3
     assert Gauge(workspace).look().counts.events == gauge.look().counts.events

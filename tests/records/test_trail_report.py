@@ -16,6 +16,7 @@ from threegate.core import limits
 from threegate.records.report_page import GROUPS, _round_step, render_page
 from threegate.records.trail_report import _days, write_report
 from threegate.trail import moves
+from threegate.trail.payloads import Delivered, Pruned, Refused
 
 CHROMIUM = (
     "chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -81,8 +82,7 @@ def test_a_browser_shows_it_and_its_search_finds(tmp_path: Path) -> None:
     workspace, trail = populate(tmp_path / "ws", 50)
     with trail.locked() as held:
         moves.announce(
-            held, "refused", request_id="TR-<img src=x onerror=alert(1)>", actor="</script><script>alert(2)</script>",
-            data={"reason": "<b>bold</b> \u202e"},
+            held, Refused.from_data({"reason": "<b>bold</b> \u202e"}), request_id="TR-<img src=x onerror=alert(1)>", actor="</script><script>alert(2)</script>",
         )  # fmt: skip
     out = tmp_path / "report.html"
     assert write_report(workspace, out) == 51
@@ -144,8 +144,8 @@ def test_old_requests_are_counted_and_not_listed(tmp_path: Path, monkeypatch: py
     workspace, trail = populate(tmp_path / "ws", 60)
     first = next(event.request_id for event in trail.events() if event.type == "validated")
     with trail.locked() as held:
-        held.append("pruned", request_id=first, actor="x", data={"what": "run", "removed": 1})
-        held.append("delivered", request_id=first, actor="x")
+        held.append(Pruned.from_data({"what": "run", "removed": 1}), request_id=first, actor="x")
+        held.append(Delivered(), request_id=first, actor="x")
     whole, short = tmp_path / "whole.html", tmp_path / "short.html"
     assert write_report(workspace, whole) == 60
     monkeypatch.setattr(limits, "REPORT_REQUESTS", 7)

@@ -15,7 +15,6 @@ from tests.request.examples import era, monty, read
 from threegate.core import limits
 from threegate.request.code import check_code, check_vars
 from threegate.request.code_modules import MONTY_NAMES
-from threegate.request.command.python_code import NotPython, TooMuch, parse
 from threegate.request.rules import RULES
 from threegate.request.rules.code_rules import TYPES
 from threegate.request.typecheck import RULE, check_types, type_findings
@@ -29,9 +28,7 @@ HOSTILE = {
               "def f():\n    import ssl", "try:\n    import ssl\nexcept ValueError:\n    pass", "try:\n    pass\nexcept ImportError:\n    import ssl",
               "from json import nothing", "import importlib", "import builtins", "from collections import OrderedDict"],
     "TG404": ["import pip", "from pip import main", "__import__('pip')", "print('pip install x')", "# pip install x", "s = 'apt-get install x'",
-              "import os\nos.system('ls')", "__import__('os').system('ls')", "import subprocess\nsubprocess.run(['ls'])", "exec('import pip')",
-              "import os as o\no.popen('ls')", "getattr(__import__('os'), 'system')('ls')", "eval('__import__(\"os\").system(\"ls\")')",
-              "import pty\npty.spawn('ls')", "f(shell=True)", "import ensurepip"],
+              "exec('import pip')", "import ensurepip", "run(['pip', 'install', 'x'])", "run(['-m', 'pip'])"],
     "TG405": ["open('/etc/passwd')", "open('//etc/passwd')", "open('/in/../etc/a')", "open('../a')", "p = '/proc/self/environ'", "p = 'file:///in/a'",
               "# reads /root/a", "'''\n/home/a\n'''", "Path('/sys/a')", "p = f'/etc/{name}'", "p = b'/etc/x'"],
     "TG406": ["open('/dev/mem')", "open('/dev/sda', 'w')", "s = 'docker.sock'", "e = 'DOCKER_HOST'", "open('/dev/stdout')"],
@@ -130,13 +127,26 @@ def test_lines_of_the_checker_that_are_no_doubts_are_passed_over() -> None:
     assert typecheck._problems("info: x\nmain.py:1:1: error[a-b] the guard\n  --> y\n") == []
 
 
-def test_inline_code_that_python_cannot_parse_is_too_much_or_no_python() -> None:
-    for code in ("-" * 9000 + "1", "(" * 300, "a;" * 9000):
-        with pytest.raises(TooMuch):
-            parse(code)
-    for code in ("x = = 1", "\0", "1" * 5000):
-        with pytest.raises(NotPython):
-            parse(code)
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os\nos.system('ls')",
+        "__import__('os').system('ls')",
+        "import os as o\no.popen('ls')",
+        "getattr(__import__('os'), 'system')('ls')",
+        "exec('import os\\nos.system(1)')",
+        "import subprocess\nsubprocess.run(['ls'])",
+        "import pty\npty.spawn('ls')",
+    ],
+)
+def test_monty_itself_has_no_way_to_start_a_program(code: str) -> None:
+    """Gate 1 guesses nothing about such code: all of it is on the screen, and Monty raises."""
+    with (
+        pydantic_monty.Monty() as pool,
+        pool.checkout() as session,
+        pytest.raises(pydantic_monty.MontyError),
+    ):
+        session.feed_run(code)
 
 
 @settings(max_examples=400, deadline=None)
@@ -189,7 +199,7 @@ VARS = {
               '{"socket": 1}', '{"_": 1}', '{"__builtins__": 1}', '{"_x": 1}', '{"a\\n": 1}', '{"ａ": 1}'],
 }  # fmt: skip
 GOOD_VARS = ["{}", '{"a": 1}', ' {"rows": [1, 2.5, null, true, "x"], "max_rows_2": {"a b": {"": []}}}\n', '{"a": "[[[[{{{{"}', '{"a": "é 日本 \\u00e9"}', '{"a": 1e300, "b": -0.5}', '{"A": "\\"\\\\"}',
-             '{"a": ' + "[" * 60 + "]" * 60 + "}", '{"path": "/in/a"}', '{"n": ' + "9" * 300 + "}", '{"a": "line\\nline\\ttab"}']  # fmt: skip
+             '{"a": ' + "[" * 60 + "]" * 60 + "}", '{"path": "/in/a"}', '{"n": 9007199254740991, "m": -9007199254740991}', '{"a": "line\\nline\\ttab"}']  # fmt: skip
 
 
 @pytest.mark.parametrize(

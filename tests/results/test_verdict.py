@@ -12,6 +12,7 @@ import pytest
 from threegate.core import durable
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
+from threegate.request.exposure import EXPOSURE_KEYS, Exposure
 from threegate.results import Verdict, read_verdict, verdict_path, write_verdict
 
 VERDICT = Verdict(
@@ -39,14 +40,25 @@ def test_it_is_written_only_when_it_says_something_new(workspace: Workspace) -> 
     assert path.read_bytes() == before and seen == []
     assert write_verdict(workspace, replace(VERDICT, state="draft", valid=True))
     assert list(json.loads(path.read_bytes())) == [
-        "schema", "file", "sha256", "request_id", "stage", "valid", "state", "reason", "findings", "judgement", "fixes", "updated_utc",
+        "schema", "file", "sha256", "request_id", "stage", "valid", "state", "reason", "opacity", "opacity_reason",
+        "scripts", "reach", "findings", "judgement", "fixes", "updated_utc",
     ]  # fmt: skip
 
 
 def test_it_reads_back(workspace: Workspace) -> None:
-    write_verdict(workspace, VERDICT)
-    assert read_verdict(workspace, "TR-x.md") == VERDICT
+    for exposure in (None, Exposure("transparent", "x", ("a.py",), ("network a:443",))):
+        verdict = replace(VERDICT, exposure=exposure)
+        write_verdict(workspace, verdict)
+        assert read_verdict(workspace, "TR-x.md") == verdict
     assert read_verdict(workspace, "TR-none.md") is None
+
+
+def test_a_verdict_from_before_it_told_opacity_and_reach_is_read(workspace: Workspace) -> None:
+    write_verdict(workspace, VERDICT)
+    path = verdict_path(workspace, "TR-x.md")
+    value = json.loads(path.read_bytes())
+    path.write_text(json.dumps({key: value[key] for key in value if key not in EXPOSURE_KEYS}))
+    assert read_verdict(workspace, "TR-x.md") == VERDICT
 
 
 @pytest.mark.parametrize("name", ["../../etc/x", "a\nb.md", ".hidden", "x" * 250, "\udce9.md", "/abs"])

@@ -26,7 +26,7 @@ def jobs():
 @settings(max_examples=150)
 @given(st.lists(st.tuples(jobs(), st.booleans()), max_size=30), st.integers(1, 3), st.integers(1, 2))
 def test_never_oversubscribed(steps, monty: int, era: int) -> None:
-    budget = Budget(1000, 3, monty=monty, era=era)
+    budget = Budget(1000, 3, {"monty": monty, "ERA": era})
     held = []
     for job, release in steps:
         if release and held:
@@ -45,7 +45,7 @@ def test_never_oversubscribed(steps, monty: int, era: int) -> None:
 
 
 def test_an_old_large_job_is_not_overtaken_for_ever() -> None:
-    budget = Budget(1000, 8, monty=8, era=2)
+    budget = Budget(1000, 8, {"monty": 8, "ERA": 2})
     small, large = monty_job("1", memory_mb=400), era_job("true", memory_mb=900)
     running = [budget.try_take(small), budget.try_take(small)]
     for _ in range(5):
@@ -61,7 +61,7 @@ def test_an_old_large_job_is_not_overtaken_for_ever() -> None:
 
 
 def test_a_full_row_of_one_backend_does_not_hold_up_the_other() -> None:
-    budget = Budget(4000, 8, monty=1, era=1)
+    budget = Budget(4000, 8, {"monty": 1, "ERA": 1})
     first = budget.try_take(era_job("true"))
     turn = budget.round()
     assert first is not None
@@ -71,7 +71,7 @@ def test_a_full_row_of_one_backend_does_not_hold_up_the_other() -> None:
 
 
 def test_what_can_never_fit_is_said_and_holds_up_nobody() -> None:
-    budget = Budget(500, 1)
+    budget = Budget(500, 1, {"monty": 2, "ERA": 1})
     assert "memory_budget_mb" in str(budget.never(monty_job("1", memory_mb=600)))
     assert "cpu_budget" in str(budget.never(era_job("true", cpu="2")))
     assert budget.never(monty_job("1")) is None
@@ -89,7 +89,7 @@ def test_the_settings_default_to_the_machine() -> None:
 
 
 def test_a_round_tells_whose_turn_it_may_still_be() -> None:
-    budget = Budget(1000, 4, monty=1, era=1)
+    budget = Budget(1000, 4, {"monty": 1, "ERA": 1})
     turn = budget.round()
     assert turn.room() == {"monty", "ERA", None}
     first = turn.try_take(monty_job("1", memory_mb=64))

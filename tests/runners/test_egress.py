@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.engine_fixtures import clearance, control, docker, era_job, era_settings, run_job
-from threegate.runners import EraRunner
 from threegate.runners.egress import proxy_chain, routes
 from threegate.runners.egress.egress import own_addresses, read_access_log, squid_conf
+from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Destination
 
 
@@ -68,27 +68,38 @@ def test_the_host_knows_its_own_addresses() -> None:
 
 def test_the_log_is_read_in_bounds_and_as_data() -> None:
     lines = [
-        "TCP_TUNNEL 200 500 CONNECT a.example:443",
-        "TCP_TUNNEL 200 700 CONNECT a.example:443",
-        "TCP_DENIED 403 10 GET http://b.example/secret?q=1",
-        "TCP_MISS 200 20 GET http://user:pw@a.example:8080/x",
-        "TCP_MISS 200 20 GET http://busy.example/a",
-        "TCP_MISS 429 30 GET http://busy.example/b",
-        "TCP_DENIED 429 1 GET http://c.example/",
-        "TCP_DENIED 403 10 GET http://\x1b[2J.example/",
-        "TCP_DENIED 403 10 GET http://a.example:99999/",
-        "NONE_NONE 400 0 - error:invalid-request",
+        "TCP_TUNNEL 200 0 500 CONNECT a.example:443",
+        "TCP_TUNNEL 200 60000 700 CONNECT a.example:443",
+        "TCP_DENIED 403 0 10 GET http://b.example/secret?q=1",
+        "TCP_MISS 200 0 20 GET http://user:pw@a.example:8080/x",
+        "TCP_MISS 200 0 20 GET http://busy.example/a",
+        "TCP_MISS 429 0 30 GET http://busy.example/b",
+        "TCP_DENIED 429 0 1 GET http://c.example/",
+        "TCP_DENIED 403 0 10 GET http://\x1b[2J.example/",
+        "TCP_DENIED 403 0 10 GET http://a.example:99999/",
+        "NONE_NONE 400 0 0 - error:invalid-request",
         "broken",
-        *[f"TCP_DENIED 403 1 GET http://h{n}.example/" for n in range(500)],
+        *[f"TCP_DENIED 403 0 1 GET http://h{n}.example/" for n in range(500)],
     ]
     found = read_access_log("\n".join(lines))
-    assert Destination("a.example", 443, 1200, True) in found
+    assert Destination("a.example", 443, 61200, True) in found
     assert Destination("b.example", 80, 10, False) in found
     assert Destination("a.example", 8080, 20, True) in found
     assert Destination("busy.example", 80, 50, True, busy=True) in found
     assert [item.host for item in found if item.busy] == ["busy.example"]
-    assert len(found) == 64
+    assert len(found) == 64 + 3
     assert all("\x1b" not in item.host and "pw" not in item.host for item in found)
+
+
+def test_refused_names_do_not_hide_what_was_allowed() -> None:
+    """64 refused names came first, and 50 MB to the allowed host stood nowhere."""
+    lines = [
+        *[f"TCP_DENIED 403 1 1 CONNECT h{n}.example:443" for n in range(500)],
+        "TCP_TUNNEL 200 52428800 900 CONNECT A.example.:443",
+    ]
+    found = read_access_log("\n".join(lines))
+    assert [item for item in found if item.allowed] == [Destination("a.example", 443, 52429700, True)]
+    assert len(found) == 64 + 1
 
 
 ATTEMPTS = r"""
@@ -124,6 +135,14 @@ GATEWAY, SERVER = sys.argv[3], sys.argv[4]
 ask("listed", f"http://{A}:{P}/")
 ask("listed by https", f"https://{A}:8443/")
 tunnel("tunnel to the listed", f"{A}:{P}")
+def upload(target):
+    with socket.create_connection(("127.0.0.1", 3128), 20) as plain:
+        plain.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+        plain.recv(200)
+        plain.sendall(b"GET / HTTP/1.0\r\nX: " + b"\r\nX: ".join([b"x" * 1000] * 60) + b"\r\n\r\n")
+        while plain.recv(65536):
+            pass
+upload(f"{A}:{P}")
 ask("other port", f"http://{A}:8081/")
 ask("other name of the same server", f"http://other.example:{P}/")
 ask("not listed", f"http://nowhere.example:{P}/")
@@ -299,6 +318,15 @@ class TestChain:
         assert outcome.effective_limits["network"].startswith(
             "lo, and through a proxy of its own: allowed.example:8080"
         )
+
+    def test_what_left_through_a_tunnel_is_counted(self, seen) -> None:
+        """60 kB went out inside of a tunnel, of which the answer was small."""
+        (sent,) = [
+            item
+            for item in seen[1].destinations
+            if (item.host, item.port, item.allowed) == ("allowed.example", 8080, True)
+        ]
+        assert sent.bytes > 60_000, sent
 
     def test_nothing_is_left(self, seen) -> None:
         _, _, left, target = seen

@@ -25,9 +25,10 @@ from tests.engine_fixtures import (
 from threegate.core.errors import Unavailable
 from threegate.core.settings import EraSettings
 from threegate.request.job import ERA_ENVIRONMENT
-from threegate.runners import EraRunner, remove_orphans
 from threegate.runners.era import runner as era_module
+from threegate.runners.era.orphans import remove_orphans
 from threegate.runners.era.out_volume import OutVolume, left_mounts
+from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Outcome
 
 __all__ = ["era_runner"]
@@ -105,6 +106,16 @@ def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: 
         ("open('/out/x', 'wb').write(bytes(8 << 20))", "failed", {"file_bytes": 1 << 20}),
         ("for i in range(99): open(f'/out/{i}', 'w')", "output_exceeded", {"out_files": 50}),
         ("import os\nfor i in range(99): os.mkdir(f'/out/{i}')", "output_exceeded", {"out_files": 50}),
+        (
+            "for i in range(6): open(f'/out/{i}', 'wb').truncate(1 << 20)",
+            "output_exceeded",
+            {"out_bytes": 4 << 20},
+        ),
+        (
+            "try: open('/out/x', 'wb').write(bytes(8 << 20))\nexcept OSError: pass",
+            "output_exceeded",
+            {"out_bytes": 4 << 20},
+        ),
         ("import os\nn = [os.open('/dev/null', 0) for _ in range(1000)]", "failed", {}),
     ],
     ids=lambda value: value if isinstance(value, str) and " " not in value else "",

@@ -17,8 +17,9 @@ import pytest
 
 from tests.engine_fixtures import clearance, control, era_job
 from threegate.core.settings import EraSettings
-from threegate.runners import EraRunner, remove_orphans
+from threegate.runners.era.orphans import remove_orphans
 from threegate.runners.era.out_volume import left_mounts
+from threegate.runners.era.runner import EraRunner
 
 pytestmark = [pytest.mark.engine, pytest.mark.root]
 
@@ -238,7 +239,7 @@ import sys
 from pathlib import Path
 from dataclasses import replace
 from tests.engine_fixtures import clearance, control, era_job
-from threegate.runners import EraRunner
+from threegate.runners.era.runner import EraRunner
 from threegate.core.settings import EraSettings
 job = replace(era_job("/usr/bin/sleep", "{mark}", time_sec=3, memory_mb=32), image="{own.image}")
 steer = control(Path("{tmp_path}"), workspace_id="ws-faults", boot_nonce="dead-boot")

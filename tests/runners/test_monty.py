@@ -17,7 +17,7 @@ import pytest
 from tests.engine_fixtures import clearance, control, monty_job, monty_runner, run_job, with_inputs
 from tests.support import children
 from threegate.core import limits
-from threegate.runners import MontyRunner
+from threegate.runners.monty.runner import MontyRunner
 from threegate.runners.monty.value import ValueTooLarge, render_value
 
 __all__ = ["monty_runner"]
@@ -214,7 +214,7 @@ CROWDED = """
 import subprocess, sys, threading
 from pathlib import Path
 from tests.engine_fixtures import monty_job, run_job
-from threegate.runners import MontyRunner
+from threegate.runners.monty.runner import MontyRunner
 from threegate.runners.monty import worker
 tool = worker._tool
 worker._tool = lambda name: None if name == "unshare" else tool(name)  # no user namespaces, as in a chroot

@@ -19,8 +19,8 @@ import pytest
 from tests.engine_fixtures import era_job, era_settings, run_job
 from threegate.core.errors import Unavailable
 from threegate.core.settings import EraSettings
-from threegate.runners import EraRunner
 from threegate.runners.era import container_engine
+from threegate.runners.era.runner import EraRunner
 
 IMAGE = "sha256:" + "1" * 64
 DOCKER = {
@@ -36,11 +36,13 @@ PODMAN = {
 
 
 @contextmanager
-def answering(version: object, runtimes: object = None) -> Iterator[str]:
+def answering(
+    version: object, runtimes: object = None, *, image: str = IMAGE, labels: object = None
+) -> Iterator[str]:
     """A socket that knows its version, one image and its runtimes, as an engine tells them."""
     answers = {
         "/version": version,
-        "/images/": {"Id": IMAGE, "Config": {}},
+        "/images/": {"Id": image, "Config": {"Labels": labels}},
         "/info": {"DefaultRuntime": "runc", "Runtimes": runtimes or {"runc": {"path": "runc"}}},
     }
 

@@ -25,11 +25,14 @@ from tests.engine_fixtures import (
 )
 from tests.support import era_draft, make_place
 from threegate.core.settings import EraSettings, RunnersSettings
-from threegate.runners import Budget, EraRunner, remove_orphans
+from threegate.runners.budget import Budget
 from threegate.runners.era import prepared_containers, readback, spec
+from threegate.runners.era.era_probe import era_probe_job
+from threegate.runners.era.orphans import remove_orphans
 from threegate.runners.era.out_volume import left_mounts
+from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Outcome
-from threegate.runners.probe import era_probe_job, read_walls
+from threegate.runners.probe import read_walls
 
 FROM = "prepared ahead, used once"
 root = pytest.mark.root

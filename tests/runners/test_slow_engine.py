@@ -14,9 +14,10 @@ import pytest
 from tests.engine_fixtures import ENGINE, IMAGE, clearance, control, docker, era_job
 from tests.runners.between import Action, between
 from threegate.core.settings import EraSettings
-from threegate.runners import EraRunner, remove_orphans
 from threegate.runners.era import container_engine, container_run
+from threegate.runners.era.orphans import remove_orphans
 from threegate.runners.era.out_volume import left_mounts
+from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Outcome
 
 pytestmark = [pytest.mark.engine, pytest.mark.root]

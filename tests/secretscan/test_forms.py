@@ -35,6 +35,10 @@ def jwt() -> str:
     )
 
 
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
 PEM = "-----BEGIN {0}PRIVATE KEY{1}-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: A-B,C\n\nMIIabc+/=\nMIIdef\n-----END {0}PRIVATE KEY{1}-----"
 
 EXAMPLES: list[tuple[str, str]] = [
@@ -121,6 +125,29 @@ EXAMPLES: list[tuple[str, str]] = [
     ("dynatrace-token", "dt0c01." + made(UPPER + DIGITS, 24) + "." + made(UPPER + DIGITS, 64)),
     ("json-web-token", jwt()),
     ("url-credentials", "https://bob:s3cr3t@example.org/a"),
+    ("1password-token", "ops_eyJ" + made(WORD, 240)),
+    ("1password-token", "ops_" + made(WORD, 60)),
+    ("aws-bedrock-key", "ABSK" + made(WORD + "+/", 128) + "="),
+    ("aws-bedrock-key", "bedrock-api-key-" + made(WORD, 200)),
+    ("azure-client-secret", "aB3" + "8Q~" + made(WORD + "_~-", 34)),
+    ("gitlab-token", "glffct-" + made(WORD, 20)),
+    ("grafana-token", "eyJrIjoi" + made(WORD, 90) + "=="),
+    ("airtable-token", "pat" + made(WORD, 14) + "." + made("abcdef0123456789", 64)),
+    ("perplexity-key", "pplx-" + made(WORD, 48)),
+    ("openshift-token", "sha256~" + made(WORD + "_-", 43)),
+    ("planetscale-token", "pscale_oauth_" + made(WORD + "_.=-", 32)),
+    ("planetscale-token", "pscale_pw_" + made(WORD, 43)),
+    ("registry-credentials", '{"auths": {"ghcr.io": {"auth": "' + encoded("bob:" + made(WORD, 12)) + '"}}}'),
+    ("registry-credentials", "//registry.npmjs.org/:_auth=" + encoded("bob:" + made(WORD, 12))),
+    ("user-credentials", "curl -u bob:" + made(WORD, 12) + " https://example.org"),
+    ("user-credentials", 'curl --user "bob:' + made(WORD, 12) + '" https://example.org'),
+    ("user-credentials", "curl -sSubob:" + made(WORD, 12)),
+    ("user-credentials", '["curl", "-s", "--proxy-user", "bob:' + made(WORD, 12) + '"]'),
+    ("user-credentials", "http -a bob:" + made(WORD, 12) + " example.org"),
+    ("basic-credentials", 'req.SetBasicAuth("bob", "' + made(WORD, 12) + '")'),
+    ("basic-credentials", "requests.get(url, auth=('bob', '" + made(WORD, 12) + "'))"),
+    ("basic-credentials", "HTTPBasicAuth('bob', '" + made(WORD, 12) + "')"),
+    ("sshpass-password", "sshpass -p " + made(WORD, 12) + " ssh bob@example.org"),
     ("authorization-header", "Authorization: Bearer " + made(WORD, 30)),
     ("authorization-header", '{"authorization": "Basic ' + made(WORD, 20) + '"}'),
 ]
@@ -203,6 +230,22 @@ HONEST = [
     "pypi-simple",
     "sk-learn",
     "a token_count of 1024",
+    "docker run -u 1000:1000 alpine",
+    "chown -R bob:staff /out",
+    "curl -u $USER:$PASS https://example.org",
+    "curl -u bob:<password> https://example.org",
+    "curl -u bob:password https://example.org",
+    "curl -u bob https://example.org",
+    "curl https://example.org -o /out/a",
+    "sshpass -p $PASS ssh bob@example.org",
+    "sshpass -f /in/file ssh bob@example.org",
+    '{"auth": "none"}',
+    '{"auth": "oauth2flow"}',
+    "auth=(user, password)",
+    "sha256~ is how OpenShift's tokens begin",
+    "the ops_team and pplx-online",
+    "pattern.match",
+    "A~Q~B is no path",
 ]
 
 

@@ -27,7 +27,7 @@ from threegate.launch.context import open_context
 from threegate.results import Verdict, write_verdict
 from threegate.review.overview import entries
 from threegate.review.request_view import look_at
-from threegate.review.review_sections import JOB_FIELDS, review_sections
+from threegate.review.review_sections import JOB_FIELDS, Fact, Field, review_sections
 from threegate.serve.page.page_templates import foreign
 from threegate.serve.page.views import _pieces
 
@@ -69,9 +69,8 @@ def test_a_draft_is_shown_as_approve_shows_it(bench: Bench, tmp_path: Path) -> N
     for section in sections[1:]:
         assert "<h2 id" in page and section.title.capitalize() in shown
         for item in section.items:
-            label = getattr(item, "label", "")
-            if label and label != "holds until":
-                assert f'<th scope="row">{html.escape(label)}</th>' in page, label
+            if isinstance(item, Field | Fact) and item.label != "holds until":
+                assert f'<th scope="row">{html.escape(item.label)}</th>' in page, item.label
     assert "Sum &lt;b&gt;a&lt;/b&gt; column." in page and "<b>" not in page
     assert "The contracts folder is empty: there is no contract gate" in shown, "a code is explained"
     assert len(JOB_FIELDS) > 20

@@ -175,3 +175,47 @@ def test_what_may_not_be_written_is_no_place(tmp_path: Path, monkeypatch: pytest
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     assert not can_record(tmp_path / "link")
+
+
+def request_id() -> str:
+    return next(
+        line.split(": ")[1] for line in request_text().splitlines() if line.startswith("request_id")
+    ).strip('"')
+
+
+@pytest.mark.parametrize("state", ["approved", "waiting", "running", "finished", "refused"])
+@pytest.mark.parametrize("file_name", [NAME, "TR-20260101-000000Z-other.md"])
+def test_an_id_that_is_used_up_is_refused_at_once(
+    desk: RequestDesk, tmp_path: Path, state: str, file_name: str
+) -> None:
+    workspace = Workspace(tmp_path / "workspace")
+    used = Verdict(file_name, "0" * 64, request_id(), "approved", True, state)  # type: ignore[arg-type]
+    write_verdict(workspace, used)
+    answer = desk.submit_request({"file_name": NAME, "content": request_text()})
+    assert not answer["submitted"] and [item["rule"] for item in answer["findings"]][-1] == "TG901"
+    assert not (workspace.inbox / NAME).exists()
+    fix = answer["fixes"][-1]
+    lines = request_text().split("\n")
+    lines[fix["line"] - 1] = fix["text"]
+    assert desk.submit_request({"file_name": NAME[:-3] + "-2.md", "content": "\n".join(lines)})["submitted"]
+
+
+def test_an_id_with_a_result_is_used_up_without_a_verdict(desk: RequestDesk, tmp_path: Path) -> None:
+    results = tmp_path / "workspace" / "tool-exec" / "results"
+    for other in (f"{request_id()}-2", f"x{request_id()}"):
+        (results / f"TS-20260511-120000Z-{other}.md").write_text(f'---\nrequest_id: "{other}"\n---\n')
+    assert not desk.id_used(request_id())
+    (results / f"TS-20260511-120000Z-{request_id()}.md").write_text(
+        f'---\nrequest_id: "{request_id()}"\n---\n'
+    )
+    assert not desk.submit_request({"file_name": NAME, "content": request_text()})["submitted"]
+
+
+def test_an_id_of_a_draft_is_free(desk: RequestDesk, tmp_path: Path) -> None:
+    for state in ("draft", "invalid"):
+        verdict = Verdict(
+            "TR-20260101-000000Z-other.md", "0" * 64, NAME.removesuffix(".md"), "draft", True, state
+        )  # type: ignore[arg-type]
+        write_verdict(Workspace(tmp_path / "workspace"), verdict)
+        assert not desk.id_used(request_id())
+    assert desk.submit_request({"file_name": NAME, "content": request_text()})["submitted"]

@@ -9,11 +9,14 @@ import pytest
 
 from tests.conftest import engine_host
 from tests.support import make_place, threegate
+from threegate.runners.description import DoctorLine
+from threegate.runners.era import era_doctor
 from threegate.runners.interface import Outcome
+from threegate.runners.monty import monty_doctor
 from threegate.runners.probe import read_walls
 from threegate.runners.streams import nothing_ran
 from threegate.setup import doctor as doctor_module
-from threegate.setup.doctor import Line, examine
+from threegate.setup.doctor import examine
 from threegate.setup.sandbox import sandbox_folder
 
 
@@ -60,13 +63,13 @@ def test_the_clock_the_disk_and_known_escapes(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(doctor_module, "_SPACE_LOW", 1 << 60)
     assert next(doctor_module._disk(tmp_path)).state == "warning"
 
-    def runc(version: str) -> Line:
-        return doctor_module._runtime_line("runc", {"Components": [{"Name": "runc", "Version": version}]})
+    def runc(version: str) -> DoctorLine:
+        return era_doctor._runtime_line("runc", {"Components": [{"Name": "runc", "Version": version}]})
 
     assert runc("1.3.4").state == "ok"
     assert "CVE-2024-21626" in runc("1.1.11").seen and runc("1.1.11").state == "warning"
     assert "CVE-2024-21626" not in runc("1.1.12").seen
-    assert doctor_module._runtime_line("runc", {}).state == "warning"
+    assert era_doctor._runtime_line("runc", {}).state == "warning"
 
 
 def test_a_probe_that_says_nothing_is_a_broken_wall() -> None:
@@ -98,7 +101,7 @@ def test_with_an_engine_every_wall_is_measured(tmp_path: Path) -> None:
 
 def test_a_broken_wall_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        doctor_module,
+        monty_doctor,
         "prove_monty",
         lambda runner: read_walls(b'[["no sockets", false, "worked"]]', nothing_ran("")),
     )

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,22 @@ def test_only_a_daemon_that_sends_notices_has_a_network() -> None:
 
 def test_a_home_is_hidden_unless_something_of_ours_lies_there() -> None:
     assert "ProtectHome=read-only" in render_unit(facts("/home/alice/ws"))
+
+
+def test_a_program_that_is_installed_in_a_home_can_be_started(tmp_path: Path) -> None:
+    """A virtual environment in a home, whose python is a link to /usr; a package or a Python that lies there."""
+    for home in ("/home/alice", "/root"):
+        venv = Path(home) / "venv" / "bin" / "python"
+        assert "ProtectHome=read-only" in render_unit(
+            replace(facts(), program=(str(venv), "-m", "threegate"))
+        )
+        for place in ("venv", ".local/lib/python3.11/site-packages/threegate", ".pyenv/versions/3.11"):
+            installed = (Path("/usr"), Path(home) / place)
+            assert "ProtectHome=read-only" in render_unit(replace(facts(), installed=installed))
+    hidden = replace(
+        facts(), program=("/usr/bin/python3", "-m", "threegate"), installed=(Path("/opt/threegate"),)
+    )
+    assert "ProtectHome=yes" in render_unit(hidden)
 
 
 def test_what_cannot_be_is_said_in_one_line(place: Place) -> None:

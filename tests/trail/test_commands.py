@@ -38,7 +38,10 @@ def command(workspace: Workspace, capsys: pytest.CaptureFixture[str]):
 
 def test_show_is_a_story(tg) -> None:
     story = tg("audit", "show")
-    assert "approved and signed by operator" in story and "the run ended as succeeded, exit code 0" in story
+    assert (
+        "approved and signed by operator" in story
+        and "the run finished with status succeeded, exit code 0" in story
+    )
     assert tg("audit", "show", "--request", "ran1").count("\n") == 4
     assert tg("audit", "show", "--type", "claimed", "--since", "2025-01-01").count("\n") == 1
     assert tg("audit", "show", "--since", "1h") == ""

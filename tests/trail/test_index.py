@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trail.workspaces import WORKSPACE_ID
-from threegate.trail import ENDS, RequestHistory, TrailIndex
+from threegate.trail import RequestHistory, TrailIndex
 from threegate.trail.event import TYPES, Event, make_event
+from threegate.trail.payloads import PAYLOADS
 
 KINDS = sorted(TYPES - {"workspace_created"})
 STEPS = st.lists(
@@ -57,7 +58,8 @@ def test_histories_are_the_fold_of_their_events(steps) -> None:
         index.add(event)
         if event.request_id is not None:
             plain.setdefault(event.request_id, RequestHistory(event.request_id, event)).add(event)
-        if "nonce" in event.data and event.type not in ("approved", "countersigned"):
+        has_nonce = "nonce" in event.data and "nonce" in PAYLOADS[event.type].__dataclass_fields__
+        if has_nonce and event.type not in ("approved", "countersigned"):
             nonces.add(event.data["nonce"])
         for request_id, history in plain.items():
             assert index.history(request_id) == history
@@ -76,7 +78,10 @@ def test_an_end_is_the_last_end(steps) -> None:
     ends: dict[str, Event] = {}
     for event in events_of(steps):
         index.add(event)
-        if event.type in ENDS and event.request_id is not None:
+        if (
+            event.type in ("refused", "rejected", "cancelled", "interrupted", "finished")
+            and event.request_id is not None
+        ):
             ends[event.request_id] = event
     for history in index.histories():
         assert history.end == ends.get(history.request_id)

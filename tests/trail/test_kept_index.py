@@ -21,6 +21,7 @@ from threegate.launch.completion import still_open
 from threegate.records.prune import prune
 from threegate.records.trail_checkpoints import rotate, write_trail_checkpoint
 from threegate.trail import Trail, TrailIndex, chain, kept_index
+from threegate.trail.payloads import Observed
 from threegate.trail.verify import verify_trail
 from threegate.trail.workspace_key import load_key, make_key
 
@@ -301,7 +302,7 @@ def test_a_checkpoint_does_not_hide_that_the_workspace_was_restored(tmp_path: Pa
     workspace, _ = make_operated(tmp_path)
     shutil.copytree(workspace.root, tmp_path / "backup")
     with Trail(workspace).locked() as held:
-        held.append("observed", actor="x")
+        held.append(Observed(), actor="x")
         held.keep_head()
     shutil.rmtree(workspace.root)
     shutil.copytree(tmp_path / "backup", workspace.root)

@@ -11,6 +11,7 @@ from tests.trail.workspaces import approve, make_workspace
 from threegate.core import durable
 from threegate.core.errors import TrailError, Unavailable
 from threegate.trail import moves
+from threegate.trail.payloads import Approved, Quarantined, Refused
 
 
 @pytest.fixture(name="made")
@@ -50,7 +51,7 @@ def test_a_move_syncs_renames_and_syncs_both_folders(made) -> None:
     with trail.locked() as held:
         path = approve(held, "r-1")
         target = workspace.refused / path.name
-        seen = watched(lambda: moves.move(held, path, target, "refused", request_id="r-1", actor="daemon"))
+        seen = watched(lambda: moves.move(held, path, target, Refused(), request_id="r-1", actor="daemon"))
     assert seen[1:] == [
         ("sync", "trail.jsonl"),
         ("rename", path.name),
@@ -69,7 +70,12 @@ def test_a_taken_name_gets_a_number_and_the_event_names_it(made) -> None:
             source.write_bytes(number.encode())
             source.with_name("TR-x.md.sig.bob").write_bytes(b"s")
             moved = moves.move(
-                held, source, workspace.refused / "TR-x.md", "quarantined", request_id="r", actor="daemon"
+                held,
+                source,
+                workspace.refused / "TR-x.md",
+                Quarantined(),
+                request_id="r",
+                actor="daemon",
             )
             assert moved.name == f"TR-x{number}.md" and moved.read_bytes() == number.encode()
             assert (workspace.refused / f"TR-x{number}.md.sig.bob").exists()
@@ -86,14 +92,14 @@ def test_several_files_get_the_same_number(made) -> None:
                 (workspace.approved / "TR-x.md.sig", b"s", 0o600),
                 (workspace.approved / "TR-x.md", b"m", 0o640),
             ],
-            "approved",
+            Approved(),
             request_id="r",
             actor="me",
         )
     assert [path.name for path in paths] == ["TR-x.2.md.sig", "TR-x.2.md"]
     assert paths[1].stat().st_mode & 0o777 == 0o640
     with trail.locked() as held, pytest.raises(ValueError, match="nothing"):
-        moves.deliver(held, [], "approved", request_id="r", actor="me")
+        moves.deliver(held, [], Approved(), request_id="r", actor="me")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +124,7 @@ def test_a_file_that_is_gone_is_not_announced(made) -> None:
                 held,
                 workspace.approved / "x.md",
                 workspace.refused / "x.md",
-                "refused",
+                Refused(),
                 request_id="r",
                 actor="d",
             )
@@ -137,16 +143,24 @@ def test_nothing_is_moved_when_the_event_cannot_be_written(made) -> None:
     stop = durable.observe(fail)
     try:
         with pytest.raises(TrailError), trail.locked() as held:
-            moves.move(held, source, workspace.refused / "x.md", "refused", request_id="r", actor="d")
+            moves.move(held, source, workspace.refused / "x.md", Refused(), request_id="r", actor="d")
     finally:
         stop()
     assert source.exists()
 
 
 def test_companions_are_only_this_requests_signatures(tmp_path: Path) -> None:
-    for name in ("a.md", "a.md.sig", "a.md.sig.bob", "a.md.signature", "b.md.sig", "a.2.md.sig"):
+    for name in (
+        "TR-a.md",
+        "TR-a.md.sig",
+        "TR-a.md.sig.bob",
+        "TR-a.md.signature",
+        "TR-b.md.sig",
+        "TR-a.2.md.sig",
+    ):
         (tmp_path / name).touch()
-    assert [path.name for path in moves.companions(tmp_path / "a.md")] == ["a.md.sig", "a.md.sig.bob"]
+    found = moves.companions(tmp_path / "TR-a.md")
+    assert [path.name for path in found] == ["TR-a.md.sig", "TR-a.md.sig.bob"]
     assert moves.companions(tmp_path / "none" / "a.md") == []
 
 

@@ -13,6 +13,7 @@ from tests.trail.workspaces import make_workspace
 from threegate.core import durable
 from threegate.core.errors import TrailError
 from threegate.trail import Event, Trail
+from threegate.trail.payloads import Observed, Rotated
 from threegate.trail.verify import verify_trail
 
 THREADS, EACH = 8, 12
@@ -58,10 +59,10 @@ def test_one_sync_for_many_and_none_too_early(trail: Trail) -> None:
     def announce(trail: Trail, number: int, turn: int) -> None:
         if number == 0 and turn % 3 == 0:
             with trail.locked() as held:
-                event: Event = held.append("observed", actor="t", data={"turn": turn})
+                event: Event = held.append(Observed.from_data({"turn": turn}), actor="t")
                 held.sync()
         else:
-            event = trail.announce("observed", actor="t", data={"number": number, "turn": turn})
+            event = trail.announce(Observed.from_data({"number": number, "turn": turn}), actor="t")
         synced = on_disk[0]
         with trail.workspace.trail_file.open("rb") as file:
             if event.line not in file.read(synced).splitlines():
@@ -88,7 +89,7 @@ def test_nobody_goes_on_after_a_sync_that_failed(trail: Trail) -> None:
             raise OSError(5, "Input/output error", path)
 
     def announce(trail: Trail, number: int, turn: int) -> None:
-        went_on.append(trail.announce("observed", actor="t").seq)
+        went_on.append(trail.announce(Observed(), actor="t").seq)
 
     forget = durable.observe(fail)
     try:
@@ -97,7 +98,7 @@ def test_nobody_goes_on_after_a_sync_that_failed(trail: Trail) -> None:
         forget()
     assert went_on == [] and len(errors) == THREADS and all(isinstance(error, TrailError) for error in errors)
     with pytest.raises(TrailError, match="stop this process"):
-        trail.announce("observed", actor="t")
+        trail.announce(Observed(), actor="t")
     trail.close()
 
 
@@ -107,12 +108,10 @@ def test_a_rotation_in_between(trail: Trail) -> None:
     def announce(trail: Trail, number: int, turn: int) -> None:
         if number == 0:
             with trail.locked() as held:
-                held.rotate(
-                    actor="t",
-                    data={"size": held.index.frontier.size, "root": held.index.frontier.root().hex()},
-                )
+                tree = held.index.frontier
+                held.rotate(Rotated(size=tree.size, root=tree.root().hex()), actor="t")
         else:
-            trail.announce("observed", actor="t")
+            trail.announce(Observed(), actor="t")
 
     assert everybody(trail, announce) == []
     trail.close()

@@ -16,6 +16,7 @@ from threegate.core import durable
 from threegate.core.errors import TrailError, Unavailable
 from threegate.core.user_state import UserState
 from threegate.trail import Trail, moves
+from threegate.trail.payloads import ApprovalAbandoned, Observed, Quarantined, Rotated
 
 
 def test_a_new_trail_has_its_first_event_key_and_outside_head(tmp_path: Path) -> None:
@@ -50,8 +51,7 @@ def test_the_index_knows_what_was_used(tmp_path: Path) -> None:
         assert history.state == "finished" and held.index.nonce_used("nonce-r-1")
         before = (history.end, history.state)
         moves.announce(
-            held, "quarantined", request_id="r-1", actor="daemon",
-            data={"reason": "replayed", "state": "refused", "file": "TR-x.2.md"},
+            held, Quarantined.from_data({"reason": "replayed", "state": "refused", "file": "TR-x.2.md"}), request_id="r-1", actor="daemon",
         )  # fmt: skip
         after = held.index.history("r-1")
         assert after is not None and (after.end, after.state) == before
@@ -63,7 +63,7 @@ def test_an_abandoned_approval_frees_id_and_name(tmp_path: Path) -> None:
     _, trail = make_workspace(tmp_path / "ws")
     with trail.locked() as held:
         path = approve(held, "r-1")
-        moves.announce(held, "approval_abandoned", request_id="r-1", actor="daemon")
+        moves.announce(held, ApprovalAbandoned(), request_id="r-1", actor="daemon")
         assert not held.index.id_used("r-1") and not held.index.name_used(path.name)
         history = held.index.history("r-1")
         assert history is not None and history.abandoned and history.state is None
@@ -80,7 +80,7 @@ def test_two_readers_see_each_others_events(tmp_path: Path) -> None:
     for number in range(20):
         with (one, two)[number % 2].locked() as held:
             assert held.index.head.seq == number + 1
-            moves.announce(held, "observed", actor="x")
+            moves.announce(held, Observed(), actor="x")
     assert [event.seq for event in one.events()] == list(range(1, 22))
 
 
@@ -91,7 +91,7 @@ def test_many_threads_never_share_a_number(tmp_path: Path) -> None:
     def work(which: Trail) -> None:
         for _ in range(15):
             with which.locked() as held:
-                moves.announce(held, "observed", actor="thread")
+                moves.announce(held, Observed(), actor="thread")
 
     threads = [threading.Thread(target=work, args=(which,)) for which in (trail, other) * 4]
     for thread in threads:
@@ -110,7 +110,7 @@ def test_several_events_share_one_sync(tmp_path: Path) -> None:
         )
         try:
             for _ in range(10):
-                held.append("observed", actor="x")
+                held.append(Observed(), actor="x")
             assert "write" not in seen
             held.sync()
         finally:
@@ -121,11 +121,11 @@ def test_several_events_share_one_sync(tmp_path: Path) -> None:
 def test_what_was_appended_is_written_even_when_the_block_raises(tmp_path: Path) -> None:
     _, trail = make_workspace(tmp_path / "ws")
     with pytest.raises(RuntimeError), trail.locked() as held:
-        held.append("observed", actor="x")
+        held.append(Observed(), actor="x")
         raise RuntimeError
     assert len(list(trail.events())) == 2
     with pytest.raises(TrailError, match="given back"):
-        held.append("observed", actor="x")
+        held.append(Observed(), actor="x")
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
@@ -139,7 +139,7 @@ def test_after_a_failed_write_the_trail_is_never_used_again(tmp_path: Path, oper
     stop = durable.observe(fail)
     try:
         with pytest.raises(TrailError, match="stops"), trail.locked() as held:
-            moves.announce(held, "observed", actor="x")
+            moves.announce(held, Observed(), actor="x")
     finally:
         stop()
     with pytest.raises(TrailError, match="stop this process"), trail.locked():
@@ -158,11 +158,11 @@ def test_a_full_disk_stops_before_anything_is_promised(tmp_path: Path) -> None:
     stop = durable.observe(full)
     try:
         with pytest.raises(Unavailable, match="disk is full"), trail.locked() as held:
-            moves.announce(held, "observed", actor="x")
+            moves.announce(held, Observed(), actor="x")
     finally:
         stop()
     with trail.locked() as held:
-        assert moves.announce(held, "observed", actor="x").seq == 2
+        assert moves.announce(held, Observed(), actor="x").seq == 2
 
 
 def test_a_torn_end_is_set_aside_and_told(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_torn_end_is_set_aside_and_told(tmp_path: Path) -> None:
     grow(trail, 5)
     whole = workspace.trail_file.read_bytes()
     with trail.locked() as held:
-        held.append("observed", actor="x")
+        held.append(Observed(), actor="x")
     torn = workspace.trail_file.read_bytes()[len(whole) :]
     for length in (1, len(torn) // 2, len(torn) - 1):
         workspace.trail_file.write_bytes(whole + torn[:length])
@@ -192,14 +192,14 @@ def test_an_end_that_something_is_ahead_of_was_cut_and_stops_everything(tmp_path
     short = workspace.trail_file.read_bytes()
     if what == "outside":
         with trail.locked() as held:
-            held.append("observed", actor="x")
+            held.append(Observed(), actor="x")
             held.keep_head()
     elif what == "state":
         with trail.locked() as held:
             approve(held, "r-2")
     else:
         with trail.locked() as held:
-            moves.announce(held, "observed", actor="x")
+            moves.announce(held, Observed(), actor="x")
         (workspace.results / "TS-x.md").write_text("---\ntrail_seq: 3\n---\n")
     workspace.trail_file.write_bytes(short + b'{"torn')
     with pytest.raises(TrailError, match="ahead of what remains"), Trail(workspace).locked():
@@ -223,7 +223,7 @@ def test_the_clock_that_goes_back_never_makes_an_event_older(tmp_path: Path) -> 
     with trail.locked() as held:
         assert 3590 < held.clock_behind_seconds < 3601
         assert held.now >= datetime(2026, 1, 1, tzinfo=UTC)
-        event = moves.announce(held, "observed", actor="x")
+        event = moves.announce(held, Observed(), actor="x")
     assert [item.time for item in trail.events()] == sorted(item.time for item in trail.events())
     assert event.when.year == 2026
 
@@ -244,7 +244,7 @@ class TestOutsideHead:
         workspace, trail = make_workspace(tmp_path / "ws")
         backup = workspace.trail_file.read_bytes()
         with trail.locked() as held:
-            held.append("observed", actor="x")
+            held.append(Observed(), actor="x")
             held.keep_head()
         workspace.trail_file.write_bytes(backup)
         assert "cut or restored" in str(self.problem(workspace))
@@ -253,12 +253,12 @@ class TestOutsideHead:
         workspace, trail = make_workspace(tmp_path / "ws")
         backup = workspace.trail_file.read_bytes()
         with trail.locked() as held:
-            held.append("observed", actor="x")
+            held.append(Observed(), actor="x")
             held.keep_head()
         workspace.trail_file.write_bytes(backup)
         with Trail(workspace).locked() as held:
-            held.append("observed", actor="somebody else")
-            held.append("observed", actor="somebody else")
+            held.append(Observed(), actor="somebody else")
+            held.append(Observed(), actor="somebody else")
         assert "was replaced" in str(self.problem(workspace))
 
     def test_a_copy_elsewhere(self, tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_a_shorter_a_changed_and_a_replaced_file_are_named(tmp_path: Path) -> No
     os.truncate(workspace.trail_file, len(whole) - 10)
     with pytest.raises(TrailError, match="shorter"), trail.locked():
         pass
-    workspace.trail_file.write_bytes(whole.replace(b'"n":5', b'"n":6'))
+    workspace.trail_file.write_bytes(whole.replace(b"TR-5.md", b"TR-6.md"))
     with pytest.raises(TrailError, match="last line was changed"), trail.locked():
         pass
     workspace.trail_file.write_bytes(whole)
@@ -347,8 +347,8 @@ class TestRotation:
         grow(two, 3)
         for _ in range(3):
             with one.locked() as held:
-                moves.announce(held, "observed", actor="x")
-                held.rotate(actor="x", data={"size": 0, "root": ""})
+                moves.announce(held, Observed(), actor="x")
+                held.rotate(Rotated(size=0, root=""), actor="x")
             grow(two, held.index.head.seq + 2)
         fresh = Trail(workspace)
         with fresh.locked() as held:
@@ -359,11 +359,11 @@ class TestRotation:
     def test_a_crash_in_the_middle_is_finished_by_the_next_one(self, tmp_path: Path, operation: str) -> None:
         workspace, trail = make_workspace(tmp_path / "ws")
         with trail.locked() as held:
-            event = held.append("rotated", actor="x", data={})
+            event = held.append(Rotated.from_data({}), actor="x")
         if operation == "deliver":
             workspace.trail_file.rename(workspace.audit / f"trail-{event.seq:012d}.jsonl")
         with Trail(workspace).locked() as held:
-            assert moves.announce(held, "observed", actor="x").seq == 3
+            assert moves.announce(held, Observed(), actor="x").seq == 3
         assert [item.seq for item in Trail(workspace).events()] == [1, 2, 3]
         assert (workspace.audit / "trail-000000000002.jsonl").exists()
 
@@ -372,7 +372,7 @@ class TestRotation:
         for _ in range(2):
             grow(trail, 4)
             with trail.locked() as held:
-                held.rotate(actor="x", data={})
+                held.rotate(Rotated(size=None, root=None), actor="x")
         (workspace.audit / "trail-000000000005.jsonl").rename(tmp_path / "gone")
         with pytest.raises(TrailError, match="beginning of a trail"), Trail(workspace).locked():
             pass

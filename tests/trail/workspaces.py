@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from threegate.core.workspace import Workspace
-from threegate.results import ResultFacts, deliver_result, read_record, write_record
+from threegate.launch.completion import with_result
+from threegate.results import ResultFacts, deliver_result, read_record, render_result, write_record
 from threegate.runners.interface import Artifact, Outcome, Stream
 from threegate.trail import LockedTrail, Trail, moves
 from threegate.trail.event import make_event
+from threegate.trail.payloads import Approved, Claimed, Finished, Quarantined, Refused, Started, Validated
 
 WORKSPACE_ID = "ws-" + "5" * 32
 
@@ -51,16 +53,17 @@ def approve(held: LockedTrail, request_id: str, *, text: bytes = b"a request\n")
             (workspace.approved / f"{name}.sig", statement + b"\narmor\n", 0o600),
             (workspace.approved / name, text, 0o600),
         ],
-        "approved",
+        Approved.from_data(
+            {
+                "request_sha256": hashlib.sha256(text).hexdigest(),
+                "approval_sha256": hashlib.sha256(statement).hexdigest(),
+                "approved_by": "operator",
+                "nonce": f"nonce-{request_id}",
+                "owner_uid": 1000,
+            }
+        ),
         request_id=request_id,
         actor="operator",
-        data={
-            "request_sha256": hashlib.sha256(text).hexdigest(),
-            "approval_sha256": hashlib.sha256(statement).hexdigest(),
-            "approved_by": "operator",
-            "nonce": f"nonce-{request_id}",
-            "owner_uid": 1000,
-        },
     )
     return path
 
@@ -75,13 +78,12 @@ def run(trail: Trail, request_id: str, *, output: bytes = b"result\n", stdout: b
             held,
             workspace.approved / history.file,
             workspace.running / history.file,
-            "claimed",
+            Claimed.from_data({"nonce": f"nonce-{request_id}"}),
             request_id=request_id,
             actor="daemon",
-            data={"nonce": f"nonce-{request_id}"},
         )
         held.keep_head()
-        moves.announce(held, "started", request_id=request_id, actor="daemon", data={"backend": "monty"})
+        moves.announce(held, Started.from_data({"backend": "monty"}), request_id=request_id, actor="daemon")
     folder = workspace.run_folder(request_id)
     (folder / "out").mkdir(parents=True)
     (folder / "out" / "result.txt").write_bytes(output)
@@ -103,24 +105,52 @@ def run(trail: Trail, request_id: str, *, output: bytes = b"result\n", stdout: b
     digest = write_record(folder, facts)
     with trail.locked() as held:
         target = moves.free_name(workspace.finished / path.name)
+        seq, when = held.next_event()
+        rendered = render_result(read_record(folder, created_utc=when, trail_seq=seq, sha256=digest))
         event = moves.announce(
             held,
-            "finished",
+            Finished.from_data(
+                {
+                    "status": "succeeded",
+                    "exit_code": 0,
+                    "wall_ms": 12,
+                    "record_sha256": digest,
+                    "result_sha256": hashlib.sha256(rendered).hexdigest(),
+                    "outputs": {"result.txt": outcome.artifacts[0].sha256},
+                    "state": "finished",
+                    "file": target.name,
+                }
+            ),
             request_id=request_id,
             actor="daemon",
-            data={
-                "status": "succeeded",
-                "exit_code": 0,
-                "wall_ms": 12,
-                "record_sha256": digest,
-                "outputs": {"result.txt": outcome.artifacts[0].sha256},
-                "state": "finished",
-                "file": target.name,
-            },
         )
         facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=digest)
         result = deliver_result(workspace, facts)
         moves.relocate(path, target)
+    return result
+
+
+def refuse(held: LockedTrail, request_id: str, source: Path, *, aside: bool = False) -> Path:
+    """Refuse the file of a request, or put a further one `aside`. Returns the result's path."""
+    workspace = held.workspace
+    files = {path.name: path.read_bytes() for path in (source, *moves.companions(source))}
+    target = moves.free_name(workspace.refused / source.name)
+    stopped = (Quarantined if aside else Refused)(
+        reason="expired",
+        message="too late",
+        backend="monty",
+        files=moves.digests_beside(source.name, files),
+        state="refused",
+        file=target.name,
+    )
+    event = moves.announce(
+        held, with_result(held, request_id, stopped), request_id=request_id, actor="daemon"
+    )
+    facts = ResultFacts(
+        request_id, "refused", event.when, event.seq, reason="expired", detail="too late", backend="monty"
+    )
+    result = deliver_result(workspace, facts)
+    moves.relocate(source, target)
     return result
 
 
@@ -130,10 +160,9 @@ def grow(trail: Trail, lines: int) -> None:
         while held.index.head.seq < lines:
             number = held.index.head.seq
             held.append(
-                "validated",
+                Validated.from_data({"file": f"TR-{number}.md", "valid": True, "rules": []}),
                 request_id=f"r-{number % 7}",
                 actor="daemon",
-                data={"file": f"TR-{number}.md", "valid": True, "rules": [], "n": number},
             )
 
 

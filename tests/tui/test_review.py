@@ -237,7 +237,7 @@ def test_too_narrow_a_terminal_approves_nothing(bench: Bench) -> None:
             await pilot.press("space")
         assert lines.unseen
         await pilot.press("a")
-        assert "too narrow" in said(app)
+        assert "too small" in said(app)
         await pilot.resize_terminal(80, 24)
         await pilot.pause()
         assert lines.unseen > 20, "another width is another text"
@@ -315,9 +315,9 @@ def test_the_screens_look_as_they_did(bench: Bench) -> None:
     async def script(pilot: Pilot[None]) -> None:
         await take(pilot, "list", "DRAFTS: 2", "q Quit", "zbroken")
         lines = await open_first(pilot)
-        await take(pilot, "draft", "lines 1-21 of 49, 28 not seen yet", "a Approve")
+        await take(pilot, "draft", "lines 1-21 of 51, 30 not seen yet", "a Approve")
         await read_all(pilot, lines)
-        await take(pilot, "end", "lines 29-49 of 49, all seen", "a Approve")
+        await take(pilot, "end", "lines 31-51 of 51, all seen", "a Approve")
         await pilot.press("a")
         await take(pilot, "question", "[y/n]", "all seen")
         await pilot.press("n", "r")

@@ -9,13 +9,12 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from threegate.aana.guard import Gate, bind
-from threegate.core import limits
+from threegate.core import canonical, limits
 
 Handler = Callable[..., Awaitable[Any]]
 
@@ -107,12 +106,14 @@ _INJECTED = ("RunnableConfig", "CallbackManager", "Callbacks")
 
 
 def _object_of(text: str) -> dict[str, Any]:
-    """The arguments that a model wrote. What is no JSON object becomes one that the gate refuses."""
-    if len(text) <= limits.AANA_EVENT_BYTES:
-        try:
-            value = json.loads(text or "{}")
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict):
-            return value
-    return {"arguments": float("nan")}
+    """The arguments that a model wrote. What is no strict JSON object becomes one that the gate refuses.
+
+    Strict, since the tool reads the same text with a parser of its own: a key given twice could be another one there.
+    """
+    try:
+        value = canonical.loads_strict(
+            (text or "{}").encode(), max_bytes=limits.AANA_EVENT_BYTES, max_depth=limits.AANA_EVENT_DEPTH
+        )
+    except (canonical.StrictJSONError, UnicodeEncodeError):
+        value = None
+    return value if isinstance(value, dict) else {"arguments": float("nan")}

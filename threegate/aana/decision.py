@@ -23,6 +23,7 @@ from threegate.core import limits
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _IDENTITY: Final = frozenset(key.replace("_", "") for key in words.IDENTITY_KEYS)
+_LISTING: Final = re.compile(r"\b(?:search|find|list|lookup|catalog|availability|opening hours|public)\b")
 _NOT_ALNUM: Final = str.maketrans(dict.fromkeys("_-. :/", ""))
 
 
@@ -73,7 +74,7 @@ def _decide(event: dict[str, Any], lines: list[str], keys: list[str], now: datet
     verdict.category = category
     refs = event["evidence_refs"]
     warn = category in words.WARN_CATEGORIES
-    findings = [examine(ref, now, warn=warn) for ref in refs]
+    findings = [examine(ref, event["tool_name"], now, warn=warn) for ref in refs]
     state = _authorization(event, findings, verdict)
     if category == "private_read":
         _private_read(state, verdict)
@@ -152,14 +153,30 @@ def _read_name(name: str) -> _Name:
 
 def _fresh_name(name: str) -> _Name:
     lowered = name.lower()
-    spoken = _WORD.findall(_CAMEL.sub(" ", name).lower())
     return _Name(
-        any(part in lowered for part in words.DESTRUCTIVE_PARTS)
-        or not words.DESTRUCTIVE_WORDS.isdisjoint(spoken),
+        _acts(_WORD.findall(_CAMEL.sub(" ", name).lower()), lowered),
         any(part in lowered for part in words.IDENTITY_NAMES),
         not words.EXEMPT_WORDS.isdisjoint(_WORD.findall(lowered)),
         any(part in lowered for part in words.HIGH_RISK_NAMES),
     )
+
+
+def _acts(spoken: list[str], lowered: str) -> bool:
+    """Whether a name, by its words or written together, names an act (D6). After a reading verb, an act is what is read: ``get_deploy_status``.
+
+    Unless the name ends with the act (``fetch_delete``) or joins it (``get_and_delete``).
+    """
+    acts = [index for index, word in enumerate(spoken) if _is_act(word)]
+    if not acts:
+        return any(part in lowered for part in words.DESTRUCTIVE_PARTS)
+    before = spoken[: acts[0]]
+    if words.READ_VERBS.isdisjoint(before) or not words.JOINING_WORDS.isdisjoint(spoken):
+        return True
+    return spoken[-1] in words.DESTRUCTIVE_WORDS or spoken[-1].endswith(words.DESTRUCTIVE_PARTS)
+
+
+def _is_act(word: str) -> bool:
+    return word in words.DESTRUCTIVE_WORDS or any(part in word for part in words.DESTRUCTIVE_PARTS)
 
 
 _kept_name = functools.lru_cache(maxsize=1024)(_fresh_name)
@@ -170,9 +187,11 @@ def _is_identity_key(key: str) -> bool:
 
 
 def _speaks_of_listing(event: dict[str, Any], lines: list[str]) -> bool:
-    """Whether intent or arguments hold a word that, in the tool's name, would exempt it (D14)."""
-    text = " ".join((event.get("user_intent", ""), *lines)).lower()
-    return not words.EXEMPT_WORDS.isdisjoint(_WORD.findall(text))
+    """Whether a word somewhere in the event would exempt the name in the documented SDK (D14)."""
+    texts = [event["tool_name"], event.get("user_intent", ""), *lines]
+    for ref in event["evidence_refs"]:
+        texts += (ref,) if isinstance(ref, str) else (ref["source_id"], ref.get("summary", ""))
+    return _LISTING.search("\n".join(texts).lower()) is not None
 
 
 def _authorization(event: dict[str, Any], findings: list[Findings], verdict: GuardVerdict) -> int:
@@ -190,9 +209,13 @@ def _authorization(event: dict[str, Any], findings: list[Findings], verdict: Gua
             "authorization_state_lowered_to_what_evidence_supports",
         )
     if effective < _effective(declared, claimed, bool(findings)):
-        for found in findings:
+        for index, found in enumerate(findings):
             if found.claimed > supported:
                 verdict.deviations.update(found.deviations)
+                verdict.reasons += [
+                    f"evidence_refs.{index}.{cause}: supports at most user_claimed (D5)"
+                    for cause in found.weak
+                ]
     verdict.declared, verdict.supported, verdict.state = declared, supported, effective
     return effective
 
@@ -246,8 +269,10 @@ def _evidence(
     """What the references say against the call, and what leaks anywhere in the event."""
     defer, refuse = words.DEFER, words.REFUSE
     verdict.findings = findings
-    if any(found.authorization_gone for found in findings):
+    if any(found.gone for found in findings):
         verdict.block(defer, "evidence_missing_authorization", "evidence_says_authorization_is_missing")
+        if not any(found.gone_plainly for found in findings):
+            verdict.deviations.add("D16")
     if not findings and verdict.category != "public_read":
         verdict.block(defer, "missing_evidence_refs", "consequential_call_without_evidence")
     if any(found.redaction == "sensitive" for found in findings):
@@ -288,12 +313,10 @@ def _recommendation(event: dict[str, Any], verdict: GuardVerdict) -> None:
     wanted = words.ROUTE_RANK[event["recommended_route"]]
     verdict.recommended = wanted
     if wanted == words.ACCEPT:
-        category, declared = event["tool_category"], verdict.declared
+        category = event["tool_category"]
         if category == "unknown":
             wanted = words.DEFER
-        elif (category == "write" and declared < words.VALIDATED) or (
-            category == "private_read" and declared < words.AUTHENTICATED
-        ):
+        elif verdict.declared < words.ACCEPTED_FROM.get(category, words.NONE):
             wanted = words.ASK
     if wanted > verdict.route:
         verdict.route = wanted

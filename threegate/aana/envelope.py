@@ -20,6 +20,8 @@ _ADVICE: Final = (
     "Take it to a person or fetch stronger evidence, then check again.",
     "Do not execute.",
 )
+_FORM_DEVIATIONS: Final = ("D1", "D2", "D10", "D12", "D15")
+"""Those that a problem of form may name; whatever names none is D1."""
 
 
 class GuardVerdict:
@@ -115,9 +117,11 @@ def malformed(
     """The envelope for what is no well-formed event: refuse, score 0."""
     blockers = [blocker]
     event_is_at_fault = blocker == "contract_normalization_failed"
-    deviations = {
-        code for code in ("D1", "D2", "D12") if any(f"({code})" in item["message"] for item in problems)
-    }
+    deviations = [
+        code for code in _FORM_DEVIATIONS if any(f"({code})" in item["message"] for item in problems)
+    ]
+    if event_is_at_fault and not deviations:
+        deviations = ["D1"]
     return {
         "contract_version": words.CONTRACT_VERSION,
         "tool_name": _name_of(event),
@@ -131,7 +135,7 @@ def malformed(
         "runtime_recommended_route": None,
         "execution_allowed": False,
         "hard_blockers": blockers,
-        "deviations": sorted(deviations, key=_number),
+        "deviations": deviations,
         "aix": _aix("refuse", 0.0, blockers),
         "architecture_decision": {
             "route": "refuse",

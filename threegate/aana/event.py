@@ -75,6 +75,8 @@ def check_event(event: Any, mode: EvidenceMode) -> tuple[list[EventProblem], lis
             _check_ref(ref, index, mode, problems)
     if len(event) > len(_REQUIRED):
         _check_optional(event, problems)
+    if "schema_version" in event and not problems:
+        _check_conditions(event, problems)
     return problems, lines, keys
 
 
@@ -90,7 +92,7 @@ def _measure(event: dict[Any, Any], lines: list[str], keys: list[str]) -> EventP
     while stack:
         item, depth, inside = stack.pop()
         if depth >= limits.AANA_EVENT_DEPTH:
-            return _problem("", f"is nested deeper than {limits.AANA_EVENT_DEPTH}")
+            return _problem("", f"is nested deeper than {limits.AANA_EVENT_DEPTH} (D10)")
         budget -= len(item)
         named = isinstance(item, dict)
         for key in item:
@@ -120,7 +122,7 @@ def _measure(event: dict[Any, Any], lines: list[str], keys: list[str]) -> EventP
             if budget < 0:
                 break
         if budget < 0:
-            return _problem("", f"is larger than {limits.AANA_EVENT_BYTES} bytes")
+            return _problem("", f"is larger than {limits.AANA_EVENT_BYTES} bytes (D10)")
     return None
 
 
@@ -146,6 +148,8 @@ def _check_ref(ref: Any, index: int, mode: EvidenceMode, problems: list[EventPro
     for field in words.REF_STRINGS:
         if field in ref and not isinstance(ref[field], str):
             problems.append(_problem(f"{path}.{field}", "is no string"))
+    if ref.get("provenance") == "":
+        problems.append(_problem(f"{path}.provenance", "must not be empty"))
     for field in ("supports", "contradicts"):
         if field in ref and not _strings(ref[field]):
             problems.append(_problem(f"{path}.{field}", "is no array of strings"))
@@ -185,6 +189,22 @@ def _check_optional(event: dict[str, Any], problems: list[EventProblem]) -> None
         problems.append(_problem("authorization_subject.subject_type", "is none of the contract's values"))
     if not isinstance(subject.get("subject_ref", ""), str):
         problems.append(_problem("authorization_subject.subject_ref", "is no string"))
+
+
+def _check_conditions(event: dict[str, Any], problems: list[EventProblem]) -> None:
+    """The rules of the published v1 schema that join fields, for an event that names v1 (D15)."""
+    if event["recommended_route"] != "accept":
+        return
+    category = event["tool_category"]
+    if category == "unknown":
+        problems.append(_problem("recommended_route", "v1 accepts no call of an unknown category (D15)"))
+    least = words.ACCEPTED_FROM.get(category, words.NONE)
+    if words.STATE_RANK[event["authorization_state"]] < least:
+        problems.append(
+            _problem(
+                "authorization_state", f"v1 accepts a {category} from {words.STATES[least]} on only (D15)"
+            )
+        )
 
 
 def _one_of(value: Any, allowed: frozenset[str]) -> bool:

@@ -1,13 +1,17 @@
 """What one evidence reference supports, how old it is, and what it says against the call.
 
 Invariant: support is read from kind, tier, freshness and words only; nothing that a reference says of itself
-raises it above what its kind and tier allow (D5, D13), and words that are negated support nothing (D4).
+raises it above what its kind and tier allow (D5, D13, D16), and words that are negated support nothing (D4).
+`Findings.claimed` is the documented SDK's reading, so that every difference can be named.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
+
+import re2
 
 from threegate.aana import vocabulary as words
 from threegate.aana.negation import is_negated
@@ -18,6 +22,19 @@ _MAX_AGE: Final = timedelta(hours=limits.AANA_MAX_AGE_HOURS)
 
 _QUICKSTART: Final = ("other", "runtime", "redacted", "fresh")
 _MISSING: Final[dict[str, Any]] = {}
+_NAME: Final = re.compile(r"\w+")
+_AUTHORIZATION: Final = r"auth(?:ori[sz]ation)?"
+_GONE: Final = re2.compile(
+    (
+        r"(?:^|[^a-z])(?:missing|lacks|lacking|removes|removed|revokes|revoked|withdraws|withdrawn)"
+        rf"(?:[^a-z]+[a-z]+){{0,3}}[^a-z]+{_AUTHORIZATION}(?:$|[^a-z])"
+        rf"|(?:^|[^a-z]){_AUTHORIZATION}(?:[^a-z]+(?:context|state|is|are|was|were|has|have|been|now))*[^a-z]+"
+        r"(?:missing|absent|lacking|removed|revoked|withdrawn|not[^a-z]+(?:available|found|given|granted|present))"
+        rf"|(?:^|[^a-z])no(?:[^a-z]+[a-z]+){{0,3}}[^a-z]+{_AUTHORIZATION}(?:[^a-z]+[a-z]+){{0,2}}[^a-z]+"
+        r"(?:available|found|given|granted|present)"
+    ).encode()
+)
+"""Authorization that is missing or was taken away, in words or in an identifier: `[^a-z]+` takes `_` and `.` too."""
 
 
 class Findings(NamedTuple):
@@ -35,15 +52,21 @@ class Findings(NamedTuple):
     invalid_time: bool
     contradicts: bool
     missing: bool
-    authorization_gone: bool
+    gone: bool
+    """It says that authorization is missing or was taken away."""
+    gone_plainly: bool
+    """The documented SDK sees that too; otherwise it is D16."""
+    weak: tuple[str, ...]
+    """The fields that let it support at most user_claimed, each with why (D5)."""
     warnings: tuple[str, ...]
 
 
 _WARNING_FREE: Final[tuple[str, ...]] = ()
 
 
-def examine(ref: dict[str, Any] | str, now: datetime, *, warn: bool) -> Findings:
-    """Read one well-formed reference at the moment `now`. `warn` asks for the warnings of weak evidence."""
+def examine(ref: dict[str, Any] | str, tool: str, now: datetime, *, warn: bool) -> Findings:
+    """Read one well-formed reference of a call to `tool` at `now`. `warn` asks for the warnings of weak evidence."""
+    fields = _MISSING if isinstance(ref, str) else ref
     if isinstance(ref, str):
         source, summary, times = ref, "", _MISSING
         kind, tier, redaction, status = _QUICKSTART
@@ -60,27 +83,32 @@ def examine(ref: dict[str, Any] | str, now: datetime, *, warn: bool) -> Findings
         contradicts = bool(ref.get("contradicts"))
     lowered = source.lower()
     text = f"{lowered} {summary}"
-    claimed = supported = _claim(kind, tier, text)
+    own = supported = _own_claim(kind, tier, text)
+    claimed = max(own, _claim_of_words(text))
     deviations: tuple[str, ...] = ("D8",) if stale and not stale_plain else ()
+    weak: tuple[str, ...] = ()
+    if claimed == words.CONFIRMED > own and _confirms(fields, kind, tier, text, tool):
+        own = supported = words.CONFIRMED
+    if claimed > own:
+        supported = max(own, words.USER_CLAIMED)
+        plain = kind in words.CLAIMING_KINDS or claimed < words.CONFIRMED
+        deviations += ("D13",) if plain else ("D16",)
     if claimed > words.NONE:
-        if is_negated(lowered, summary, kind, claimed):
+        if is_negated(lowered, summary, kind, own if own > words.USER_CLAIMED else claimed):
             supported = words.NONE
             deviations += ("D4",)
-        if claimed > words.USER_CLAIMED:
-            if kind in words.CLAIMING_KINDS:
-                supported = min(supported, words.USER_CLAIMED)
-                deviations += ("D13",)
-            if status != "fresh" or stale or tier in words.WEAK_TIERS:
-                supported = min(supported, words.USER_CLAIMED)
-                deviations += ("D5",)
-    missing = gone = False
+        if claimed > words.USER_CLAIMED and (status != "fresh" or stale or tier in words.WEAK_TIERS):
+            supported = min(supported, words.USER_CLAIMED)
+            deviations += ("D5",)
+            weak = _weak(fields, tier, status, stale=stale)
+    missing = False
     if summary:
         missing = any(word in summary for word in words.MISSING_WORDS)
         contradicts = contradicts or any(word in summary for word in words.CONTRADICTION_WORDS)
-    if kind == "system_state":
-        gone = any(word in text for word in words.AUTHORIZATION_GONE_WORDS)
-    elif source.startswith("counterfactual.missing_authorization"):
-        gone = True
+    gone_plainly = source.startswith(words.AUTHORIZATION_GONE_SOURCE) or (
+        kind == "system_state" and any(word in summary for word in words.AUTHORIZATION_GONE_WORDS)
+    )
+    gone = gone_plainly or ("auth" in text and _GONE.search(text.encode("utf-8", "replace")) is not None)
     return Findings(
         source,
         redaction,
@@ -92,13 +120,15 @@ def examine(ref: dict[str, Any] | str, now: datetime, *, warn: bool) -> Findings
         contradicts,
         missing,
         gone,
+        gone_plainly,
+        weak,
         _warnings(tier, redaction, status) if warn else _WARNING_FREE,
     )
 
 
-def _claim(kind: str, tier: str, text: str) -> int:
-    """The state that kind, tier and words claim by the plain rules of docs/spec/3-aana.md."""
-    if kind == "approval" or any(word in text for word in words.CONFIRMATION_WORDS):
+def _own_claim(kind: str, tier: str, text: str) -> int:
+    """The state that a reference of this kind may support by itself (docs/spec/3-aana.md)."""
+    if kind == "approval":
         return words.CONFIRMED
     if kind == "tool_result":
         if any(word in text for word in words.RESULT_VALIDATION_WORDS):
@@ -112,6 +142,37 @@ def _claim(kind: str, tier: str, text: str) -> int:
     return words.NONE
 
 
+def _claim_of_words(text: str) -> int:
+    """The state that the documented SDK reads from words of any kind of evidence."""
+    if any(word in text for word in words.CONFIRMATION_WORDS):
+        return words.CONFIRMED
+    if "authenticated" in text:
+        return words.AUTHENTICATED
+    return words.USER_CLAIMED if "user claimed" in text else words.NONE
+
+
+def _confirms(ref: dict[str, Any], kind: str, tier: str, text: str, tool: str) -> bool:
+    """Whether words of confirmation count without an approval: verified, and about this tool by its whole name (D16)."""
+    if tier != "verified" or kind in words.NEVER_CONFIRMING_KINDS:
+        return False
+    name = " ".join(_NAME.findall(tool.lower()))
+    return tool in ref.get("supports", ()) or f" {name} " in f" {' '.join(_NAME.findall(text))} "
+
+
+def _weak(ref: dict[str, Any], tier: str, status: str, *, stale: bool) -> tuple[str, ...]:
+    """The fields of a reference that D5 lowers it for: ``freshness is missing``, ``trust_tier is unverified``."""
+    found = []
+    if tier in words.WEAK_TIERS:
+        found.append(f"trust_tier is {tier if 'trust_tier' in ref else 'missing'}")
+    if "freshness" not in ref:
+        found.append("freshness is missing")
+    elif status != "fresh":
+        found.append(f"freshness.status is {status if 'status' in ref['freshness'] else 'missing'}")
+    elif stale:
+        found.append("freshness is stale by its times")
+    return tuple(found)
+
+
 def _age(ref: dict[str, Any], times: dict[str, Any], status: str, now: datetime) -> tuple[bool, bool, bool]:
     """(stale by the plain rules, stale here, timestamp unreadable). Plain: says so, or older than 168 h."""
     plain = status == "stale"
@@ -123,7 +184,7 @@ def _age(ref: dict[str, Any], times: dict[str, Any], status: str, now: datetime)
     if not moment:
         return plain, stale, False
     try:
-        read = datetime.fromisoformat(moment)
+        read = datetime.fromisoformat(f"{moment[:-1]}+00:00" if moment[-1] == "Z" else moment)
         if read.tzinfo is None:
             read = read.replace(tzinfo=UTC)
         age = now - read

@@ -58,6 +58,8 @@ _MASKS: Final = (
     (_compiled(_PHONE), b"[phone]"),
 )
 """Each pattern's only group is what must not be shown."""
+_QUICKSTART: Final = " Quickstart evidence reference supplied by the agent runtime. runtime_quickstart"
+"""What the documented SDK writes behind a reference that is only a string, and reads with it: ``token:`` leaks there."""
 _MASK_PASSES: Final = 2
 """Neighbours share the character between them, so that one pass finds every other one."""
 
@@ -83,7 +85,7 @@ NOTHING: Final = Leaks(False, False, False, False, False)
 def find_leaks(event: dict[str, Any], lines: list[str]) -> Leaks:
     """All leaks of a well-formed event; `lines` are the texts of its arguments."""
     refs = event["evidence_refs"]
-    texts = [ref if isinstance(ref, str) else _read_text(ref) for ref in refs]
+    texts = [ref + _QUICKSTART if isinstance(ref, str) else _read_text(ref) for ref in refs]
     hidden = [_hidden_text(ref) for ref in refs if not isinstance(ref, str)]
     parts = [*texts, *hidden, *lines, *_other_texts(event)]
     places = _secret_parts(parts)
@@ -111,10 +113,13 @@ def find_leaks(event: dict[str, Any], lines: list[str]) -> Leaks:
 
 def _secret_parts(parts: list[str]) -> set[int]:
     """Which of the texts hold a secret; all are looked through at once."""
-    everything = _BETWEEN.join(parts)
+    everything = (
+        _BETWEEN.join(parts).encode("utf-8", "replace").decode()
+    )  # no lone surrogate, the same length
     starts = [found.start for found in secretscan.find_secrets(everything)]
     if "sk-or-v1-" in everything:
-        starts += [match.start(1) for match in _ROUTER.finditer(everything)]
+        legible = everything.encode("utf-8", "replace").decode()  # no lone surrogate, the same length
+        starts += [match.start(1) for match in _ROUTER.finditer(legible)]
     if not starts:
         return set()
     ends = list(accumulate(len(part) + len(_BETWEEN) for part in parts))

@@ -29,6 +29,7 @@ _VALIDATION: Final = (*_LOGIN, "validat", "owner", "eligib", "allow", "permit")
 _CONFIRMATION: Final = (*_VALIDATION, "confirm", "approv", "consent", "agree", "sign", "permission")
 _STEMS: Final[tuple[tuple[str, ...], ...]] = ((), _CLAIM, _LOGIN, _VALIDATION, _CONFIRMATION)
 """What a claim of each rank is made of, by the rank; a higher claim stands on the lower ones."""
+_SHORTEST: Final = min(map(len, _CONFIRMATION))
 
 _BEFORE: Final = words.split_words(
     "not no never none nobody nothing neither nor without cannot cant couldnt didnt doesnt dont hasnt havent isnt "
@@ -73,6 +74,16 @@ _HINT: Final = re2.compile(
 )
 """Finds every text that holds one of the words above; anything else is not negated."""
 
+_MORE: Final = r"(?:further|additional|more|other|extra|second|repeated) (?:[a-z-]+ ){0,2}[a-z-]+"
+_SETTLED: Final = re2.compile(
+    (
+        rf"\b(?:no {_MORE} (?:(?:is|are|was|were) )?(?:needed|required|necessary|outstanding|pending)"
+        rf"|(?:(?:needs?|requires?) no|(?:does not|doesn't|do not|don't) (?:need|require)(?: any)?) {_MORE}"
+        rf"|{_MORE} (?:(?:is|are|was|were) (?:not|no longer)|isn't|aren't) (?:needed|required|necessary))\b"
+    ).encode()
+)
+"""That nothing more is asked for denies nothing: "no further confirmation needed"."""
+
 _SPACES: Final = str.maketrans(dict.fromkeys('._:-/()[]{}"=|_#@<>*+&', " ") | {"’": "'", ",": " , "})
 
 
@@ -81,6 +92,7 @@ def is_negated(source: str, summary: str, kind: str, claimed: int) -> bool:
     text = f"{source};{summary}"
     if _HINT.search(text.translate(_SPACES).encode("utf-8", "replace")) is None:
         return False
+    text = _SETTLED.sub(b" ", text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
     stems = _STEMS[claimed]
     affirmed = refused = False
     for number, clause in enumerate(_clauses(text)):
@@ -98,7 +110,7 @@ def _clauses(text: str) -> list[list[str]]:
     text = text.replace("?", " ? ;")
     for mark in (". ", "! ", "\n", " but ", " however "):
         text = text.replace(mark, ";")
-    return [clause.translate(_SPACES).split() for clause in text.split(";")]
+    return [clause.split() for clause in text.translate(_SPACES).split(";")]
 
 
 def _read(clause: list[str], stems: tuple[str, ...]) -> tuple[bool, bool]:
@@ -119,6 +131,8 @@ def _read(clause: list[str], stems: tuple[str, ...]) -> tuple[bool, bool]:
 
 def _stem(word: str, stems: tuple[str, ...]) -> int:
     """Where in the word a claim begins, or -1."""
+    if len(word) < _SHORTEST:  # 64 KiB of single characters are read in time
+        return -1
     for stem in stems:
         place = word.find(stem)
         if place >= 0:

@@ -26,7 +26,7 @@ def check_bytes(
             data, max_bytes=limits.AANA_EVENT_BYTES, max_depth=limits.AANA_EVENT_DEPTH
         )
     except canonical.StrictJSONError as error:
-        result = malformed(None, [{"path": "", "message": f"cannot be read as JSON: {error}"}])
+        result = malformed(None, [{"path": "", "message": f"cannot be read as JSON: {error} (D10)"}])
         if log is not None:
             log.record(None, result, surface=surface, now=now)
         return result

@@ -1,11 +1,13 @@
 """The published JSON Schema of an event, made from the same vocabulary that the gate reads.
 
-Invariant: an event is valid against it exactly when `validate_event` finds nothing (within the gate's bounds on
-size and depth). It joins no fields: what a state allows is the gate's decision, not the event's form (docs/spec/3-aana.md).
+Invariant: an event is valid against it exactly when `validate_event` finds nothing in it once it names v1 (within
+the gate's bounds on size and depth). The rules that join fields (D15) are the reference's: there is one schema under
+its `$id`. Only references are taken before the reference fills them in: strings, or with keys left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from threegate.aana import vocabulary as words
@@ -62,6 +64,22 @@ def event_schema() -> dict[str, Any]:
                 },
             },
         },
+        "allOf": [
+            *(
+                _when_accepted(category, "authorization_state", words.STATES[least:])
+                for category, least in words.ACCEPTED_FROM.items()
+            ),
+            _when_accepted("unknown", "recommended_route", words.ROUTES[words.ASK :]),
+        ],
+    }
+
+
+def _when_accepted(category: str, field: str, values: Sequence[str]) -> dict[str, Any]:
+    """What a field must be in an event of a category for which accept is recommended (D15)."""
+    said = {"tool_category": {"const": category}, "recommended_route": {"const": "accept"}}
+    return {
+        "if": {"properties": said, "required": list(said)},
+        "then": {"properties": {field: {"enum": list(values)}}},
     }
 
 
@@ -92,6 +110,7 @@ def _reference() -> dict[str, Any]:
                 },
             },
             **{field: {"type": "string"} for field in words.REF_STRINGS},
+            "provenance": {"type": "string", "minLength": 1},
             "supports": texts,
             "contradicts": texts,
         },

@@ -41,6 +41,8 @@ STATES: Final = ("none", "user_claimed", "authenticated", "validated", "confirme
 NONE, USER_CLAIMED, AUTHENTICATED, VALIDATED, CONFIRMED = range(5)
 """Ranks of the states."""
 STATE_RANK: Final = {state: rank for rank, state in enumerate(STATES)}
+ACCEPTED_FROM: Final = {"private_read": AUTHENTICATED, "write": VALIDATED}
+"""The least declared state with which a runtime may recommend accept, by category; an unknown one never may."""
 ROUTES: Final = ("accept", "ask", "defer", "refuse")
 """Routes, laxest first."""
 ACCEPT, ASK, DEFER, REFUSE = range(4)
@@ -111,6 +113,8 @@ WEAK_TIERS: Final = frozenset({"unverified", "unknown", "user_claimed"})
 """Tiers whose evidence supports at most user_claimed (D5)."""
 CLAIMING_KINDS: Final = frozenset({"assistant_message", "user_message", "other"})
 """Kinds whose evidence supports at most user_claimed (D13)."""
+NEVER_CONFIRMING_KINDS: Final = CLAIMING_KINDS | {"system_state"}
+"""Kinds whose words confirm nothing, whoever verified them: a state says that it is so, not that somebody agreed (D16)."""
 
 IDENTITY_KEYS: Final = split_words(
     "account_id account_key address card_id case_id client_id customer_id employee_id email invoice_id loan_id "
@@ -133,8 +137,8 @@ IDENTITY_NAMES: Final = (
     "user",
 )
 """Parts of a tool name that make a read identity-bound."""
-EXEMPT_WORDS: Final = split_words("search find list lookup catalog availability public")
-"""Words of a tool name that say: a public listing, whatever it lists."""
+EXEMPT_WORDS: Final = split_words("search list")
+"""Whole words of a tool name that say: a public listing, whatever it lists."""
 HIGH_RISK_NAMES: Final = (
     "delete",
     "deploy",
@@ -178,18 +182,10 @@ RESULT_VALIDATION_WORDS: Final = (
 POLICY_VALIDATION_WORDS: Final = ("validated", "allowed", "eligible")
 """What a policy must speak of to support `validated`."""
 CONFIRMATION_WORDS: Final = ("confirmed", "explicitly confirm")
-AUTHORIZATION_GONE_WORDS: Final = (
-    "missing authorization",
-    "authorization is missing",
-    "authorization missing",
-    "removes verified authorization",
-    "removes authorization",
-    "authorization removed",
-    "authorization is removed",
-    "authorization was removed",
-    "authorization has been removed",
-)
-"""What a system_state says when authorization is missing or removed."""
+AUTHORIZATION_GONE_SOURCE: Final = "counterfactual.missing_authorization"
+"""How an identifier begins, of any kind, that marks authorization as missing."""
+AUTHORIZATION_GONE_WORDS: Final = ("missing authorization", "removes verified authorization")
+"""What a system_state says when authorization is missing; D16 reads more words, in every kind."""
 
 DESTRUCTIVE_WORDS: Final = split_words(
     "cancel delete deploy destroy disable drop erase grant kill overwrite pay publish "
@@ -209,6 +205,12 @@ DESTRUCTIVE_PARTS: Final = (
     "uninstall",
 )
 """Verbs that give a tool away even where its name is written together (D6)."""
+READ_VERBS: Final = split_words(
+    "check count describe fetch find get inspect list lookup query read retrieve search show view watch"
+)
+"""Verbs that, where they come first, make the verb after them what is read: get_deploy_status (D6)."""
+JOINING_WORDS: Final = split_words("and or then also after before plus")
+"""Words that add a second act to a name: get_and_delete (D6)."""
 
 WARN_CATEGORIES: Final = frozenset({"private_read", "write"})
 """Categories whose weak evidence is worth a warning."""

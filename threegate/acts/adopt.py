@@ -17,6 +17,7 @@ from threegate.core.user_state import UserState
 from threegate.launch.context import Context
 from threegate.records.audit_verify import verify_workspace
 from threegate.trail import LockedTrail
+from threegate.trail.payloads import WorkspaceAdopted
 from threegate.trail.workspace_key import load_key, make_key
 
 ADOPT = "threegate-adopt/1"
@@ -51,15 +52,10 @@ def adopt(context: Context, acting: Acting, about: Mapping[str, Any]) -> Adopted
         problem = held.outside_problem()
         if problem is None or _about(context, held, problem) != about:
             raise Refused("statement_mismatch", "the workspace changed meanwhile; look again")
-        data = checked_act(context, held, signed, ADOPT, about)
-        actor = str(data.pop("actor"))
+        actor, act = checked_act(context, held, signed, ADOPT, about)
         new_key = _own_key(held)
         epoch = held.index.epoch + 1
-        held.append(
-            "workspace_adopted",
-            actor=actor,
-            data={**data, **about, "epoch": epoch, **({"vkey": new_key} if new_key else {})},
-        )
+        held.append(WorkspaceAdopted(**{**about, **act, "epoch": epoch, "vkey": new_key}), actor=actor)
         held.keep_head(anew=True)
     return Adopted(problem, epoch, new_key is not None)
 

@@ -23,6 +23,7 @@ from threegate.proposals.gather import removal_facts
 from threegate.proposals.lanes import unified_diff
 from threegate.proposals.project import Project, ProjectError, read_at
 from threegate.proposals.project_paths import PathBlocked, ProjectPath, read_path
+from threegate.trail.payloads import Applied
 
 BACKUP = ".threegate-backup"
 APPLIED = frozenset({"file.write_safe", "project.cleanup_safe"})
@@ -136,18 +137,18 @@ def apply_change(context: Context, change: Change, signed: bytes) -> Path:
     Raises Refused (nothing was changed), TrailError, Unavailable when the disk does not take it.
     """
     request_id = change.finished.request_id
-    data = {
-        "tool": change.finished.tool,
-        "paths": [path.text for path, _ in change.moves] if change.moves else [str(change.about["path"])],
-        "before": change.about.get("before"),
-        "after": change.about.get("after"),
-    }
+    applied = Applied(
+        tool=change.finished.tool,
+        paths=tuple(path.text for path, _ in change.moves) or (str(change.about["path"]),),
+        before=change.about.get("before"),
+        after=change.about.get("after"),
+    )
     backup = change.project.root / BACKUP / request_id
     try:
         with _backup_folder(change.project, request_id) as kept, context.trail.locked() as held:
             for path, digest in change.moves:
                 _refuse_moved(change.project, path, digest)
-            announce_act(context, held, signed, change.about, request_id, data)
+            announce_act(context, held, signed, change.about, request_id, applied)
             if change.write is not None:
                 _exchange(change, *change.write, kept, backup)
             for path, _ in change.moves:

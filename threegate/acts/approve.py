@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from threegate.acts.approval_lines import insert_approval
-from threegate.acts.pinning import pin
+from threegate.acts.pinning import check_pinned, pin, to_be_pinned
 from threegate.approval import (
     NAMESPACE_APPROVAL,
     Operators,
@@ -33,6 +33,7 @@ from threegate.request import read_request
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import Verdict, write_verdict
+from threegate.review.review_sections import job_exposure
 from threegate.review.reviewed_draft import (
     ReviewedDraft,
     refuse_bad_clock,
@@ -41,6 +42,7 @@ from threegate.review.reviewed_draft import (
     take_draft_away,
 )
 from threegate.trail import LockedTrail, moves
+from threegate.trail.payloads import Approved
 
 _MODE = 0o600
 
@@ -158,7 +160,7 @@ def promote(
 
     Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
     """
-    pin(context.workspace, reviewed.inputs)
+    check_pinned(context.workspace, reviewed.inputs)
     name = reviewed.draft.path.name
     with context.trail.locked() as held:
         refuse_bad_clock(held)
@@ -170,12 +172,12 @@ def promote(
         paths = moves.deliver(
             held,
             [(target.with_name(f"{name}.sig"), signature, _MODE), (target, sealed.data, _MODE)],
-            "approved",
+            _payload(reviewed, sealed, approval, fingerprint, reason),
             request_id=sealed.request.request_id,
             actor=actor,
-            data=_event(reviewed, sealed, approval, fingerprint, reason),
+            prepare=lambda: pin(context.workspace, reviewed.inputs),
         )
-    removed = take_draft_away(reviewed.draft)
+    removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, paths[-1].name, sealed)
     return Promoted(
         path=paths[-1],
@@ -262,6 +264,7 @@ def _refuse_what_cannot_run(
             countersignatures={},
         ),
         owner_uid=reviewed.owner_uid,
+        pinned=to_be_pinned(reviewed.inputs),
     )
     failed = [check for check in launch_checks(facts) if check.ok is False]
     for check in failed:
@@ -270,28 +273,28 @@ def _refuse_what_cannot_run(
     return bool(failed)
 
 
-def _event(
+def _payload(
     reviewed: ReviewedDraft, sealed: Sealed, approval: SignedApproval, fingerprint: str, reason: str
-) -> dict[str, object]:
+) -> Approved:
     statement = sealed.statement
-    return {
-        "request_sha256": statement.request_sha256,
-        "job_sha256": statement.job_sha256,
-        "approval_sha256": approval.approval_sha256,
-        "policy_sha256": statement.policy_sha256,
-        "inputs": {item.name: item.sha256 for item in statement.inputs},
-        "approved_by": statement.approved_by,
-        "approved_utc": format_utc(statement.approved_utc),
-        "expires_utc": format_utc(statement.expires_utc),
-        "key": fingerprint,
-        "nonce": statement.nonce,
-        "owner_uid": reviewed.owner_uid,
-        "draft_sha256": reviewed.request.sha256,
-        "from": reviewed.draft.path.parent.name,
-        "proposal_sha256": reviewed.proposal_sha256,
-        "risk": sealed.job.effective_risk,
-        "reason": reason,
-    }
+    return Approved(
+        request_sha256=statement.request_sha256,
+        job_sha256=statement.job_sha256,
+        approval_sha256=approval.approval_sha256,
+        policy_sha256=statement.policy_sha256,
+        inputs={item.name: item.sha256 for item in statement.inputs},
+        approved_by=statement.approved_by,
+        approved_utc=format_utc(statement.approved_utc),
+        expires_utc=format_utc(statement.expires_utc),
+        key=fingerprint,
+        nonce=statement.nonce,
+        owner_uid=reviewed.owner_uid,
+        draft_sha256=reviewed.request.sha256,
+        from_=reviewed.draft.path.parent.name,
+        proposal_sha256=reviewed.proposal_sha256,
+        risk=sealed.job.effective_risk,
+        reason=reason,
+    )
 
 
 def write_approved_status(context: Context, name: str, sealed: Sealed) -> None:
@@ -305,5 +308,6 @@ def write_approved_status(context: Context, name: str, sealed: Sealed) -> None:
             stage="approved",
             valid=True,
             state="approved",
+            exposure=job_exposure(sealed.request, sealed.job),
         ),
     )

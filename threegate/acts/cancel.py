@@ -14,10 +14,11 @@ from typing import Literal
 from threegate.acts.reject import refuse_unknown
 from threegate.core import durable
 from threegate.core.errors import Refused
-from threegate.launch.completion import close_from_trail, find_file
+from threegate.launch.completion import close_from_trail, find_file, with_result
 from threegate.launch.context import Context
 from threegate.results import reserve_result
-from threegate.trail import LockedTrail, RequestHistory, moves
+from threegate.trail import LockedTrail, RequestHistory, moves, payloads
+from threegate.trail.payloads import Approved, CancelRequested
 
 _POLL_SECONDS = 0.05
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
@@ -30,6 +31,8 @@ class Cancelled:
     request_id: str
     outcome: Literal["cancelled", "requested", "ended"]
     last_event: str
+    ran_ms: int | None = None
+    """How long it had run when it was stopped; None: nothing of it ran."""
 
 
 def cancel_request(
@@ -50,7 +53,7 @@ def cancel_request(
         if history.claimed is None:
             _end_waiting(context, held, history, actor, reason)
             return Cancelled(request_id, "cancelled", "cancelled")
-        moves.announce(held, "cancel_requested", request_id=request_id, actor=actor, data={"message": reason})
+        moves.announce(held, CancelRequested(message=reason), request_id=request_id, actor=actor)
         durable.overwrite(context.workspace.control / f"cancel-{request_id}", b"")
     return _await(context, request_id, wait_seconds)
 
@@ -63,27 +66,29 @@ def _end_waiting(
         raise Refused(
             "not_approved", f"{history.request_id}: is a draft; say no to it with: threegate reject FILE"
         )
-    approved = history.approved.data if history.approved else {}
-    kept = {
-        key: approved.get(key)
-        for key in ("request_sha256", "approval_sha256", "policy_sha256", "approved_by")
-    }
-    inputs = approved.get("inputs")
+    approved = Approved.of(history.approved) or Approved()
     target = moves.free_name(context.workspace.refused / source.name)
     reserve_result(context.workspace, history.request_id)
     end = moves.announce(
         held,
-        "cancelled",
+        with_result(
+            held,
+            history.request_id,
+            payloads.Cancelled(
+                request_sha256=approved.request_sha256,
+                approval_sha256=approved.approval_sha256,
+                nonce=approved.nonce,
+                policy_sha256=approved.policy_sha256,
+                approved_by=approved.approved_by,
+                inputs=approved.inputs or {},
+                reason="cancelled",
+                message=reason or "cancelled by the operator before it ran",
+                state=target.parent.name,
+                file=target.name,
+            ),
+        ),
         request_id=history.request_id,
         actor=actor,
-        data={
-            **kept,
-            "inputs": inputs if isinstance(inputs, dict) else {},
-            "reason": "cancelled",
-            "message": reason or "cancelled by the operator before it ran",
-            "state": target.parent.name,
-            "file": target.name,
-        },
     )
     history.add(end)
     close_from_trail(context, held, history, end)
@@ -97,7 +102,9 @@ def _await(context: Context, request_id: str, seconds: float) -> Cancelled:
             history = held.index.history(request_id)
             end = history.end if history else None
         if end is not None:
-            return Cancelled(request_id, "cancelled" if end.type == "cancelled" else "ended", end.type)
+            stopped = payloads.Cancelled.of(end)
+            ran_ms = (stopped.wall_ms or 0) if stopped is not None else None
+            return Cancelled(request_id, "cancelled" if stopped is not None else "ended", end.type, ran_ms)
         if time.monotonic() >= until:
             return Cancelled(request_id, "requested", "cancel_requested")
         time.sleep(_POLL_SECONDS)

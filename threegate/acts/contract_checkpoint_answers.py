@@ -17,6 +17,7 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.approved_file import Approved, read_approved
 from threegate.launch.context import Context
 from threegate.trail import moves
+from threegate.trail.payloads import CheckpointAnswered
 
 ANSWER = "threegate-checkpoint-answer/1"
 
@@ -90,17 +91,8 @@ def answer(context: Context, item: OpenCheckpoint, signed: bytes, *, approve: bo
     if open_checkpoint(context, item.request_id).call_sha256 != item.call_sha256:
         raise Refused("request_changed", f"{item.request_id}: is another call now; look at it again")
     with context.trail.locked() as held:
-        data = checked_act(context, held, signed, ANSWER, about)
-        actor = data.pop("actor")
-        moves.announce(
-            held,
-            "checkpoint_answered",
-            request_id=item.request_id,
-            actor=actor,
-            data={
-                **data,
-                "call_sha256": item.call_sha256,
-                "approve": approve,
-                "checkpoints": about["checkpoints"],
-            },
+        actor, act = checked_act(context, held, signed, ANSWER, about)
+        answered = CheckpointAnswered(
+            call_sha256=item.call_sha256, approve=approve, checkpoints=tuple(about["checkpoints"]), **act
         )
+        moves.announce(held, answered, request_id=item.request_id, actor=actor)

@@ -17,8 +17,10 @@ from pathlib import Path
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
+from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
 from threegate.request import Report, Request, read_request
+from threegate.request.backend_rules import BACKENDS
 from threegate.request.fields import check_file_name
 from threegate.request.hosts import HostError, read_target
 from threegate.request.model import Backend, InputFile, NetworkTarget, OutputFile, Risk, Sensitivity
@@ -73,9 +75,11 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     if not report.valid:
         lines = [f"{item.rule}: {item.message}" for item in report.findings if item.severity == "error"]
         raise InvalidInput(f"the draft is not written, it would be refused: {'; '.join(lines)}")
-    copied = tuple(item.name for item, content in read if _keep(workspace.files / item.name, content))
+    with workspace.hold(workspace.files) as files:
+        copied = tuple(item.name for item, content in read if _keep(files, item.name, content))
     path = workspace.inbox / name
-    durable.deliver(path, data, 0o644)
+    with workspace.hold(workspace.inbox) as inbox:
+        inbox.deliver(name, data, 0o644)
     return Drafted(path, replace(report, path=str(path)), copied)
 
 
@@ -95,7 +99,7 @@ def _request(
         approved_utc=None,
         purpose=options.purpose,
         backend=options.backend,
-        language="python" if options.backend == "monty" else options.language,
+        language="python" if BACKENDS[options.backend].runs == "code" else options.language,
         network="allowlist" if targets else "none",
         cpu_limit=_cores(options.cpu),
         memory_limit_mb=options.memory_mb,
@@ -115,7 +119,7 @@ def _request(
         risk_domain=None,
         evidence=(),
         argv=_argv(options),
-        code=_ended(options.code) if options.backend == "monty" else None,
+        code=_ended(options.code) if BACKENDS[options.backend].runs == "code" else None,
         vars_json=_ended(options.vars_json) if options.vars_json is not None else None,
         risk_level=options.risk,
         justification=options.justification or options.purpose,
@@ -126,18 +130,22 @@ def _request(
 
 
 def _argv(options: DraftOptions) -> tuple[str, ...] | None:
-    if options.backend == "monty":
+    if BACKENDS[options.backend].runs == "code":
         if not options.code:
-            raise InvalidInput("backend monty runs code; name the file with --code FILE")
+            raise InvalidInput(f"backend {options.backend} runs code; name the file with --code FILE")
         if options.command:
             raise InvalidInput(
-                "backend monty runs code, not a command; leave --command out or use --backend ERA"
+                f"backend {options.backend} runs code, not a command; leave --command out or use --backend ERA"
             )
         return None
     if not options.command:
-        raise InvalidInput("backend ERA runs a command; give it with --command 'python3 /in/script.py'")
+        raise InvalidInput(
+            f"backend {options.backend} runs a command; give it with --command 'python3 /in/script.py'"
+        )
     if options.code or options.vars_json is not None:
-        raise InvalidInput("backend ERA runs a command; send code as an --input, or use --backend monty")
+        raise InvalidInput(
+            f"backend {options.backend} runs a command; send code as an --input, or use --backend monty"
+        )
     try:
         return tuple(shlex.split(options.command))
     except ValueError as error:
@@ -169,12 +177,14 @@ def _read_input(path: Path) -> tuple[InputFile, bytes]:
     return InputFile(path.name, sha256_hex(content)), content
 
 
-def _keep(target: Path, content: bytes) -> bool:
+def _keep(files: HeldFolder, name: str, content: bytes) -> bool:
     """Copy an input to inbox/files/ unless the same bytes are there. Raises InvalidInput when others are."""
     try:
-        durable.deliver(target, content, 0o644)
+        files.deliver(name, content, 0o644)
     except FileExistsError:
-        if durable.read_regular(target, max_bytes=limits.INPUT_FILE_BYTES) != content:
-            raise InvalidInput(f"{target}: another file of this name is there; rename the input") from None
+        if files.read(name, max_bytes=limits.INPUT_FILE_BYTES)[0] != content:
+            raise InvalidInput(
+                f"{files.path / name}: another file of this name is there; rename the input"
+            ) from None
         return False
     return True

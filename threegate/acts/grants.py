@@ -6,14 +6,16 @@ approval; the number of uses is decided again at each claim, under the trail's l
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from threegate.acts.approve import Promoted, seal, write_approved_status
-from threegate.acts.pinning import pin
+from threegate.acts.list_drafts import drafts_of
+from threegate.acts.pinning import check_pinned, pin, to_be_pinned
 from threegate.approval import (
     GRANT_TYPE,
     NAMESPACE_ACT,
@@ -29,11 +31,18 @@ from threegate.approval import (
 )
 from threegate.approval.launch import check_launch
 from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
+from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch, read_operators
-from threegate.review.countersign import read_waiting
+from threegate.request import read_request
+from threegate.request.job import build_job
+from threegate.request.shown_whole import unread_inputs
+from threegate.review.countersign import read_waiting, review_waiting
+from threegate.review.review_sections import Section, review_sections
 from threegate.review.reviewed_draft import (
+    Draft,
     ReviewedDraft,
     open_reviewed_draft,
     read_draft,
@@ -42,7 +51,7 @@ from threegate.review.reviewed_draft import (
     take_draft_away,
 )
 from threegate.review.show import show_request
-from threegate.trail import TrailIndex, moves
+from threegate.trail import TrailIndex, moves, payloads
 
 _MODE = 0o600
 
@@ -71,15 +80,10 @@ def new_grant(
     key: Path,
 ) -> Grant:
     """Sign a grant made from a finished request. Raises Refused, InvalidInput, TrailError, Unavailable."""
-    if not context.policy.settings.approval.grants:
-        raise Refused("grants_off", "grants are off: set approval.grants = true in threegate.toml first")
-    path = show_request(context.workspace, request_id).path
-    if path is None or path.parent != context.workspace.finished:
-        raise InvalidInput(f"{request_id}: has not finished; a grant is made from a request that ran")
-    approved = read_waiting(context, path)
-    event = approved.history.approved if approved.history else None
-    owner = event.data.get("owner_uid") if event else None
-    if type(owner) is not int:
+    approved = _finished_request(context, request_id)
+    given = payloads.Approved.of(approved.history.approved) if approved.history else None
+    owner = given.owner_uid if given else None
+    if owner is None:
         raise Refused("grant_mismatch", f"{request_id}: the trail does not say who drafted it")
     with context.trail.locked() as held:
         refuse_bad_clock(held)
@@ -114,20 +118,36 @@ def new_grant(
             durable.make_folder(folder, 0o700)
         moves.announce(
             held,
-            "granted",
+            payloads.Granted(
+                grant=grant.id,
+                from_=grant.from_request,
+                inputs=tuple(grant.free_inputs),
+                max_uses=grant.max_uses,
+                expires_utc=format_utc(grant.expires_utc),
+                key=fingerprint,
+                nonce=act.nonce,
+                files={"": sha256_hex(data)},
+            ),
             actor=f"operator:{name}",
-            data={
-                "grant": grant.id,
-                "from": grant.from_request,
-                "inputs": list(grant.free_inputs),
-                "max_uses": grant.max_uses,
-                "expires_utc": format_utc(grant.expires_utc),
-                "key": fingerprint,
-                "nonce": act.nonce,
-            },
         )
         durable.deliver(folder / f"{grant.id}.grant", data, _MODE)
     return grant
+
+
+def what_a_grant_runs(context: Context, request_id: str, operator: str) -> list[Section]:
+    """What would run again under a grant, in the parts of the screen before an approval. Raises as `new_grant`."""
+    reviewed = review_waiting(context, _finished_request(context, request_id))
+    sections = review_sections(reviewed, context.policy.settings, operator=operator)
+    return [section for section in sections if section.title == "WHAT RUNS"]
+
+
+def _finished_request(context: Context, request_id: str) -> Approved:
+    if not context.policy.settings.approval.grants:
+        raise Refused("grants_off", "grants are off: set approval.grants = true in threegate.toml first")
+    path = show_request(context.workspace, request_id).path
+    if path is None or path.parent != context.workspace.finished:
+        raise InvalidInput(f"{request_id}: has not finished; a grant is made from a request that ran")
+    return read_waiting(context, path)
 
 
 def list_grants(context: Context) -> list[Standing]:
@@ -151,25 +171,39 @@ def revoke_grant(context: Context, which: str, *, actor: str) -> Grant:
     """End a grant for ever; what was promoted under it and waits does not run. Raises InvalidInput, TrailError."""
     standing = find_grant(context, which)
     with context.trail.locked() as held:
-        moves.announce(held, "grant_revoked", actor=actor, data={"grant": standing.grant.id})
+        moves.announce(held, payloads.GrantRevoked(grant=standing.grant.id), actor=actor)
     return standing.grant
 
 
-def use_grants(context: Context) -> list[Promoted]:
-    """Promote every draft of the inbox that a live grant covers. Never raises for a draft; TrailError ends the daemon."""
+def use_grants(
+    context: Context,
+    paths: Iterable[Path] | None = None,
+    *,
+    failed: Callable[[Path, Exception], None] = lambda path, error: None,
+) -> list[Promoted]:
+    """Promote the drafts that a live grant covers: those of `paths`, or all of the inbox.
+
+    Never raises for a draft: one that is refused waits for an operator, whom `approve` tells why, and `failed` is called
+    with an internal error. Raises TrailError, InvalidInput, Unavailable.
+    """
     if not context.policy.settings.approval.grants or not context.workspace.grants.is_dir():
         return []
     live = [standing.grant for standing in list_grants(context) if standing.live]
     if not live:
         return []
     done = []
-    for path in sorted(context.workspace.inbox.glob("TR-*.md")):
+    for path in drafts_of(context.workspace) if paths is None else paths:
+        if path.parent != context.workspace.inbox:
+            continue
         try:
             promoted = promote_granted(context, path, live)
         except TrailError:
             raise
         except (ThreeGateError, OSError):
-            continue  # it waits for an operator, who is told what is wrong with it by `approve`
+            continue
+        except Exception as error:  # noqa: BLE001 - one draft's failure never stops the others
+            failed(path, error)
+            continue
         if promoted is not None:
             done.append(promoted)
     return done
@@ -178,18 +212,46 @@ def use_grants(context: Context) -> list[Promoted]:
 def promote_granted(context: Context, path: Path, grants: Sequence[Grant]) -> Promoted | None:
     """Promote one draft under the first grant that covers it; None when none does. Raises as `approve` does."""
     draft = read_draft(context.workspace, path)
+    mine = [grant for grant in grants if grant.owner_uid == draft.owner_uid]
+    if not _declared_covered(context, draft, mine):
+        return None
     with open_reviewed_draft(context, draft) as reviewed:
-        for grant in grants:
+        for grant in mine:
             if grant.owner_uid == reviewed.owner_uid and covers(grant, reviewed.job):
                 return _promote(context, reviewed, grant)
     return None
+
+
+def _declared_covered(context: Context, draft: Draft, grants: Sequence[Grant]) -> bool:
+    """Whether a grant covers what the draft declares. Its inputs are copied and hashed only then: that takes time."""
+    policy = context.policy
+    if not grants:
+        return False
+    settings, now = policy.settings.request, datetime.now(UTC)
+    request = read_request(
+        draft.data, path=draft.path.name, settings=settings, now=now, stage="draft"
+    ).request
+    if request is None:
+        return False
+    with context.workspace.hold(context.workspace.files) as files:
+        sizes = {item.sha256: files.stat(item.name).st_size for item in request.inputs}
+        unread = unread_inputs(request, lambda item: os.fdopen(files.open_regular(item.name)[0], "rb"))
+    job = build_job(
+        request,
+        input_sizes=sizes,
+        platform=policy.platform,
+        write_class=context.contracts.write_class(policy, request),
+        time_cap_sec=context.contracts.time_cap_sec(policy, request),
+        unread=unread,
+    )
+    return any(covers(grant, job) for grant in grants)
 
 
 def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promoted:
     sealed = seal(context, reviewed, grant.act.acted_by)
     data = grant.signed.to_bytes()
     name = reviewed.draft.path.name
-    pin(context.workspace, reviewed.inputs)
+    check_pinned(context.workspace, reviewed.inputs)
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         refuse_used(held, sealed.request)
@@ -204,6 +266,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
                 countersignatures={},
             ),
             owner_uid=reviewed.owner_uid,
+            pinned=to_be_pinned(reviewed.inputs),
         )
         verified = check_launch(facts)
         _refuse_promised(held.index, grant)
@@ -211,22 +274,22 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
         paths = moves.deliver(
             held,
             [(target.with_name(f"{name}.sig"), data, _MODE), (target, sealed.data, _MODE)],
-            "approved",
+            payloads.Approved(
+                request_sha256=sealed.request.sha256,
+                job_sha256=sealed.job.digest,
+                policy_sha256=context.policy.digest,
+                inputs={item.name: item.sha256 for item in sealed.request.inputs},
+                approved_by=verified.approved_by,
+                grant=grant.id,
+                owner_uid=reviewed.owner_uid,
+                from_=reviewed.draft.path.parent.name,
+                risk=sealed.job.effective_risk,
+            ),
             request_id=sealed.request.request_id,
             actor=f"grant:{grant.id}",
-            data={
-                "request_sha256": sealed.request.sha256,
-                "job_sha256": sealed.job.digest,
-                "policy_sha256": context.policy.digest,
-                "inputs": {item.name: item.sha256 for item in sealed.request.inputs},
-                "approved_by": verified.approved_by,
-                "grant": grant.id,
-                "owner_uid": reviewed.owner_uid,
-                "from": reviewed.draft.path.parent.name,
-                "risk": sealed.job.effective_risk,
-            },
+            prepare=lambda: pin(context.workspace, reviewed.inputs),
         )
-    removed = take_draft_away(reviewed.draft)
+    removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, paths[-1].name, sealed)
     return Promoted(paths[-1], grant.id, grant.expires_utc, verified.signers[0].fingerprint, False, removed)
 
@@ -236,10 +299,10 @@ def _refuse_promised(index: TrailIndex, grant: Grant) -> None:
     waiting = sum(
         1
         for history in index.open_histories()
-        if history.approved is not None
+        if (given := payloads.Approved.of(history.approved)) is not None
+        and given.grant == grant.id
         and history.claimed is None
         and history.end is None
-        and history.approved.data.get("grant") == grant.id
     )
     if (index.grant_uses(grant.id) or 0) + waiting >= grant.max_uses:
         raise Refused("grant_used_up", "every use of the grant that is left is promised already")

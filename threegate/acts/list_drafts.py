@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
 from pathlib import Path
 
 from threegate.core.workspace import Workspace
@@ -9,10 +10,12 @@ from threegate.core.workspace import Workspace
 
 def drafts_of(workspace: Workspace) -> list[Path]:
     """All drafts, oldest name first."""
-    found = [
-        path
-        for place in (workspace.inbox, workspace.drafts)
-        for path in place.glob("TR-*.md")
-        if path.is_file() and not path.is_symlink()
-    ]
+    found = []
+    for place in (workspace.inbox, workspace.drafts):
+        with workspace.hold(place) as held, held.entries() as entries:
+            found += [
+                place / entry.name
+                for entry in entries
+                if fnmatch(entry.name, "TR-*.md") and entry.is_file(follow_symlinks=False)
+            ]
     return sorted(found, key=lambda path: path.name)

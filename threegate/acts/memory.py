@@ -16,6 +16,7 @@ from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
 from threegate.secretscan import has_secret
+from threegate.trail.payloads import Applied
 
 NOTES_FILE = "notes.jsonl"
 _TOOLS = frozenset({"memory.propose"})
@@ -60,17 +61,21 @@ def store_note(context: Context, proposed: ProposedNote, signed: bytes) -> None:
     )
     path = context.workspace.memory / NOTES_FILE
     with context.trail.locked() as held:
+        old = durable.read_regular(path, max_bytes=limits.MEMORY_BYTES) if os.path.lexists(path) else b""
+        if len(old) + len(line) > limits.MEMORY_BYTES:
+            raise InvalidInput(f"{path}: is full; move old notes away")
         announce_act(
             context,
             held,
             signed,
             proposed.about,
             request_id,
-            {"tool": "memory.propose", "note_sha256": proposed.about["note_sha256"]},
+            Applied(
+                tool="memory.propose",
+                note_sha256=proposed.about["note_sha256"],
+                files={NOTES_FILE: canonical.sha256_hex(old + line)},
+            ),
         )
-        old = durable.read_regular(path, max_bytes=limits.MEMORY_BYTES) if os.path.lexists(path) else b""
-        if len(old) + len(line) > limits.MEMORY_BYTES:
-            raise InvalidInput(f"{path}: is full; move old notes away")
         durable.overwrite(path, old + line, 0o600)
 
 

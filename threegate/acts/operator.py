@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from threegate.approval import (
     NAME,
@@ -28,6 +28,7 @@ from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.launch.launch_facts import read_operators
 from threegate.trail import LockedTrail, Trail, moves
+from threegate.trail.payloads import OperatorAdded, OperatorRevoked
 
 _FILE_MODE = 0o644
 _KRL_MAGIC = b"SSHKRL\n\x00"
@@ -83,13 +84,9 @@ def add_operator(
         changed = load_operators(data, current.revoked)
         if changed.problem is not None:
             raise InvalidInput(f"{changed.problem}; nothing was changed")
-        _announce(
-            held,
-            "operator_added",
-            changed,
-            actor,
-            {"operator": name, "key": key.fingerprint, "authority": authority},
-        )
+        digests = _digests(changed)
+        added = OperatorAdded(operator=name, key=key.fingerprint, authority=authority, **digests)
+        moves.announce(held, added, actor=actor)
         durable.overwrite(workspace.operators_file, data, _FILE_MODE)
     return entry
 
@@ -112,13 +109,9 @@ def revoke_operator(workspace: Workspace, which: str, *, actor: str) -> list[Ope
         changed = load_operators(current.data, revoked)
         if changed.problem is not None:
             raise InvalidInput(f"{changed.problem}; nothing was changed")
-        _announce(
-            held,
-            "operator_revoked",
-            changed,
-            actor,
-            {"operator": which, "keys": [entry.key.fingerprint for entry in concerned]},
-        )
+        keys = tuple(entry.key.fingerprint for entry in concerned)
+        gone = OperatorRevoked(operator=which, keys=keys, **_digests(changed))
+        moves.announce(held, gone, actor=actor)
         durable.overwrite(workspace.revoked_file, revoked, _FILE_MODE)
     return concerned
 
@@ -129,8 +122,9 @@ def record_operators(workspace: Workspace, *, actor: str) -> Operators:
         current = read_operators(workspace)
         if current.problem is not None:
             raise InvalidInput(f"{current.problem}; mend it first")
-        names = sorted({entry.name for entry in current.entries})
-        _announce(held, "operator_added", current, actor, {"operator": "(file recorded)", "names": names})
+        names = tuple(sorted({entry.name for entry in current.entries}))
+        recorded = OperatorAdded(operator="(file recorded)", names=names, **_digests(current))
+        moves.announce(held, recorded, actor=actor)
     return current
 
 
@@ -177,13 +171,10 @@ def _recorded(workspace: Workspace, held: LockedTrail) -> Operators:
     return current
 
 
-def _announce(
-    held: LockedTrail, type: str, changed: Operators, actor: str, data: Mapping[str, object]
-) -> None:
+def _digests(changed: Operators) -> dict[str, Any]:
+    """The fields of `OperatorsChanged`."""
     operators, revoked = changed.digests
-    moves.announce(
-        held, type, actor=actor, data={**data, "operators_sha256": operators, "revoked_sha256": revoked}
-    )
+    return {"operators_sha256": operators, "revoked_sha256": revoked}
 
 
 def _public_line(data: bytes, entry: Operator) -> str:

@@ -1,6 +1,6 @@
 """Pinning: a reviewed copy of an input gets its lasting name in tool-exec/inputs/.
 
-Invariant: a pinned file is named by its digest and never replaced.
+Invariant: a pinned file is named by its digest, by an event that was on disk before, and never replaced.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from threegate.approval import PinnedFile
 from threegate.core import durable
 from threegate.core.errors import Unavailable
 from threegate.core.workspace import Workspace
@@ -18,17 +20,30 @@ from threegate.review.input_copies import InputCopy
 _CHUNK = 1 << 20
 
 
-def pin(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
-    """Give each copy its lasting name, durable. Raises Unavailable when that name holds other bytes, OSError."""
+def check_pinned(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
+    """Whether the names that are taken already hold the bytes of these copies; asked before the trail's lock is taken.
+
+    Raises Unavailable when one holds other bytes.
+    """
     for copy in copies:
         target = workspace.inputs / copy.sha256
         if os.path.lexists(target):
             _check_pinned(target, copy)
-            continue
-        try:
-            durable.rename(copy.path, target)
-        except FileExistsError:
-            _check_pinned(target, copy)
+
+
+def to_be_pinned(copies: Sequence[InputCopy]) -> dict[str, PinnedFile]:
+    """What a launch will find in inputs/, for the checks of a launch that are made before."""
+    return {copy.sha256: PinnedFile(copy.size) for copy in copies}
+
+
+def pin(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
+    """Give each copy its lasting name, durable. Called under the trail's lock, after the event that names them. Raises OSError.
+
+    A name that was taken meanwhile was given by another approval, which had hashed what it gave; a launch hashes again.
+    """
+    for copy in copies:
+        with suppress(FileExistsError):
+            durable.rename(copy.path, workspace.inputs / copy.sha256)
     if copies:
         durable.sync_folder(workspace.inputs)
 

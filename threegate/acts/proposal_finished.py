@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from threegate.acts.signed_acts import checked_act
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
-from threegate.trail import Event, LockedTrail, moves
+from threegate.trail import LockedTrail, moves
+from threegate.trail.payloads import Applied, Approved, Finished
 
 APPLY = "threegate-apply/1"
 
@@ -65,32 +66,31 @@ def finished_proposal(
     history = held.index.history(request_id)
     if history is None:
         raise InvalidInput(f"{request_id}: the trail knows no such request; threegate status lists them")
-    if history.proposal_sha256 is None or history.approved is None:
+    approved, finished = Approved.of(history.approved), Finished.of(history.finished)
+    if history.proposal_sha256 is None or approved is None:
         raise InvalidInput(f"{request_id}: was not made from a proposal; there is nothing to do with it here")
-    if history.finished is None or history.finished.data.get("status") != "succeeded":
+    if finished is None or finished.status != "succeeded":
         raise InvalidInput(f"{request_id}: has not succeeded; only a finished run has something to act on")
-    args = _pinned_args(context, history.approved)
+    args = _pinned_args(context, approved)
     tool = args["proposal"]["tool"]
     if args["proposal"]["sha256"] != history.proposal_sha256:
         raise Refused("result_unverified", f"{request_id}: its args.json belongs to another proposal")
     if tool not in tools:
         raise InvalidInput(f"{request_id}: is a {tool}; this command is for {', '.join(sorted(tools))}")
-    outputs = history.finished.data.get("outputs")
     return FinishedProposal(
         request_id=request_id,
         tool=tool,
         proposal_sha256=history.proposal_sha256,
-        approval_sha256=str(history.approved.data.get("approval_sha256")),
+        approval_sha256=approved.approval_sha256 or "",
         args=args,
-        outputs=outputs if isinstance(outputs, dict) else {},
+        outputs=finished.outputs or {},
         run_folder=context.workspace.run_folder(request_id),
     )
 
 
-def _pinned_args(context: Context, approved: Event) -> dict[str, Any]:
+def _pinned_args(context: Context, approved: Approved) -> dict[str, Any]:
     """args.json, by the digest that was approved."""
-    inputs = approved.data.get("inputs")
-    digest = inputs.get("args.json") if isinstance(inputs, dict) else None
+    digest = (approved.inputs or {}).get("args.json")
     try:
         data = durable.read_regular(
             context.workspace.inputs / str(digest), max_bytes=4 * limits.PROPOSAL_BYTES
@@ -121,10 +121,9 @@ def announce_act(
     signed: bytes,
     about: Mapping[str, Any],
     request_id: str,
-    data: Mapping[str, Any],
+    applied: Applied,
 ) -> None:
     """Check the signed act under the trail's lock and put `applied` on disk. Raises Refused, TrailError."""
     refuse_done(held, request_id)
-    act = checked_act(context, held, signed, APPLY, about)
-    actor = act.pop("actor")
-    moves.announce(held, "applied", request_id=request_id, actor=actor, data={**data, **act})
+    actor, act = checked_act(context, held, signed, APPLY, about)
+    moves.announce(held, replace(applied, **act), request_id=request_id, actor=actor)

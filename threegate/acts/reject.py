@@ -11,12 +11,12 @@ from pathlib import Path
 
 from threegate.core import limits
 from threegate.core.errors import Refused
-from threegate.launch.completion import close_from_trail
+from threegate.launch.completion import close_from_trail, with_result
 from threegate.launch.context import Context
 from threegate.request import Report, read_request
 from threegate.results import Verdict, reserve_result, write_verdict
 from threegate.review.reviewed_draft import Draft, read_draft, take_draft_away
-from threegate.trail import LockedTrail, moves
+from threegate.trail import LockedTrail, moves, payloads, trail_text
 
 _MODE = 0o600
 
@@ -41,21 +41,21 @@ def reject_draft(context: Context, which: Path | Draft, *, reason: str, actor: s
             now=held.now,
             stage="draft",
         )
-        request_id = _own_id(held, report)
+        request_id = _own_id(context, held, report, draft)
         if request_id is not None:
             reserve_result(context.workspace, request_id)
+        rejected = _payload(draft, report, request_id, reason)
         (copy,) = moves.deliver(
             held,
-            [(context.workspace.refused / draft.path.name, draft.data, _MODE)],
-            "rejected",
+            [(context.workspace.refused / moves.told_name(draft.path.name), draft.data, _MODE)],
+            rejected if request_id is None else with_result(held, request_id, rejected),
             request_id=request_id,
             actor=actor,
-            data=_event(draft, report, request_id, reason),
         )
         history = held.index.history(request_id) if request_id is not None else None
         if history is not None and history.end is not None:
             close_from_trail(context, held, history, history.end)
-    removed = take_draft_away(draft)
+    removed = take_draft_away(context.workspace, draft)
     _write_status(context, draft, report, reason)
     return Rejected(copy, request_id, removed)
 
@@ -65,26 +65,34 @@ def refuse_unknown(request_id: str) -> Refused:
     return Refused("unknown_request", f"{request_id}: no such request here; threegate status lists them")
 
 
-def _own_id(held: LockedTrail, report: Report) -> str | None:
+def _own_id(context: Context, held: LockedTrail, report: Report, draft: Draft) -> str | None:
     """The draft's id, unless it is another request's."""
     request_id = report.request_id
     if not isinstance(request_id, str) or not 0 < len(request_id) <= limits.REQUEST_ID_CHARS:
         return None
+    if trail_text(request_id) != request_id:
+        return None  # the trail could not name it: nobody could ask for it again
     history = held.index.history(request_id)
-    taken = history is not None and (history.approved or history.claimed or history.end or history.promoted)
-    return None if taken else request_id
+    if history is None:
+        return request_id
+    taken = history.approved or history.claimed or history.end or history.promoted
+    by_daemon = (
+        draft.path.parent == context.workspace.drafts
+    )  # made from a proposal: its file is the daemon's
+    anothers = not by_daemon and history.owner_uid not in (None, draft.owner_uid)
+    return None if taken or anothers else request_id
 
 
-def _event(draft: Draft, report: Report, request_id: str | None, reason: str) -> dict[str, object]:
-    return {
-        "reason": "rejected",
-        "message": reason or "the operator said no",
-        "request_sha256": report.sha256,
-        "owner_uid": draft.owner_uid,
-        "from": draft.path.parent.name,
-        "claims_id": None if request_id else report.request_id,
-        "backend": report.request.backend if report.request else None,
-    }
+def _payload(draft: Draft, report: Report, request_id: str | None, reason: str) -> payloads.Rejected:
+    return payloads.Rejected(
+        reason="rejected",
+        message=reason or "the operator said no",
+        request_sha256=report.sha256,
+        owner_uid=draft.owner_uid,
+        from_=draft.path.parent.name,
+        claims_id=None if request_id else report.request_id,
+        backend=report.request.backend if report.request else None,
+    )
 
 
 def _write_status(context: Context, draft: Draft, report: Report, reason: str) -> None:
@@ -99,5 +107,6 @@ def _write_status(context: Context, draft: Draft, report: Report, reason: str) -
             state="refused",
             reason=f"rejected: {reason}" if reason else "rejected",
             findings=tuple(finding.to_json() for finding in report.findings),
+            exposure=report.exposure,
         ),
     )

@@ -22,14 +22,17 @@ from threegate.launch.context import Context
 from threegate.request import read_request
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
+from threegate.request.shown_whole import unread_inputs
 from threegate.results import ResultFacts, read_record, write_record
 from threegate.runners.interface import Control, Outcome, Runner
+from threegate.trail import payloads
+from threegate.trail.payloads import Claimed, Finished
 
 REPLAY = "threegate-replay/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedRequest:
     """A request that ran: read again, with the job that it means today and what the trail says that it was."""
 
     request: Request
@@ -47,18 +50,19 @@ class Replayed:
     differences: tuple[str, ...]
 
 
-def ended_request(context: Context, request_id: str) -> Ended:
+def ended_request(context: Context, request_id: str) -> EndedRequest:
     """What would be run again. Raises InvalidInput when it never ran, Refused when it means something else today."""
     with context.trail.locked() as held:
         history = held.index.history(request_id)
-    if history is None or history.claimed is None or history.finished is None:
+    then = Claimed.of(history.claimed) if history else None
+    ran = Finished.of(history.finished) if history else None
+    if history is None or then is None or history.finished is None or ran is None:
         raise InvalidInput(f"{request_id}: has not run to an end; threegate status lists what has")
     path = context.workspace.finished / str(history.file)
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
-    then = history.claimed.data
     report = read_request(
         data,
         path=path.name,
@@ -67,7 +71,7 @@ def ended_request(context: Context, request_id: str) -> Ended:
         stage="approved",
     )
     request = report.request
-    if request is None or canonical.sha256_hex(data) != then.get("request_sha256"):
+    if request is None or canonical.sha256_hex(data) != then.request_sha256:
         raise Refused("request_changed", f"{path.name}: is not what ran; threegate audit verify says more")
     try:
         job = build_job(
@@ -80,33 +84,48 @@ def ended_request(context: Context, request_id: str) -> Ended:
             write_class=context.contracts.write_class(context.policy, request),
             time_cap_sec=context.contracts.time_cap_sec(context.policy, request),
             proposal_sha256=history.proposal_sha256,
+            unread=unread_inputs(request, lambda item: (context.workspace.inputs / item.sha256).open("rb")),
         )
     except FileNotFoundError as error:
         raise Unavailable(f"{error.filename}: the pinned input is gone; it cannot be run again") from None
     about = {
         "request_id": request_id,
-        "request_sha256": str(then.get("request_sha256")),
-        "job_sha256": str(then.get("job_sha256")),
+        "request_sha256": then.request_sha256,
+        "job_sha256": then.job_sha256 or "",
     }
     replay_clearance(about, request, job)
     first = read_record(
         context.workspace.run_folder(request_id),
         created_utc=history.finished.when,
         trail_seq=history.finished.seq,
-        sha256=str(history.finished.data.get("record_sha256")),
+        sha256=ran.record_sha256 or "",
     )
-    return Ended(request, job, about, first)
+    return EndedRequest(request, job, about, first)
 
 
-def replay(context: Context, ended: Ended, acting: Acting, runner: Runner) -> Replayed:
+def replay(context: Context, ended: EndedRequest, acting: Acting, runner: Runner) -> Replayed:
     """Sign, run again, compare, record. Raises Refused, Unavailable, TrailError, OSError."""
     if (missing := runner.available()) is not None:
         raise Unavailable(missing)
     signed = sign_act(context, acting, REPLAY, ended.about)
     with context.trail.locked() as held:
-        act = checked_act(context, held, signed, REPLAY, ended.about)
+        actor, act = checked_act(context, held, signed, REPLAY, ended.about)
     clearance = replay_clearance(ended.about, ended.request, ended.job)
     folder = _fresh_folder(context.workspace.run_folder(ended.request.request_id))
+    # Who sees the folder before the event that names its record takes the lock for the sign that a replay goes on there.
+    with durable.folder_locked(folder):
+        return _run_again(context, ended, (actor, act), clearance, folder, runner)
+
+
+def _run_again(
+    context: Context,
+    ended: EndedRequest,
+    signed_by: tuple[str, dict[str, str]],
+    clearance: Clearance,
+    folder: Path,
+    runner: Runner,
+) -> Replayed:
+    actor, act = signed_by
     control = Control(
         folder,
         context.workspace.inputs,
@@ -120,18 +139,17 @@ def replay(context: Context, ended: Ended, acting: Acting, runner: Runner) -> Re
     differences = compare(ended.first, outcome)
     with context.trail.locked() as held:
         held.append(
-            "replayed",
-            request_id=ended.request.request_id,
-            actor=str(act.pop("actor")),
-            data={
+            payloads.Replayed(
+                job_sha256=ended.job.digest,
+                replay=folder.name,
+                status=outcome.status,
+                outcome="different" if differences else "identical",
+                differences=len(differences),
+                record_sha256=record,
                 **act,
-                "job_sha256": ended.job.digest,
-                "replay": folder.name,
-                "status": outcome.status,
-                "outcome": "different" if differences else "identical",
-                "differences": len(differences),
-                "record_sha256": record,
-            },
+            ),
+            request_id=ended.request.request_id,
+            actor=actor,
         )
         held.sync()
     return Replayed(folder, outcome.status, differences)
@@ -169,7 +187,7 @@ def _fresh_folder(run_folder: Path) -> Path:
     raise Unavailable(f"{run_folder}: too many replays; remove old ones")
 
 
-def _facts(ended: Ended, clearance: Clearance, outcome: Outcome) -> ResultFacts:
+def _facts(ended: EndedRequest, clearance: Clearance, outcome: Outcome) -> ResultFacts:
     return ResultFacts(
         request_id=ended.request.request_id,
         status=outcome.status,

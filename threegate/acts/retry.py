@@ -7,6 +7,7 @@ and carries no approval.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import STATES
 from threegate.launch.context import Context
 from threegate.request import read_request
@@ -66,7 +68,8 @@ def retry_request(context: Context, source: Path, *, now: datetime | None = None
         raise InvalidInput(f"{source}: cannot be drafted again as the same request; write a new draft")
     restored = tuple(item.name for item in request.inputs if _restore(context, item.name, item.sha256))
     path = context.workspace.inbox / name
-    durable.deliver(path, data, 0o644)
+    with context.workspace.hold(context.workspace.inbox) as inbox:
+        inbox.deliver(name, data, 0o644)
     return Retried(path, request_id, request.request_id, restored)
 
 
@@ -101,23 +104,39 @@ def _free_id(held: LockedTrail, request_id: str) -> str:
 
 
 def _restore(context: Context, name: str, sha256: str) -> bool:
-    """Put a pinned input back beside the drafts, where it is not there any more."""
-    target = context.workspace.files / name
+    """Put a pinned input back beside the drafts, unless its very bytes are there; returns whether that was needed.
+
+    The bytes are those that were pinned when the earlier request was approved. Another file that has the name now is
+    set aside as NAME.replaced-N. A request that was never approved pinned nothing: then its own file must still be there.
+    """
+    workspace = context.workspace
     try:
-        data = durable.read_regular(context.workspace.inputs / sha256, max_bytes=limits.INPUT_FILE_BYTES)
+        pinned = durable.read_regular(workspace.inputs / sha256, max_bytes=limits.INPUT_FILE_BYTES)
     except OSError:
-        data = None
-    try:
-        there = durable.read_regular(target, max_bytes=limits.INPUT_FILE_BYTES)
-    except FileNotFoundError:
-        if data is None or sha256_hex(data) != sha256:
+        pinned = b""
+    with workspace.hold(workspace.files) as files:
+        try:
+            if sha256_hex(files.read(name, max_bytes=limits.INPUT_FILE_BYTES)[0]) == sha256:
+                return False
+            taken = True
+        except FileNotFoundError:
+            taken = False
+        except OSError:
+            taken = True
+        if sha256_hex(pinned) != sha256:
+            what = "is another file now" if taken else "is gone"
             raise Unavailable(
-                f"{name}: its pinned bytes are gone; put the file into {context.workspace.files}"
-            ) from None
-        durable.deliver(target, data, 0o644)
-        return True
-    except OSError as error:
-        raise Unavailable(f"{target}: cannot be read ({error.strerror or error})") from None
-    if sha256_hex(there) != sha256:
-        raise Unavailable(f"{target}: is another file now; move it away, then retry")
-    return False
+                f"{workspace.files / name}: {what}, and nothing is pinned; put the file back, then retry"
+            )
+        if taken:
+            _set_aside(files, name)
+        files.deliver(name, pinned, 0o644)
+    return True
+
+
+def _set_aside(files: HeldFolder, name: str) -> None:
+    for number in range(1, _MOST):
+        with suppress(FileExistsError):
+            files.rename(name, f"{name}.replaced-{number}")
+            return
+    raise Unavailable(f"{files.path / name}: is another file now; move it away, then retry")

@@ -7,7 +7,7 @@ workflow takes an operator's signature, over exactly this workflow.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from threegate.acts.cancel import cancel_request
@@ -17,6 +17,7 @@ from threegate.contracts.state import Reason
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
 from threegate.trail import LockedTrail, moves
+from threegate.trail.payloads import SessionKilled, SessionOpened
 
 KILL = "threegate-kill/1"
 SCOPES = ("session", "subtree", "workflow")
@@ -59,11 +60,10 @@ def open_session(
         table = session_table(context, held)
         trial = SessionTable.from_json(context.policy.contracts, table.to_json())
         trial.open(session_id, requester=requester, workflow=workflow, role=role, parent=parent)
-        data: dict[str, Any] = {"session": session_id, "requester": requester}
-        member = trial.members.get(session_id)
-        if member is not None:
-            data |= {"workflow": member.workflow, "role": member.role, "parent": member.parent}
-        moves.announce(held, "session_opened", actor=actor, data=data)
+        opened = SessionOpened(session=session_id, requester=requester)
+        if (member := trial.members.get(session_id)) is not None:
+            opened = replace(opened, workflow=member.workflow, role=member.role, parent=member.parent)
+        moves.announce(held, opened, actor=actor)
         session_table(context, held)
 
 
@@ -80,8 +80,8 @@ def close_session(context: Context, session_id: str, *, actor: str) -> tuple[Rea
         running = sorted(
             {call_id for key in ended if key != session_id for call_id in table.sessions[key].pending}
         )
-        data = {"scope": "close", "name": session_id, "missed": [item.path for item in reasons]}
-        moves.announce(held, "session_killed", actor=actor, data=data)
+        closed = SessionKilled(scope="close", name=session_id, missed=tuple(item.path for item in reasons))
+        moves.announce(held, closed, actor=actor)
         session_table(context, held)
     for request_id in running:
         cancel_request(
@@ -116,11 +116,11 @@ def kill(context: Context, scope: str, name: str, *, actor: str, signed: bytes |
         trial = SessionTable.from_json(context.policy.contracts, table.to_json())
         sessions = trial.kill(scope, name)
         running = sorted({call_id for key in sessions for call_id in table.sessions[key].pending})
-        data: dict[str, Any] = {**about, "sessions": sessions[:64]}
+        killed = SessionKilled(scope=scope, name=name, sessions=tuple(sessions[:64]))
         if signed is not None:
-            data |= checked_act(context, held, signed, KILL, about)
-            actor = data.pop("actor")
-        moves.announce(held, "session_killed", actor=actor, data=data)
+            actor, act = checked_act(context, held, signed, KILL, about)
+            killed = replace(killed, **act)
+        moves.announce(held, killed, actor=actor)
         session_table(context, held)
     for request_id in running:
         cancel_request(context, request_id, actor=actor, reason=f"{scope} {name} was killed", wait_seconds=0)

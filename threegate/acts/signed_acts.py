@@ -40,8 +40,8 @@ def sign_act(context: Context, acting: Acting, kind: str, about: Mapping[str, An
 
 def checked_act(
     context: Context, held: LockedTrail, signed: bytes, kind: str, about: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Check a signed act under the trail's lock; what its event says about it, with `actor`. Raises Refused."""
+) -> tuple[str, dict[str, Any]]:
+    """Check a signed act under the trail's lock; the actor of its event, and the fields of a `SignedAct`. Raises Refused."""
     refuse_bad_clock(held)
     act, signer = check_act(
         signed,
@@ -56,9 +56,5 @@ def checked_act(
     )
     if dict(act.about) != dict(about):
         raise Refused("statement_mismatch", "the signature is about something else")
-    return {
-        "actor": f"operator:{act.acted_by}",
-        "nonce": act.nonce,
-        "key": signer.fingerprint,
-        "act_sha256": canonical.sha256_hex(act.to_bytes()),
-    }
+    digest = canonical.sha256_hex(act.to_bytes())
+    return f"operator:{act.acted_by}", {"nonce": act.nonce, "key": signer.fingerprint, "act_sha256": digest}

@@ -1,7 +1,7 @@
 """Standing grants: one signed act that lets the same job run again, a few times, for a while (docs/spec/2-approval.md, "Grants").
 
 Invariant: a grant covers a Job only when every field of its canonical meaning is the same, but for the content of the
-inputs that it names one by one (Monty only); it never covers network or effective risk high.
+inputs that it names one by one (only where the backend's inputs are data); it never covers network or effective risk high.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.statement import Act, SignedBytes, format_utc, parse_utc
 from threegate.core.errors import Refused
+from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job
 
 GRANT_TYPE: Final = "threegate-grant/1"
@@ -84,8 +85,9 @@ def pattern_of(job: Job, free_inputs: Sequence[str]) -> dict[str, Any]:
         raise Refused(
             "grant_mismatch", "a grant never covers network or effective risk high; approve it by hand"
         )
-    if free_inputs and job.backend != "monty":
-        raise Refused("grant_mismatch", "code in an ERA input is code: no input of it can be left open")
+    if free_inputs and not BACKENDS[job.backend].data_inputs:
+        message = f"code in an {job.backend} input is code: no input of it can be left open"
+        raise Refused("grant_mismatch", message)
     names = {item.name for item in job.inputs}
     for name in free_inputs:
         if name not in names:

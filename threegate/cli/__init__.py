@@ -9,16 +9,14 @@ from __future__ import annotations
 import errno
 import importlib
 import importlib.util
-import os
 import sys
-import traceback
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from threegate.cli import invocation
-from threegate.core.errors import EXIT_FAILED, EXIT_USAGE, ThreeGateError
+from threegate.core.errors import EXIT_FAILED, EXIT_USAGE, ThreeGateError, place_of
 
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 """Wrong usage. Typer has moved Click's class before; its own public subclass names it wherever it lives."""
@@ -179,16 +177,10 @@ def execute(arguments: list[str]) -> int:
         return _wrong_usage(error)
     except Exception as error:  # noqa: BLE001 - nobody is shown a traceback; a mistake of ours is named as one
         invocation.warn(
-            f"a mistake of ThreeGate itself: {_place_of(error)}; please report it, nothing more was done"
+            f"a mistake of ThreeGate itself: {place_of(error)}; please report it, nothing more was done"
         )
         return EXIT_FAILED
     return int(code) if isinstance(code, int) else 0
-
-
-def _place_of(error: Exception) -> str:
-    """Class, file and line of an unexpected error, never its text: that may hold a value."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} at {os.path.basename(place.filename)}:{place.lineno}"
 
 
 def _wrong_usage(error: Exception) -> int:

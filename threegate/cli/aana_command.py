@@ -51,7 +51,9 @@ def check(
     evidence: Annotated[
         Mode, typer.Option(help="production refuses evidence that is only a string.")
     ] = Mode.quickstart,
-    log: Annotated[str, typer.Option(metavar="FILE", help="Append audit-safe events here.")] = "",
+    log: Annotated[
+        str, typer.Option(metavar="FILE", help="Append audit-safe events here; default: the workspace's log.")
+    ] = "",
     json_: JsonFlag = False,
 ) -> None:
     """Say whether a proposed tool call should run now. Exit 0 only if it is accepted."""
@@ -59,7 +61,8 @@ def check(
 
     as_json = form is Format.json or wants_json(json_) or (jsonl and form is None)
     moment = _moment(now, "--now") if now else None
-    decision_log = DecisionLog(Path(log)) if log else None
+    path = Path(log) if log else _log_here()
+    decision_log = DecisionLog(path) if path else None
     accepted = True
     with _opened(file) as stream:
         for data in _lines(stream) if jsonl else [stream.read(limits.AANA_EVENT_BYTES + 1)]:
@@ -127,6 +130,14 @@ def summary(
         )
 
 
+def _log_here() -> Path | None:
+    """The decision log of the workspace that we are in; None outside of one."""
+    try:
+        return workspace_here().decisions_file
+    except NoWorkspace:
+        return None
+
+
 def _tell(result: dict[str, Any]) -> None:
     """A decision for a person, in a few lines."""
     say(f"{result['recommended_action']}: {result['tool_name'] or '(no tool name)'}")
@@ -136,6 +147,9 @@ def _tell(result: dict[str, Any]) -> None:
         say(f"  malformed: {problem['path'] or 'event'}: {problem['message']}")
     if result["deviations"]:
         say(f"  stricter than the documented SDK: {', '.join(result['deviations'])}")
+    for reason in result["reasons"]:
+        if reason.endswith("(D5)"):
+            say(f"  {reason}")
     say(f"  {result['architecture_decision']['recovery']}")
 
 

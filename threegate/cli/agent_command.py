@@ -36,13 +36,13 @@ def prompt(
         raise typer.BadParameter("--format is markdown or json")
     from threegate.core.workspace import find_workspace
     from threegate.judgement.policy import load_policy
-    from threegate.runners.era.seccomp import SECCOMP_SHA256
+    from threegate.runners.registry import policy_facts
     from threegate.setup.agent_prompt import anywhere, place_of, prompt_json, prompt_text
 
     place = anywhere()
     if not default:
         found = find_workspace(explicit=workspace or invocation.ROOT.workspace or None)
-        policy = load_policy(found, seccomp_sha256=SECCOMP_SHA256)
+        policy = load_policy(found, facts=policy_facts())
         if not policy.contracts.ok:
             invocation.warn(
                 "the contracts do not hold, so every request is refused; see: threegate contracts check"

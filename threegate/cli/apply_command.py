@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
+from threegate.cli.approve_command import put
+from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer()
@@ -25,13 +26,13 @@ def apply(
     from threegate.acts.proposal_finished import APPLY
     from threegate.acts.signed_acts import sign_act
     from threegate.launch.context import open_context
+    from threegate.review.shown_text import quoted
 
     context = open_context(workspace_here())
     quiet = wants_json(json_)
     acting = acting_here(context, name, key)
     change = plan_change(context, request_id)
-    for line in change.shown.splitlines():
-        (warn if quiet else say)(line)
+    put(quoted(change.shown, width=screen_width(to_stderr=quiet)), to_stderr=quiet)
     ask(f"Sign as {acting.name} and change {change.project.root}?", yes)
     backup = apply_change(context, change, sign_act(context, acting, APPLY, change.about))
     if quiet:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
+from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, warn, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
 from threegate.core.errors import NoWorkspace
 
@@ -23,7 +23,7 @@ app = typer.Typer()
 
 @app.command()
 def approve(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A draft: inbox/TR-….md")],
+    which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A draft: its id, or inbox/TR-….md")],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
@@ -43,12 +43,12 @@ def approve(
     from threegate.acts.approve import known_operators, read_signature, seal, seal_as, sign
     from threegate.acts.signing_key import acting_operator
     from threegate.launch.context import open_context
-    from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
+    from threegate.review.reviewed_draft import find_draft, open_reviewed_draft, read_draft
 
     if print_statement and signature is not None:
         raise NoWorkspace("--print-statement and --signature are two steps; give one of them")
     context = open_context(workspace_here())
-    draft = read_draft(context.workspace, file)
+    draft = read_draft(context.workspace, find_draft(context.workspace, which))
     operators = known_operators(context)
     quiet = wants_json(json_)
     with open_reviewed_draft(context, draft) as reviewed:
@@ -84,8 +84,9 @@ def show(
     """Print the review screen."""
     from threegate.review.screen import render_reviewed_draft
 
+    width = screen_width(to_stderr=to_stderr)
     put(
-        render_reviewed_draft(reviewed, context.policy.settings, operator=operator, full=full),
+        render_reviewed_draft(reviewed, context.policy.settings, operator=operator, width=width, full=full),
         to_stderr=to_stderr,
     )
 

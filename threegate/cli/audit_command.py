@@ -87,6 +87,7 @@ def verify(
                     {"place": item.place, "line": item.line, "message": item.message}
                     for item in result.problems
                 ],
+                "notes": [{"place": item.place, "message": item.message} for item in result.notes],
             }
         )
     else:
@@ -95,6 +96,8 @@ def verify(
         left = result.problem_count - len(result.problems)
         if left > 0:
             say(f"... and {left} more")
+        for note in result.notes:
+            say(f"note: {note}")
         verdict = (
             "trail verifies" if result.ok else f"TRAIL DOES NOT VERIFY ({result.problem_count} problems)"
         )

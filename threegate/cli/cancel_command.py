@@ -31,9 +31,21 @@ def cancel(
     request_id = show_request(context.workspace, which).request_id or which
     done = cancel_request(context, request_id, actor=account(), reason=reason, wait_seconds=wait)
     if wants_json(json_):
-        emit_json({"request_id": done.request_id, "outcome": done.outcome, "last_event": done.last_event})
+        emit_json(
+            {
+                "request_id": done.request_id,
+                "outcome": done.outcome,
+                "last_event": done.last_event,
+                "ran_ms": done.ran_ms,
+            }
+        )
+    elif done.outcome == "cancelled" and done.ran_ms is None:
+        say(f"cancelled {done.request_id}: nothing of it ran")
     elif done.outcome == "cancelled":
-        say(f"cancelled {done.request_id}: it does not run")
+        say(
+            f"cancelled {done.request_id}: it was stopped after {done.ran_ms} ms; what it did before stays done, "
+            f"see: threegate show {done.request_id}"
+        )
     elif done.outcome == "ended":
         say(f"{done.request_id} ended by itself before: {done.last_event}")
     else:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.approve_command import put
+from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 if TYPE_CHECKING:
@@ -36,12 +37,14 @@ def list_(json_: JsonFlag = False) -> None:
 
 
 def _show(item: OpenCheckpoint) -> None:
+    from threegate.review.shown_text import field
+
     since = f", asked {item.asked:%Y-%m-%d %H:%M:%SZ}" if item.asked else ""
     say(f"{item.request_id}  {item.tool}  session {item.session_id}{since}")
     for demand in item.decision.checkpoints:
         say(f"  {demand.name}: answer within {demand.timeout_seconds:g} s, else {demand.on_timeout}")
         for label, value in demand.context:
-            say(f"    {label}: {json.dumps(value, ensure_ascii=True)}")
+            put(field(label, json.dumps(value, ensure_ascii=True), width=screen_width(), limit=None))
 
 
 @app.command()

@@ -16,7 +16,7 @@ app = typer.Typer()
 
 @app.command()
 def countersign(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A request in approved/.")],
+    file: Annotated[Path, typer.Argument(metavar="ID|FILE", help="A request in approved/: its id or file.")],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,

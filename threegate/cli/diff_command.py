@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.approve_command import put
-from threegate.cli.invocation import JsonFlag, emit_json, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, emit_json, screen_width, wants_json, workspace_here
 
 app = typer.Typer()
 _LINES = 200
@@ -43,13 +43,14 @@ def diff(
             }
         )
         return
-    lines = field("before", f"{found.before.parent.name}/{found.before.name}")
-    lines += field("after", f"{found.after.parent.name}/{found.after.name}")
+    width = screen_width()
+    lines = field("before", f"{found.before.parent.name}/{found.before.name}", width=width)
+    lines += field("after", f"{found.after.parent.name}/{found.after.name}", width=width)
     if not found.differences:
         lines.append("  no difference in meaning")
     for item in found.differences:
         changed = difflib.unified_diff(item.before.split("\n"), item.after.split("\n"), lineterm="", n=2)
         text = [line for line in changed if not line.startswith(("---", "+++"))]
-        lines += ["", *map(Title, field(item.name, f"{len(text)} lines"))]
-        lines += quoted("\n".join(text), limit=None if full else _LINES)
+        lines += ["", *map(Title, field(item.name, f"{len(text)} lines", width=width))]
+        lines += quoted("\n".join(text), width=width, limit=None if full else _LINES)
     put(lines)

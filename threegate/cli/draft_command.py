@@ -11,11 +11,12 @@ import typer
 from threegate.cli import invocation, output
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
+from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND
 
 app = typer.Typer(add_completion=False)
 
 _CHOICES = {
-    "backend": ("ERA", "monty"),
+    "backend": tuple(BACKENDS),
     "risk": ("low", "medium", "high"),
     "sensitivity": ("public", "internal", "confidential"),
 }
@@ -26,7 +27,7 @@ def draft(
     purpose: Annotated[str, typer.Option(help="One sentence: what the run is for.")],
     backend: Annotated[
         str, typer.Option(help="ERA (a command in a container) or monty (Python code).")
-    ] = "ERA",
+    ] = DEFAULT_BACKEND,
     command: Annotated[str, typer.Option(help="ERA: the command, as one line.")] = "",
     code: Annotated[str, typer.Option(metavar="FILE", help="monty: the file with the code.")] = "",
     variables: Annotated[

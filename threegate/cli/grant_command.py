@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from threegate.cli.approve_command import put
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.core.errors import InvalidInput
 
@@ -35,9 +35,10 @@ def new(
     json_: JsonFlag = False,
 ) -> None:
     """Let the same job run again without a signature of its own: a few times, for a while."""
-    from threegate.acts.grants import Standing, new_grant
+    from threegate.acts.grants import Standing, new_grant, what_a_grant_runs
     from threegate.core.settings import parse_duration
     from threegate.launch.context import open_context
+    from threegate.review.screen import render_sections
     from threegate.review.shown_text import field
 
     try:
@@ -48,11 +49,18 @@ def new(
     acting = acting_here(context, name, key)
     quiet = wants_json(json_)
     free = ", ".join(inputs or []) or "none: every byte must be the same"
+    width = screen_width(to_stderr=quiet)
+    for label, value in (
+        ("grant from", request_id),
+        ("uses", str(max_uses)),
+        ("for", expires),
+        ("free inputs", free),
+    ):
+        put(field(label, value, width=width), to_stderr=quiet)
     put(
-        field("grant from", request_id) + field("uses", str(max_uses)) + field("for", expires),
+        render_sections(what_a_grant_runs(context, request_id, acting.name), full=True, width=width),
         to_stderr=quiet,
     )
-    put(field("free inputs", free), to_stderr=quiet)
     ask(f"Sign this grant as {acting.name}?", yes)
     grant = new_grant(
         context,
@@ -103,11 +111,12 @@ def show(
         emit_json(value)
         return
     lines: list[str] = []
+    width = screen_width()
     for label, item in value.items():
         if label == "pattern":
-            lines += ["  the job:", *quoted(json.dumps(item, indent=1, sort_keys=True))]
+            lines += ["  the job:", *quoted(json.dumps(item, indent=1, sort_keys=True), width=width)]
         else:
-            lines += field(label, "none" if item is None else str(item))
+            lines += field(label, "none" if item is None else str(item), width=width)
     put(lines)
 
 

@@ -19,12 +19,15 @@ def init(
     key: Annotated[
         Path | None, typer.Option("--key", metavar="PUB", help="The operator's public key file.")
     ] = None,
+    agent: Annotated[
+        str, typer.Option("--agent", metavar="USER", help="The account that may write into the inbox.")
+    ] = "",
     json_: JsonFlag = False,
 ) -> None:
     """Make a workspace: folders, settings, identity and the first operator. Asks nothing."""
     from threegate.setup.init import init_workspace
 
-    made = init_workspace(folder, operator=operator, public_key=key)
+    made = init_workspace(folder, operator=operator, public_key=key, agent=agent)
     if wants_json(json_):
         emit_json(
             {
@@ -39,6 +42,8 @@ def init(
         return
     say(f"workspace {made.workspace.root} ({made.workspace_id})")
     say(f"operator  {made.operator}, key {made.public_key}")
+    if agent:
+        say(f"agent     {agent} may write into inbox/ and inbox/files/, and nothing else")
     if made.new_key:
         say(f"new key   {made.new_key} (made now, without a passphrase: add one with ssh-keygen -p)")
     if not made.image:

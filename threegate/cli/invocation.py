@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from threegate.core.errors import InvalidInput
+from threegate.review.shown_text import LEAST_WIDTH, WIDTH
 from threegate.review.shown_text import safe as safe
 
 if TYPE_CHECKING:
@@ -71,6 +73,20 @@ def wants_application(plain: bool) -> bool:
         and os.environ.get("TERM", "dumb") != "dumb"
         and importlib.util.find_spec("textual") is not None
     )
+
+
+def screen_width(*, to_stderr: bool = False) -> int:
+    """Columns for a screen with foreign text: those of the terminal, at most WIDTH. Raises InvalidInput below LEAST_WIDTH.
+
+    A longer line would go on in a row of its own, where only words of ours may begin.
+    """
+    stream = sys.stderr if to_stderr else sys.stdout
+    columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else WIDTH
+    if 0 < columns < LEAST_WIDTH:
+        raise InvalidInput(
+            f"this terminal is {columns} columns wide: nothing is asked below {LEAST_WIDTH}; make it wider"
+        )
+    return min(columns or WIDTH, WIDTH)
 
 
 def on_terminal() -> bool:

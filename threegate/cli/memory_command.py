@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
+from threegate.cli.approve_command import put
+from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer(no_args_is_help=True, help="Notes that proposals may search.", rich_markup_mode=None)
@@ -25,13 +26,14 @@ def approve(
     from threegate.acts.proposal_finished import APPLY
     from threegate.acts.signed_acts import sign_act
     from threegate.launch.context import open_context
+    from threegate.review.shown_text import quoted
 
     context = open_context(workspace_here())
     quiet = wants_json(json_)
     acting = acting_here(context, name, key)
     proposed = proposed_note(context, request_id)
-    for line in str(proposed.note["content"]).split("\n"):
-        (warn if quiet else say)(f"note      {line}")
+    lines = quoted(str(proposed.note["content"]), width=screen_width(to_stderr=quiet))
+    put(["the note:", *lines], to_stderr=quiet)
     ask(f"Sign as {acting.name} and store this note?", yes)
     store_note(context, proposed, sign_act(context, acting, APPLY, proposed.about))
     if quiet:

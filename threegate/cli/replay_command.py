@@ -25,17 +25,13 @@ def replay(
     from threegate.acts.replay import replay as run_again
     from threegate.core.errors import EXIT_REFUSED
     from threegate.launch.context import open_context
-    from threegate.runners.era.runner import EraRunner
-    from threegate.runners.interface import Runner
-    from threegate.runners.monty.runner import MontyRunner
+    from threegate.runners.registry import make_runner
 
     context = open_context(workspace_here())
     ended = ended_request(context, request_id)
     acting = acting_here(context, name, key)
     ask(f"Sign as {acting.name} and run {request_id} again, to compare?", yes)
-    runner: Runner = (
-        MontyRunner(1) if ended.job.backend == "monty" else EraRunner(context.policy.settings.runners.era)
-    )
+    runner = make_runner(ended.job.backend, context.policy.settings, once=True)
     try:
         done = run_again(context, ended, acting, runner)
     finally:

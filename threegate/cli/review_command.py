@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from threegate.cli.approve_command import finish, put, show, tell
-from threegate.cli.invocation import PlainFlag, on_terminal, say, wants_application, warn, workspace_here
+from threegate.cli.invocation import (
+    PlainFlag,
+    on_terminal,
+    say,
+    screen_width,
+    wants_application,
+    warn,
+    workspace_here,
+)
 from threegate.cli.signing_options import KeyOption, NameOption, acting_here
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 
@@ -85,7 +93,7 @@ def _one(context: Context, acting: Acting, path: Path) -> str:
     except TrailError:
         raise
     except InvalidDraft as error:
-        put(render_invalid(error))
+        put(render_invalid(error, width=screen_width()))
         answer = _answer(_INVALID, "rsq")
     except ThreeGateError as error:
         warn(str(error))

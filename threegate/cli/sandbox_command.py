@@ -41,7 +41,7 @@ def check(
 ) -> None:
     """Run a container of ours that tries every wall; exit 2 when one does not hold."""
     from threegate.core.errors import EXIT_REFUSED
-    from threegate.setup.sandbox import prove_era
+    from threegate.runners.era.era_doctor import prove_era
 
     settings = workspace_here().load_settings().runners.era
     with busy("trying every wall"):

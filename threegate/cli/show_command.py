@@ -17,6 +17,7 @@ def show(
     json_: JsonFlag = False,
 ) -> None:
     """Show everything that is known about one request."""
+    from threegate.request.exposure import exposure_lines
     from threegate.review.show import show_request
 
     shown = show_request(workspace_here(), which)
@@ -35,8 +36,14 @@ def show(
         say(
             f"runs in   {request.backend}, cpu {request.cpu_limit}, {request.memory_limit_mb} MiB, {request.time_limit_sec} s"
         )
+        hosts = ", ".join(f"{target.host}:{target.port}" for target in request.network_allowlist)
+        say(f"network   {hosts or request.network}")
         if request.argv is not None:
             say("argv      " + "  ".join(repr(word) for word in request.argv))
+        if shown.report is not None and shown.report.exposure is not None:
+            opacity, reach = exposure_lines(shown.report.exposure)
+            say(f"opacity   {opacity}")
+            say(f"reach     {reach}")
         for item in request.inputs:
             say(f"input     {item.name} sha256 {item.sha256}")
     if shown.report is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli.invocation import on_terminal, warn
+from threegate.cli.invocation import on_terminal, screen_width, warn
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
 
 if TYPE_CHECKING:
@@ -34,11 +34,12 @@ def acting_here(context: Context, name: str, key: Path | None) -> Acting:
 
 
 def ask(question: str, yes: bool) -> None:
-    """A yes of the operator, given beforehand or on the terminal. Raises InvalidInput off a terminal, Exit on a no."""
+    """A yes of the operator, given beforehand or on the terminal. Raises InvalidInput off a terminal and on a narrow one, Exit on a no."""
     if yes:
         return
     if not on_terminal():
         raise InvalidInput("not on a terminal: read the screen above, then say --yes")
+    screen_width()
     typer.echo(f"\n{question} [y/N] ", nl=False)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         warn("not approved; nothing was changed")

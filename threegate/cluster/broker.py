@@ -1,13 +1,17 @@
 """The connections to the broker: mutual TLS 1.3 with EXTERNAL, one that listens and one that publishes.
 
 Invariant: nothing is declared here (queues and permissions are the broker's definitions); every publication is
-confirmed by the broker or raises; what comes in is only bytes to the one who listens, who verifies them.
+confirmed by the broker or raises; what comes in is only bytes to the one who listens, who verifies them. The listener
+lives until `close`: what cannot be read is acknowledged, counted and dropped, and said once. It never publishes, so no
+message can make it wait for the broker: answers are left to a `Queued` thread.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
+import queue
 import socket
 import ssl
 import threading
@@ -22,8 +26,9 @@ import amqp.exceptions
 import kombu
 import kombu.exceptions
 
+from threegate.cluster import raw_transport
 from threegate.core import limits
-from threegate.core.errors import Unavailable
+from threegate.core.errors import Refused, Unavailable
 
 JOB_EXCHANGE: Final = "job"
 CANCEL_EXCHANGE: Final = "cancel"
@@ -39,6 +44,8 @@ FAULTS: Final = (
 """Everything by which a broker can fail to answer."""
 _ANSWER_SECONDS: Final = 8
 _AGAIN_SECONDS: Final = 0.5
+_DOWN_SECONDS: Final = 1.0
+_PREFETCH: Final = 16
 
 
 def job_queue(worker: str) -> str:
@@ -105,6 +112,7 @@ class Broker:
         """A connection that is not yet open."""
         return kombu.Connection(
             self.kombu_url,
+            transport=raw_transport.Transport,
             ssl=self.tls(),
             login_method="EXTERNAL",
             heartbeat=limits.CLUSTER_HEARTBEAT_SECONDS,
@@ -114,7 +122,56 @@ class Broker:
 
 
 OnMessage = Callable[[str, bytes, Mapping[str, Any]], None]
-"""(queue, body, headers)."""
+"""(queue, body, headers). Raises for what cannot be read: any exception drops the message, and only that."""
+
+
+class Queued:
+    """Work that a listener leaves to a thread of its own: bounded, in order, one at a time.
+
+    For what can be lost: what does not fit is dropped, and whoever needs it asks again. An exception ends one piece of work.
+    """
+
+    def __init__(self, name: str, most: int, say: Callable[[str], None]) -> None:
+        self._name = name
+        self._say = say
+        self._work: queue.Queue[Callable[[], None] | None] = queue.Queue(most)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._ended = False
+
+    def put(self, work: Callable[[], None]) -> bool:
+        """Leave a piece of work; False when there is no room for it. The thread begins with the first."""
+        with self._lock:
+            if self._ended:
+                return False
+            try:
+                self._work.put_nowait(work)
+            except queue.Full:
+                return False
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+        return True
+
+    def close(self, seconds: float) -> None:
+        """Do nothing that waits still, and wait at most `seconds` for what is being done."""
+        with self._lock:
+            self._ended = True
+            while True:
+                try:
+                    self._work.get_nowait()
+                except queue.Empty:
+                    break
+            self._work.put_nowait(None)
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - the thread serves every later message too
+                self._say(f"{self._name}: a mistake of ThreeGate itself ({type(error).__name__})")
 
 
 class Wire:
@@ -124,12 +181,14 @@ class Wire:
         self, broker: Broker, queues: Sequence[str], on_message: OnMessage, say: Callable[[str], None]
     ) -> None:
         self._broker = broker
-        self._queues = [kombu.Queue(name, no_declare=True, no_ack=False) for name in queues]
+        self._queues = tuple(queues)
         self._on_message = on_message
         self._say = say
         self._stop = threading.Event()
         self._up = threading.Event()
+        self._dropped: collections.Counter[str] = collections.Counter()
         self._publishing = threading.Lock()
+        self._down_until = 0.0
         self._publisher: kombu.Connection | None = None
         self._channel: Any = None
         self._producer: Any = None
@@ -149,12 +208,25 @@ class Wire:
         return self._up.wait(seconds)
 
     def close(self) -> None:
-        """End both connections."""
+        """End both connections; takes at most `2 * _ANSWER_SECONDS` when the broker does not answer."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(_ANSWER_SECONDS)
-        with self._publishing:
-            self._drop_publisher()
+        if self._publishing.acquire(timeout=_ANSWER_SECONDS):
+            try:
+                self._drop_publisher()
+            finally:
+                self._publishing.release()
+
+    def drop(self, queue_name: str, why: str) -> None:
+        """Count a message that is not read; said once for each queue: a flood of them is one line."""
+        self._dropped[queue_name] += 1
+        if self._dropped[queue_name] == 1:
+            self._say(f"{queue_name}: dropped a message ({why}); more of them are only counted")
+
+    def dropped(self, queue_name: str) -> int:
+        """How many messages of a queue were dropped."""
+        return self._dropped[queue_name]
 
     def publish(
         self,
@@ -165,7 +237,11 @@ class Wire:
         *,
         lasting: bool = False,
     ) -> None:
-        """Publish bytes; returns when the broker has them (`lasting`: on its disk). Raises Unavailable."""
+        """Publish bytes; returns when the broker has them (`lasting`: on its disk). Raises Unavailable.
+
+        After a failure the broker counts as down for a second, and everything fails at once: many runs that end together
+        wait for one timeout, not each for its own behind the others.
+        """
         properties: dict[str, Any] = {
             "delivery_mode": 2 if lasting else 1,
             "content_type": "application/octet-stream",
@@ -174,6 +250,8 @@ class Wire:
         if not lasting:
             properties["expiration"] = str(int(limits.CLUSTER_SILENCE_SECONDS * 1000))
         with self._publishing:
+            if time.monotonic() < self._down_until:
+                raise Unavailable("the broker does not take it")
             for last in (False, True):
                 try:
                     channel = self._open_channel()
@@ -185,9 +263,13 @@ class Wire:
                         confirm_timeout=_ANSWER_SECONDS,
                     )
                     return
+                except amqp.exceptions.MessageNacked:
+                    # The queue is full: one worker that does not read its own must not cost the others the connection.
+                    raise Unavailable("the broker does not take it (the queue is full)") from None
                 except FAULTS as error:
                     self._drop_publisher()
                     if last:
+                        self._down_until = time.monotonic() + _DOWN_SECONDS
                         raise Unavailable(f"the broker does not take it ({_reason(error)})") from None
 
     def send_task(self, app: Any, worker: str, nonce: str, sealed: str, seconds: int) -> None:
@@ -237,9 +319,10 @@ class Wire:
             try:
                 self._consume(connection)
                 told = ""
-            except FAULTS as error:
-                if self._up.is_set() or _reason(error) != told:
-                    told = _reason(error)
+            except Exception as error:  # noqa: BLE001 - whatever comes from outside, listening goes on
+                reason = _reason(error) if isinstance(error, FAULTS) else type(error).__name__
+                if self._up.is_set() or reason != told:
+                    told = reason
                     self._say(f"no broker ({told})")
             finally:
                 self._up.clear()
@@ -249,12 +332,9 @@ class Wire:
     def _consume(self, connection: kombu.Connection) -> None:
         connection.connect()
         channel = connection.channel()
-        channel.basic_qos(0, 16, False)
-        for queue in self._queues:
-            consumer = kombu.Consumer(
-                channel, [queue], accept=[], auto_declare=False, on_message=self._taken(queue.name)
-            )
-            consumer.consume()
+        channel.basic_qos(0, _PREFETCH, False)
+        for name in self._queues:
+            channel.basic_consume(name, callback=self._taken(name))
         self._up.set()
         self._say("connected to the broker")
         beaten = time.monotonic()
@@ -265,14 +345,19 @@ class Wire:
                 beaten = time.monotonic()
                 connection.heartbeat_check()
 
-    def _taken(self, queue: str) -> Callable[[Any], None]:
+    def _taken(self, queue_name: str) -> Callable[[Any], None]:
         def taken(message: Any) -> None:
-            body = message.body
-            data = body.encode("utf-8", "surrogateescape") if isinstance(body, str) else bytes(body)
+            body = message.body or b""
             try:
-                self._on_message(queue, data, message.headers or {})
+                if not isinstance(body, bytes) or len(body) > limits.CLUSTER_MESSAGE_BYTES:
+                    raise Refused("envelope_invalid", "the message is too long")
+                self._on_message(queue_name, body, message.properties.get("application_headers") or {})
+            except Refused as error:
+                self.drop(queue_name, str(error))
+            except Exception as error:  # noqa: BLE001 - one message never ends the listener
+                self.drop(queue_name, type(error).__name__)
             finally:
-                message.ack()
+                message.channel.basic_ack(message.delivery_tag)
 
         return taken
 

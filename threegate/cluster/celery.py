@@ -11,6 +11,7 @@ from typing import Any
 import celery
 import kombu
 
+from threegate.cluster import raw_transport
 from threegate.cluster.broker import JOB_EXCHANGE, Broker, job_queue
 from threegate.core import limits
 
@@ -25,6 +26,7 @@ def make_app(broker: Broker, worker: str | None = None) -> celery.Celery:
         queues.append(kombu.Queue(name, exchange, routing_key=worker, no_declare=True, queue_arguments=kind))
     settings: dict[str, Any] = {
         "broker_url": broker.kombu_url,
+        "broker_transport": raw_transport.NAME,
         "broker_use_ssl": broker.tls(),
         "broker_login_method": "EXTERNAL",
         "broker_heartbeat": limits.CLUSTER_HEARTBEAT_SECONDS,

@@ -70,6 +70,7 @@ class Envelope(_Part):
     proposal_sha256: str | None = Field(pattern=_SHA256)
     platform: EnvelopePlatform
     inputs: tuple[EnvelopeInput, ...] = Field(strict=False, max_length=256)
+    unread: tuple[str, ...] = Field(strict=False, max_length=256)
     limits: dict[str, int | str]
 
     @property
@@ -130,6 +131,7 @@ def make_envelope(
             EnvelopeInput(sha256=sha256, size=size)
             for sha256, size in sorted({item.sha256: item.size for item in job.inputs}.items())
         ),
+        unread=job.unread,
         limits=job.meaning()["limits"],
     )
 

@@ -8,16 +8,28 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
+from threegate.cluster.notes import Status
 from threegate.core import limits
+from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job
 from threegate.request.model import Backend
 from threegate.runners.budget import Budget, Lease, need_of
+from threegate.runners.registry import backend_names, backends
+from threegate.trail.event import trail_text
 
-_ROWS: dict[Backend, str] = {"monty": "monty", "ERA": "era"}
+
+def _row(backend: Backend) -> str:
+    """The backend's name in a worker's status note."""
+    return backend.lower()
+
+
+def _no_rows() -> dict[str, int]:
+    return {_row(backend.name): 0 for backend in backends() if backend.on_workers}
 
 
 @dataclass(slots=True)
@@ -27,7 +39,7 @@ class Seat:
     name: str
     cores: Decimal = Decimal(0)
     memory_mb: int = 0
-    rows: dict[str, int] = field(default_factory=lambda: {"monty": 0, "era": 0})
+    rows: dict[str, int] = field(default_factory=_no_rows)
     images: tuple[str, ...] = ()
     healthy: bool = False
     reason: str = "not heard of yet"
@@ -50,10 +62,10 @@ class Seat:
         """Whether it has what the job needs, were it idle."""
         need = need_of(job)
         return (
-            self.rows[_ROWS[job.backend]] > 0
+            self.rows.get(_row(job.backend), 0) > 0
             and need.memory_mb <= self.memory_mb
             and need.cpus <= self.cores
-            and (job.backend != "ERA" or job.image in self.images)
+            and (not BACKENDS[job.backend].container or job.image in self.images)
             and (not job.egress_image or job.egress_image in self.images)
         )
 
@@ -64,7 +76,7 @@ class Seat:
             need = need_of(job)
             memory -= need.memory_mb
             cores -= need.cpus
-            rows[_ROWS[job.backend]] -= 1
+            rows[_row(job.backend)] -= 1
         return memory, cores, rows
 
     def fits(self, job: Job) -> bool:
@@ -73,7 +85,7 @@ class Seat:
         need = need_of(job)
         return (
             self.could(job)
-            and rows[_ROWS[job.backend]] > 0
+            and rows[_row(job.backend)] > 0
             and need.memory_mb <= memory
             and need.cpus <= cores
         )
@@ -90,8 +102,7 @@ class Seat:
             "cores_free": str(cores),
             "memory_mb": self.memory_mb,
             "memory_free_mb": memory,
-            "monty": f"{self.rows['monty'] - rows['monty']}/{self.rows['monty']}",
-            "era": f"{self.rows['era'] - rows['era']}/{self.rows['era']}",
+            **{kind: f"{most - rows[kind]}/{most}" for kind, most in self.rows.items()},
             "running": [request_id for _, request_id in self.running],
         }
 
@@ -109,26 +120,27 @@ class Ledger:
         """All workers, by name."""
         return [self._seats[name] for name in sorted(self._seats)]
 
-    def hear(self, name: str, told: dict[str, Any]) -> None:
-        """A verified status note. Raises KeyError, TypeError, ValueError for one that is malformed: it is then ignored."""
-        try:
-            cores = Decimal(told["cores"])
-        except InvalidOperation:
-            raise ValueError("no number of cores") from None
-        rows = {kind: int(told[kind]) for kind in ("monty", "era")}
-        running = tuple((str(nonce), str(request_id)) for nonce, request_id in told["running"])
-        memory, images = int(told["memory_mb"]), tuple(str(item) for item in told["images"])
-        healthy, reason = told["healthy"] is True, str(told["reason"])[:300]
-        machine, boot = str(told["machine"])[:64], str(told["boot"])[:32]
-        if not cores.is_finite() or not 0 <= cores <= 4096 or not all(0 <= n <= 4096 for n in rows.values()):
+    def hear(self, name: str, told: Mapping[str, Any]) -> None:
+        """A verified status note. Raises KeyError, ValueError for one that is malformed: it then changes nothing."""
+        status = Status.model_validate(told)
+        rows = {kind: told[kind] for kind in _no_rows()}
+        if not all(type(number) is int and 0 <= number <= limits.CLUSTER_ROWS for number in rows.values()):
             raise ValueError("a capacity that no machine has")
         with self.lock:
             seat = self._seats[name]
-            seat.cores, seat.memory_mb, seat.rows, seat.images = cores, memory, rows, images
-            seat.healthy, seat.reason, seat.machine, seat.boot = healthy, reason, machine, boot
-            seat.running, seat.heard = running, time.monotonic()
-        if healthy:
+            seat.cores, seat.memory_mb, seat.images = Decimal(status.cores), status.memory_mb, status.images
+            seat.rows = rows
+            seat.healthy, seat.reason = status.healthy, trail_text(status.reason, limits.CLUSTER_TEXT_CHARS)
+            seat.machine, seat.boot = status.machine, status.boot
+            seat.running, seat.heard = status.running, time.monotonic()
+        if status.healthy:
             self.heard.set()
+
+    def doubt(self, name: str, reason: str) -> None:
+        """Why nothing that a worker tells counts, for `threegate status`; what was told before stays."""
+        with self.lock:
+            if not self._seats[name].live():
+                self._seats[name].reason = reason
 
     def silent_for(self, name: str) -> float:
         """Seconds since a worker was heard of; a very long time when it never was."""
@@ -149,7 +161,7 @@ class Ledger:
             if job is None or any(seat.could(job) for seat in live):
                 return None
             need = need_of(job)
-            what = f" and the image {job.image[:19]}…" if job.backend == "ERA" else ""
+            what = f" and the image {job.image[:19]}…" if BACKENDS[job.backend].container else ""
             return f"no live worker has {need.cpus} cores, {need.memory_mb} MiB for {job.backend}{what}"
 
     def reserve(self, job: Job) -> str | None:
@@ -177,7 +189,7 @@ class Ledger:
         """Whether some live worker has a row of the job's backend free."""
         with self.lock:
             return any(
-                seat.live() and seat.could(job) and seat.free()[2][_ROWS[job.backend]] > 0
+                seat.live() and seat.could(job) and seat.free()[2][_row(job.backend)] > 0
                 for seat in self._seats.values()
             )
 
@@ -186,7 +198,7 @@ class ClusterBudget(Budget):
     """The dispatcher's budget over all workers: a lease is a place on one of them."""
 
     def __init__(self, ledger: Ledger) -> None:
-        super().__init__(0, 0)
+        super().__init__(0, 0, {})
         self._ledger = ledger
         self.lock = ledger.lock
 
@@ -212,8 +224,8 @@ class ClusterBudget(Budget):
         """The backends of which some live worker has a row free; without a live worker all, to be told why they wait."""
         free = [seat.free()[2] for seat in self._ledger.seats() if seat.live()]
         if not free:
-            return list(_ROWS)
-        return [backend for backend, kind in _ROWS.items() if any(rows[kind] > 0 for rows in free)]
+            return list(backend_names())
+        return [name for name in backend_names() if any(rows.get(_row(name), 1) > 0 for rows in free)]
 
     def _has_row(self, job: Job) -> bool:
         return self._ledger.has_row(job)

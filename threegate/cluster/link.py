@@ -1,11 +1,15 @@
 """The daemon's side of the broker: beats to every worker, and what workers send, verified and handed to its run.
 
 Invariant: a note counts only from the queue of the worker whose enrolled key signed it; a run hears only from the worker
-that it was given to; everything else is dropped and said.
+that it was given to, and holds at most one result and one chunk of it; everything else is dropped and counted. What a worker
+sends costs the others nothing: the listener reads small notes and publishes none, a large one is read by a thread of its
+worker's. A status is a sign of life once: its number rises within a life of the worker, and its time is of now.
 """
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import itertools
 import json
 import queue
@@ -16,17 +20,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from threegate.cluster.broker import CANCEL_EXCHANGE, LOST_QUEUE, Broker, Wire, cancel_queue, result_exchange
+from threegate.cluster.broker import (
+    CANCEL_EXCHANGE,
+    LOST_QUEUE,
+    Broker,
+    Queued,
+    Wire,
+    cancel_queue,
+    result_exchange,
+)
 from threegate.cluster.celery import make_app
 from threegate.cluster.ledger import Ledger
-from threegate.cluster.seal import NONCE, seal, unseal
+from threegate.cluster.notes import FROM_WORKER, read_note
+from threegate.cluster.seal import seal
 from threegate.core import durable, limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 
-FROM_WORKER = frozenset({"status", "may-start", "want", "refused", "result"})
-TO_WORKER = frozenset({"beat", "go", "no", "cancel", "done", "want"})
-_MAILBOX_MESSAGES = 256
+_CLOSE_SECONDS = 2.0
 
 
 @dataclass(slots=True)
@@ -44,7 +55,26 @@ class Mailbox:
 
     nonce: str
     worker: str
-    messages: queue.Queue[Mail] = field(default_factory=lambda: queue.Queue(_MAILBOX_MESSAGES))
+    ask: str | None = None
+    """What the worker's last question for the start token was marked with; the answer repeats it."""
+    answered: bool = False
+    """Whether a result came: there is room for one."""
+    wanted: tuple[str, int] | None = None
+    """The chunk (sha256, offset) that was asked for: there is room for it and for no other."""
+    messages: queue.Queue[Mail] = field(default_factory=lambda: queue.Queue(limits.CLUSTER_MAILBOX))
+
+
+@dataclass(slots=True)
+class _Life:
+    """What was heard of a worker: its lives so far, and the number of the last status of the latest one."""
+
+    boot: str = ""
+    seq: int = 0
+    late: set[str] = field(default_factory=set)
+    """Results that came when nobody waited for them."""
+    past: collections.deque[str] = field(
+        default_factory=lambda: collections.deque(maxlen=limits.CLUSTER_BOOTS)
+    )
 
 
 class Link:
@@ -69,12 +99,15 @@ class Link:
         self._say = say
         self._app = make_app(broker)
         self._boxes: dict[str, Mailbox] = {}
+        self._lives = {name: _Life() for name in workers}
         self._lock = threading.Lock()
         self._seq = itertools.count(time.time_ns() // 1000)  # rises over a reload of the settings too
         self._stop = threading.Event()
         self._beats = threading.Thread(target=self._beat, name="beats", daemon=True)
         queues = [result_exchange(name) for name in workers] + [LOST_QUEUE]
         self._wire = Wire(broker, queues, self._heard, say)
+        self._answers = Queued("answers", limits.CLUSTER_ANSWERS, say)
+        self._readers = {name: Queued(f"results-{name}", limits.CLUSTER_LARGE_NOTES, say) for name in workers}
 
     def start(self) -> None:
         """Connect and beat."""
@@ -84,6 +117,9 @@ class Link:
     def close(self) -> None:
         """Disconnect. What still runs fences itself for want of beats."""
         self._stop.set()
+        self._answers.close(_CLOSE_SECONDS)
+        for reader in self._readers.values():
+            reader.close(_CLOSE_SECONDS)
         self._wire.close()
         if self._beats.is_alive():
             self._beats.join(limits.CLUSTER_BEAT_SECONDS * 2)
@@ -108,6 +144,11 @@ class Link:
 
     def tell(self, worker: str, type: str, **value: Any) -> None:
         """A signed note to a worker. Raises Unavailable."""
+        if type == "go":
+            with self._lock:
+                box = self._boxes.get(str(value.get("nonce")))
+            if box is not None and box.ask is not None:
+                value["ask"] = box.ask
         note = {"worker": worker, "boot": self._boot, "seq": next(self._seq), **value}
         self._wire.publish(CANCEL_EXCHANGE, cancel_queue(worker), seal(self._key, type, note))
 
@@ -124,74 +165,121 @@ class Link:
                 try:
                     self.tell(worker, "beat")
                 except Unavailable:
-                    break  # the listener says it
+                    continue  # it is this worker's alone when its queue is full; no broker fails fast, and the listener says it
             self._write_told()
 
     def _write_told(self) -> None:
         """What `threegate status` reads: derived, replaced whole."""
         if self._told_file is None:
             return
-        text = json.dumps([seat.to_json() for seat in self._ledger.seats()], indent=1)
+        told = [
+            {**seat.to_json(), "dropped": self._wire.dropped(result_exchange(seat.name))}
+            for seat in self._ledger.seats()
+        ]
+        text = json.dumps(told, indent=1)
         try:
             durable.overwrite(self._told_file, text.encode())
         except OSError as error:
             self._say(f"{self._told_file}: {error.strerror or error}")
 
     def _heard(self, queue_name: str, data: bytes, headers: Mapping[str, Any]) -> None:
+        """Called by the listener. Raises Refused, KeyError, ValueError for what is dropped."""
         if queue_name == LOST_QUEUE:
             self._deliver(str(headers.get("id")), None, Mail("lost", {"why": _why(headers)}))
             return
         worker = queue_name.partition(".")[2]
         if headers.get("kind") == "chunk":
-            self._deliver(str(headers.get("nonce")), worker, Mail("chunk", dict(headers), data))
-            return
-        try:
-            note = unseal(data, self._workers[worker], FROM_WORKER)
-            if note.get("worker") != worker:
-                raise Refused("envelope_misdirected", "a note in another worker's queue")
-            self._note(worker, note)
-        except (Refused, KeyError, TypeError, ValueError) as error:
-            self._say(f"{worker}: dropped a note ({error})")
+            mail = Mail("chunk", dict(headers), data)
+            if not self._deliver(str(headers.get("nonce")), worker, mail):
+                raise Refused("envelope_invalid", "a chunk that no run asked for")
+        elif len(data) <= limits.CLUSTER_NOTE_BYTES:
+            self._read(worker, data)
+        elif not self._readers[worker].put(lambda: self._read_large(worker, data)):
+            raise Refused("envelope_invalid", "more results than can be read")
 
-    def _note(self, worker: str, note: dict[str, Any]) -> None:
+    def _read_large(self, worker: str, data: bytes) -> None:
+        try:
+            self._read(worker, data)
+        except Refused as error:
+            self._wire.drop(result_exchange(worker), str(error))
+
+    def _read(self, worker: str, data: bytes) -> None:
+        note = read_note(data, self._workers[worker], FROM_WORKER, worker)
         kind = note["type"]
         if kind == "status":
+            self._check_alive(worker, note)
             self._ledger.hear(worker, note)
             self._end_strangers(worker, note)
             return
-        nonce = str(note["nonce"])
+        nonce = note["nonce"]
         if not self._deliver(nonce, worker, Mail(kind, note)):
             if kind == "result":
-                self._say(
-                    f"{worker}: a result came after its request had ended ({nonce[:8]}…); it changes nothing"
-                )
-                self._quietly(worker, "done", nonce=nonce)
+                self._say_late(worker, nonce)
+                self._answer(worker, "done", nonce)
             elif kind == "may-start":
-                self._quietly(worker, "no", nonce=nonce)
+                self._answer(worker, "no", nonce)
 
-    def _end_strangers(self, worker: str, note: dict[str, Any]) -> None:
+    def _check_alive(self, worker: str, note: Mapping[str, Any]) -> None:
+        """Raises Refused for a status that was sent before now: somebody kept it."""
+        seconds = 0 if note.get("time") is None else note["time"] - time.time()
+        if abs(seconds) > limits.CLUSTER_CLOCK_SECONDS:
+            self._ledger.doubt(worker, f"its clock is {abs(seconds):.0f} s off this machine's; set both")
+            raise Refused("not_yet_valid", "a status of another time; set both clocks")
+        with self._lock:
+            life = self._lives[worker]
+            if note["boot"] in life.past or (note["boot"] == life.boot and note["seq"] <= life.seq):
+                raise Refused("replayed", "a status that was heard before")
+            if note["boot"] != life.boot:
+                life.past.append(life.boot)
+            life.boot, life.seq = note["boot"], note["seq"]
+
+    def _end_strangers(self, worker: str, note: Mapping[str, Any]) -> None:
         """What a worker runs and no run of this daemon waits for is ended: its request has its end already."""
         for nonce, _ in note["running"]:
             with self._lock:
                 known = nonce in self._boxes
-            if not known and NONCE.fullmatch(str(nonce)):
-                self._quietly(worker, "cancel", nonce=str(nonce))
+            if not known:
+                self._answer(worker, "cancel", nonce)
 
-    def _quietly(self, worker: str, type: str, **value: Any) -> None:
-        try:
-            self.tell(worker, type, **value)
-        except Unavailable:
-            self._say(f"{worker}: could not be told {type}")
+    def _answer(self, worker: str, type: str, nonce: str) -> None:
+        """Leave it to a thread that may wait for the broker; what has no room there is asked for again."""
+
+        def answer() -> None:
+            with contextlib.suppress(Unavailable):
+                self.tell(worker, type, nonce=nonce)
+
+        self._answers.put(answer)
+
+    def _say_late(self, worker: str, nonce: str) -> None:
+        """A result that nobody waits for: said once, and for so many only."""
+        late = self._lives[worker].late
+        if nonce not in late and len(late) < limits.CLUSTER_LATE_RESULTS:
+            late.add(nonce)
+            self._say(
+                f"{worker}: a result came after its request had ended ({nonce[:8]}…); it changes nothing"
+            )
 
     def _deliver(self, nonce: str, worker: str | None, mail: Mail) -> bool:
+        """Hand a message to its run. False when there is none that hears it."""
         with self._lock:
             box = self._boxes.get(nonce)
-        if box is None or worker not in (None, box.worker):
-            return False
+            if box is None or worker not in (None, box.worker):
+                return False
+            if mail.kind == "result":
+                if box.answered:
+                    return True  # the same again, while its outputs are fetched
+                box.answered = True
+            elif mail.kind == "chunk":
+                if box.wanted is None or box.wanted != (mail.value.get("sha256"), mail.value.get("offset")):
+                    return False
+                box.wanted = None
+            elif mail.kind == "may-start":
+                box.ask = mail.value.get("ask")
         try:
             box.messages.put_nowait(mail)
         except queue.Full:
-            self._say(f"{box.worker}: sends more than its run can hear; dropped one")
+            box.answered = box.answered and mail.kind != "result"
+            self._wire.drop(result_exchange(box.worker), "more than its run can hear")
         return True
 
 

@@ -1,22 +1,26 @@
 """An Outcome as a worker tells it and as the daemon reads it back: bounded, typed, names checked.
 
 Invariant: what `read_outcome` returns could have come from a runner of this machine: statuses that exist, streams
-within their caps, artifacts that lie below /out/ and within the job's limits.
+within their caps, artifacts that lie below /out/ and within the job's limits, every text and number within its bound. Its
+record passes the record's own reader, so no worker can leave behind what `audit verify` cannot read. What
+`write_outcome` gives is within the same bounds.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from threegate.core import limits
+from threegate.core.canonical import INTEGER_MAX
 from threegate.core.errors import InvalidInput
 from threegate.request.job import JobLimits
+from threegate.results import ResultFacts, check_record
 from threegate.runners.interface import Artifact, Destination, Outcome, Status, Stream
 from threegate.runners.unpack import odd_name
 
@@ -28,65 +32,74 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
 
 
+_Whole = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
+_Text = Annotated[str, Field(max_length=limits.OUTCOME_TEXT_CHARS)]
+_Limit = Annotated[str, Field(max_length=limits.OUTCOME_LIMIT_CHARS)]
+_Name = Annotated[str, Field(max_length=limits.TRAIL_STRING_CHARS)]
+_Moment = Annotated[str, Field(max_length=40)]
+
+
 class _Stream(_Part):
     kept: str
-    size: int = Field(ge=0)
+    size: _Whole
     sha256: str = Field(pattern=_SHA256)
 
 
 class _Artifact(_Part):
     path: str = Field(min_length=1, max_length=4096)
-    size: int = Field(ge=0)
+    size: _Whole
     sha256: str = Field(pattern=_SHA256)
 
 
 class _Destination(_Part):
     host: str = Field(max_length=255)
     port: int = Field(ge=0, le=65535)
-    bytes: int = Field(ge=0)
+    bytes: _Whole
     allowed: bool
     busy: bool
 
 
 class _Outcome(_Part):
     status: Status
-    detail: str = Field(max_length=2000)
-    exit_code: int | None
-    started: str | None
-    finished: str | None
-    wall_ms: int = Field(ge=0)
-    cpu_ms: int | None
-    peak_memory_bytes: int | None
-    effective_limits: dict[str, str] = Field(max_length=64)
+    detail: _Text
+    exit_code: int | None = Field(ge=-(2**31), lt=2**31)
+    started: _Moment | None
+    finished: _Moment | None
+    wall_ms: _Whole
+    cpu_ms: _Whole | None
+    peak_memory_bytes: _Whole | None
+    effective_limits: dict[_Name, _Limit] = Field(max_length=64)
     stdout: _Stream
     stderr: _Stream
-    artifacts: list[_Artifact]
-    dropped: list[str] = Field(max_length=4096)
-    destinations: list[_Destination] = Field(max_length=4096)
-    image: str = Field(max_length=200)
-    runtime: str = Field(max_length=200)
-    notes: list[str] = Field(max_length=64)
-    retry_after_sec: int | None
+    artifacts: list[_Artifact] = Field(max_length=limits.OUT_FILES)
+    dropped: list[_Text] = Field(max_length=limits.OUTCOME_LINES)
+    destinations: list[_Destination] = Field(max_length=limits.OUTCOME_LINES)
+    image: _Name
+    runtime: _Name
+    notes: list[_Text] = Field(max_length=limits.OUTCOME_NOTES)
+    retry_after_sec: int | None = Field(ge=0, le=limits.RETRY_UNKNOWN_SECONDS)
 
 
 def write_outcome(outcome: Outcome) -> dict[str, Any]:
     """The outcome as a JSON value."""
     return {
         "status": outcome.status,
-        "detail": outcome.detail[:2000],
+        "detail": outcome.detail[: limits.OUTCOME_TEXT_CHARS],
         "exit_code": outcome.exit_code,
         "started": outcome.started.isoformat() if outcome.started else None,
         "finished": outcome.finished.isoformat() if outcome.finished else None,
         "wall_ms": outcome.wall_ms,
         "cpu_ms": outcome.cpu_ms,
         "peak_memory_bytes": outcome.peak_memory_bytes,
-        "effective_limits": dict(outcome.effective_limits),
+        "effective_limits": {
+            name: value[: limits.OUTCOME_LIMIT_CHARS] for name, value in outcome.effective_limits.items()
+        },
         "stdout": _stream(outcome.stdout),
         "stderr": _stream(outcome.stderr),
         "artifacts": [
             {"path": item.path, "size": item.size, "sha256": item.sha256} for item in outcome.artifacts
         ],
-        "dropped": list(outcome.dropped[:4096]),
+        "dropped": [line[: limits.OUTCOME_TEXT_CHARS] for line in outcome.dropped[: limits.OUTCOME_LINES]],
         "destinations": [
             {
                 "host": item.host,
@@ -95,11 +108,11 @@ def write_outcome(outcome: Outcome) -> dict[str, Any]:
                 "allowed": item.allowed,
                 "busy": item.busy,
             }
-            for item in outcome.destinations[:4096]
+            for item in outcome.destinations[: limits.OUTCOME_LINES]
         ],
         "image": outcome.image,
         "runtime": outcome.runtime,
-        "notes": list(outcome.notes),
+        "notes": [line[: limits.OUTCOME_TEXT_CHARS] for line in outcome.notes[: limits.OUTCOME_NOTES]],
         "retry_after_sec": outcome.retry_after_sec,
     }
 
@@ -110,11 +123,11 @@ def read_outcome(value: object, bounds: JobLimits) -> Outcome:
         told = _Outcome.model_validate(value)
         started, finished = _moment(told.started), _moment(told.finished)
         stdout, stderr = _read_stream(told.stdout), _read_stream(told.stderr)
-    except (ValidationError, ValueError):
+    except (ValueError, OverflowError):
         raise InvalidInput("the worker's result is none that a runner gives") from None
     artifacts = tuple(Artifact(item.path, item.size, item.sha256) for item in told.artifacts)
     _check_artifacts(artifacts, bounds)
-    return Outcome(
+    outcome = Outcome(
         status=told.status,
         detail=told.detail,
         exit_code=told.exit_code,
@@ -137,6 +150,17 @@ def read_outcome(value: object, bounds: JobLimits) -> Outcome:
         notes=tuple(told.notes),
         retry_after_sec=told.retry_after_sec,
     )
+    _check_record(outcome)
+    return outcome
+
+
+def _check_record(outcome: Outcome) -> None:
+    """Write the outcome as a record, and read it back. Raises InvalidInput."""
+    nobody = ResultFacts("-", outcome.status, datetime.now(UTC), 0)
+    try:
+        check_record(nobody.with_outcome(outcome))
+    except InvalidInput:
+        raise InvalidInput("the worker's result cannot be recorded") from None
 
 
 def _check_artifacts(artifacts: tuple[Artifact, ...], bounds: JobLimits) -> None:
@@ -144,7 +168,9 @@ def _check_artifacts(artifacts: tuple[Artifact, ...], bounds: JobLimits) -> None
     folders = {str(parent) for item in artifacts for parent in PurePosixPath(item.path).parents}
     if len(paths) != len(artifacts) or paths & folders or len(artifacts) > bounds.out_files:
         raise InvalidInput("the worker's result names an output twice, or too many of them")
-    if sum(item.size for item in artifacts) > bounds.out_bytes:
+    if sum(item.size for item in artifacts) > bounds.out_bytes or any(
+        item.size > bounds.file_bytes for item in artifacts
+    ):
         raise InvalidInput("the worker's result names more output than the job may have")
     for item in artifacts:
         parts = item.path.split("/")
@@ -178,4 +204,4 @@ def _moment(text: str | None) -> datetime | None:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("a moment without a zone")
-    return moment
+    return moment.astimezone(UTC)

@@ -1,18 +1,21 @@
 """One run on a worker, as the daemon sees it: sent, started once, answered once, or lost and never repeated.
 
 Invariant: the start token is given at most once, after `started` is in the trail; without it nothing ran, so a loss before
-is `unavailable`; after it a loss is `interrupted`. A signed result beats a loss report.
+is `unavailable`; after it a loss is `interrupted`, also where the worker says that nothing ran: nobody else can know. A
+signed result beats a loss report. Everything that is waited for has an end, whatever the worker sends or leaves out.
 """
 
 from __future__ import annotations
 
 import base64
+import collections
 import contextlib
 import hashlib
 import os
 import queue
 import secrets
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,19 +24,21 @@ from typing import Any
 from threegate.cluster.broker import read_chunk
 from threegate.cluster.job_envelope import make_envelope, seal_envelope
 from threegate.cluster.ledger import Ledger
-from threegate.cluster.link import Link, Mail
+from threegate.cluster.link import Link, Mail, Mailbox
 from threegate.cluster.outcome import read_outcome
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.request.job import Job
 from threegate.runners.interface import Artifact, Control, Outcome, nothing_known
+from threegate.runners.staging import remove_folder
 from threegate.runners.streams import nothing_ran
+from threegate.trail.event import trail_text
 from threegate.trail.workspace_key import SigningKey
 
 _LOOK_SECONDS = 0.25
+_SAID_CHARS = limits.CLUSTER_NAME_CHARS + 2 + limits.CLUSTER_TEXT_CHARS
 _AGAIN_SECONDS = 3.0
-_STOPPING_SECONDS = 4.0
 
 
 class RemoteRun:
@@ -54,6 +59,8 @@ class RemoteRun:
         self._lost_at: float | None = None
         self._lost_why = ""
         self._stopped_at: float | None = None
+        self._cancelled_at: float | None = None
+        self._sent: collections.Counter[tuple[str, int]] = collections.Counter()
         self._cancel_told = 0.0
 
     def execute(self) -> Outcome:
@@ -76,7 +83,7 @@ class RemoteRun:
             self._digest = sha256_hex(sealed)
             start_by = time.monotonic() + envelope.expires - envelope.issued
             self._link.send_job(self._worker, self._nonce, sealed, envelope.expires - envelope.issued)
-            return self._placed(self._follow(box.messages, start_by))
+            return self._placed(self._follow(box, start_by))
         except (Refused, Unavailable) as error:
             return self._placed(self._gone(str(error)))
         finally:
@@ -89,19 +96,19 @@ class RemoteRun:
         where = f"Run by worker {self._worker} on machine {self._ledger.machine(self._worker)}."
         return replace(outcome, notes=(*outcome.notes, where))
 
-    def _follow(self, messages: queue.Queue[Mail], start_by: float) -> Outcome:
+    def _follow(self, box: Mailbox, start_by: float) -> Outcome:
         end_by = start_by
         while True:
             try:
-                mail = messages.get(timeout=_LOOK_SECONDS)
+                mail = box.messages.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
                 mail = None
             if mail is not None:
                 if mail.kind == "result" and mail.value.get("envelope_sha256") == self._digest:
-                    return self._take(mail.value, messages)
+                    return self._take(mail.value, box)
                 if mail.kind == "refused":
-                    code, message = str(mail.value.get("code"))[:64], str(mail.value.get("message"))[:300]
-                    return self._gone(f"refused by worker {self._worker}: {code}: {message}")
+                    said = trail_text(f"{mail.value['code']}: {mail.value['message']}", _SAID_CHARS)
+                    return self._gone(f"refused by worker {self._worker}: {said}")
                 if mail.kind == "may-start" and self._give(mail, start_by):
                     end_by = time.monotonic() + self._job.limits.time_sec + limits.CLUSTER_END_SECONDS
                 elif mail.kind == "want":
@@ -125,12 +132,15 @@ class RemoteRun:
         if self._control.interrupted.is_set():
             self._stopped_at = self._stopped_at or now
             self._tell_cancel(now)
-            if now - self._stopped_at > _STOPPING_SECONDS:
+            if now - self._stopped_at > limits.CLUSTER_STOP_SECONDS:
                 return "the daemon stopped"
         if self._control.cancelled.is_set():
             if not self._given:
                 return "cancelled before it started"
+            self._cancelled_at = self._cancelled_at or now
             self._tell_cancel(now)
+            if now - self._cancelled_at > limits.CLUSTER_CANCEL_SECONDS:
+                return f"cancelled, but worker {self._worker} did not say how it ended"
         return None
 
     def _tell_cancel(self, now: float) -> None:
@@ -177,39 +187,55 @@ class RemoteRun:
         self._link.tell(self._worker, "go", nonce=self._nonce, envelope_sha256=self._digest)
         return True
 
-    def _send_input(self, told: Any) -> None:
-        """One chunk of an input of this very job."""
-        sha256, offset = told.get("sha256"), told.get("offset")
-        size = next((item.size for item in self._job.inputs if item.sha256 == sha256), None)
-        if size is None or type(offset) is not int or not 0 <= offset < size:
+    def _send_input(self, told: Mapping[str, Any]) -> None:
+        """One chunk of an input of this very job, and each only so often: chunks go where everybody's beats go."""
+        sha256, offset = told["sha256"], told["offset"]
+        size = next((item.size for item in self._job.inputs if item.sha256 == sha256), 0)
+        if offset >= size or offset % limits.CLUSTER_CHUNK_BYTES:
+            return
+        self._sent[sha256, offset] += 1
+        if self._sent[sha256, offset] > limits.CLUSTER_CHUNK_TRIES:
             return
         with contextlib.suppress(OSError, Unavailable):
-            data = read_chunk(self._control.inputs_folder / str(sha256), offset)
-            self._link.send_chunk(self._worker, self._nonce, str(sha256), offset, data)
+            data = read_chunk(self._control.inputs_folder / sha256, offset)
+            self._link.send_chunk(self._worker, self._nonce, sha256, offset, data)
 
-    def _take(self, told: Any, messages: queue.Queue[Mail]) -> Outcome:
+    def _take(self, told: Mapping[str, Any], box: Mailbox) -> Outcome:
         """A signed result: its outcome, with the outputs fetched. It wins over any loss report."""
         try:
-            outcome = read_outcome(told.get("outcome"), self._job.limits)
-            if not self._given and outcome.status != "unavailable":
-                raise InvalidInput("the worker tells of a run that was never started")
-            inline = _inline(told.get("inline"))
+            outcome = read_outcome(told["outcome"], self._job.limits)
+            inline = _inline(told["inline"])
         except InvalidInput as error:
             return self._gone(str(error))
+        if not self._given and outcome.status != "unavailable":
+            return nothing_known(
+                f"worker {self._worker} tells of a run that was never allowed to start; it is never run again"
+            )
+        if self._given and outcome.status == "unavailable":
+            said = trail_text(outcome.detail, limits.CLUSTER_TEXT_CHARS)
+            outcome = nothing_known(
+                f"worker {self._worker} had the start token and says that nothing ran ({said}); "
+                "only it can know, so it is never run again"
+            )
         out = self._control.run_folder / "out"
         try:
-            self._fetch_all(outcome, inline, out, messages)
-        except Unavailable as error:
-            return self._gone(f"worker {self._worker} ended it as {outcome.status}, but {error}")
+            self._fetch_all(outcome, inline, out, box)
+        except (Unavailable, OSError) as error:
+            remove_folder(out)  # nothing of it is in the record
+            why = error.strerror or "the disk refused" if isinstance(error, OSError) else str(error)
+            ended = self._gone(f"worker {self._worker} ended it as {outcome.status}, but {why}")
+            return replace(ended, status="cancelled") if self._control.cancelled.is_set() else ended
         with contextlib.suppress(Unavailable):
             self._link.tell(self._worker, "done", nonce=self._nonce)
         return outcome
 
-    def _fetch_all(
-        self, outcome: Outcome, inline: dict[str, bytes], out: Path, messages: queue.Queue[Mail]
-    ) -> None:
+    def _fetch_all(self, outcome: Outcome, inline: Mapping[str, bytes], out: Path, box: Mailbox) -> None:
+        """Fetch the outputs, within the time that their size may take. Raises Unavailable, OSError."""
         if not outcome.artifacts:
             return
+        total = sum(artifact.size for artifact in outcome.artifacts)
+        seconds = limits.CLUSTER_FETCH_SECONDS + total / limits.CLUSTER_SLOWEST_BYTES_PER_SECOND
+        until = time.monotonic() + seconds
         out.mkdir(mode=0o700)
         for artifact in outcome.artifacts:
             path = out / artifact.path
@@ -218,10 +244,11 @@ class RemoteRun:
                 path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400
             )
             with os.fdopen(descriptor, "wb") as stream:
-                digest = hashlib.sha256()
-                while stream.tell() < artifact.size:
-                    data = inline.get(artifact.sha256) or self._chunk(artifact, stream.tell(), messages)
-                    if stream.tell() + len(data) > artifact.size:
+                digest, done = hashlib.sha256(), 0
+                while done < artifact.size:
+                    data = inline.get(artifact.sha256) or self._chunk(artifact, done, box, until)
+                    done += len(data)
+                    if done > artifact.size:
                         raise Unavailable("an output is longer than it said")
                     stream.write(data)
                     digest.update(data)
@@ -229,21 +256,30 @@ class RemoteRun:
                 raise Unavailable("an output is not what its signed result names")
         durable.sync_folder(out)
 
-    def _chunk(self, artifact: Artifact, offset: int, messages: queue.Queue[Mail]) -> bytes:
-        """Ask for one chunk until it comes. Raises Unavailable when the worker is gone."""
+    def _chunk(self, artifact: Artifact, offset: int, box: Mailbox, until: float) -> bytes:
+        """Ask for one chunk until it comes. Raises Unavailable when it is not worth waiting any more."""
         asked = 0.0
         while True:
             now = time.monotonic()
             if self._ledger.silent_for(self._worker) > limits.CLUSTER_SILENCE_SECONDS:
                 raise Unavailable("it was lost before its outputs came")
+            if now > until:
+                raise Unavailable("its outputs did not come in time")
+            if self._control.cancelled.is_set():
+                raise Unavailable("it was cancelled before its outputs came")
+            if self._control.interrupted.is_set():
+                self._stopped_at = self._stopped_at or now
+                if now - self._stopped_at > limits.CLUSTER_STOP_SECONDS:
+                    raise Unavailable("the daemon stopped before its outputs came")
             if now - asked > _AGAIN_SECONDS * 2:
                 asked = now
+                box.wanted = (artifact.sha256, offset)
                 with contextlib.suppress(Unavailable):
                     self._link.tell(
                         self._worker, "want", nonce=self._nonce, sha256=artifact.sha256, offset=offset
                     )
             try:
-                mail = messages.get(timeout=_LOOK_SECONDS)
+                mail = box.messages.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
                 continue
             if (
@@ -255,13 +291,11 @@ class RemoteRun:
                 return mail.data
 
 
-def _inline(value: object) -> dict[str, bytes]:
+def _inline(value: Mapping[str, str]) -> dict[str, bytes]:
     """Small outputs that came with the result, by digest. Raises InvalidInput."""
-    if not isinstance(value, dict):
-        raise InvalidInput("the worker's result is none that a runner gives")
     try:
-        return {str(name): base64.b64decode(data, validate=True) for name, data in value.items()}
-    except (TypeError, ValueError):
+        return {name: base64.b64decode(data, validate=True) for name, data in value.items()}
+    except ValueError:
         raise InvalidInput("the worker's result is none that a runner gives") from None
 
 

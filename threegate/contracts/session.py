@@ -8,7 +8,7 @@ and may be deleted at any time. Where a file is missing, the session is blocked:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from threegate.contracts.calls import plans_of
 from threegate.contracts.compiler import Compiled
@@ -19,9 +19,20 @@ from threegate.core.canonical import StrictJSONError, canonical_bytes, loads_str
 from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
 from threegate.trail import Event, LockedTrail
+from threegate.trail.payloads import (
+    Cancelled,
+    CheckpointAnswered,
+    Claimed,
+    ContractMove,
+    Finished,
+    Interrupted,
+    SessionKilled,
+    SessionOpened,
+    Stopped,
+    Waiting,
+)
 
 STATE_VERSION = 1
-_ENDS = frozenset({"finished", "cancelled", "interrupted"})
 
 
 class Sources(Protocol):
@@ -101,60 +112,63 @@ class SessionStore:
 
 def _fold(table: SessionTable, event: Event, sources: Sources) -> None:
     """Take one event."""
-    data: dict[str, Any] = dict(event.data)
-    kind = event.type
-    if kind == "session_opened":
-        _opened(table, data)
-    elif kind == "session_killed":
-        _killed(table, data)
-    elif kind == "checkpoint_answered":
-        table.answers[event.request_id or ""] = Answer(
-            str(data.get("call_sha256")), data.get("approve") is True, event.when, event.actor
-        )
-    elif kind == "waiting":
-        table.asked.setdefault(event.request_id or "", event.when)
-    else:
-        _moved(table, event, data.get("contract"), sources)
+    match event.payload:
+        case SessionOpened() as opened:
+            _opened(table, opened)
+        case SessionKilled() as killed:
+            _killed(table, killed)
+        case CheckpointAnswered() as answered:
+            table.answers[event.request_id or ""] = Answer(
+                answered.call_sha256 or "", answered.approve, event.when, event.actor
+            )
+        case Waiting():
+            table.asked.setdefault(event.request_id or "", event.when)
+        case (Claimed() | Stopped()) as payload if payload.contract is not None:
+            _moved(table, event, payload, payload.contract, sources)
 
 
-def _opened(table: SessionTable, data: dict[str, Any]) -> None:
+def _opened(table: SessionTable, opened: SessionOpened) -> None:
+    if opened.session is None:
+        return
     try:
         table.open(
-            str(data["session"]),
-            requester=str(data.get("requester") or ""),
-            workflow=data.get("workflow"),
-            role=data.get("role"),
-            parent=data.get("parent"),
+            opened.session,
+            requester=opened.requester or "",
+            workflow=opened.workflow,
+            role=opened.role,
+            parent=opened.parent,
         )
     except (Refused, KeyError):
         return  # the contracts have no such role any more: requests that name the session are blocked
 
 
-def _killed(table: SessionTable, data: dict[str, Any]) -> None:
+def _killed(table: SessionTable, killed: SessionKilled) -> None:
     try:
-        if data.get("scope") == "close":
-            table.close(str(data.get("name")))
+        if killed.scope == "close":
+            table.close(killed.name or "")
         else:
-            table.kill(str(data.get("scope")), str(data.get("name")))
+            table.kill(killed.scope or "", killed.name or "")
     except (Refused, KeyError):
         return  # what is not there cannot run
 
 
-def _session(table: SessionTable, contract: dict[str, Any]) -> Session | None:
+def _session(table: SessionTable, contract: ContractMove) -> Session | None:
     """The session of an event; a requester's default one is there as soon as it is used."""
-    name, requester = str(contract.get("session")), str(contract.get("requester") or "")
-    if name == f"default:{requester}":
+    requester = contract.requester or ""
+    if contract.session == f"default:{requester}":
         return table.default_session(requester)
-    return table.sessions.get(name)
+    return table.sessions.get(contract.session or "")
 
 
-def _moved(table: SessionTable, event: Event, contract: Any, sources: Sources) -> None:
+def _moved(
+    table: SessionTable, event: Event, payload: Claimed | Stopped, contract: ContractMove, sources: Sources
+) -> None:
     """A call was claimed, ended or refused."""
-    session = _session(table, contract) if isinstance(contract, dict) else None
+    session = _session(table, contract)
     if session is None:
         return
     request_id = event.request_id or ""
-    if event.type == "claimed":
+    if isinstance(payload, Claimed):
         call = sources.call(event)
         if call is None:
             session.killed = "session_state_lost"
@@ -163,12 +177,12 @@ def _moved(table: SessionTable, event: Event, contract: Any, sources: Sources) -
             table.forget_totals()
         else:
             table.reserve(call)
-    elif event.type in _ENDS:
+    elif isinstance(payload, (Finished, Cancelled, Interrupted)):
         _ended(table, session, event, sources)
         table.asked.pop(request_id, None)
         table.answers.pop(request_id, None)
     else:
-        table.note_blocked_key(session.session_id, bytes.fromhex(str(contract.get("loop") or "")))
+        table.note_blocked_key(session.session_id, bytes.fromhex(contract.loop or ""))
         table.asked.pop(request_id, None)
         table.answers.pop(request_id, None)
 
@@ -177,7 +191,7 @@ def _ended(table: SessionTable, session: Session, event: Event, sources: Sources
     pending = session.pending.get(event.request_id or "")
     if pending is None:
         return
-    if event.type != "finished":
+    if Finished.of(event) is None:
         table.release(session.session_id, pending.call.call_id)
         return
     outcome = sources.outcome(event)

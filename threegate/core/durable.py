@@ -18,7 +18,8 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 Observer = Callable[[str, str, str], None]
@@ -135,6 +136,13 @@ def unlink(path: Path) -> None:
     _tell("after", "unlink", path)
 
 
+def unlink_at(folder: int, name: str, path: Path) -> None:
+    """Remove a name in an open folder. `path` is only for observers. Raises FileNotFoundError, OSError."""
+    _tell("before", "unlink", path)
+    os.unlink(name, dir_fd=folder)
+    _tell("after", "unlink", path)
+
+
 def make_folder(path: Path, mode: int = 0o700) -> None:
     """Make one folder and make its name durable. Raises FileExistsError, OSError."""
     _tell("before", "mkdir", path)
@@ -184,6 +192,17 @@ def remove_tree(path: Path) -> None:
     _tell("before", "remove_tree", path)
     shutil.rmtree(path)
     _tell("after", "remove_tree", path)
+
+
+@contextmanager
+def folder_locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a folder that this process works in: who finds it taken knows that somebody does. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def write_new(path: Path, data: bytes, mode: int = 0o600) -> Path:

@@ -6,6 +6,9 @@ that a command ends with is decided here and nowhere else.
 
 from __future__ import annotations
 
+import os
+import traceback
+
 EXIT_OK = 0
 EXIT_REFUSED = 2
 EXIT_FAILED = 3
@@ -50,3 +53,10 @@ class NoWorkspace(ThreeGateError):
     """There is no workspace here, or the command was used wrongly."""
 
     exit_code = EXIT_USAGE
+
+
+def place_of(error: BaseException) -> str:
+    """Class, file and line of an unexpected error, never its text: that may hold a value."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{where}"

@@ -30,9 +30,12 @@ REQUEST_MAX_MEMORY_MB: Final = 4096
 REQUEST_MAX_TIME_SEC: Final = 3600
 REQUEST_PROGRAMS: Final = tuple(
     """
-    awk basename cat comm curl cut date diff dirname echo egrep expr false fgrep file fold gawk git grep head join jq
-    ls lua mawk md5sum nl node od paste perl php printf python python3 readlink realpath rev Rscript ruby sed seq
-    sha1sum sha256sum sha512sum shuf sort split stat sum tac tail tar tr true tsort uniq wc zcat
+    awk b2sum base32 base64 basename bunzip2 bzcat bzip2 cat cksum cmp column comm cp csplit curl cut date df diff
+    dirname du echo egrep expand expr false fgrep file find fmt fold gawk git grep gunzip gzip head hexdump iconv
+    join jq ls lua mawk md5sum mkdir mv nl node nproc numfmt od paste perl php printenv printf pwd python python3
+    readlink realpath rev Rscript ruby sed seq sha1sum sha224sum sha256sum sha384sum sha512sum shuf sleep sort split
+    stat strings sum tac tail tar tee test touch tr true tsort uname unexpand uniq unxz unzip wc xxd xz xzcat zcat
+    zip zipinfo
     """.split()
 )
 
@@ -43,6 +46,15 @@ JSON_DEPTH: Final = 64
 INPUT_FILE_BYTES: Final = 1024 * MIB
 TAR_ENTRIES: Final = 20_000
 TAR_BYTES: Final = 512 * MIB
+TAR_DEPTH: Final = 32
+TAR_PATH_BYTES: Final = 1024
+TAR_NAME_BYTES: Final = 255
+TAR_HEADER_BYTES: Final = 64 * KIB
+"""A header of a tar that only says something about the next entry: a long name, attributes."""
+SHOWN_BYTES: Final = 256 * KIB
+"""So much of a request's inputs, all of them together, is shown on a screen. What does not fit is not shown whole."""
+SHOWN_HEAD_BYTES: Final = 4 * KIB
+"""So much is shown of an input that does not fit."""
 
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60
@@ -60,19 +72,25 @@ RUN_OPEN_FILES: Final = 256
 OUT_BYTES: Final = 256 * MIB
 OUT_FILES: Final = 1024
 OUT_FILE_BYTES: Final = 256 * MIB
+OUT_DROPPED_LINES: Final = 256
+"""What was left in /out is named up to here; the rest is counted."""
 STREAM_KEPT_BYTES: Final = 1 * MIB
 STREAM_END_BYTES: Final = 64 * MIB
 
 # ---- the trail and the results (docs/spec/7-trail-and-results.md)
 TRAIL_STRING_CHARS: Final = 200
+TRAIL_MASKED_CHARS: Final = 4096
+"""Characters of a foreign string that are looked through for secrets before it is cut to TRAIL_STRING_CHARS."""
 TRAIL_LINE_BYTES: Final = 64 * KIB
 TRAIL_LIST_ITEMS: Final = 256
 TRAIL_RESERVED_BYTES: Final = 1 * MIB
+FOLDER_DEPTH: Final = 64
+"""Folders below tool-exec/ within each other, as deep as verification goes."""
+SINGLE_FILE_BYTES: Final = 64 * MIB
+"""Of a file that the trail announces as a whole (operators, notes, a torn end of the trail), when it is verified."""
 TRAIL_INDEX_LINES: Final = 10_000
 """So many new lines, and a twentieth of what is there, before the index of a long trail is kept anew."""
 TRAIL_INDEX_BYTES: Final = 2048 * MIB
-TRAIL_SECOND_PROCESS_BYTES: Final = 16 * MIB
-"""A file of the trail of at least this size is hashed in a second process while the first one reads it."""
 TRAIL_EVENTS_PER_OWNER_MINUTE: Final = 600
 REPORT_REQUESTS: Final = 10_000
 """So many requests, the newest ones, are listed in a report with their stories; all are counted."""
@@ -81,6 +99,8 @@ RESULT_RESERVED_BYTES: Final = 2 * MIB
 """Taken before an end is promised: 200 lines of either stream and a thousand outputs fit."""
 RESULT_LINE_CHARS: Final = 2_000
 RECORD_BYTES: Final = 4 * MIB
+RECORD_REST_BYTES: Final = 256 * KIB
+"""Of a record, for what the daemon itself says of a run on a worker: inputs, earlier attempts, where it ran."""
 VERDICT_BYTES: Final = 1 * MIB
 RESULT_STDOUT_LINES: Final = 200
 
@@ -93,6 +113,12 @@ AANA_NAME_CHARS: Final = 200
 SERVE_REQUESTS_PER_MINUTE: Final = 600
 SERVE_CLIENTS: Final = 4096
 SERVE_BODY_SECONDS: Final = 10
+MCP_LINE_BYTES: Final = 1 * MIB
+"""One message; a request file with every character escaped fits."""
+MCP_DEPTH: Final = 68
+"""An event of AANA_EVENT_DEPTH, inside a message, its params and their arguments."""
+MCP_BATCH_ANSWERS: Final = 100
+"""Errors for one line that holds a batch of messages."""
 
 # ---- the operator's page
 PAGE_LOGIN_SECONDS: Final = 600
@@ -134,6 +160,12 @@ RESULT_VALUE_DEPTH: Final = 200
 
 # ---- the inbox
 INBOX_ENTRIES: Final = 100_000
+INBOX_SLICE_SECONDS: Final = 0.2
+"""So long the daemon looks through its inbox before it looks at controls, stop and approved requests again."""
+HASH_PIECE_BYTES: Final = 16 * MIB
+"""So much of one owner's input files is hashed before another owner's turn."""
+OPEN_HASHES: Final = 64
+"""So many input files of one owner are open at a time, waiting to be hashed; the others are asked for again later."""
 VERDICT_BATCH: Final = 64
 
 # ---- action proposals (docs/spec/5-proposals.md)
@@ -168,6 +200,37 @@ CLUSTER_END_SECONDS: Final = 60
 CLUSTER_CHUNK_BYTES: Final = 8 * MIB
 CLUSTER_INLINE_BYTES: Final = 128 * KIB
 CLUSTER_SEALED_BYTES: Final = 8 * MIB
+CLUSTER_MESSAGE_BYTES: Final = 16 * MIB
+"""What the broker takes at most (`max_message_size`), and what a listener looks at."""
+CLUSTER_NOTE_BYTES: Final = 64 * KIB
+"""Every note but a result: a status with CLUSTER_SLOTS runs, whose ids have REQUEST_ID_CHARS, fits."""
+CLUSTER_NAME_CHARS: Final = 64
+CLUSTER_TEXT_CHARS: Final = 300
+CLUSTER_IMAGES: Final = 16
+CLUSTER_ROWS: Final = 4096
+CLUSTER_MEMORY_MB: Final = 64 * 1024 * 1024
+CLUSTER_ANSWERS: Final = 256
+"""What a listener leaves to be answered; more than that is dropped, and asked for again."""
+CLUSTER_LARGE_NOTES: Final = 2
+"""Results of one worker above CLUSTER_NOTE_BYTES that wait to be read."""
+CLUSTER_MAILBOX: Final = 32
+CLUSTER_LATE_RESULTS: Final = 100
+"""So many results of one worker that came too late are said in the log."""
+CLUSTER_BOOTS: Final = 64
+"""Lives of a worker that the daemon remembers, so that none of them comes back."""
+CLUSTER_CHUNK_TRIES: Final = 4
+"""How often one worker is sent the same chunk of an input."""
+CLUSTER_FETCH_SECONDS: Final = 60.0
+"""For the outputs of a run, besides what their size takes at CLUSTER_SLOWEST_BYTES_PER_SECOND."""
+CLUSTER_CANCEL_SECONDS: Final = 30.0
+"""How long a worker may take to end a run that was cancelled, before nothing more is expected of it."""
+CLUSTER_STOP_SECONDS: Final = 4.0
+"""How long a daemon that stops waits for the ends of what it interrupted on workers."""
+OUTCOME_TEXT_CHARS: Final = 2_000
+OUTCOME_LIMIT_CHARS: Final = 10_000
+"""One value of `effective_limits`; that of the network names up to ALLOWLIST_ENTRIES hosts."""
+OUTCOME_LINES: Final = 4_096
+OUTCOME_NOTES: Final = 64
 CLUSTER_ENVELOPE_BYTES: Final = 2 * MIB
 CLUSTER_CLOCK_SECONDS: Final = 60
 CLUSTER_STORE_BYTES: Final = 4096 * MIB

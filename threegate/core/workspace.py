@@ -1,7 +1,8 @@
 """The folders of a workspace, and where each thing lies.
 
 Invariant: a path of the workspace is spelled here and nowhere else. The daemon never writes below `inbox/`
-but to take a draft away that it read; CORE never writes below `tool-exec/`.
+but to take a draft away that it read; CORE never writes below `tool-exec/`. What is in a folder that CORE may write
+is reached through `hold`, never by its path: CORE can put a link where a folder was.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
+from threegate.core.held_folder import HeldFolder
 from threegate.core.settings import SETTINGS_BYTES, SETTINGS_FILE, Settings, parse_settings
 
 STATES = ("approved", "running", "finished", "refused")
@@ -173,6 +175,28 @@ class Workspace:
     def state_folder(self, state: str) -> Path:
         """The folder that is this state, one of STATES."""
         return self.tool_exec / state
+
+    def hold(self, folder: Path) -> HeldFolder:
+        """Hold a folder of this workspace open; each part below the root must be a folder, and none a link.
+
+        Raises OSError.
+        """
+        held = HeldFolder(os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), self.root)
+        for part in folder.relative_to(self.root).parts:
+            with held:
+                held = held.folder(part)
+        return held
+
+    def replaced_folder(self) -> str | None:
+        """Which folder is not there or is no folder any more (a link, a file), in one line; None when all are folders."""
+        for name in _FOLDERS:
+            try:
+                self.hold(self.root / name).close()
+            except OSError as error:
+                return (
+                    f"{name}/ is no folder ({error.strerror}); put the folder back, and no link in its place"
+                )
+        return None
 
     def load_settings(self) -> Settings:
         """Read threegate.toml once. Raises InvalidInput with the place of the mistake."""

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from threegate.core.file_names import is_request_name, request_of_companion
 from threegate.launch.approved_file import peek_backend
 from threegate.request.model import Backend
 
@@ -78,12 +79,12 @@ class ApprovedQueue:
                     facts = entry.stat(follow_symlinks=False)
                     listed.append((facts.st_mtime_ns, entry.name, facts))
         for changed, name, _ in listed:
-            head, mark, _ = name.partition(".md.sig")
-            if mark:
-                signatures.setdefault(head + ".md", []).append(changed)
+            of = request_of_companion(name)
+            if of is not None:
+                signatures.setdefault(of[0], []).append(changed)
         found = []
         for changed, name, facts in sorted(listed, key=lambda item: item[:2]):
-            if name.startswith(".") or not name.endswith(".md"):
+            if not is_request_name(name):
                 continue
             identity = (facts.st_ino, facts.st_size, changed, *sorted(signatures.get(name, [])))
             known = self._known.get(name)

@@ -1,119 +1,196 @@
 """The inbox: every file in it is looked at once for as long as it stays as it is, and gets a verdict.
 
-Invariant: nothing in the inbox is followed, waited for or run; whatever lies there, the scan ends, says one
-line about it, and goes on. Nothing here changes the inbox.
+Invariant: nothing in the inbox is followed, waited for or run; whatever is there, the scan gives the loop back in time,
+says one line about it, and goes on. What goes wrong with a file is that file's finding. Nothing here changes the inbox.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import Final, NamedTuple
 
-from threegate.core import durable, limits
+from threegate.core import limits
+from threegate.core.errors import TrailError, Unavailable, place_of
+from threegate.core.file_names import is_request_name
+from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
-from threegate.daemon.draft_findings import InputHashes, surrounding_findings, surrounding_fixes
+from threegate.daemon.draft_findings import surrounding_findings, surrounding_fixes
 from threegate.daemon.event_budget import EventBudget
+from threegate.daemon.input_hashes import PENDING, InputHashes
 from threegate.daemon.log import Log
 from threegate.daemon.typecheck_queue import TypecheckQueue
 from threegate.judgement.policy import Policy
 from threegate.proposals.in_workspace import input_place
 from threegate.request import read_request
+from threegate.request.exposure import Exposure
 from threegate.request.fixes import propose_fixes
-from threegate.request.model import InputFile
 from threegate.request.report import Finding, Fix, Report
 from threegate.results import Verdict, write_verdict
 from threegate.results.verdict import State
+from threegate.runners.registry import describe
 from threegate.trail import Trail
+from threegate.trail.payloads import Observed, Validated
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _Identity = tuple[int, int, int, int, int]
+_OUR_DISK: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS))
+"""What no single file is to blame for: the daemon stops, as when the trail cannot be written."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A file that was looked at: what it was like, and what was found."""
+    """A file that was looked at: what it was like, and what its inputs were."""
 
     identity: _Identity
-    inputs: tuple[tuple[str, str | None], ...] = ()
+    inputs: tuple[tuple[Path, str | None], ...] = ()
+
+
+class _Looked(NamedTuple):
+    """A request that was read: its report, its file's facts, and the digests of its inputs by their names."""
+
+    path: Path
+    report: Report
+    facts: os.stat_result
+    digests: Mapping[str, str | None]
+    has_program: bool | None
+    """Whether the sandbox image has the argv's program, as far as that is known."""
 
 
 @dataclass
 class Inbox:
-    """Scans `inbox/` and `tool-exec/drafts/`."""
+    """Looks through `inbox/` and `tool-exec/drafts/`, a slice of time in each turn of the daemon."""
 
     workspace: Workspace
     trail: Trail
     log: Log
-    propose: Callable[[Path, bytes, os.stat_result], bool] | None = None
-    """Takes an AP-*.json that was read; False when it shall be looked at again."""
+    propose: Callable[[Path, bytes, os.stat_result], None] | None = None
+    """Takes an AP-*.json that was read."""
     on_draft: Callable[[str], None] = lambda file_name: None
-    """Told of each valid draft that was looked at (for notices)."""
+    """Called with each valid draft that was looked at (for notices)."""
     beat: Callable[[], None] = lambda: None
-    """Called for each file that was looked at: a long scan comes forward, it does not hang."""
+    """Called for each file that was looked at: a long look comes forward, it does not hang."""
+    wake: Callable[[], None] = lambda: None
+    """Called when an input's digest is known."""
+    valid: set[Path] = field(default_factory=set)
+    """The valid drafts of inbox/."""
+    fresh: dict[Path, None] = field(default_factory=dict)
+    """Those of them that no standing grant was compared with yet; who compares takes them out."""
     _seen: dict[str, Seen] = field(default_factory=dict)
     _hashes: InputHashes = field(init=False)
     _budget: EventBudget = field(default_factory=EventBudget)
     _closed: dict[str, str] = field(default_factory=dict)
     """Why a folder could not be read at the last scan; empty where it could."""
+    _pass: Iterator[tuple[HeldFolder, str]] | None = None
+    """Where the look through the folders goes on in the next turn; None between two looks."""
+    _present: set[str] = field(default_factory=set)
+    _waits: bool = False
+    """Whether this look met a draft whose inputs are still being hashed."""
     types: TypecheckQueue = field(init=False)
     """Drafts that wait for the type checker."""
 
     def __post_init__(self) -> None:
-        self._hashes = InputHashes(self.workspace.files)
+        self._hashes = InputHashes(self.workspace, lambda: self.wake())
         self.types = TypecheckQueue(self.workspace)
 
-    def scan(self, policy: Policy) -> int:
-        """Look at everything that is new or changed; returns how many files that were. Raises TrailError."""
-        self._tell_suppressed()
+    def close(self) -> None:
+        """End what works beside the loop."""
+        self._hashes.close()
+
+    @property
+    def in_between(self) -> bool:
+        """Whether a look through the folders was begun and goes on in the next turn."""
+        return self._pass is not None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is more to do without anything new: the look goes on, or a draft waits for its inputs' hashes."""
+        return self.in_between or self._waits
+
+    def scan(self, policy: Policy, seconds: float = limits.INBOX_SLICE_SECONDS) -> int:
+        """Look for at most `seconds` at what is new or changed, from where the last look stopped.
+
+        Returns how many files were looked at. Whatever goes wrong with one file is that file's finding, and the others
+        are looked at. Raises TrailError, Unavailable, and OSError where our own files cannot be written.
+        """
+        until = time.monotonic() + seconds
+        self._record_suppressed()
+        if self._pass is None:
+            self._pass, self._present, self._waits = self._walk(), set(), False
         looked = 0
-        present: set[str] = set()
-        reports: list[tuple[Path, Report, os.stat_result]] = []
-        for folder in (self.workspace.inbox, self.workspace.drafts):
-            for entry in self._entries(folder):
-                key = f"{folder.name}/{entry.name}"
-                present.add(key)
-                if len(present) > limits.INBOX_ENTRIES:
-                    break
-                try:
-                    facts = entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue
-                if not self._is_new(key, facts):
-                    continue
-                looked += 1
-                self.beat()
-                report = self._look(folder, entry.name, facts, policy)
-                if report is not None:
-                    reports.append((folder / entry.name, report, facts))
-                    self._seen[key] = Seen(_identity(facts), self._input_states(folder, report))
+        reports: list[_Looked] = []
+        for folder, name in self._pass:
+            found = self._step(folder, name, policy)
+            looked += found is not None
+            if isinstance(found, _Looked):
+                reports.append(found)
                 if len(reports) >= limits.VERDICT_BATCH:
-                    self._tell(reports)
+                    self._record(reports)
                     reports = []
+            if time.monotonic() >= until:
+                break
+        else:
+            self._pass = None
+            self._forget_gone()
         if reports:
-            self._tell(reports)
-        for key in self._seen.keys() - present:
-            del self._seen[key]
-        self._hashes.keep_only({name for seen in self._seen.values() for name, _ in seen.inputs})
+            self._record(reports)
         return looked
 
-    def _entries(self, folder: Path) -> list[os.DirEntry[str]]:
-        """What lies in a folder. One that cannot be read is said once, until it can be or fails otherwise."""
+    def _walk(self) -> Iterator[tuple[HeldFolder, str]]:
+        """Each name of both folders, beneath the folder as it was when its look began."""
+        for folder in (self.workspace.inbox, self.workspace.drafts):
+            try:
+                with self.workspace.hold(folder) as held:
+                    names = _names(held)
+                    self._readable(folder.name, "")
+                    for name in names:
+                        yield held, name
+            except OSError as error:
+                self._readable(folder.name, error.strerror or str(error))
+
+    def _forget_gone(self) -> None:
+        for key in self._seen.keys() - self._present:
+            del self._seen[key]
+        self.valid = {path for path in self.valid if f"inbox/{path.name}" in self._present}
+        self._hashes.keep_only({place for seen in self._seen.values() for place, _ in seen.inputs})
+
+    def _step(self, folder: HeldFolder, name: str, policy: Policy) -> _Looked | bool | None:
+        """Look at one file: None when there was nothing to do, True when it is dealt with, or what it says."""
+        key = f"{folder.path.name}/{name}"
+        self._present.add(key)
         try:
-            found, problem = _entries(folder), ""
-        except OSError as error:
-            found, problem = [], error.strerror or str(error)
-        if problem != self._closed.get(folder.name, ""):
-            mend = "the daemon's user must be able to read it (chown, chmod g+rx)"
-            what = f"{problem}; {mend}" if problem else "can be read again"
-            self.log.say("unreadable" if problem else "readable", file=f"{folder.name}/", what=what)
-        self._closed[folder.name] = problem
-        return found
+            facts = folder.stat(name)
+        except OSError:
+            return None
+        if not self._is_new(key, facts):
+            return None
+        self.beat()
+        try:
+            return self._look(folder, name, facts, policy)
+        except (TrailError, Unavailable):
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in _OUR_DISK:
+                raise
+            self._seen[key] = Seen(_identity(facts))
+            self._quarantine(name, facts, f"internal error: {place_of(error)}; please report it")
+            return True
+
+    def _readable(self, folder: str, problem: str) -> None:
+        """A folder that cannot be read is said once, until it can be or fails otherwise."""
+        if problem != self._closed.get(folder, ""):
+            fix = "the daemon's user must be able to read it (chown, chmod g+rx)"
+            what = f"{problem}; {fix}" if problem else "can be read again"
+            self.log.say("unreadable" if problem else "readable", file=f"{folder}/", what=what)
+        self._closed[folder] = problem
 
     def forget(self, file_name: str) -> None:
         """Look at a draft again at the next scan."""
@@ -124,32 +201,26 @@ class Inbox:
         seen = self._seen.get(key)
         if seen is None or seen.identity != _identity(facts):
             return True
-        return any(self._hashes.sha256(name) != digest for name, digest in seen.inputs)
+        now = [(self._hashes.sha256(place), digest) for place, digest in seen.inputs]
+        if any(found is PENDING for found, _ in now):
+            self._waits = True
+            return False
+        return any(found != digest for found, digest in now)
 
-    def _input_states(self, folder: Path, report: Report) -> tuple[tuple[str, str | None], ...]:
-        if report.request is None:
-            return ()
-        places = [self._place(folder, item) for item in report.request.inputs]
-        return tuple((place, self._hashes.sha256(place)) for place in places)
-
-    def _place(self, folder: Path, item: InputFile) -> str:
-        """Under which name the hashes know an input: bare in inbox/files/, the whole path for proposals' drafts."""
-        if folder == self.workspace.inbox:
-            return item.name
-        return str(input_place(self.workspace, folder, item.name, item.sha256))
-
-    def _look(self, folder: Path, name: str, facts: os.stat_result, policy: Policy) -> Report | None:
-        """Read and check one entry. None: nothing for a verdict (said in the log)."""
-        key = f"{folder.name}/{name}"
-        wanted = (name.startswith("TR-") and name.endswith(".md")) or (
-            name.startswith("AP-") and name.endswith(".json") and folder == self.workspace.inbox
-        )
-        problem = _unreadable(name, facts, wanted)
+    def _look(
+        self, folder: HeldFolder, name: str, facts: os.stat_result, policy: Policy
+    ) -> _Looked | bool | None:
+        """Read and check one file; None when it must be looked at again."""
+        key = f"{folder.path.name}/{name}"
+        proposal = name.startswith("AP-") and name.endswith(".json") and folder.path == self.workspace.inbox
+        problem = _unreadable(name, facts, proposal or is_request_name(name))
+        if proposal and not self._budget.has_room(facts.st_uid):
+            return None
         data = b""
         if problem is None:
             try:
                 maximum = limits.REQUEST_BYTES if name.startswith("TR-") else limits.PROPOSAL_BYTES
-                data = durable.read_regular(folder / name, max_bytes=maximum)
+                data, facts = folder.read(name, max_bytes=maximum)
             except FileNotFoundError:
                 return None
             except OSError as error:
@@ -160,15 +231,34 @@ class Inbox:
         if problem is not None:
             self._seen[key] = Seen(_identity(facts))
             self._quarantine(name, facts, problem)
-            return None
-        if name.startswith("AP-"):
-            done = self.propose is None or self.propose(folder / name, data, facts)
-            if done:
-                self._seen[key] = Seen(_identity(facts))
-            return None
+            return True
+        if proposal:
+            self._seen[key] = Seen(_identity(facts))
+            self._budget.take(facts.st_uid)
+            if self.propose is not None:
+                self.propose(folder.path / name, data, facts)
+            return True
         now, settings = datetime.now(UTC), policy.settings.request
         report = read_request(data, path=name, settings=settings, now=now, stage="draft")
-        return replace(report, fixes=propose_fixes(data, report, settings=settings, now=now))
+        digests: dict[str, str | None] = {}
+        places: list[tuple[Path, str | None]] = []
+        for item in report.request.inputs if report.request is not None else ():
+            place = input_place(self.workspace, folder.path, item.name, item.sha256)
+            digest = self._hashes.sha256(place)
+            if digest is PENDING:
+                self._waits = True
+                return None
+            digests[item.name] = digest
+            places.append((place, digest))
+        self._seen[key] = Seen(_identity(facts), tuple(places))
+        report = replace(report, fixes=propose_fixes(data, report, settings=settings, now=now))
+        request = report.request
+        known = (
+            describe(request.backend).has_program(policy.settings.runners, request.argv[0])
+            if request is not None and request.argv
+            else True
+        )
+        return _Looked(folder.path / name, report, facts, digests, known)
 
     def _quarantine(self, name: str, facts: os.stat_result, problem: str) -> None:
         """Something that is no readable request: one line, one event, nothing else."""
@@ -181,49 +271,44 @@ class Inbox:
 
     def _observed(self, name: str, facts: os.stat_result, problem: str) -> None:
         with self.trail.locked() as held:
-            held.append(
-                "observed",
-                actor="daemon",
-                data={"file": name, "reason": "unreadable", "what": problem, "owner_uid": facts.st_uid},
-            )
+            seen = Observed(file=name, reason="unreadable", what=problem, owner_uid=facts.st_uid)
+            held.append(seen, actor="daemon")
             held.sync()
 
-    def _tell_suppressed(self) -> None:
+    def _record_suppressed(self) -> None:
         """One event for all that the budget kept out of the trail in the minute that has passed."""
         for owner, count in self._budget.suppressed().items():
             with self.trail.locked() as held:
-                held.append(
-                    "observed",
-                    actor="daemon",
-                    data={"reason": "too_many_events", "owner_uid": owner, "suppressed": count},
-                )
+                seen = Observed(reason="too_many_events", owner_uid=owner, suppressed=count)
+                held.append(seen, actor="daemon")
 
-    def _tell(self, reports: Iterable[tuple[Path, Report, os.stat_result]]) -> None:
+    def _record(self, looked: Iterable[_Looked]) -> None:
         """Announce what was found, then write the verdicts."""
         verdicts = []
         with self.trail.locked() as held:
-            for path, report, facts in reports:
+            for path, report, facts, digests, known in looked:
                 findings, fixes = list(report.findings), report.fixes
+                from_inbox = path.parent == self.workspace.inbox
+                owner = facts.st_uid if from_inbox else None
                 if report.request is not None:
-                    place = partial(self._place, path.parent)
-                    around = surrounding_findings(report.request, held.index, self._hashes, place=place)
-                    findings += around
-                    fixes += surrounding_fixes(report.request, around, held.index, self._hashes, place=place)
+                    findings += surrounding_findings(
+                        report.request, held.index, digests, owner_uid=owner, has_program=known
+                    )
+                    fixes += surrounding_fixes(report.request, held.index, owner_uid=owner)
                 valid = all(finding.severity != "error" for finding in findings)
                 rules = sorted({finding.rule for finding in findings})
                 if self._budget.take(facts.st_uid):
                     held.append(
-                        "validated",
+                        Validated(
+                            file=path.name,
+                            sha256=report.sha256,
+                            valid=valid,
+                            rules=tuple(rules),
+                            owner_uid=owner,
+                            from_=path.parent.name,
+                        ),
                         request_id=report.request.request_id if report.request else None,
                         actor="daemon",
-                        data={
-                            "file": path.name,
-                            "sha256": report.sha256,
-                            "valid": valid,
-                            "rules": rules,
-                            **({"owner_uid": facts.st_uid} if path.parent == self.workspace.inbox else {}),
-                            "from": path.parent.name,
-                        },
                     )
                 verdict = _verdict(
                     path.name,
@@ -233,8 +318,12 @@ class Inbox:
                     None if valid else next(f.rule for f in findings if f.severity == "error"),
                     findings,
                     fixes,
+                    report.exposure,
                 )
                 verdicts.append((verdict, report.request))
+                if valid and from_inbox:
+                    self.valid.add(path)
+                    self.fresh[path] = None
             held.sync()
         for verdict, request in verdicts:
             write_verdict(self.workspace, verdict)
@@ -245,19 +334,17 @@ class Inbox:
                 self.on_draft(verdict.file)
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What may be a request, by name. Raises OSError."""
-    with os.scandir(folder) as found:
-        names = [
-            entry
+def _names(folder: HeldFolder) -> list[str]:
+    """The names that may be requests, sorted, at most INBOX_ENTRIES of them. Raises OSError."""
+    with folder.entries() as found:
+        names = (
+            entry.name
             for entry in found
             if not entry.name.startswith(".")
             and not entry.name.endswith((".proposal.json", ".manifest.json"))
-        ]
-    return sorted(
-        (entry for entry in names if not (entry.name == "files" and folder.name in ("inbox", "drafts"))),
-        key=lambda entry: entry.name,
-    )
+            and entry.name != "files"
+        )
+        return sorted(islice(names, limits.INBOX_ENTRIES))
 
 
 def _identity(facts: os.stat_result) -> _Identity:
@@ -286,6 +373,7 @@ def _verdict(
     reason: str | None,
     findings: list[Finding],
     fixes: tuple[Fix, ...] = (),
+    exposure: Exposure | None = None,
 ) -> Verdict:
     return Verdict(
         file=name,
@@ -297,4 +385,5 @@ def _verdict(
         reason=reason,
         findings=tuple(finding.to_json() for finding in findings),
         fixes=tuple(fix.to_json() for fix in fixes),
+        exposure=exposure,
     )

@@ -1,7 +1,7 @@
 """How much of the trail the files of one owner may fill.
 
 Invariant: within a minute no owner's files cause more events than the limit; what is left out is counted and
-told once, so that a flood is seen and cannot bury anything.
+reported once, so that a flood is seen and cannot bury anything.
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ from threegate.core import limits
 
 @dataclass
 class EventBudget:
-    """How many events an owner's files may cause a minute; what is above that is counted and told once."""
+    """How many events an owner's files may cause a minute; what is above that is counted and reported once."""
 
     _minute: int = 0
     _used: dict[int, int] = field(default_factory=dict)
+
+    def has_room(self, owner: int) -> bool:
+        """Whether `take` would say yes."""
+        same = int(time.monotonic() // 60) == self._minute
+        return not same or self._used.get(owner, 0) < limits.TRAIL_EVENTS_PER_OWNER_MINUTE
 
     def take(self, owner: int) -> bool:
         """Whether one more event of this owner's may be written now."""
@@ -28,7 +33,7 @@ class EventBudget:
         return self._used[owner] <= limits.TRAIL_EVENTS_PER_OWNER_MINUTE
 
     def suppressed(self) -> dict[int, int]:
-        """By owner, how many events of the minute that has passed were not written; each told once."""
+        """By owner, how many events of the minute that has passed were not written; each reported once."""
         if not self._used or int(time.monotonic() // 60) == self._minute:
             return {}
         over = {

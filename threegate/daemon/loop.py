@@ -1,4 +1,4 @@
-"""The daemon: lock, recover, then look, judge and run until told to stop.
+"""The daemon: lock, recover, then look, judge and run until asked to stop.
 
 Invariant: one daemon works on a workspace; it never starts anything before recovery is done and the trail's
 outside head agrees; when the trail cannot be written it starts nothing more and says so.
@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 
 from threegate.acts.grants import use_grants
 from threegate.core import durable
-from threegate.core.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateError, Unavailable
+from threegate.core.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateError, Unavailable, place_of
 from threegate.core.workspace import Workspace
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.folder_watch import FolderWatch
@@ -36,6 +37,8 @@ from threegate.trail import Trail
 STOP_GRACE_SECONDS = 5.0
 _TYPES_SECONDS = 0.2
 _NAMES_SHOWN = 8
+_GRANTS_COMPARED = 16
+"""So many drafts are compared with the standing grants in a turn."""
 _TRAIL_CHECKPOINT_LOOK_SECONDS = 1.0
 _FOLDERS_LOOK_SECONDS = 0.1
 """While requests run and end, which wakes the daemon each time, its folders are looked through no more often."""
@@ -54,10 +57,12 @@ class Daemon:
     """Set to have settings and contracts read again whether or not their files were touched."""
     supervisor: Supervisor = field(default_factory=Supervisor)
     on_ready: Callable[[], None] = lambda: None
-    _told_trail_checkpoint: bool = False
+    _reported_checkpoint: bool = False
     _looked_for_trail_checkpoint: float = 0.0
     _looked_through: float = 0.0
-    _told_settings: str | None = None
+    _reported_problem: str | None = None
+    _grants_changed: int = 0
+    """When the folder of grants changed last, as far as drafts were compared with it."""
     _boot_nonce: str = field(default_factory=lambda: secrets.token_hex(8))
     _trail: Trail = field(init=False)
     _policy_reload: PolicyReload = field(init=False)
@@ -95,9 +100,10 @@ class Daemon:
 
     def _work(self) -> int:
         problem = self._begin()
+        self._policy_reload.record_contracts()
         for line in self._trail.mended:
             self.log.say("mended", what=line)
-        self._tell_contracts()
+        self._report_contracts()
         proposer = Proposer(
             self.workspace,
             self._trail,
@@ -111,6 +117,7 @@ class Daemon:
             propose=proposer,
             on_draft=lambda file_name: self._runner_set.notices.draft_waits(file_name),
             beat=self.supervisor.turned,
+            wake=self.wake.set,
         )
         hinted = [
             self.workspace.inbox,
@@ -139,6 +146,7 @@ class Daemon:
         finally:
             self.supervisor.stopping()
             watch.close()
+            inbox.close()
             self._metrics_file.close()
             grace = 3600.0 if self.once and not self.stop.is_set() else STOP_GRACE_SECONDS
             self._runner_set.dispatcher.stop(grace)
@@ -155,7 +163,7 @@ class Daemon:
             code, line = problem
             self.log.say("stopped", code=code, what=line)
             return line
-        recover(context, self.log, context.policy.settings.runners.era.engine)
+        recover(context, self.log)
         return None
 
     def _turns(self, inbox: Inbox, problem: str | None) -> str | None:
@@ -178,8 +186,8 @@ class Daemon:
                 self._metrics_file.turn()
                 did += inbox.scan(policy)
                 did += inbox.types.work(_TYPES_SECONDS)
-                if did and unsettled is None and not changing and policy.settings.approval.grants:
-                    self._use_grants()
+                if unsettled is None and not changing and policy.settings.approval.grants:
+                    did += self._use_grants(inbox)
                 self._controls()
             if problem is not None and context.begin() is None:
                 problem = self._begin()
@@ -188,37 +196,38 @@ class Daemon:
             if problem is None and dispatcher.failed is None:
                 self._sign_trail_checkpoint()
             if looked:
-                self._tell_status(problem or unsettled)
+                self._report_status(problem or unsettled)
             if dispatcher.failed is not None and not dispatcher.running:
                 break
-            if self.once and looked and not did and not dispatcher.running and not changing:
+            idle = looked and not did and not dispatcher.running and not changing
+            if self.once and idle and not inbox.unfinished:
                 break
-            if not did or dispatcher.running:
+            if not inbox.in_between and (not did or dispatcher.running):
                 longest = self.supervisor.turn_seconds if looked else _FOLDERS_LOOK_SECONDS
                 self.wake.wait(dispatcher.pause(longest))
         return problem or self._policy_reload.problem
 
     def _look_at_settings(self) -> None:
         """Take up changed settings and contracts, all or nothing; the runners follow when nothing runs."""
-        told_to = self.reload.is_set()
-        if told_to:
+        at_once = self.reload.is_set()
+        if at_once:
             self.reload.clear()
             self.supervisor.reloading()
         try:
-            changed = self._policy_reload.look(told_to=told_to)
+            changed = self._policy_reload.look(at_once=at_once)
         finally:
-            if told_to:
+            if at_once:
                 self.supervisor.ready()
         problem = self._policy_reload.problem
-        if problem is not None and (told_to or problem != self._told_settings):
+        if problem is not None and (at_once or problem != self._reported_problem):
             self.log.say("settings", what=f"{problem}; nothing is started until this is mended")
-        self._told_settings = problem
+        self._reported_problem = problem
         if changed:
             names = ", ".join(changed[:_NAMES_SHOWN])
             more = f" and {len(changed) - _NAMES_SHOWN} more" if len(changed) > _NAMES_SHOWN else ""
             self.log.say("reloaded", what=f"{names}{more}")
-            self._tell_contracts()
-        elif told_to and problem is None:
+            self._report_contracts()
+        elif at_once and problem is None:
             self.log.say("reloaded", what="nothing has changed")
         if self._policy_reload.policy is not self._runner_set.context.policy:
             self._runner_set.take_up(self._policy_reload.policy)
@@ -227,7 +236,7 @@ class Daemon:
         if not fits and not dispatcher.running and dispatcher.failed is None:
             self._replace_runner_set()
 
-    def _tell_contracts(self) -> None:
+    def _report_contracts(self) -> None:
         wrong = contracts_problem(self._policy_reload.policy)
         if wrong is not None:
             self.log.say("contracts", code="contracts_do_not_compile", what=wrong)
@@ -238,7 +247,7 @@ class Daemon:
         old.dispatcher.stop(0.0)
         old.close()
 
-    def _tell_status(self, problem: str | None) -> None:
+    def _report_status(self, problem: str | None) -> None:
         """One line for the service manager: numbers, or the reason why nothing is started."""
         dispatcher = self._runner_set.dispatcher
         failed = None if dispatcher.failed is None else str(dispatcher.failed)
@@ -248,15 +257,36 @@ class Daemon:
         waits = len(dispatcher.waiting_reasons())
         self.supervisor.status(f"{dispatcher.running} running, {waits} waiting")
 
-    def _use_grants(self) -> None:
-        """Promote drafts that a standing grant covers (off by default)."""
+    def _use_grants(self, inbox: Inbox) -> int:
+        """Promote drafts that a standing grant covers (off by default), a few in each turn; returns how many were compared.
+
+        A draft is compared with the grants once, and again when a grant was given since.
+        """
+        context = self._runner_set.context
+        with suppress(FileNotFoundError):
+            changed = os.stat(context.workspace.grants).st_mtime_ns
+            if changed != self._grants_changed:
+                self._grants_changed = changed
+                inbox.fresh.update(dict.fromkeys(sorted(inbox.valid)))
+        paths = list(islice(inbox.fresh, _GRANTS_COMPARED))
+        if not paths:
+            return 0
         try:
-            promoted = use_grants(self._runner_set.context)
+            promoted = use_grants(
+                context,
+                paths,
+                failed=lambda path, error: self.log.say(
+                    "grants", file=path.name, what=f"internal error: {place_of(error)}; please report it"
+                ),
+            )
         except (InvalidInput, Unavailable) as error:
-            self.log.say("grants", what=f"{error}; no grant is used until this is mended")
-            return
+            self.log.say("grants", what=f"{error}; no grant is used until this is fixed")
+            return 0
+        for path in paths:
+            inbox.fresh.pop(path, None)
         for item in promoted:
             self.log.say("granted", file=item.path.name, what=item.approval_sha256)
+        return len(paths)
 
     def _sign_trail_checkpoint(self) -> None:
         """Sign the trail's tree every `audit.checkpoint_every` events; without the key here, say so once.
@@ -274,8 +304,8 @@ class Daemon:
             every = self._runner_set.context.policy.settings.audit.checkpoint_every
             path = trail_checkpoint_when_due(self._trail, every, actor="daemon")
         except Unavailable as error:
-            if not self._told_trail_checkpoint:
-                self._told_trail_checkpoint = True
+            if not self._reported_checkpoint:
+                self._reported_checkpoint = True
                 self.log.say("checkpoint", what=str(error))
             return
         if path is not None:

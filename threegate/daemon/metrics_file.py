@@ -27,7 +27,7 @@ class MetricsFile:
         self._log = log
         self._settings = settings
         self._gauge = SharedGauge(workspace)
-        self._told: str | None = None
+        self._reported: str | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -63,6 +63,6 @@ class MetricsFile:
             problem = f"{settings.textfile}: not written ({error.strerror or error})"
         except ThreeGateError as error:
             problem = f"{settings.textfile}: not written ({error})"
-        if problem is not None and problem != self._told:
+        if problem is not None and problem != self._reported:
             self._log.say("metrics", what=problem)
-        self._told = problem
+        self._reported = problem

@@ -14,27 +14,29 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import Policy, load_policy
-from threegate.runners.era.seccomp import SECCOMP_SHA256
-from threegate.trail import Trail
+from threegate.runners.registry import policy_facts
+from threegate.trail import LockedTrail, Trail
+from threegate.trail.payloads import SettingsChanged
 
 _STILL_SECONDS = 0.25
 _NAMES = 64
-"""Names of changed settings and contracts that an event tells; what is beyond is counted."""
+"""Names of changed settings and contracts that an event lists; the rest is counted."""
 
 
 class PolicyReload:
-    """Reads the policy again when a file of it was touched, or when told to."""
+    """Reads the policy again when a file of it was touched, or when asked to."""
 
     def __init__(self, workspace: Workspace, trail: Trail) -> None:
         """Read it for the first time. Raises InvalidInput."""
         self._workspace = workspace
         self._trail = trail
         self._seen = _touched(workspace)
-        self.policy = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256)
+        self.policy = load_policy(workspace, facts=policy_facts())
         self.problem: str | None = None
         """Why what lies on the disk cannot be taken up, in one line; None while it holds."""
         self._touched_at: float | None = None
@@ -45,19 +47,19 @@ class PolicyReload:
         """Whether a file was touched so lately that it is not read yet: nothing is started meanwhile."""
         return self._touched_at is not None
 
-    def look(self, *, told_to: bool = False) -> tuple[str, ...] | None:
+    def look(self, *, at_once: bool = False) -> tuple[str, ...] | None:
         """Take up what changed: the names of what did, or None when nothing did or it does not hold.
 
-        `told_to`: read it at once, even if no file was touched (SIGHUP). Raises TrailError, Unavailable: the change
+        `at_once`: read it at once, even if no file was touched (SIGHUP). Raises TrailError, Unavailable: the change
         could not be announced, and the old policy stays.
         """
         seen = _touched(self._workspace)
-        if not told_to and self._lies_not_still(seen):
+        if not at_once and self._lies_not_still(seen):
             return None
-        if seen == self._seen and not told_to and self.problem is None:
+        if seen == self._seen and not at_once and self.problem is None:
             return None
         try:
-            policy = load_policy(self._workspace, seccomp_sha256=SECCOMP_SHA256)
+            policy = load_policy(self._workspace, facts=policy_facts())
             if policy.settings.workspace != self.policy.settings.workspace:
                 raise InvalidInput(
                     f"{self._workspace.settings_file}: workspace.id is not {self.policy.settings.workspace.id} any more; "
@@ -68,7 +70,8 @@ class PolicyReload:
             return None
         changed = tuple(changes(self.policy, policy))
         if changed:
-            self._announce(policy, changed, "SIGHUP" if told_to else "the files changed")
+            with self._trail.locked() as held:
+                _announce(held, self.policy, policy, changed, "SIGHUP" if at_once else "the files changed")
         self._seen, self.policy, self.problem = seen, policy, None
         return changed or None
 
@@ -80,23 +83,36 @@ class PolicyReload:
             self._touched_at = None
         return self._touched_at is not None
 
-    def _announce(self, policy: Policy, changed: tuple[str, ...], reason: str) -> None:
-        data = {
-            "reason": reason,
-            "changed": changed[:_NAMES],
-            "count": len(changed),
-            "policy_sha256": policy.digest,
-            "before_sha256": self.policy.digest,
-        }
+    def record_contracts(self) -> None:
+        """Announce the contracts that this daemon starts with, unless the trail names just these. Raises TrailError, Unavailable."""
         with self._trail.locked() as held:
-            held.append("settings_changed", actor="daemon", data=data)
-            held.sync()
+            recorded, digests = held.index.contracts_sha256, self.policy.contract_digests
+            if recorded != canonical.digest(dict(digests)) and (digests or recorded is not None):
+                changed = tuple(f"contracts/{name}" for name in digests) or ("contracts/",)
+                _announce(held, None, self.policy, changed, "the daemon started")
+
+
+def _announce(
+    held: LockedTrail, old: Policy | None, new: Policy, changed: tuple[str, ...], reason: str
+) -> None:
+    digests = dict(new.contract_digests)
+    payload = SettingsChanged(
+        reason=reason,
+        changed=changed[:_NAMES],
+        count=len(changed),
+        policy_sha256=new.digest,
+        before_sha256=None if old is None else old.digest,
+        contracts_sha256=canonical.digest(digests),
+        contracts=digests if len(digests) <= limits.TRAIL_LIST_ITEMS else None,
+    )
+    held.append(payload, actor="daemon")
+    held.sync()
 
 
 def contracts_problem(policy: Policy) -> str | None:
     """Why every request is refused, in one line; None where the contracts compile.
 
-    Told is the mistake that is most likely the cause: a name that nothing describes is mostly its consequence.
+    It names the mistake that is most likely the cause: a name that nothing describes is mostly its consequence.
     """
     errors = [item for item in policy.contracts.diagnostics if item.severity == "error"]
     if not errors:

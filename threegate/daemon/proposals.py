@@ -11,18 +11,19 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from threegate.core import durable
+from threegate.core.canonical import sha256_hex
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.proposals import DraftResult, draft_from_proposal, draft_inputs_folder
 from threegate.proposals.in_workspace import sweep
 from threegate.results import Verdict, write_verdict
 from threegate.trail import Trail, moves
+from threegate.trail.payloads import Observed, Proposed
 
 Say = Callable[[str, str, str], None]
-"""Told (event, file, what) for the daemon's log."""
+"""Called with (event, file, what) for the daemon's log."""
 
 
 class Proposer:
@@ -38,8 +39,8 @@ class Proposer:
         """The settings in force: those of a file that is being edited, or is broken, are nobody's."""
         sweep(workspace)
 
-    def __call__(self, path: Path, data: bytes, facts: os.stat_result) -> bool:
-        """Judge, draft, tell; True when the file need not be looked at again. Raises TrailError, OSError."""
+    def __call__(self, path: Path, data: bytes, facts: os.stat_result) -> None:
+        """Judge it, draft it, and write its verdict. Raises TrailError, OSError."""
         sweep(self._workspace)
         settings = self._settings()
         with self._trail.locked() as held:
@@ -51,30 +52,24 @@ class Proposer:
         verdict = _verdict_file(path.name, result, state == "draft", reason)
         write_verdict(self._workspace, verdict)
         self._say("proposal", path.name, f"{result.verdict.verdict}: {reason or 'drafted'}")
-        return True
 
     def _deliver(self, path: Path, result: DraftResult, owner_uid: int) -> tuple[str, str | None, str | None]:
         """Announce and deliver the draft; what became of it, why when there is none, and the name of an earlier one."""
-        shared: dict[str, Any] = {
-            "file": path.name,
-            "proposal_sha256": result.proposal_sha256,
-            "tool": result.verdict.proposal.tool.name if result.verdict.proposal else None,
-            "verdict": result.verdict.verdict,
-            "risk": result.verdict.risk,
-            "owner_uid": owner_uid,
-        }
+        tool = result.verdict.proposal.tool.name if result.verdict.proposal else None
         with self._trail.locked() as held:
             if result.draft is None or result.request_id is None:
                 reason = _why_no_draft(result)
-                held.append(
-                    "observed",
-                    actor="daemon",
-                    data={
-                        **shared,
-                        "reason": reason,
-                        "codes": sorted({problem.code for problem in result.verdict.errors}),
-                    },
+                seen = Observed(
+                    file=path.name,
+                    proposal_sha256=result.proposal_sha256,
+                    tool=tool,
+                    verdict=result.verdict.verdict,
+                    risk=result.verdict.risk,
+                    owner_uid=owner_uid,
+                    reason=reason,
+                    codes=tuple(sorted({problem.code for problem in result.verdict.errors})),
                 )
+                held.append(seen, actor="daemon")
                 held.sync()
                 return ("draft" if result.verdict.allowed else "invalid"), reason, None
             history = held.index.history(result.request_id)
@@ -82,15 +77,24 @@ class Proposer:
                 history.approved or history.claimed or history.end or self._lies_there(result.request_id)
             ):
                 return "draft", "drafted_before", history.file
+            if history is not None and history.owner_uid not in (None, owner_uid):
+                return "invalid", "id_taken", None
             *files, proposal, draft = result.deliveries(self._workspace)
-            self._put_inputs(files)
             moves.deliver(
                 held,
                 [proposal, draft],
-                "proposed",
+                Proposed(
+                    proposal_sha256=result.proposal_sha256,
+                    tool=tool,
+                    verdict=result.verdict.verdict,
+                    risk=result.verdict.risk,
+                    owner_uid=owner_uid,
+                    from_=path.name,
+                    inputs={name: sha256_hex(content) for name, content in sorted(result.inputs.items())},
+                ),
                 request_id=result.request_id,
                 actor="daemon",
-                data={**shared, "from": path.name},
+                prepare=lambda: self._put_inputs(files),
             )
         return "draft", None, None
 

@@ -11,45 +11,59 @@ claim goes back to approved/: between the claim and the end anything may have ha
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 from threegate.core import durable
-from threegate.core.errors import ThreeGateError
+from threegate.core.errors import ThreeGateError, TrailError, Unavailable, place_of
+from threegate.core.file_names import request_of_companion
 from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
 from threegate.launch.completion import close_from_trail, find_file, interrupt, unsettled
 from threegate.launch.context import Context
-from threegate.runners.era.orphans import remove_orphans
+from threegate.runners.registry import remove_orphans
 from threegate.trail import RequestHistory, moves
+from threegate.trail.payloads import ApprovalAbandoned, Claimed
 
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
 
 
-def recover(context: Context, log: Log, engine_url: str = "") -> int:
+def recover(context: Context, log: Log) -> int:
     """Bring everything to its end; returns how many were not where the trail says. Raises TrailError, Unavailable."""
     workspace = context.workspace
-    for line in remove_orphans(
-        context.workspace_id, context.boot_nonce, url=engine_url, runs_folder=workspace.runs
-    ):
+    settings = context.policy.settings.runners
+    for line in remove_orphans(context.workspace_id, context.boot_nonce, settings, workspace.runs):
         log.say("orphan", what=line)
     remove_temporary(workspace)
-    mended = 0
+    settled = 0
     with context.trail.locked() as held:
         histories = [history for history in held.index.open_histories() if unsettled(workspace, history)]
     for history in histories:
-        done = _mend(context, history)
+        try:
+            done = _settle(context, history)
+        except (TrailError, Unavailable, OSError):
+            raise
+        except Exception as error:  # noqa: BLE001 - one request's failure never keeps the others from their end
+            log.say(
+                "recovery",
+                request=history.request_id,
+                what=f"internal error: {place_of(error)}; please report it",
+            )
+            continue
         if done:
-            mended += 1
+            settled += 1
             log.say("recovered", request=history.request_id, what=done)
     # Last: the requests are where they belong now, so each signature can follow its own.
-    mended += _move_lone_signatures(workspace, log)
-    return mended
+    settled += _move_lone_signatures(workspace, log)
+    return settled
 
 
 def remove_temporary(workspace: Workspace) -> None:
     """Take away temporary files that a crash left; nothing refers to them."""
     folders = [workspace.tool_exec, workspace.inputs, workspace.results, workspace.verdicts, workspace.audit]
+    folders += [workspace.audit / "checkpoints", workspace.drafts, workspace.drafts / "files"]
+    folders += [workspace.grants, workspace.memory, workspace.contracts / ".state"]
     folders += [workspace.state_folder(state) for state in STATES]
     if workspace.runs.is_dir():
         folders += [path for path in workspace.runs.iterdir() if path.is_dir() and not path.is_symlink()]
@@ -61,15 +75,15 @@ def remove_temporary(workspace: Workspace) -> None:
                 durable.unlink(path)
 
 
-def _mend(context: Context, history: RequestHistory) -> str | None:
+def _settle(context: Context, history: RequestHistory) -> str | None:
     """One request, by what the trail says of it. Returns what was done."""
     workspace = context.workspace
     if history.end is not None:
         with context.trail.locked() as held:
             close_from_trail(context, held, history, history.end)
         return f"finished what {history.end.type} had announced"
-    if history.claimed is not None:
-        interrupt(context, history, history.claimed)
+    if (claimed := Claimed.of(history.claimed)) is not None:
+        interrupt(context, history, claimed)
         return "was interrupted"
     if history.file is None or (path := workspace.approved / history.file).exists():
         return None
@@ -81,10 +95,9 @@ def _mend(context: Context, history: RequestHistory) -> str | None:
     with context.trail.locked() as held:
         moves.announce(
             held,
-            "approval_abandoned",
+            ApprovalAbandoned(reason="the approved file never reached approved/", file=history.file),
             request_id=history.request_id,
             actor="daemon",
-            data={"reason": "the approved file never reached approved/", "file": history.file},
         )
         _remove_lone(workspace.approved, history.file)
     return "approval was abandoned; the draft can be approved again"
@@ -101,10 +114,11 @@ def _move_lone_signatures(workspace: Workspace, log: Log) -> int:
     moved = 0
     for state in STATES:
         folder = workspace.state_folder(state)
-        for signature in sorted(folder.glob("*.md.sig*")):
-            name = signature.name.partition(".sig")[0]
-            if (folder / name).exists():
+        for entry in sorted(os.listdir(folder)):
+            of = request_of_companion(entry)
+            if of is None or (folder / of[0]).exists():
                 continue
+            signature, name = folder / entry, of[0]
             home = next((other for other in STATES if (workspace.state_folder(other) / name).exists()), None)
             if home is None:
                 log.say("alone", file=signature.name, what="a signature without its request")

@@ -19,6 +19,7 @@ from threegate.daemon.notices import Notices
 from threegate.judgement.policy import Policy
 from threegate.launch.context import Context, daemon_context
 from threegate.runners.budget import Budget
+from threegate.runners.registry import backends
 from threegate.trail import Trail
 
 
@@ -59,7 +60,7 @@ class RunnerSet:
             Budget.of(runners) if cluster is None else cluster.budget,
             log,
             wake,
-            runners.monty.workers + runners.era.parallel if cluster is None else cluster.threads,
+            sum(backend.rows(runners) for backend in backends()) if cluster is None else cluster.threads,
             beat=beat,
         )
         return cls(dispatcher, notices, _parts(policy.settings))

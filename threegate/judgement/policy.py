@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import importlib.metadata
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,7 +36,7 @@ class Policy:
 def load_policy(
     workspace: Workspace,
     *,
-    seccomp_sha256: str,
+    facts: Mapping[str, str],
     environment: Mapping[str, str] | None = None,
 ) -> Policy:
     """Read settings and contracts once and make the policy. Raises InvalidInput.
@@ -50,7 +49,7 @@ def load_policy(
     return make_policy(
         settings,
         files,
-        seccomp_sha256=seccomp_sha256,
+        facts=facts,
         environment=os.environ if environment is None else environment,
     )
 
@@ -59,16 +58,16 @@ def make_policy(
     settings: Settings,
     contract_files: Mapping[str, bytes],
     *,
-    seccomp_sha256: str,
+    facts: Mapping[str, str],
     environment: Mapping[str, str],
 ) -> Policy:
-    """The policy of settings and contract bytes; pure."""
+    """The policy of settings and contract bytes; pure. `facts`: what the backends say of themselves, by name."""
     compiled = compile_folder(
         contract_files,
         environment=environment,
         permit_timeout_allow=settings.contracts.permit_timeout_allow,
     )
-    platform = platform_of(settings, seccomp_sha256)
+    platform = platform_of(settings, facts["seccomp"])
     key = settings.workspace.id.encode()
     named = {
         name: None if (value := environment.get(name)) is None else _keyed_hash(key, name, value)
@@ -76,18 +75,18 @@ def make_policy(
     }
     digests = {name: canonical.sha256_hex(data) for name, data in sorted(contract_files.items())}
     digest = canonical.digest(
-        {
-            "type": "threegate-policy/1",
-            "settings": settings.deciding(),
-            "contracts": digests,
-            "environment": named,
-            "image": platform.image,
-            "egress_image": platform.egress_image,
-            "runtime": platform.runtime,
-            "seccomp": seccomp_sha256,
-            "threegate": __version__,
-            "monty": importlib.metadata.version("pydantic-monty"),
-        }
+        # A fact under a name that is taken raises TypeError: none may hide another from the digest.
+        dict(
+            type="threegate-policy/1",
+            settings=settings.deciding(),
+            contracts=digests,
+            environment=named,
+            image=platform.image,
+            egress_image=platform.egress_image,
+            runtime=platform.runtime,
+            threegate=__version__,
+            **facts,
+        )
     )
     return Policy(settings, compiled, platform, digest, digests)
 

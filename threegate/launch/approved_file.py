@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 from threegate.core import durable, limits
 from threegate.core.workspace import Workspace
@@ -18,11 +19,13 @@ from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import file_identity
 from threegate.request import read_request
+from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job, build_job
 from threegate.request.model import Backend, Request
+from threegate.request.shown_whole import unread_inputs
 from threegate.trail import RequestHistory, moves
 
-_BACKEND_LINE = re.compile(rb"^backend: ?(ERA|monty)$", re.MULTILINE)
+_BACKEND_LINE = re.compile(rf"^backend: ?({'|'.join(BACKENDS)})$".encode(), re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Approved:
     history: RequestHistory | None
     policy: str
     """Digest of the policy that it was read under."""
+    digests: Mapping[str, str]
+    """sha256 of the file ("") and of each signature beside it (".sig", ".sig.NAME"), as they were read."""
 
     @property
     def request_id(self) -> str:
@@ -56,6 +61,8 @@ class Unrunnable:
     """The id that was approved under its name, else its name's stem."""
     code: str
     message: str
+    digests: Mapping[str, str]
+    """As in `Approved`; empty when one of the files could not be read."""
 
 
 def peek_backend(path: Path) -> Backend | None:
@@ -66,7 +73,7 @@ def peek_backend(path: Path) -> Backend | None:
     except OSError:
         return None
     found = _BACKEND_LINE.search(data)
-    return None if found is None else "ERA" if found[1] == b"ERA" else "monty"
+    return None if found is None else cast("Backend", found[1].decode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +101,15 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
         beside = {
-            item.name[len(path.name) + 4 :].removeprefix("."): durable.read_regular(
-                item, max_bytes=limits.SIGNATURE_FILE_BYTES
-            )
+            item.name: durable.read_regular(item, max_bytes=limits.SIGNATURE_FILE_BYTES)
             for item in moves.companions(path)
         }
     except FileNotFoundError:
         raise
     except OSError as error:
         history = _history(context, path.name, None)
-        return _unrunnable(path, identity, history, "request_unreadable", error.strerror or str(error))
+        return _unrunnable(path, identity, history, "request_unreadable", error.strerror or str(error), {})
+    digests = moves.digests_beside(path.name, {path.name: data, **beside})
     report = read_request(
         data, path=path.name, settings=policy.settings.request, now=datetime.now(UTC), stage="approved"
     )
@@ -112,7 +118,7 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     if request is None:
         first = next(finding for finding in report.findings if finding.severity == "error")
         message = f"{first.rule} at line {first.line}: {first.message}"
-        return _unrunnable(path, identity, history, "request_invalid", message)
+        return _unrunnable(path, identity, history, "request_invalid", message, digests)
     try:
         job = build_job(
             request,
@@ -121,12 +127,14 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
             write_class=context.contracts.write_class(policy, request),
             time_cap_sec=context.contracts.time_cap_sec(policy, request),
             proposal_sha256=history.proposal_sha256 if history else None,
+            unread=unread_inputs(request, lambda item: (context.workspace.inputs / item.sha256).open("rb")),
         )
-    except KeyError as missing:
-        message = f"the pinned input {missing.args[0][:12]}… is not there"
-        return _unrunnable(path, identity, history, "input_missing", message)
-    signature = beside.pop("", None)
-    return Approved(path, identity, data, request, job, signature, beside, history, policy.digest)
+    except OSError as error:
+        message = f"the pinned input {Path(error.filename).name[:12]}… cannot be read ({error.strerror})"
+        return _unrunnable(path, identity, history, "input_missing", message, digests)
+    signature = beside.pop(f"{path.name}.sig", None)
+    further = {name.removeprefix(f"{path.name}.sig."): found for name, found in beside.items()}
+    return Approved(path, identity, data, request, job, signature, further, history, policy.digest, digests)
 
 
 def is_there(file: Approved | Unrunnable) -> bool:
@@ -138,9 +146,14 @@ def is_there(file: Approved | Unrunnable) -> bool:
 
 
 def _unrunnable(
-    path: Path, identity: tuple[int, ...], history: RequestHistory | None, code: str, message: str
+    path: Path,
+    identity: tuple[int, ...],
+    history: RequestHistory | None,
+    code: str,
+    message: str,
+    digests: Mapping[str, str],
 ) -> Unrunnable:
-    return Unrunnable(path, identity, history.request_id if history else path.stem, code, message)
+    return Unrunnable(path, identity, history.request_id if history else path.stem, code, message, digests)
 
 
 def _history(context: Context, file_name: str, request: Request | None) -> RequestHistory | None:
@@ -151,10 +164,5 @@ def _history(context: Context, file_name: str, request: Request | None) -> Reque
 
 
 def _pinned_sizes(workspace: Workspace, request: Request) -> dict[str, int]:
-    sizes = {}
-    for item in request.inputs:
-        try:
-            sizes[item.sha256] = (workspace.inputs / item.sha256).lstat().st_size
-        except FileNotFoundError:
-            continue
-    return sizes
+    """Raises FileNotFoundError."""
+    return {item.sha256: (workspace.inputs / item.sha256).lstat().st_size for item in request.inputs}

@@ -11,11 +11,10 @@ one final folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypeVar
 
 from threegate.core import canonical, durable
 from threegate.core.workspace import STATES, Workspace
@@ -23,21 +22,19 @@ from threegate.judgement.judge import Cleared, Judgement, NotCleared
 from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there
 from threegate.launch.context import Context
 from threegate.launch.status_file import write_status
+from threegate.request.backend_rules import DEFAULT_BACKEND
 from threegate.request.model import Request
 from threegate.results import (
     ResultFacts,
     ResultText,
     deliver_result,
     read_record,
+    render_result,
     reserve_result,
     result_name,
 )
-from threegate.results.verdict import State
-from threegate.trail import Event, LockedTrail, RequestHistory, moves
-
-_ENDS = {"cancelled": "cancelled", "interrupted": "interrupted", "unavailable": "interrupted"}
-"""Statuses whose event is not `finished`; their requests go to refused/."""
-
+from threegate.trail import Event, LockedTrail, RequestHistory, moves, payloads, trail_text
+from threegate.trail.event import trail_value
 
 CHANGED = Waiting("request_changed", "the file changed while it was judged; it is read again")
 
@@ -47,17 +44,17 @@ def finish(
     path: Path,
     request: Request,
     ran: ResultFacts,
-    data: Mapping[str, Any],
+    ended: payloads.End,
     run_folder: Path,
     judgement: Cleared,
 ) -> Ended:
     """Announce the end, deliver the result, move the file.
 
-    `ran` are the facts that were just recorded in `run_folder`; moment and number come from the event. After a crash the
-    record gives the same facts, and so the same result.
+    `ran` are the facts that were just recorded in `run_folder`, `ended` is what the event says of them so far; moment and
+    number come from the event. After a crash the record gives the same facts, and so the same result.
     """
-    event_type = _ENDS.get(ran.status, "finished")
-    folder = context.workspace.finished if event_type == "finished" else context.workspace.refused
+    state = _state(ended)
+    folder = context.workspace.state_folder(state)
     text = ResultText(ran)
     with context.trail.locked() as held:
         moved = context.contracts.commit(held, context.policy, request, ran.status, run_folder)
@@ -66,28 +63,18 @@ def finish(
         seq, when = held.next_event()
         facts = replace(ran, created_utc=when, trail_seq=seq)
         rendered = text.at(facts)
-        moves.announce(
-            held,
-            event_type,
-            request_id=request.request_id,
-            actor="daemon",
-            data={
-                **data,
-                **moved,
-                "result_sha256": canonical.sha256_hex(rendered),
-                "state": folder.name,
-                "file": target.name,
-            },
-        )
+        digest = canonical.sha256_hex(rendered)
+        announced = replace(ended, contract=moved, result_sha256=digest, state=folder.name, file=target.name)
+        moves.announce(held, announced, request_id=request.request_id, actor="daemon")
         _end_with_it(context.workspace, held, moved)
         result = deliver_result(context.workspace, facts, rendered, settled=False)
         moves.relocate(path, target, settled=False)
     # Without the lock: others need not wait for these folders. A power cut before this is what recovery completes.
     moves.settle(result, result)
     moves.settle(path, target)
-    write_status(context.workspace, target.name, _state(event_type), ran.status, judgement)
+    write_status(context.workspace, target.name, state, ran.status, judgement)
     context.on_end(request.request_id, ran.status)
-    return Ended(event_type, ran.status, result)
+    return Ended(ended.kind, ran.status, result)
 
 
 def refuse(context: Context, approved: Approved, judgement: NotCleared) -> Ended | Waiting:
@@ -120,110 +107,121 @@ def refuse_held(
         history.claimed is not None or history.end is not None or _is_copy(history, file.path)
     )
     approval = judgement.approval if judgement else None
-    data: dict[str, Any] = {
-        "reason": "replayed" if known else code,
-        "message": message,
-        "approved_by": approval.approved_by if approval else None,
-        "approval_sha256": approval.approval_sha256 if approval else None,
-        "policy_sha256": context.policy.digest,
-    }
-    moved: Mapping[str, Any] = {}
-    if isinstance(file, Approved):
-        data["backend"] = file.request.backend
-        data["request_sha256"] = file.request.sha256
-        data["inputs"] = {item.name: item.sha256 for item in file.job.inputs[:64]}
-        moved = context.contracts.blocked(held, context.policy, file.request, file.job, code)
-    else:
-        data |= {"backend": "ERA", "request_sha256": None, "inputs": {}}
-    data.update(moved)
+    # What an operator approved under this name, although a gate may not have believed the file that is there now.
+    given = (payloads.Approved.of(history.approved) if history and not known else None) or payloads.Approved()
+    reason = "replayed" if known else code
     target = moves.free_name(context.workspace.refused / file.path.name)
+    stopped: payloads.Stopped = (payloads.Quarantined if known else payloads.Refused)(
+        reason=reason,
+        message=message,
+        backend=DEFAULT_BACKEND,  # nothing in an unrunnable file is believed; the event has the same keys as any other refusal
+        approved_by=approval.approved_by if approval else None,
+        approval_sha256=approval.approval_sha256 if approval else given.approval_sha256,
+        nonce=given.nonce,
+        policy_sha256=context.policy.digest,
+        inputs={},
+        state="refused",
+        file=target.name,
+    )
+    if isinstance(file, Approved):
+        stopped = replace(
+            stopped,
+            backend=file.request.backend,
+            request_sha256=file.request.sha256,
+            inputs={item.name: item.sha256 for item in file.job.inputs[:64]},
+            contract=context.contracts.blocked(held, context.policy, file.request, file.job, code),
+        )
     # Space first: on a full disk the request stays where it is, instead of ending without a result.
     reserve_result(context.workspace, file.request_id)
-    event = moves.announce(
-        held,
-        "quarantined" if known else "refused",
-        request_id=file.request_id,
-        actor="daemon",
-        data={**data, "state": "refused", "file": target.name},
-    )
-    _end_with_it(context.workspace, held, moved)
-    result = deliver_result(
-        context.workspace, _refusal_facts(event.request_id or "", event.data, event.when, event.seq)
-    )
+    stopped = with_result(held, file.request_id, replace(stopped, files=file.digests))
+    event = moves.announce(held, stopped, request_id=file.request_id, actor="daemon")
+    _end_with_it(context.workspace, held, stopped.contract)
+    result = deliver_result(context.workspace, _refusal_facts(event))
     moves.relocate(file.path, target)
-    write_status(context.workspace, target.name, "refused", str(data["reason"]), judgement)
+    write_status(context.workspace, target.name, "refused", reason, judgement)
     context.on_end(file.request_id, "refused")
-    return Ended("refused", str(data["reason"]), result)
+    return Ended("refused", reason, result)
 
 
-def _end_with_it(workspace: Workspace, held: LockedTrail, moved: Mapping[str, Any]) -> None:
+def _end_with_it(workspace: Workspace, held: LockedTrail, moved: payloads.ContractMove | None) -> None:
     """Ask the daemon to end the requests that run in sessions which ended with their parent just now.
 
     A crash before this loses nothing: what ran then is interrupted by the next start.
     """
-    for request_id in moved.get("contract", {}).get("ends", ()):
-        moves.announce(
-            held,
-            "cancel_requested",
-            request_id=request_id,
-            actor="daemon",
-            data={"message": "the parent session was ended by its circuit breaker"},
-        )
+    for request_id in (moved.ends if moved else None) or ():
+        asked = payloads.CancelRequested(message="the parent session was ended by its circuit breaker")
+        moves.announce(held, asked, request_id=request_id, actor="daemon")
         durable.overwrite(workspace.control / f"cancel-{request_id}", b"")
 
 
 def _is_copy(history: RequestHistory, path: Path) -> bool:
     """Whether the trail approved this request under another file name, and that file still waits: refusing the
     copy must not end the request itself."""
-    name = history.approved.data.get("file") if history.approved else None
-    return isinstance(name, str) and name != path.name and (path.parent / name).exists()
+    approved = payloads.Approved.of(history.approved)
+    name = approved.file if approved else None
+    return name is not None and name != path.name and (path.parent / name).exists()
 
 
-def _refusal_facts(
-    request_id: str, data: Mapping[str, Any], when: datetime, seq: int, status: str = "refused"
-) -> ResultFacts:
+def _refusal_facts(event: Event) -> ResultFacts:
+    """The facts of a request that ended without a record of a run: what its event says, as it is in the trail."""
+    stopped = payloads.Stopped.of(event) or payloads.Refused()
+    return _facts_of(stopped, event.request_id or "", event.when, event.seq)
+
+
+_S = TypeVar("_S", bound=payloads.Stopped)
+
+
+def with_result(held: LockedTrail, request_id: str, stopped: _S) -> _S:
+    """What is said of an end without a run, with the digest of the result that follows from it.
+
+    The result names the event's number and moment, so the event has to be the next one that is appended.
+    """
+    as_read = type(stopped).from_data(trail_value(stopped.to_data()))
+    seq, when = held.next_event()
+    rendered = render_result(_facts_of(as_read, trail_text(request_id), when, seq))
+    return replace(stopped, result_sha256=canonical.sha256_hex(rendered))
+
+
+def _facts_of(stopped: payloads.Stopped, request_id: str, when: datetime, seq: int) -> ResultFacts:
     return ResultFacts(
         request_id=request_id,
-        status=status,
+        status=stopped.result_status if isinstance(stopped, payloads.End) else "refused",
         created_utc=when,
         trail_seq=seq,
-        backend=str(data.get("backend") or ""),
-        reason=str(data.get("reason") or ""),
-        detail=str(data.get("message") or ""),
-        request_sha256=data.get("request_sha256"),
-        approved_by=data.get("approved_by"),
-        approval_sha256=data.get("approval_sha256"),
-        policy_sha256=data.get("policy_sha256"),
-        inputs=tuple(sorted((data.get("inputs") or {}).items())),
+        backend=stopped.backend or "",
+        reason=stopped.reason or "",
+        detail=stopped.message or "",
+        request_sha256=stopped.request_sha256,
+        approved_by=stopped.approved_by,
+        approval_sha256=stopped.approval_sha256,
+        policy_sha256=stopped.policy_sha256,
+        inputs=tuple(sorted((stopped.inputs or {}).items())),
     )
 
 
-def interrupt(context: Context, history: RequestHistory, claimed: Event) -> None:
+def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claimed) -> None:
     """Close a request that was claimed and never finished: nobody knows how far it came, so it never runs again."""
     workspace = context.workspace
     with context.trail.locked() as held:
         source = find_file(workspace, history)
         name = source.name if source else str(history.file or f"{history.request_id}.md")
         target = moves.free_name(workspace.refused / name)
-        kept = {key: claimed.data.get(key) for key in ("request_sha256", "approval_sha256", "policy_sha256")}
-        moved = context.contracts.lost(held, history)
-        event = moves.announce(
-            held,
-            "interrupted",
-            request_id=history.request_id,
-            actor="daemon",
-            data={
-                **kept,
-                **moved,
-                "reason": "interrupted",
-                "message": "the daemon ended while this request ran; it may have run in part and is never run again",
-                "approved_by": history.approved.data.get("approved_by") if history.approved else None,
-                "state": "refused",
-                "file": target.name,
-            },
+        approved = payloads.Approved.of(history.approved)
+        interrupted = payloads.Interrupted(
+            request_sha256=claimed.request_sha256,
+            approval_sha256=claimed.approval_sha256,
+            policy_sha256=claimed.policy_sha256,
+            contract=context.contracts.lost(claimed),
+            reason="interrupted",
+            message="the daemon ended while this request ran; it may have run in part and is never run again",
+            approved_by=approved.approved_by if approved else None,
+            state="refused",
+            file=target.name,
         )
-        facts = _refusal_facts(history.request_id, event.data, event.when, event.seq, "interrupted")
-        deliver_result(workspace, facts)
+        interrupted = with_result(held, history.request_id, interrupted)
+        event = moves.announce(held, interrupted, request_id=history.request_id, actor="daemon")
+        _remove_unrecorded(workspace, history.request_id)
+        deliver_result(workspace, _refusal_facts(event))
         if source is not None:
             moves.relocate(source, target)
     write_status(workspace, target.name, "refused", "interrupted")
@@ -232,35 +230,43 @@ def interrupt(context: Context, history: RequestHistory, claimed: Event) -> None
 
 def close_from_trail(context: Context, held: LockedTrail, history: RequestHistory, event: Event) -> None:
     """Do what an end's event announced and a crash left undone: the result (the same bytes), then the move."""
-    workspace = context.workspace
-    record = event.data.get("record_sha256")
-    if isinstance(record, str):
+    workspace, ended = context.workspace, payloads.End.of(event)
+    if ended is not None and ended.record_sha256 is not None:
         folder = workspace.run_folder(history.request_id)
-        facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=record)
+        facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=ended.record_sha256)
     else:
-        status = event.type if event.type in ("cancelled", "interrupted") else "refused"
-        facts = _refusal_facts(history.request_id, event.data, event.when, event.seq, status)
+        facts = _refusal_facts(event)
+        if isinstance(ended, payloads.Interrupted) and ended.result_sha256 is not None:
+            _remove_unrecorded(workspace, history.request_id)
     deliver_result(workspace, facts)
     source = find_file(workspace, history)
     if source is not None and history.state and history.file:
         target = workspace.state_folder(history.state) / history.file
         if source != target and not target.exists():
             moves.relocate(source, target)
-    write_status(workspace, str(history.file), _state(event.type), facts.status)
+    write_status(workspace, str(history.file), _state(ended), facts.status)
 
 
-def _state(event_type: str) -> State:
-    return "finished" if event_type == "finished" else "refused"
+def _remove_unrecorded(workspace: Workspace, request_id: str) -> None:
+    """Take away what an interrupted run left: no record vouches for it, so nobody could tell it from what was put there since.
+
+    Before the result is delivered: while that is missing, the next start comes here again.
+    """
+    folder = workspace.run_folder(request_id)
+    if folder.is_dir() and not folder.is_symlink():
+        durable.remove_tree(folder)
+
+
+def _state(ended: payloads.End | None) -> Literal["finished", "refused"]:
+    """Where the request's file goes."""
+    return "finished" if isinstance(ended, payloads.Finished) else "refused"
 
 
 def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:
     """Where a request's file is now, by its name in the trail; where it belongs comes first."""
     order = [history.state, *STATES] if history.state in STATES else list(STATES)
-    names = {
-        str(event.data["file"])
-        for event in (history.claimed, history.approved, history.end)
-        if event and "file" in event.data
-    }
+    places = map(payloads.Placed.of, (history.claimed, history.approved, history.end))
+    names = {place.file for place in places if place is not None and place.file is not None}
     if history.file:
         names.add(history.file)
     for state in order:

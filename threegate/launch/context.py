@@ -23,6 +23,7 @@ from threegate.launch.contract_sessions import ContractSessions
 from threegate.launch.launch_facts import read_operators
 from threegate.request.model import Backend
 from threegate.runners.interface import Runner
+from threegate.runners.registry import backend_names, make_runner, policy_facts
 from threegate.trail import LockedTrail, Trail
 from threegate.trail.chain import segment_paths
 from threegate.trail.workspace_key import load_key
@@ -53,8 +54,8 @@ class Context:
     @property
     def cluster(self) -> ClusterRunner | None:
         """The runner of a daemon whose requests run on other machines."""
-        runner = self.runners.get("monty")
-        return cast("ClusterRunner", runner) if getattr(runner, "starts_late", False) else None
+        runner = next(iter(self.runners.values()), None)
+        return cast("ClusterRunner", runner) if runner is not None and runner.starts_late else None
 
     def decided(self, judgement: Judgement, now: datetime) -> None:
         """Keep the audit-safe event of a judgement. Raises Unavailable: nothing runs on an unrecorded decision."""
@@ -84,6 +85,9 @@ class Context:
                 "workspace_mismatch",
                 f"{outside}; when this is as it should be: threegate workspace adopt",
             )
+        replaced = self.workspace.replaced_folder()
+        if replaced is not None:
+            return ("folder_replaced", replaced)
         operators = read_operators(self.workspace)
         if operators.problem is not None or operators.digests != held.index.operators:
             what = operators.problem or "tool-exec/operators is not what the trail last recorded"
@@ -108,12 +112,10 @@ def open_context(
 
     A server passes the trail and the sessions that it keeps, so that they are not read from their start again.
     """
-    from threegate.runners.era.seccomp import SECCOMP_SHA256
-
     return Context(
         workspace,
         trail or Trail(workspace),
-        load_policy(workspace, seccomp_sha256=SECCOMP_SHA256),
+        load_policy(workspace, facts=policy_facts()),
         contracts or ContractSessions(workspace),
         DecisionLog(workspace.decisions_file),
     )
@@ -151,7 +153,7 @@ def daemon_context(
 def _runners(
     workspace: Workspace, settings: Settings, boot_nonce: str, say: Callable[[str], None]
 ) -> dict[Backend, Runner]:
-    """The runners of this machine, or the cluster's for both backends. Raises InvalidInput, Unavailable."""
+    """The runners of this machine, or the cluster's for every backend. Raises InvalidInput, Unavailable."""
     if settings.runners.cluster.broker:
         require_extra()
         from threegate.cluster.runner import ClusterRunner
@@ -163,13 +165,8 @@ def _runners(
             told_file=workspace.workers_file,
             say=say,
         )
-        return {"monty": cluster, "ERA": cluster}
-    from threegate.runners.era.runner import EraRunner
-    from threegate.runners.monty.runner import MontyRunner
-
+        return dict.fromkeys(backend_names(), cluster)
     return {
-        "monty": MontyRunner(workers=settings.runners.monty.workers),
-        "ERA": EraRunner(
-            settings.runners.era, secret_references=settings.secrets, prepared_in=workspace.runs
-        ),
+        name: make_runner(name, settings, secrets=settings.secrets, prepared_in=workspace.runs)
+        for name in backend_names()
     }

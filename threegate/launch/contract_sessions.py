@@ -33,7 +33,8 @@ from threegate.launch.past_calls import PastCalls, call_of, outcome_of
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import read_record
-from threegate.trail import LockedTrail, RequestHistory
+from threegate.trail import LockedTrail
+from threegate.trail.payloads import Claimed, ContractMove
 
 _NO_CONTRACTS = Decision("allow", (Reason(0, "no_contracts", "", "the contracts folder is empty"),))
 
@@ -162,80 +163,77 @@ class ContractSessions:
         policy: Policy,
         request: Request,
         job: Job,
-    ) -> Mapping[str, Any] | Refused:
-        """Decide once more, under the lock of the claim; data for the `claimed` event. A Refused means: judge again."""
+    ) -> ContractMove | Refused | None:
+        """Decide once more, under the lock of the claim; what `claimed` says of the call. A Refused means: judge again."""
         decision, call = self._decide(held, policy, request, job, held.now, None)
         allowed = decision.verdict == "allow"
         if not allowed and policy.settings.contracts.mode != "shadow":
             return Refused(
                 decision.code or "contract_blocked", "the contract gate does not let it through now"
             )
-        would = {} if allowed else {"would_block": decision.code or ""}
+        would_block = None if allowed else decision.code or ""
         if call is None or call.session_id not in self.view(held, policy).sessions:
-            return {"contract": would} if would else {}
-        return {"contract": {**_named(self.view(held, policy), call), **would}}
+            return None if allowed else ContractMove(would_block=would_block)
+        return replace(_named(self.view(held, policy), call), would_block=would_block)
 
     def commit(
         self, held: LockedTrail, policy: Policy, request: Request, status: str, run_folder: Path
-    ) -> Mapping[str, Any]:
-        """Data for the event of the end: what the outcome means under the contract."""
+    ) -> ContractMove | None:
+        """What the event of the end says of the call: what the outcome means under the contract."""
         if policy.contracts.empty or not policy.contracts.ok:
-            return {}
+            return None
         try:
             table = self.view(held, policy)
         except Unavailable:
-            return {"contract": {"status": "session_state_lost"}}
+            return ContractMove(status="session_state_lost")
         session = _holding(table, request.request_id)
         if session is None:
-            return {}
-        data: dict[str, Any] = {"session": session.session_id, "requester": session.requester}
+            return None
+        lost = ContractMove(
+            session=session.session_id, requester=session.requester, status="session_state_lost"
+        )
         call = session.pending[request.request_id].call
         try:
             facts = read_record(run_folder, created_utc=held.now, trail_seq=0, sha256=None)
         except InvalidInput:
-            return {"contract": {**data, "status": "session_state_lost"}}
+            return lost
         outcome = outcome_of(facts, run_folder, policy.settings.contracts.cost_per_second)
         if outcome is None:
-            return {"contract": {**data, "status": "session_state_lost"}}
+            return lost
         trial = SessionTable.from_json(policy.contracts, table.to_json())
         effect = trial.commit(call, replace(outcome, status=status), held.now)
-        return {
-            "contract": {
-                **data,
-                "status": effect.status,
-                "codes": sorted({item.code for item in effect.reasons}),
-                **({} if status in _GIVEN_BACK else _ends(policy, table, trial)),
-            }
-        }
+        return replace(
+            lost,
+            status=effect.status,
+            codes=tuple(sorted({item.code for item in effect.reasons})),
+            ends=None if status in _GIVEN_BACK else _ends(policy, table, trial),
+        )
 
     def blocked(
         self, held: LockedTrail, policy: Policy, request: Request, job: Job, code: str
-    ) -> Mapping[str, Any]:
-        """Data for the event of a refusal: only what the contract gate refused moves a session."""
+    ) -> ContractMove | None:
+        """What the event of a refusal says of the call: only what the contract gate refused moves a session."""
         compiled = policy.contracts
         if code not in REASONS or compiled.empty or not compiled.ok:
-            return {}
+            return None
         try:
             table = self.view(held, policy)
         except Unavailable:
-            return {}
+            return None
         call = self._call(held, policy, table, request, job, None)
         if call.session_id not in table.sessions:
-            return {}
+            return None
         named = _named(table, call)
         if call.session_id in table.members:
             trial = SessionTable.from_json(compiled, table.to_json())
             trial.note_block(call)
-            named.update(_ends(policy, table, trial))
-        return {"contract": named}
+            named = replace(named, ends=_ends(policy, table, trial))
+        return named
 
-    def lost(self, held: LockedTrail, history: RequestHistory) -> Mapping[str, Any]:
-        """Data for the event of an interruption: its reservation is given back."""
-        claimed = history.claimed
-        contract = claimed.data.get("contract") if claimed is not None else None
-        if not isinstance(contract, Mapping):
-            return {}
-        return {"contract": {key: contract[key] for key in ("session", "requester") if key in contract}}
+    def lost(self, claimed: Claimed) -> ContractMove | None:
+        """What the event of an interruption says of the call: its reservation is given back."""
+        contract = claimed.contract
+        return contract and ContractMove(session=contract.session, requester=contract.requester)
 
     def demand(
         self, held: LockedTrail, policy: Policy, request: Request, job: Job
@@ -269,29 +267,26 @@ def _place(table: SessionTable, call: Call, job: Job) -> Decision | None:
     return None
 
 
-def _named(table: SessionTable, call: Call) -> dict[str, Any]:
+def _named(table: SessionTable, call: Call) -> ContractMove:
     """What an event says about a call: names and digests, never a value."""
     session = table.sessions[call.session_id]
     requester = session.requester or str((call.principal or {}).get("name"))
-    return {
-        "session": call.session_id,
-        "requester": requester,
-        "tool": call.tool,
-        "loop": seen_key(call).hex(),
-    }
+    return ContractMove(
+        session=call.session_id, requester=requester, tool=call.tool, loop=seen_key(call).hex()
+    )
 
 
-def _ends(policy: Policy, before: SessionTable, after: SessionTable) -> dict[str, list[str]]:
+def _ends(policy: Policy, before: SessionTable, after: SessionTable) -> tuple[str, ...] | None:
     """The running requests of the sessions that an event kills with their parent; whoever writes it ends them."""
     if policy.settings.contracts.mode == "shadow":
-        return {}
+        return None
     found = sorted(
         request_id
         for key, session in after.sessions.items()
         if session.killed == "session_killed" and before.sessions[key].killed is None
         for request_id in before.sessions[key].pending
     )
-    return {"ends": found} if found else {}
+    return tuple(found) or None
 
 
 def _holding(table: SessionTable, request_id: str) -> Session | None:

@@ -16,6 +16,7 @@ from threegate.judgement.policy import Policy
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.trail import LockedTrail, RequestHistory
+from threegate.trail.payloads import Approved
 
 
 def file_identity(path: Path) -> tuple[int, ...]:
@@ -52,8 +53,7 @@ def facts_for_launch(
     index = held.index
     history = index.history(request.request_id)
     settings = policy.settings
-    approved = history.approved if history else None
-    recorded = approved.data.get("approval_sha256") if approved else None
+    approved = Approved.of(history.approved) if history else None
     behind = timedelta(seconds=held.clock_behind_seconds)
     return LaunchFacts(
         request=request,
@@ -74,8 +74,8 @@ def facts_for_launch(
         quorum=settings.approval.quorum,
         requesters=settings.requesters,
         owner_uid=draft_owner(history),
-        recorded_approval=recorded if isinstance(recorded, str) else None,
-        recorded_file=_text(approved.data.get("file")) if approved else None,
+        recorded_approval=approved.approval_sha256 if approved else None,
+        recorded_file=approved.file if approved else None,
         was_approved=approved is not None,
         grants=settings.approval.grants,
         grant_uses=index.grant_uses,
@@ -83,20 +83,16 @@ def facts_for_launch(
     )
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
 def draft_owner(history: RequestHistory | None) -> int | None:
     """Owner of the draft that was approved; a later draft that claims the same id must not change who asked."""
     if history is None:
         return None
-    owner = history.approved.data.get("owner_uid") if history.approved else None
-    return owner if type(owner) is int else history.owner_uid
+    approved = Approved.of(history.approved)
+    return approved.owner_uid if approved and approved.owner_uid is not None else history.owner_uid
 
 
 def pinned_inputs(workspace: Workspace, job: Job) -> dict[str, PinnedFile]:
-    """What lies in inputs/ for a job's inputs, by the digest that names it; hashed again while it is staged."""
+    """What is in inputs/ for a job's inputs, by the digest that names it; hashed again while it is staged."""
     found = {}
     for item in job.inputs:
         try:
@@ -108,7 +104,7 @@ def pinned_inputs(workspace: Workspace, job: Job) -> dict[str, PinnedFile]:
 
 
 def id_used(workspace: Workspace, history: RequestHistory | None, request_id: str) -> bool:
-    """Whether a request of this id was claimed or has ended, by the trail or by what lies in the state folders."""
+    """Whether a request of this id was claimed or has ended, by the trail or by what is in the state folders."""
     if history is not None and (history.claimed is not None or history.end is not None):
         return True
     if workspace.run_folder(request_id).exists():

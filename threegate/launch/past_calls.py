@@ -24,6 +24,7 @@ from threegate.request.job import Job, Platform, build_job
 from threegate.request.model import Request
 from threegate.results import ResultFacts, read_record
 from threegate.trail import Event
+from threegate.trail.payloads import Claimed, Finished
 
 RESULT_FILE = "result.json"
 """The output that a contract calls the call's output."""
@@ -89,9 +90,9 @@ class PastCalls:
 
     def call(self, event: Event) -> Call | None:
         """The call of a claimed request, read again from its file."""
-        contract = event.data["contract"]
-        request = self._request(event)
-        if request is None:
+        claimed = Claimed.of(event)
+        request = self._request(event, claimed) if claimed else None
+        if claimed is None or claimed.contract is None or request is None:
             return None
         job = build_job(
             request,
@@ -99,12 +100,11 @@ class PastCalls:
             platform=Platform(image=self.policy.platform.image),
             time_cap_sec=self._time_cap_sec(self.policy, request),
         )
-        return call_of(self.policy, request, job, str(contract["session"]))
+        return call_of(self.policy, request, job, claimed.contract.session or "")
 
-    def _request(self, event: Event) -> Request | None:
-        """The request file of an event, wherever it lies now, if it has the digest that the event names."""
-        wanted = event.data.get("request_sha256")
-        names = {str(event.data.get("file")), f"{event.request_id}.md"}
+    def _request(self, event: Event, claimed: Claimed) -> Request | None:
+        """The request file of an event, wherever it is now, if it has the digest that the event names."""
+        names = {claimed.file or "", f"{event.request_id}.md"} - {""}
         for state in STATES:
             folder = self.workspace.state_folder(state)
             for name in sorted(names | {path.name for path in folder.glob(f"{event.request_id}.*md")}):
@@ -112,7 +112,7 @@ class PastCalls:
                     data = durable.read_regular(folder / name, max_bytes=limits.REQUEST_BYTES)
                 except OSError:
                     continue
-                if canonical.sha256_hex(data) == wanted:
+                if canonical.sha256_hex(data) == claimed.request_sha256:
                     moment = event.when + timedelta(days=1)
                     return read_request(
                         data, path=name, settings=_WIDEST, now=moment, stage="approved"
@@ -122,13 +122,13 @@ class PastCalls:
     def outcome(self, event: Event) -> Outcome | None:
         """The outcome of a finished request, read again from its record."""
         folder = self.workspace.run_folder(str(event.request_id))
-        digest = event.data.get("record_sha256")
+        finished = Finished.of(event)
         try:
             facts = read_record(
                 folder,
                 created_utc=event.when,
                 trail_seq=event.seq,
-                sha256=digest if isinstance(digest, str) else "",
+                sha256=(finished and finished.record_sha256) or "",
             )
         except InvalidInput:
             return None

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from threegate.approval import LaunchFacts, VerifiedApproval
 from threegate.contracts import Decision
@@ -27,8 +27,15 @@ from threegate.launch.status_file import RunningStatus
 from threegate.request.job import Job
 from threegate.results import ResultFacts, reserve_result, write_record
 from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
-from threegate.trail import moves
+from threegate.trail import moves, payloads
 from threegate.trail.locked_trail import advance_head
+
+_ENDS: Final[Mapping[str, type[payloads.End]]] = {
+    "cancelled": payloads.Cancelled,
+    "interrupted": payloads.Interrupted,
+    "unavailable": payloads.Interrupted,
+}
+"""The events of statuses whose requests go to refused/; every other status is a finished run's."""
 
 UNSIGNED_NOTE = "Promoted by hand without a signature: it counts as validated, never as confirmed."
 
@@ -119,26 +126,31 @@ def launch(
         notes=_notes(judgement.approval),
     ).with_outcome(outcome)
     record_sha256 = write_record(control.run_folder, result)
-    data = {
-        "status": outcome.status,
-        "exit_code": outcome.exit_code,
-        "wall_ms": outcome.wall_ms,
-        "record_sha256": record_sha256,
-        "outputs": {item.path: item.sha256 for item in outcome.artifacts[:64]},
-        "stdout_sha256": outcome.stdout.sha256,
-        "stderr_sha256": outcome.stderr.sha256,
-        "image": outcome.image,
-        "reached": [f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed][:32],
-        "blocked": [f"{item.host}:{item.port}" for item in outcome.destinations if not item.allowed][:32],
-    }
-    if attempts > 1:
-        data["attempts"] = attempts
-    return finish(context, claimed, request, result, data, control.run_folder, judgement)
+    reached, blocked = (
+        tuple(f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed is allowed)[:32]
+        for allowed in (True, False)
+    )
+    ended = _ENDS.get(outcome.status, payloads.Finished)(
+        status=outcome.status,
+        exit_code=outcome.exit_code,
+        wall_ms=outcome.wall_ms,
+        record_sha256=record_sha256,
+        outputs={item.path: item.sha256 for item in outcome.artifacts[:64]},
+        stdout_sha256=outcome.stdout.sha256,
+        stderr_sha256=outcome.stderr.sha256,
+        image=outcome.image,
+        reached=reached,
+        blocked=blocked,
+        attempts=attempts if attempts > 1 else None,
+    )
+    if isinstance(ended, payloads.Cancelled):
+        ended = replace(ended, approval_sha256=clearance.approval_sha256, nonce=clearance.nonce)
+    return finish(context, claimed, request, result, ended, control.run_folder, judgement)
 
 
 def _starts_late(context: Context, job: Job) -> bool:
     """Whether the runner itself says when a run is possible; for any other the claim records `started`."""
-    return bool(getattr(context.runners[job.backend], "starts_late", False))
+    return context.runners[job.backend].starts_late
 
 
 def _hand_evidence(context: Context, approved: Approved, control: Control) -> None:
@@ -146,12 +158,8 @@ def _hand_evidence(context: Context, approved: Approved, control: Control) -> No
     request, job = approved.request, approved.job
 
     def started(where: Mapping[str, Any]) -> None:
-        context.trail.announce(
-            "started",
-            request_id=request.request_id,
-            actor="daemon",
-            data={"backend": job.backend, **where},
-        )
+        begun = payloads.Started.from_data({"backend": job.backend, **where})
+        context.trail.announce(begun, request_id=request.request_id, actor="daemon")
 
     with context.trail.locked() as held:
         epoch = held.index.epoch
@@ -254,40 +262,42 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             return refuse_held(
                 context, held, approved, "grant_used_up", "no use of the grant is left", judgement
             )
-        # Last what only a call that really starts may take: its place under the session's limits, and, while there is
-        # still nothing to take back, the disk space for its result. Each request that is claimed can be given its end.
+        # Last what only a call that really starts may take: its place under the session's limits, and the disk space for
+        # its result. The space comes before the event, so that each request that is claimed can be given its end.
         reservation = context.contracts.reserve(held, context.policy, request, job)
         if isinstance(reservation, Refused):
             return Waiting(reservation.code, str(reservation), judgement)
         reserve_result(context.workspace, request.request_id)
-        decided = {
+        decided: dict[str, Any] = {
             "request_sha256": request.sha256,
             "job_sha256": clearance.job_sha256,
             "approval_sha256": clearance.approval_sha256,
             "policy_sha256": context.policy.digest,
         }
-        held.append(
-            "cleared",
-            request_id=request.request_id,
-            actor="daemon",
-            data={**decided, **assessment.to_json(), "would_block": assessment.would_block},
+        cleared = payloads.Cleared.from_data(
+            {**decided, **assessment.to_json(), "would_block": assessment.would_block}
         )
+        held.append(cleared, request_id=request.request_id, actor="daemon")
         # One sync for both events: `cleared` says why it may run, `claimed` that it does.
         claimed = moves.move(
             held,
             approved.path,
             context.workspace.running / approved.path.name,
-            "claimed",
+            payloads.Claimed(
+                **decided,
+                nonce=clearance.nonce,
+                grant=approval.grant,
+                contract=reservation,
+                files=None if history is not None and history.approved else approved.digests,
+            ),
             request_id=request.request_id,
             actor="daemon",
-            data={**decided, "nonce": clearance.nonce, "grant": approval.grant, **reservation},
             settled=False,
         )
         head = held.head
         if not _starts_late(context, job):
-            held.append(
-                "started", request_id=request.request_id, actor="daemon", data={"backend": job.backend}
-            )
+            begun = payloads.Started(backend=job.backend)
+            held.append(begun, request_id=request.request_id, actor="daemon")
         write = held.write()
     context.trail.settle(write)
     advance_head(head)
@@ -296,7 +306,7 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
 
 
 def _use_left(uses: int | None, approval: VerifiedApproval) -> bool:
-    """Whether a grant still stands, with a use left; asked under the lock that the claim is made under."""
+    """Whether a grant is not revoked and has a use left; asked under the lock that the claim is made under."""
     return uses is not None and uses < approval.grant_max_uses
 
 

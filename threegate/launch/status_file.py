@@ -16,7 +16,7 @@ from threegate.launch.approved_file import Approved, Waiting, is_there
 from threegate.launch.context import Context
 from threegate.results import Verdict, put_verdict, read_verdict
 from threegate.results.verdict import State
-from threegate.trail import moves
+from threegate.trail import moves, payloads
 
 
 def write_status(
@@ -70,9 +70,8 @@ def write_waiting(context: Context, approved: Approved, answer: Waiting) -> None
             return
         moves.announce(
             held,
-            "waiting",
+            payloads.Waiting(reason=answer.code, file=approved.path.name),
             request_id=approved.request_id,
             actor="daemon",
-            data={"reason": answer.code, "file": approved.path.name},
         )
     write_status(context.workspace, approved.path.name, "waiting", answer.code, answer.judgement)

@@ -1,8 +1,8 @@
 """Command words of proposals: what may never run, and what may run only as critical.
 
 Invariant: an argv that gate 1 would refuse is blocked here with gate 1's own reasons (`request.command`); on top
-of it come destruction, encoders and inline code that deletes. False alarms of the encoder words are accepted
-(docs/spec/5-proposals.md). A list can never be complete; what carries is that nothing runs without a human and a sandbox.
+of it come destruction, encoders, inline code that deletes, what a shell would take apart, and an argument that is itself
+such a command: whoever hands it on runs it. False alarms are accepted (docs/spec/5-proposals.md). A list can never be complete; what carries is that nothing runs without a human and a sandbox.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ _MKFS: Final = re.compile(r"mkfs(\..*)?|mke2fs|mkswap")
 _RECURSIVE_FORCE: Final = re.compile(r"-[A-Za-z]*(?:[rR][A-Za-z]*f|f[A-Za-z]*[rR])[A-Za-z]*")
 _ENCODERS: Final = re.compile(r"\b(?:base64|xxd|eval)\b|_(?:base64|xxd|eval)\b|\b(?:base64|xxd|eval)_")
 _OPENSSL: Final = re.compile(r"\bopenssl\b[\s\S]{0,1000}?\benc\b")
+_METACHARACTERS: Final = re.compile(r"[;|&<>`]|\$\(")
+"""What a shell takes a command line apart at. No shell runs here; what a program makes of its arguments is its own affair."""
+_AROUND: Final = re.compile(r"[\s\"'()\[\]{}=,]+")
+_STARTED_RULES: Final = frozenset({"TG312", "TG313", "TG314", "TG315", "TG316"})
+"""Gate 1's rules about programs that nothing may start."""
 _OPEN_MODE: Final = re.compile(r"0*[0-7]?777|(?:a|ugo|)[+=]rwx")
 _INLINE_DELETION: Final = re.compile(
     r"\b(?:rmtree|rmsync|rmdirsync|unlinksync|rmdir|unlink|removedirs|os\s*\.\s*remove|remove_tree|rm_rf|rm_r|rm_f|"
@@ -83,6 +88,16 @@ def judge_argv(argv: Sequence[str], *, programs: Collection[str]) -> list[ArgvFi
                 _INLINE_DELETION.search(whole),
             ),
             (
+                "argv_metacharacters",
+                "an argument has a character that a shell would act on (; | & < > ` $(); pass the text in a file",
+                any(_METACHARACTERS.search(word) for word in argv[1:]),
+            ),
+            (
+                "argv_command_inside",
+                "an argument is itself a command that may not run",
+                any(_is_refused_command(word, programs) for word in argv[1:]),
+            ),
+            (
                 "argv_hidden",
                 "an argument has a line break or a character that cannot be seen",
                 "\n" in whole or has_hidden(" ".join(argv)),
@@ -114,6 +129,18 @@ def _told(command: Command) -> list[ArgvFinding]:
         else ArgvFinding(False, "argv_unusual", problem.message, "high")
         for problem in command.problems
     ]
+
+
+def _is_refused_command(argument: str, programs: Collection[str]) -> bool:
+    """Whether one argument, taken as a command line, destroys or starts what nothing may start."""
+    if len(argument.split()) < 2:
+        return False
+    # As written for dd of=, and without what may stand around a command (--exec='rm x', f(rm x)).
+    argv = argument.split() + [word for word in _AROUND.split(argument) if word]
+    words = [word.lower() for word in argv]
+    return _destroys(argv, words, [word.rpartition("/")[2] for word in words]) or any(
+        problem.rule in _STARTED_RULES for problem in read_command(argument, programs=programs).problems
+    )
 
 
 def _destroys(argv: Sequence[str], words: Sequence[str], names: Sequence[str]) -> bool:

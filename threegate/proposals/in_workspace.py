@@ -107,7 +107,8 @@ def drop(workspace: Workspace, data: bytes, name: str) -> Path:
     """Put a proposal into the inbox, as an agent would. Raises InvalidInput when the name is taken, OSError."""
     path = workspace.inbox / name
     try:
-        durable.deliver(path, data, 0o644)
+        with workspace.hold(workspace.inbox) as inbox:
+            inbox.deliver(name, data, 0o644)
     except FileExistsError:
         raise InvalidInput(f"{path}: is taken; give another name") from None
     return path

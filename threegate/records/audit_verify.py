@@ -44,7 +44,9 @@ def verify_workspace(
     folders = Verification()
     folder_audit = FolderAudit(workspace, folders)
     result = verify_trail(workspace, external=notes, key=key, on_event=folder_audit.see)
-    if not folder_audit.finish() and result.ok:
+    agreed = folder_audit.finish()
+    # Somebody may have been at work between the event and the file: what is found counts when everything stands still.
+    if result.ok and (not agreed or not folders.ok):
         with standing_still(workspace):
             folders = Verification()
             exact = FolderAudit(workspace, folders, exact=True)
@@ -52,5 +54,6 @@ def verify_workspace(
             exact.finish()
     for problem in folders.problems:
         result.add(problem.place, problem.line, problem.message)
+    result.notes += folders.notes
     result.problem_count += folders.problem_count - len(folders.problems)
     return result

@@ -20,6 +20,7 @@ from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.results import read_record
 from threegate.trail import Event, RequestHistory, Trail
+from threegate.trail.payloads import Approved, Claimed, Finished
 from threegate.trail.story import select, sentence
 from threegate.trail.workspace_key import SigningKey, load_key
 
@@ -134,11 +135,14 @@ def attest(workspace: Workspace, history: RequestHistory, key: SigningKey) -> di
     from securesystemslib.dsse import Envelope
     from securesystemslib.signer import CryptoSigner
 
+    event, finished = history.finished, Finished.of(history.finished)
+    if event is None or finished is None:
+        raise InvalidInput(f"{history.request_id}: has not finished; there is no run to attest")
     subjects = [
         ResourceDescriptor(name=name, digest={"sha256": digest}).pb
-        for name, digest in _products(workspace, history)
+        for name, digest in _products(workspace, event, finished)
     ]
-    statement = Statement(subjects, PREDICATE_TYPE, _predicate(history))
+    statement = Statement(subjects, PREDICATE_TYPE, _predicate(history, event, finished))
     statement.validate()
     payload = json_format.MessageToJson(statement.pb, sort_keys=True).encode()
     signer = CryptoSigner(key.private, public_key(key))
@@ -156,63 +160,50 @@ def public_key(key: SigningKey) -> Key:
     return SSlibKey(keyid, "ed25519", "ed25519", {"public": key.public.raw.hex()})
 
 
-def _products(workspace: Workspace, history: RequestHistory) -> Iterator[tuple[str, str]]:
+def _products(workspace: Workspace, event: Event, finished: Finished) -> Iterator[tuple[str, str]]:
     """Everything that came out: the outputs of the record, stdout and stderr."""
-    event = history.finished
-    assert event is not None
-    record = event.data.get("record_sha256")
-    folder = workspace.run_folder(history.request_id)
-    if isinstance(record, str) and folder.is_dir():
+    record = finished.record_sha256
+    folder = workspace.run_folder(str(event.request_id))
+    if record is not None and folder.is_dir():
         facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=record)
         yield from ((f"out/{item.path}", item.sha256) for item in facts.artifacts)
         if facts.stdout is not None and facts.stderr is not None:
             yield "stdout", facts.stdout.sha256
             yield "stderr", facts.stderr.sha256
     else:
-        for path, digest in sorted((event.data.get("outputs") or {}).items()):
-            yield f"out/{path}", str(digest)
-        for name in ("stdout", "stderr"):
-            if isinstance(digest := event.data.get(f"{name}_sha256"), str):
-                yield name, digest
-    if isinstance(record, str):
+        for path, digest in sorted((finished.outputs or {}).items()):
+            yield f"out/{path}", digest
+        for name, stream in (("stdout", finished.stdout_sha256), ("stderr", finished.stderr_sha256)):
+            if stream is not None:
+                yield name, stream
+    if record is not None:
         yield "record.json", record
 
 
-def _predicate(history: RequestHistory) -> dict[str, Any]:
-    approved, claimed, started, finished = (
-        history.approved,
-        history.claimed,
-        history.started,
-        history.finished,
-    )
-    assert finished is not None
-    facts = {**(approved.data if approved else {}), **(claimed.data if claimed else {})}
+def _predicate(history: RequestHistory, event: Event, finished: Finished) -> dict[str, Any]:
+    approved, claimed = Approved.of(history.approved) or Approved(), Claimed.of(history.claimed) or Claimed()
     materials = [
-        {"name": name, "digest": {"sha256": facts[key]}}
-        for name, key in (
-            ("request", "request_sha256"),
-            ("job", "job_sha256"),
-            ("approval", "approval_sha256"),
-            ("policy", "policy_sha256"),
+        {"name": name, "digest": {"sha256": digest}}
+        for name, digest in (
+            ("request", claimed.request_sha256 or approved.request_sha256),
+            ("job", claimed.job_sha256 or approved.job_sha256),
+            ("approval", claimed.approval_sha256 or approved.approval_sha256),
+            ("policy", claimed.policy_sha256 or approved.policy_sha256),
+            *((f"in/{name}", digest) for name, digest in sorted((approved.inputs or {}).items())),
         )
-        if isinstance(facts.get(key), str)
+        if digest is not None
     ]
-    inputs = approved.data.get("inputs") if approved else None
-    if isinstance(inputs, dict):
-        materials += [
-            {"name": f"in/{name}", "digest": {"sha256": digest}} for name, digest in sorted(inputs.items())
-        ]
     return {
         "requestId": history.request_id,
-        "approvedBy": str(facts.get("approved_by", "")),
-        "approvedOn": approved.time if approved else "",
-        "startedOn": started.time if started else "",
-        "finishedOn": finished.time,
-        "status": str(finished.data.get("status", "")),
-        "exitCode": finished.data.get("exit_code"),
-        "image": str(finished.data.get("image", "")),
+        "approvedBy": approved.approved_by or "",
+        "approvedOn": history.approved.time if history.approved else "",
+        "startedOn": history.started.time if history.started else "",
+        "finishedOn": event.time,
+        "status": finished.status or "",
+        "exitCode": finished.exit_code,
+        "image": finished.image or "",
         "materials": materials,
-        "trail": {"seq": finished.seq, "hash": finished.hash},
+        "trail": {"seq": event.seq, "hash": event.hash},
     }
 
 

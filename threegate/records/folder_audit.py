@@ -1,35 +1,137 @@
-"""Whether the folders agree with the trail: every state file, every signature, every artifact, every result.
+"""Whether the files below tool-exec/ are those that the trail announced.
 
-Invariant: whatever lies in a state folder, in `runs/`, `results/` or `inputs/` was announced by an event and has the bytes
-that the event names. Works on the stream of events: memory grows with the requests that are open, not with
-the trail; only when something disagrees a second pass names it.
+Invariant: every file below tool-exec/ is announced by an event, with its digest, and is where the trail says, or it is a
+problem that names its path. Exempt are the files of EXEMPT, the space reserved for results and the run folders of requests
+in flight, and nothing else. What is no plain file or folder is a problem wherever it is, and is never opened.
+
+Works on the stream of events: memory grows with what is open (requests that wait or run, pinned inputs), not with the trail.
+Names are compared as a sum; only when something disagrees a second, exact pass under the trail's lock names it.
+
+Versions before 0.2 announced fewer digests. Files whose event names none are a note, as long as no event before it is of a
+version that announces everything: from the first such event on, a digest that is missing is a problem.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
-from threegate.core import durable, limits
+from threegate.core import limits
+from threegate.core.canonical import digest as canonical_digest
+from threegate.core.durable import read_regular_fd
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import STATES, Workspace
 from threegate.results import read_record, render_result, result_name, validate_result
-from threegate.trail import ENDS, Event
+from threegate.results.space import PREFIX as RESERVED
+from threegate.results.space import reserved_place
+from threegate.trail import Event, moves, payloads
+from threegate.trail.chain import SEGMENT
+from threegate.trail.truncation_check import trail_seq_of
 from threegate.trail.verify_report import Verification
 
-_END_STATUS = {
-    "refused": "refused",
-    "rejected": "refused",
-    "cancelled": "cancelled",
-    "interrupted": "interrupted",
-}
-_ACTING = ENDS | {"pruned", "quarantined", "approval_abandoned"}
-"""Types that change what must lie in the folders even where they name no place."""
+EXEMPT: Final = (
+    ".daemon.lock",
+    "audit/decisions.jsonl",
+    "audit/decisions.jsonl.salt",
+    "audit/lock",
+    "contracts/.state/",
+    "control/",
+    "verdicts/",
+)
+"""Files, and folders with all that is in them, whose bytes no event announces: locks, what is derived and may be deleted at any
+time, and the log of decisions, which is appended without the trail."""
+
+_FOLDERS: Final = frozenset(
+    (
+        *STATES,
+        "audit",
+        "audit/checkpoints",
+        "contracts",
+        "control",
+        "drafts",
+        "drafts/files",
+        "grants",
+        "inputs",
+        "memory",
+        "results",
+        "runs",
+        "verdicts",
+    )
+)
+_DIGEST = re.compile(r"[0-9a-f]{64}").fullmatch
+_RUN = re.compile(r"runs/[^/]+").fullmatch
+_REPLAY = re.compile(r"runs/[^/]+/replay-[1-9][0-9]{0,4}").fullmatch
+_OUT = re.compile(r"runs/[^/]+/(replay-[0-9]+/)?out(/.*)?", re.DOTALL).fullmatch
+_CONTRACT = re.compile(r"contracts/(?!.*(^|/)\.).*\.(yaml|yml|json)", re.DOTALL).fullmatch
+_TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}").fullmatch
+_PREPARED = re.compile(r"runs/\.prepared-[0-9a-f]{12}").fullmatch
+_PRUNED = "runs/.pruned-"
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_CHUNK = 1 << 20
+
+
+@dataclass(slots=True)
+class _Request:
+    """An approved request that has not ended: where its file is, and the digests of it ("") and of its signatures (".sig…")."""
+
+    place: str
+    seq: int
+    files: dict[str, str | None]
+    """None: an older version named no digest. Empty: the event lacks it, which was said."""
+    approval_sha256: str | None
+    inputs: tuple[str, ...] = ()
+    claimed: bool = False
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A draft that was made from a proposal: its path, and the digests of it, of the proposal and of its input files (see `_Request`)."""
+
+    place: str
+    seq: int
+    files: dict[str, str | None]
+    inputs: tuple[str, ...]
+
+
+class _Names:
+    """The names that must be there against those that are. Without `exact` only their sums are kept."""
+
+    def __init__(self, exact: bool) -> None:
+        self._exact = exact
+        self._salt = os.urandom(16)
+        self._sum = 0
+        """XOR of keyed digests: order does not matter, memory does not grow, and nobody knows the key beforehand."""
+        self.wanted: dict[str, int] = {}
+        self.there: set[str] = set()
+
+    def want(self, path: str, seq: int) -> None:
+        self._sum ^= self._digest(path)
+        if self._exact:
+            self.wanted[path] = seq
+
+    def find(self, path: str) -> None:
+        self._sum ^= self._digest(path)
+        if self._exact:
+            self.there.add(path)
+
+    @property
+    def agree(self) -> bool:
+        return self._sum == 0
+
+    def _digest(self, path: str) -> int:
+        data = path.encode("utf-8", "surrogateescape")
+        return int.from_bytes(hashlib.blake2b(data, key=self._salt, digest_size=32).digest())
 
 
 @dataclass(slots=True)
@@ -40,236 +142,603 @@ class FolderAudit:
     result: Verification
     exact: bool = False
     """The second pass: keep every name, so that a disagreement can be named."""
-    _open: dict[str, str] = field(default_factory=dict)
-    _approved: dict[str, Event] = field(default_factory=dict)
-    _settled: int = 0
-    """XOR of the digests of all names that ended requests have: order does not matter, memory does not grow."""
-    _names: dict[str, int] = field(default_factory=dict)
+    _names: _Names = field(init=False)
+    _announces: bool = False
+    """Whether an event was seen of a version that announces every file by digest."""
+    _unannounced: int = 0
+    _first_unannounced: str = ""
+    _open: dict[str, _Request] = field(default_factory=dict)
+    _drafts: dict[str, _Draft] = field(default_factory=dict)
+    _leaving: dict[str, _Draft] = field(default_factory=dict)
+    """Decided drafts that are taken away after their event: there or not."""
+    _inputs: dict[str, int] = field(default_factory=dict)
+    """How many approvals need each pinned input; with 0 (pruned, or the approval was abandoned) it may be gone."""
     _missing_runs: dict[str, int] = field(default_factory=dict)
-    _changed: dict[str, tuple[Path, str, int]] = field(default_factory=dict)
-    """Approved files that are not what was approved, by request, until a refusal says that it saw just that."""
-    _salt: bytes = field(default_factory=lambda: os.urandom(16))
+    _unread_runs: set[str] = field(default_factory=set)
+    """Folders of runs whose record cannot be trusted: nothing tells what belongs there."""
+    _left_runs: set[str] = field(default_factory=set)
+    """Folders of runs that were interrupted under a version that kept what they left."""
+    _pruned_runs: set[str] = field(default_factory=set)
+    _single: dict[str, tuple[str | None, int]] = field(default_factory=dict)
+    """Files that are replaced as a whole: the digest that the last event names, and that event."""
+    _contracts: tuple[int, str, Mapping[str, str] | None] | None = None
+
+    def __post_init__(self) -> None:
+        self._names = _Names(self.exact)
+
+    # ---- events
 
     def see(self, event: Event) -> None:
         """Take the next event."""
-        _, _, kind, request_id, _, data, _, _, _ = event
-        if kind not in _ACTING and "state" not in data:
+        handler = _HANDLERS.get(event.type)
+        if handler is not None:
+            payload = event.payload
+            if getattr(payload, "files", None) is not None:
+                self._announces = True
+            handler(self, event, payload)
+
+    def _created(self, event: Event, created: payloads.WorkspaceCreated) -> None:
+        self._announces = created.announces_files is True
+        key = str(created.vkey).encode("utf-8", "replace") + b"\n"
+        self._single["audit/workspace.pub"] = (hashlib.sha256(key).hexdigest(), event.seq)
+
+    def _operators(self, event: Event, changed: payloads.OperatorsChanged) -> None:
+        self._single["operators"] = (changed.operators_sha256, event.seq)
+        self._single["operators.revoked"] = (changed.revoked_sha256, event.seq)
+
+    def _proposed(self, event: Event, proposed: payloads.Proposed) -> None:
+        if (place := _place(proposed)) is None or event.request_id is None:
             return
-        state, name = data.get("state"), data.get("file")
-        place = f"{state}/{name}" if isinstance(state, str) and isinstance(name, str) else None
-        if kind == "pruned":
-            self._missing_runs.pop(request_id or "", None)
-        if request_id is None:
+        unnamed = {"": None, ".proposal.json": proposed.proposal_sha256}
+        files = self._complete(event, place, unnamed, proposed.files)
+        inputs = tuple((proposed.inputs or {}).values())
+        self._drafts[event.request_id] = _Draft(place, event.seq, files, inputs)
+
+    def _approved(self, event: Event, approved: payloads.Approved) -> None:
+        if (place := _place(approved)) is None or event.request_id is None:
             return
-        if kind == "quarantined":
-            if place:
-                self._settle(place, event.seq)
-        elif kind == "approval_abandoned":
-            self._open.pop(request_id, None)
-            self._approved.pop(request_id, None)
-        elif kind in ENDS:
-            before = self._open.pop(request_id, None)
-            if place or before:
-                self._settle(place or str(before), event.seq)
-            if approved := self._approved.pop(request_id, None):
-                # what a refusal found may be what it was refused for: then its own event says what lies there
-                self._check_approved(event if kind == "refused" else approved, place or str(before))
-            if place:
-                self._check_end(event, request_id)
-        elif place and state in STATES:
-            self._open[request_id] = place
-            if kind == "approved":
-                self._approved[request_id] = event
+        files = self._complete(event, place, {"": approved.request_sha256, ".sig": None}, approved.files)
+        inputs = tuple({*(approved.inputs or {}).values()})
+        self._open[event.request_id] = _Request(place, event.seq, files, approved.approval_sha256, inputs)
+        for digest in inputs:
+            self._inputs[digest] = self._inputs.get(digest, 0) + 1
+        self._decided(event.request_id)
 
-    def finish(self) -> bool:
-        """Compare with the folders; False when the names disagree (a second, exact pass then says which)."""
-        for request_id, seq in self._missing_runs.items():
-            self._bad(
-                self.workspace.run_folder(request_id), f"event {seq} recorded this run; it is not there"
-            )
-        for path, _, seq in self._changed.values():
-            self._bad(path, f"is not the request that event {seq} approved: it was changed")
-        self._changed.clear()
-        expected = self._settled
-        for place in self._open.values():
-            expected ^= self._digest(place)
-        for request_id, event in self._approved.items():
-            self._check_approved(event, self._open[request_id])
-        found = 0
-        names = []
-        for state in STATES:
-            for name in _request_names(self.workspace.state_folder(state)):
-                found ^= self._digest(f"{state}/{name}")
-                if self.exact:
-                    names.append(f"{state}/{name}")
-        self._check_inputs()
-        if not self.exact:
-            return found == expected
-        self._name_differences(set(names))
-        return True
+    def _countersigned(self, event: Event, signed: payloads.Countersigned) -> None:
+        request = self._open.get(event.request_id or "")
+        if request is not None:
+            unnamed = {f".sig.{signed.countersigned_by}": None}
+            request.files |= self._complete(event, request.place, unnamed, signed.files)
 
-    def _name_differences(self, there: set[str]) -> None:
-        wanted = dict.fromkeys(self._open.values(), 0) | self._names
-        for place in sorted(there - wanted.keys()):
-            self._bad(self.workspace.tool_exec / place, "no event led this file here")
-        for place in sorted(wanted.keys() - there):
-            name = place.partition("/")[2]
-            at = next((other for other in sorted(there - wanted.keys()) if other.endswith(f"/{name}")), None)
-            now = f"it is in {at.partition('/')[0]}/" if at else "it is nowhere"
-            self._bad(
-                self.workspace.tool_exec / place,
-                f"the trail says that this file lies here; {now} (after a crash: threegate run --once)",
-            )
-
-    def _settle(self, place: str, seq: int) -> None:
-        self._settled ^= self._digest(place)
-        if self.exact:
-            self._names[place] = seq
-
-    def _digest(self, place: str) -> int:
-        return int.from_bytes(
-            hashlib.blake2b(place.encode("utf-8", "surrogateescape"), key=self._salt, digest_size=32).digest()
-        )
-
-    def _bad(self, path: Path | str, message: str) -> None:
-        self.result.add(path, 0, message)
-
-    # ---- bytes
-
-    def _check_approved(self, event: Event, place: str) -> None:
-        """The approved bytes and the signed statement, where the trail says that they lie by now."""
-        path = self.workspace.tool_exec / place
-        data = self._read(path, limits.REQUEST_BYTES)
-        if data is None:
+    def _moved(self, event: Event, moved: payloads.Placed) -> None:
+        """A request goes on to another state; one that was never approved (promoted by hand) begins here."""
+        if (place := _place(moved)) is None or event.request_id is None:
             return
-        wanted = event.data.get("request_sha256")
-        if isinstance(wanted, str) and hashlib.sha256(data).hexdigest() != wanted:
-            self._bad(path, f"is not the request that event {event.seq} names: it was changed")
-        if event.type == "refused":
-            return
-        signature = self._read(path.with_name(path.name + ".sig"), limits.SIGNATURE_FILE_BYTES)
-        wanted = event.data.get("approval_sha256")
-        if (
-            signature is not None
-            and isinstance(wanted, str)
-            and hashlib.sha256(signature.split(b"\n", 1)[0]).hexdigest() != wanted
-        ):
-            self._bad(f"{path}.sig", f"is not the statement that event {event.seq} recorded: it was changed")
+        request = self._open.get(event.request_id)
+        if request is None:
+            known = moved.request_sha256 if isinstance(moved, payloads.Claimed) else None
+            files = self._complete(event, place, {"": known}, moved.files)
+            request = self._open[event.request_id] = _Request(place, event.seq, files, None)
+        request.place = place
+        request.claimed = request.claimed or isinstance(moved, payloads.Claimed)
 
-    def _check_end(self, event: Event, request_id: str) -> None:
+    def _abandoned(self, event: Event, _: payloads.ApprovalAbandoned) -> None:
+        if (request := self._open.pop(event.request_id or "", None)) is not None:
+            for digest in request.inputs:
+                self._inputs[digest] = max(0, self._inputs[digest] - 1)
+
+    def _quarantined(self, event: Event, aside: payloads.Quarantined) -> None:
+        """A file was put aside: a torn end of the trail, or a further file of a known request, whose state it does not change."""
+        if aside.kept_as is not None:
+            self._single[f"audit/{aside.kept_as}"] = (aside.sha256, event.seq)
+        elif (place := _place(aside)) is not None:
+            self._settle(event, place, self._found(event, aside, place))
+            self._check_result(event, aside, event.request_id or "", None)
+
+    def _ended(self, event: Event, end: payloads.End) -> None:
+        if end.record_sha256 is None and end.result_sha256 is not None:
+            self._announces = True
+        request = self._open.pop(event.request_id or "", None)
+        self._decided(event.request_id)
+        place = _place(end)
+        if place is None and request is not None:
+            place = request.place
+        if place is None:
+            return
+        if request is None or end.files is not None:
+            # What a refusal found may be what it was refused for: its own event says what is there.
+            self._settle(event, place, self._found(event, end, place))
+        else:
+            if isinstance(end, payloads.Refused) and end.request_sha256 is not None:
+                request.files[""] = end.request_sha256
+            self._settle(event, place, request.files, request)
+        if event.request_id is not None:
+            self._check_end(event, end, event.request_id)
+
+    def _found(self, event: Event, stopped: payloads.Stopped, place: str) -> dict[str, str | None]:
+        """The digests of a file and of its signatures, by the event that moves them away."""
+        files: dict[str, str | None] = {"": stopped.request_sha256}
+        if stopped.files is None and not self._announces and self._is_there(f"{place}.sig"):
+            files[".sig"] = None
+        return self._complete(event, place, files, stopped.files)
+
+    def _complete(
+        self,
+        event: Event,
+        place: str,
+        unnamed: Mapping[str, str | None],
+        files: Mapping[str, str] | None,
+    ) -> dict[str, str | None]:
+        """The digests that an event names of the files of a place; one that it lacks is a problem once events name every file."""
+        complete = {**unnamed, **(files or {})}
+        if self._announces:
+            for suffix in [suffix for suffix, digest in complete.items() if digest is None]:
+                self._bad(place + suffix, f"event {event.seq} names no digest of this file")
+                complete[suffix] = ""
+        return complete
+
+    def _pruned(self, event: Event, pruned: payloads.Pruned) -> None:
+        if event.request_id is not None:
+            self._missing_runs.pop(event.request_id, None)
+            if self._is_there(f"{_PRUNED}{event.request_id}"):
+                self._pruned_runs.add(f"{_PRUNED}{event.request_id}")
+        for digest in pruned.inputs or ():
+            if digest in self._inputs:
+                self._inputs[digest] = 0
+
+    def _replayed(self, event: Event, replayed: payloads.Replayed) -> None:
+        folder = f"runs/{event.request_id}/{replayed.replay}"
+        if replayed.record_sha256 is not None and _REPLAY(folder):
+            self._check_run(event, folder, replayed.record_sha256)
+
+    def _granted(self, event: Event, granted: payloads.Granted) -> None:
+        place = f"grants/{granted.grant}.grant"
+        self._single[place] = (self._complete(event, place, {"": None}, granted.files)[""], event.seq)
+
+    def _applied(self, event: Event, applied: payloads.Applied) -> None:
+        if applied.note_sha256 is not None:
+            files = self._complete(event, "memory/", {"notes.jsonl": None}, applied.files)
+            self._single["memory/notes.jsonl"] = (files["notes.jsonl"], event.seq)
+
+    def _settings_changed(self, event: Event, changed: payloads.SettingsChanged) -> None:
+        if changed.contracts_sha256 is not None:
+            self._contracts = (event.seq, changed.contracts_sha256, changed.contracts)
+
+    def _checkpoint(self, event: Event, announced: payloads.TreeAnnounced) -> None:
+        if announced.size is not None:
+            self._names.want(f"audit/checkpoints/{announced.size:012d}", event.seq)
+
+    def _decided(self, request_id: str | None) -> None:
+        """The draft is taken away after this event, its proposal and inputs by the daemon's next look at proposals."""
+        draft = self._drafts.pop(request_id or "", None)
+        if draft is not None and any(self._is_there(path) for path in _paths(draft)):
+            self._leaving[draft.place] = draft
+
+    # ---- requests
+
+    def _settle(
+        self, event: Event, place: str, files: Mapping[str, str | None], request: _Request | None = None
+    ) -> None:
+        """The file of a request that ended, and its signatures, where they stay."""
+        for suffix, digest in files.items():
+            self._names.want(place + suffix, event.seq)
+            self._check_request_file(event.seq, place, suffix, digest, request)
+
+    def _check_request_file(
+        self, seq: int, place: str, suffix: str, digest: str | None, request: _Request | None
+    ) -> None:
+        path = place + suffix
+        seq = seq if request is None else request.seq
+        if suffix == ".sig" and digest is None and request is not None:
+            self._check_statement(path, request)
+        if self._named(digest, path):
+            most = limits.SIGNATURE_FILE_BYTES if suffix else limits.REQUEST_BYTES
+            what = "signature" if suffix else "request"
+            self._compare(path, digest, most, f"is not the {what} that event {seq} names: it was changed")
+
+    def _check_statement(self, path: str, request: _Request) -> None:
+        """An older version named the digest of the signed statement only, which is the first line of the file."""
+        data = self._read(path, limits.SIGNATURE_FILE_BYTES)
+        if data is None or request.approval_sha256 is None:
+            return
+        if hashlib.sha256(data.split(b"\n", 1)[0]).hexdigest() != request.approval_sha256:
+            self._bad(path, f"is not the statement that event {request.seq} recorded: it was changed")
+
+    # ---- runs and results
+
+    def _check_end(self, event: Event, end: payloads.End, request_id: str) -> None:
         """The record of the run, its artifacts, and the result that was made of them."""
-        changed = self._changed.get(request_id)
-        if changed is not None and event.type == "refused" and event.data.get("request_sha256") == changed[1]:
-            del self._changed[request_id]
-        folder = self.workspace.run_folder(request_id)
-        record = event.data.get("record_sha256")
+        record, folder = end.record_sha256, f"runs/{request_id}"
         expected: bytes | None = None
-        if isinstance(record, str):
-            if not folder.is_dir():
-                self._missing_runs[request_id] = event.seq
-            else:
-                expected = self._check_run(event, folder, record)
-        path = self._result_path(event, request_id)
-        if path is None:
-            self._bad(
-                self.workspace.results / result_name(event.when, request_id),
-                f"event {event.seq} ended {request_id}; its result is not there",
-            )
-            return
-        data = self._read(path, limits.RESULT_BYTES) or b""
-        named = event.data.get("result_sha256")
-        if isinstance(named, str):
-            if hashlib.sha256(data).hexdigest() != named:
-                self._bad(path, f"is not the result of event {event.seq}: it was changed")
-        elif expected is not None and data != expected:
-            self._bad(path, f"is not the result of event {event.seq}: it was changed")
-        elif expected is None:
-            self._check_result_alone(event, request_id, path, data)
+        if record is not None:
+            expected = self._check_run(event, folder, record)
+        elif isinstance(end, payloads.Interrupted) and not self._announces and self._is_there(folder):
+            self._left_runs.add(folder)
+        self._check_result(event, end, request_id, expected)
 
-    def _check_run(self, event: Event, folder: Path, record: str) -> bytes | None:
+    def _check_run(self, event: Event, folder: str, record: str) -> bytes | None:
+        """The files of one run, by its record; the result that follows from it, or None."""
         try:
-            facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=record)
-        except InvalidInput as error:
-            self.result.add(folder / "record.json", 0, str(error).partition(": ")[2] or str(error))
+            with self._folder(folder) as descriptor:
+                place = Path(f"/proc/self/fd/{descriptor}")
+                facts = read_record(place, created_utc=event.when, trail_seq=event.seq, sha256=record)
+        except OSError:
+            self._missing_runs[event.request_id or ""] = event.seq
             return None
+        except InvalidInput as error:
+            where, _, message = str(error).partition(": ")
+            self._bad(f"{folder}/{where.rpartition('/')[2]}", message)
+            self._unread_runs.add(folder)
+            return None
+        streams = [name for name in ("stdout", "stderr") if getattr(facts, name) is not None]
+        for path in (f"{folder}/", *(f"{folder}/{name}" for name in ("record.json", *streams))):
+            self._names.want(path, event.seq)
         for artifact in facts.artifacts:
-            path = folder / "out" / artifact.path
-            try:
-                if _hash_file(path) != artifact.sha256:
-                    self._bad(path, f"does not have the hash of event {event.seq}'s record: it was changed")
-            except OSError as error:
-                self._bad(path, f"cannot be read ({error.strerror or error}), event {event.seq} recorded it")
+            path = f"{folder}/out/{artifact.path}"
+            self._names.want(path, event.seq)
+            message = f"does not have the hash of event {event.seq}'s record: it was changed"
+            self._compare(path, artifact.sha256, artifact.size, message)
         return render_result(facts)
 
-    def _check_result_alone(self, event: Event, request_id: str, path: Path, data: bytes) -> None:
-        """A result without a record (refused, interrupted, pruned): form, and agreement with its event."""
-        if problems := validate_result(data):
-            self.result.add(path, problems[0].line, problems[0].message)
+    def _check_result(
+        self, event: Event, stopped: payloads.Stopped, request_id: str, expected: bytes | None
+    ) -> None:
+        path = self._result_path(event, request_id)
+        if path is None:
+            if isinstance(stopped, payloads.End) or stopped.result_sha256 is not None:
+                name = f"results/{result_name(event.when, request_id)}"
+                self._bad(name, f"event {event.seq} ended {request_id}; its result is not there")
             return
+        self._names.want(path, event.seq)
+        data = self._read(path, limits.RESULT_BYTES) or b""
+        named = stopped.result_sha256
+        if named is None and expected is not None:
+            named = hashlib.sha256(expected).hexdigest()
+        if named is not None:
+            if hashlib.sha256(data).hexdigest() != named:
+                self._bad(path, f"is not the result of event {event.seq}: it was changed")
+        elif self._announces:
+            self._bad(path, f"event {event.seq} names no digest of this file")
+        elif self._check_result_alone(event, stopped, request_id, path, data):
+            self._named(None, path)
+
+    def _check_result_alone(
+        self, event: Event, stopped: payloads.Stopped, request_id: str, path: str, data: bytes
+    ) -> bool:
+        """A result that no digest is known of: form, and agreement with its event."""
+        if problems := validate_result(data):
+            self.result.add(self.workspace.tool_exec / path, problems[0].line, problems[0].message)
+            return False
         front: dict[str, Any] = yaml.load(data.split(b"\n---\n", 1)[0][4:], Loader=yaml.CSafeLoader)
-        status = event.data.get("status") or _END_STATUS.get(event.type)
+        end = stopped if isinstance(stopped, payloads.End) else payloads.Refused()
         wanted = {
             "request_id": request_id,
             "trail_seq": event.seq,
-            "status": status,
-            **{
-                key: event.data[key]
-                for key in ("request_sha256", "approval_sha256", "stdout_sha256", "stderr_sha256")
-                if isinstance(event.data.get(key), str)
-            },
+            "status": end.result_status,
+            "request_sha256": stopped.request_sha256,
+            "approval_sha256": stopped.approval_sha256,
+            "stdout_sha256": end.stdout_sha256,
+            "stderr_sha256": end.stderr_sha256,
         }
         for key, value in wanted.items():
-            if front.get(key) != value:
+            if value is not None and front.get(key) != value:
                 self._bad(path, f"{key} is not what event {event.seq} says: it was changed")
-                return
+                return False
+        return True
 
-    def _result_path(self, event: Event, request_id: str) -> Path | None:
+    def _result_path(self, event: Event, request_id: str) -> str | None:
         """The result that names this event: its own name, or a numbered one."""
-        from threegate.trail.moves import numbered
-        from threegate.trail.truncation_check import result_trail_seq
-
-        first = self.workspace.results / result_name(event.when, request_id)
+        first = Path("results") / result_name(event.when, request_id)
         number = 1
-        while os.path.lexists(path := numbered(first, number)):
-            if result_trail_seq(path) == event.seq:
+        while self._is_there(path := str(moves.numbered(first, number))):
+            if trail_seq_of(self._read(path, limits.RESULT_BYTES) or b"") == event.seq:
                 return path
             number += 1
         return None
 
-    def _check_inputs(self) -> None:
-        """Pinned bytes have the hash that is their name."""
-        try:
-            names = sorted(os.listdir(self.workspace.inputs))
-        except OSError:
-            return
-        for name in names:
-            if name.startswith("."):
-                continue
-            path = self.workspace.inputs / name
-            try:
-                if _hash_file(path) != name:
-                    self._bad(path, "does not have the hash that is its name: it was changed")
-            except OSError as error:
-                self._bad(path, f"cannot be read ({error.strerror or error})")
+    # ---- the folders
 
-    def _read(self, path: Path, max_bytes: int) -> bytes | None:
+    def finish(self) -> bool:
+        """Compare with the folders; False when the names disagree (a second, exact pass then says which)."""
+        for request_id, seq in self._missing_runs.items():
+            self._bad(f"runs/{request_id}", f"event {seq} recorded this run; it is not there")
+        for request in self._open.values():
+            for suffix, digest in request.files.items():
+                self._names.want(request.place + suffix, request.seq)
+                self._check_request_file(request.seq, request.place, suffix, digest, request)
+        for draft in self._drafts.values():
+            for suffix, digest in draft.files.items():
+                self._names.want(draft.place + suffix, draft.seq)
+                self._check_draft_file(draft, suffix, digest)
+        for path, (digest, seq) in self._single.items():
+            self._check_single(path, digest, seq)
+        self._walk()
+        if self._unannounced:
+            self.result.note(
+                self.workspace.tool_exec / self._first_unannounced,
+                f"not announced by digest (made by an older version); so are {self._unannounced - 1} more",
+            )
+        if self.exact:
+            self._name_differences()
+        return self._names.agree
+
+    def _check_draft_file(self, draft: _Draft, suffix: str, digest: str | None) -> None:
+        path, most = draft.place + suffix, limits.PROPOSAL_BYTES if suffix else limits.REQUEST_BYTES
+        if self._named(digest, path):
+            self._compare(path, digest, most, f"is not what event {draft.seq} announced: it was changed")
+
+    def _check_single(self, path: str, digest: str | None, seq: int) -> None:
+        if path == "operators.revoked" and digest is None:
+            return  # there is no such file: the names say whether there is
+        if path == "operators" and digest == hashlib.sha256(b"").hexdigest() and not self._is_there(path):
+            return
+        self._names.want(path, seq)
+        if self._named(digest, path):
+            most = limits.SINGLE_FILE_BYTES
+            self._compare(path, digest, most, f"is not what event {seq} announced: it was changed")
+
+    def _walk(self) -> None:
+        """Find every file below tool-exec/."""
+        drafted = dict.fromkeys((item for draft in self._leaving.values() for item in draft.inputs), 0)
+        drafted |= dict.fromkeys((item for draft in self._drafts.values() for item in draft.inputs), 1)
+        old_drafts = any(
+            draft.files[""] is None for draft in (*self._drafts.values(), *self._leaving.values())
+        )
+        leaving_files = {
+            draft.place + suffix: (draft, suffix)
+            for draft in self._leaving.values()
+            for suffix in draft.files
+        }
+        contracts: dict[str, str] = {}
+        reserved = {f"results/{reserved_place(self.workspace, request_id).name}" for request_id in self._open}
+        for path in self._files(""):
+            name = path.rpartition("/")[2]
+            if path in EXEMPT or any(path.startswith(item) for item in EXEMPT if item.endswith("/")):
+                continue
+            if _TEMPORARY(name):
+                self.result.note(
+                    self.workspace.tool_exec / path,
+                    "is being written, or was left by a crash (then: threegate run --once)",
+                )
+            elif path == "audit/trail.jsonl" or (path.startswith("audit/") and SEGMENT.fullmatch(name)):
+                continue  # read line by line
+            elif path.startswith(f"results/{RESERVED}") and path in reserved:
+                continue
+            elif path in leaving_files:
+                draft, suffix = leaving_files[path]
+                self._check_draft_file(draft, suffix, draft.files[suffix])
+            elif path.startswith("contracts/"):
+                self._check_contract(path, contracts)
+            elif path.startswith("inputs/"):
+                self._check_pinned(path, name, self._inputs, old=False)
+            elif path.startswith("drafts/files/"):
+                self._check_pinned(path, name, drafted, old=old_drafts)
+            else:
+                self._names.find(path)
+        self._check_missing("inputs/", self._inputs)
+        self._check_missing("drafts/files/", drafted)
+        self._check_contracts(contracts)
+
+    def _check_pinned(self, path: str, name: str, announced: Mapping[str, int], *, old: bool) -> None:
+        """A file that is named by its digest."""
+        if name not in announced and old and _DIGEST(name):
+            self._named(None, path)
+        elif name not in announced:
+            self._bad(path, "no event announced this file")
+        if _DIGEST(name):
+            message = "does not have the hash that is its name: it was changed"
+            self._compare(path, name, limits.INPUT_FILE_BYTES, message)
+
+    def _check_missing(self, folder: str, announced: Mapping[str, int]) -> None:
+        for digest, needed in announced.items():
+            if needed and not self._is_there(folder + digest):
+                self._bad(folder + digest, "a request of the trail needs these bytes; they are not there")
+
+    def _check_contract(self, path: str, found: dict[str, str]) -> None:
+        if not _CONTRACT(path):
+            self.result.note(self.workspace.tool_exec / path, "is no contract: nothing reads it")
+            return
+        if (data := self._read(path, limits.CONTRACT_FILE_BYTES)) is not None:
+            found[path.removeprefix("contracts/")] = hashlib.sha256(data).hexdigest()
+
+    def _check_contracts(self, found: Mapping[str, str]) -> None:
+        """Operators edit contracts by hand: what no daemon has taken up yet is a note, and counts for nothing until one does."""
+        seq, digest, names = self._contracts or (0, canonical_digest({}), {})
+        if canonical_digest(dict(found)) == digest:
+            return
+        before = f"event {seq}" if seq else "the trail"
+        if names is None:
+            self.result.note(self.workspace.contracts, f"is not what {before} recorded: not yet taken up")
+            return
+        for name in sorted(found.keys() | names.keys()):
+            if found.get(name) != names.get(name):
+                what = "is not there any more" if name not in found else f"is not what {before} recorded"
+                self.result.note(self.workspace.contracts / name, f"{what}: not yet taken up by a daemon")
+
+    def _files(self, folder: str) -> Iterator[str]:
+        """The paths of all plain files below a folder; what is neither file nor folder is a problem."""
+        left = [folder]
+        while left:
+            here = left.pop()
+            try:
+                with self._folder(here) as descriptor, os.scandir(descriptor) as entries:
+                    for entry in entries:
+                        path = f"{here}/{entry.name}" if here else entry.name
+                        facts = entry.stat(follow_symlinks=False)
+                        if stat.S_ISDIR(facts.st_mode):
+                            if self._goes_into(path):
+                                left.append(path)
+                        elif not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
+                            self._bad(path, "is no regular file with one link; look who put it there")
+                            self._names.find(path)
+                        else:
+                            yield path
+            except FileNotFoundError:
+                continue  # it went meanwhile: the second pass stands still
+            except OSError as error:
+                self._bad(here, f"cannot be read ({error.strerror or error})")
+
+    def _goes_into(self, path: str) -> bool:
+        """Whether the files of a folder belong to what is compared; a folder that nothing announced is a problem."""
+        if path in _FOLDERS or path.startswith(("contracts/", "verdicts/", "control/")) or _OUT(path):
+            if path.count("/") < limits.FOLDER_DEPTH:
+                return True
+            self._bad(path, f"is more than {limits.FOLDER_DEPTH} folders deep")
+        elif path in self._left_runs or path in self._pruned_runs:
+            self.result.note(
+                self.workspace.tool_exec / path,
+                "an interrupted run or an earlier prune left this; nothing reads it and nothing vouches for it",
+            )
+        elif path in self._unread_runs or self._in_flight(path):
+            pass
+        elif _REPLAY(path) and self._is_locked(path):
+            self.result.note(self.workspace.tool_exec / path, "a replay goes on here")
+        else:
+            self._names.find(f"{path}/")
+            return _RUN(path) is not None or _REPLAY(path) is not None
+        return False
+
+    def _in_flight(self, folder: str) -> bool:
+        """Whether a run, or a container that is prepared for one, works in this folder now."""
+        if _PREPARED(folder):
+            return self.workspace.daemon_lock_held()
+        request = self._open.get(folder.removeprefix("runs/")) if _RUN(folder) else None
+        return request is not None and request.claimed
+
+    def _is_locked(self, path: str) -> bool:
+        with self._folder(path) as descriptor:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def _name_differences(self) -> None:
+        wanted, there = self._names.wanted, self._names.there
+        surplus = sorted(there - wanted.keys())
+        for path in surplus:
+            self._bad(path, "no event announced this file")
+        for path in sorted(wanted.keys() - there):
+            name = path.rpartition("/")[2]
+            at = next((other for other in surplus if name and other.endswith(f"/{name}")), None)
+            now = f"it is in {at.rpartition('/')[0]}/" if at else "it is nowhere"
+            self._bad(
+                path,
+                f"event {wanted[path]} says that this file is here; {now} (after a crash: threegate run --once)",
+            )
+
+    # ---- bytes
+
+    def _named(self, digest: str | None, path: str) -> bool:
+        """Whether there is a digest to compare with; that there is none, because an older version wrote the event, is a note."""
+        if digest is None:
+            self._unannounced += 1
+            self._first_unannounced = self._first_unannounced or path
+        return bool(digest)
+
+    def _bad(self, path: str, message: str) -> None:
+        self.result.add(self.workspace.tool_exec / path, 0, message)
+
+    def _compare(self, path: str, digest: str | None, most: int, message: str) -> None:
+        """Whether a file has the digest. One that is not there, or is no plain file, is a problem of the names."""
+        found = hashlib.sha256()
         try:
-            return durable.read_regular(path, max_bytes=max_bytes)
-        except FileNotFoundError:
-            return None
+            with self._file(path) as descriptor:
+                if descriptor is None:
+                    return
+                left = most + 1
+                while left > 0 and (chunk := os.read(descriptor, min(left, _CHUNK))):
+                    found.update(chunk)
+                    left -= len(chunk)
+        except OSError as error:
+            self._bad(path, f"cannot be read ({error.strerror or error})")
+            return
+        if found.hexdigest() != digest:
+            self._bad(path, message)
+
+    def _read(self, path: str, most: int) -> bytes | None:
+        try:
+            with self._file(path) as descriptor:
+                if descriptor is None:
+                    return None
+                return read_regular_fd(descriptor, self.workspace.tool_exec / path, max_bytes=most)
         except OSError as error:
             self._bad(path, f"cannot be read ({error.strerror or error})")
             return None
 
+    def _is_there(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        try:
+            with self._folder(folder) as parent:
+                os.lstat(name, dir_fd=parent)
+        except OSError:
+            return False
+        return True
 
-def _request_names(folder: Path) -> list[str]:
-    try:
-        return [name for name in os.listdir(folder) if name.endswith(".md") and not name.startswith(".")]
-    except OSError:
-        return []
+    @contextmanager
+    def _file(self, path: str) -> Iterator[int | None]:
+        """A plain file, open for reading; None when there is none. Raises OSError."""
+        folder, _, name = path.rpartition("/")
+        descriptor = None
+        try:
+            with self._folder(folder) as parent:
+                if stat.S_ISREG(os.lstat(name, dir_fd=parent).st_mode):
+                    descriptor = os.open(name, _FILE_FLAGS, dir_fd=parent)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        try:
+            yield descriptor
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    @contextmanager
+    def _folder(self, path: str) -> Iterator[int]:
+        """A folder below tool-exec/, opened step by step without following a link. Raises OSError."""
+        descriptor = os.open(self.workspace.tool_exec, _FOLDER_FLAGS)
+        try:
+            for part in path.split("/") if path else ():
+                descriptor, above = os.open(part, _FOLDER_FLAGS, dir_fd=descriptor), descriptor
+                os.close(above)
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
 
-def _hash_file(path: Path) -> str:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+_HANDLERS: Final[Mapping[str, Callable[[FolderAudit, Event, Any], None]]] = {
+    "workspace_created": FolderAudit._created,
+    "operator_added": FolderAudit._operators,
+    "operator_revoked": FolderAudit._operators,
+    "proposed": FolderAudit._proposed,
+    "approved": FolderAudit._approved,
+    "countersigned": FolderAudit._countersigned,
+    "promoted": FolderAudit._moved,
+    "claimed": FolderAudit._moved,
+    "approval_abandoned": FolderAudit._abandoned,
+    "quarantined": FolderAudit._quarantined,
+    "finished": FolderAudit._ended,
+    "refused": FolderAudit._ended,
+    "rejected": FolderAudit._ended,
+    "cancelled": FolderAudit._ended,
+    "interrupted": FolderAudit._ended,
+    "pruned": FolderAudit._pruned,
+    "replayed": FolderAudit._replayed,
+    "granted": FolderAudit._granted,
+    "applied": FolderAudit._applied,
+    "settings_changed": FolderAudit._settings_changed,
+    "checkpoint": FolderAudit._checkpoint,
+    "rotated": FolderAudit._checkpoint,
+}
+"""What each kind of event changes in the folders; all others change nothing there."""
+
+
+def _place(placed: payloads.Placed) -> str | None:
+    """Where the event leads the request's file: ``state/name``."""
+    if placed.state is None or placed.file is None or "/" in placed.file:
+        return None
+    return f"{placed.state}/{placed.file}"
+
+
+def _paths(draft: _Draft) -> Iterator[str]:
+    yield from (draft.place + suffix for suffix in draft.files)
+    yield from (f"drafts/files/{digest}" for digest in draft.inputs)

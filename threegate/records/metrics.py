@@ -16,16 +16,29 @@ from typing import Any, Final
 
 from threegate.aana.vocabulary import ROUTES
 from threegate.core import limits
+from threegate.runners.registry import backend_names
 from threegate.trail import Event
 from threegate.trail.event import parse_time
+from threegate.trail.payloads import (
+    Approved,
+    Cancelled,
+    Claimed,
+    End,
+    Finished,
+    Interrupted,
+    Payload,
+    Refused,
+    Started,
+    TreeAnnounced,
+    Validated,
+    Waiting,
+)
 
 RUN_SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 3600.0)
 WAIT_SECONDS: Final = (1.0, 5.0, 30.0, 60.0, 300.0, 1800.0, 3600.0, 14400.0, 86400.0, 259200.0)
 _RULE = re.compile(r"[A-Z]{2,4}[0-9]{2,4}")
 _CODE = re.compile(r"[a-z][a-z_]{0,40}")
 _SURFACES = ("api", "guard", "cli", "http", "mcp", "daemon")
-_BACKENDS = ("monty", "ERA")
-_ENDS = ("finished", "interrupted", "cancelled")
 OTHER: Final = "other"
 
 
@@ -62,7 +75,7 @@ class Counts:
     runs: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By backend and status."""
     run_seconds: dict[str, Histogram] = field(
-        default_factory=lambda: {name: Histogram(RUN_SECONDS) for name in (*_BACKENDS, OTHER)}
+        default_factory=lambda: {name: Histogram(RUN_SECONDS) for name in (*backend_names(), OTHER)}
     )
     approval_seconds: Histogram = field(default_factory=lambda: Histogram(WAIT_SECONDS))
     """From the first valid verdict to the approval: how long people take."""
@@ -76,44 +89,45 @@ class Counts:
 
     def add(self, event: Event) -> None:
         """Take the next event of the trail."""
-        kind, data = event.type, event.data
+        payload = event.payload
         self.seq = event.seq
-        self.events[kind] += 1
+        self.events[event.type] += 1
         if event.seq == 1:
             self.workspace_id = event.prev
         self.last_event = moment = parse_time(event.time)
-        if kind in ("checkpoint", "rotated") and type(data.get("size")) is int:
-            self.last_trail_checkpoint = data["size"]
-        if kind == "validated":
-            self.verdicts["valid" if data.get("valid") is True else "invalid"] += 1
-            for rule in data.get("rules") or ():
-                self.rules[_label(rule, _RULE, self.rules)] += 1
-        elif kind == "waiting":
-            self.waits[_label(data.get("reason"), _CODE, self.waits)] += 1
-        elif kind == "refused":
-            self.refusals[_label(data.get("reason"), _CODE, self.refusals)] += 1
+        match payload:
+            case TreeAnnounced(size=int(size)):
+                self.last_trail_checkpoint = size
+            case Validated():
+                self.verdicts["valid" if payload.valid else "invalid"] += 1
+                for rule in payload.rules:
+                    self.rules[_label(rule, _RULE, self.rules)] += 1
+            case Waiting():
+                self.waits[_label(payload.reason, _CODE, self.waits)] += 1
+            case Refused():
+                self.refusals[_label(payload.reason, _CODE, self.refusals)] += 1
         if event.request_id is not None:
-            self._of_request(event.request_id, kind, data, moment)
+            self._of_request(event.request_id, payload, moment)
 
-    def _of_request(self, request_id: str, kind: str, data: Any, moment: datetime) -> None:
+    def _of_request(self, request_id: str, payload: Payload, moment: datetime) -> None:
         known = self._open.setdefault(request_id, {})
-        if kind == "validated" and data.get("valid") is True:
-            known.setdefault("valid", moment)
-        elif kind == "approved":
-            if "valid" in known:
-                self.approval_seconds.add((moment - known["valid"]).total_seconds())
-            known["approved"] = moment
-        elif kind == "claimed" and "approved" in known:
-            self.queue_seconds.add((moment - known["approved"]).total_seconds())
-        elif kind == "started":
-            known["backend"] = _one_of(data.get("backend"), _BACKENDS)
-        elif kind in _ENDS and "backend" in known:
-            backend = known["backend"]
-            status = _label(data.get("status") or kind, _CODE, self.runs)
-            self.runs[backend, status] += 1
-            if type(wall := data.get("wall_ms")) is int:
-                self.run_seconds[backend].add(wall / 1000)
-        if kind in (*_ENDS, "refused", "rejected"):
+        match payload:
+            case Validated(valid=True):
+                known.setdefault("valid", moment)
+            case Approved():
+                if "valid" in known:
+                    self.approval_seconds.add((moment - known["valid"]).total_seconds())
+                known["approved"] = moment
+            case Claimed() if "approved" in known:
+                self.queue_seconds.add((moment - known["approved"]).total_seconds())
+            case Started():
+                known["backend"] = _one_of(payload.backend, backend_names())
+            case Finished() | Interrupted() | Cancelled() if "backend" in known:
+                backend = known["backend"]
+                self.runs[backend, _label(payload.result_status, _CODE, self.runs)] += 1
+                if payload.wall_ms is not None:
+                    self.run_seconds[backend].add(payload.wall_ms / 1000)
+        if isinstance(payload, End):
             del self._open[request_id]
         elif len(self._open) > limits.METRICS_OPEN_REQUESTS:
             self._open.popitem(last=False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +17,8 @@ from pathlib import Path
 from threegate.core import durable
 from threegate.core.workspace import Workspace
 from threegate.proposals.in_workspace import unneeded
-from threegate.trail import LockedTrail, RequestHistory, Trail, TrailIndex
+from threegate.trail import LockedTrail, RequestHistory, Trail, TrailIndex, payloads
+from threegate.trail.payloads import Approved, Finished, SessionKilled, SessionOpened
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BATCH = 200
@@ -77,11 +77,12 @@ def _announce(
 ) -> None:
     for name in runs:
         files = sum(len(files) for _, _, files in os.walk(workspace.run_folder(name)))
-        held.append("pruned", request_id=name, actor=actor, data={"what": "run", "removed": files})
+        held.append(payloads.Pruned(what="run", removed=files), request_id=name, actor=actor)
     for what, names in (("inputs", inputs), ("snapshots", snapshots)):
         for start in range(0, len(names), _BATCH):
             part = names[start : start + _BATCH]
-            held.append("pruned", actor=actor, data={"what": what, "removed": len(part), what: part})
+            gone = payloads.Pruned.from_data({"what": what, "removed": len(part), what: part})
+            held.append(gone, actor=actor)
     held.sync()
 
 
@@ -94,18 +95,19 @@ def _closed_sessions(index: TrailIndex) -> set[str]:
     closed: set[str] = set()
     bound: set[str] = set()
     for event in index.session_events_after(0):
-        if event.type == "session_killed" and event.data.get("scope") == "close":
-            closed.add(str(event.data.get("name")))
-        elif event.type == "session_opened" and (event.data.get("workflow") or event.data.get("role")):
-            bound.add(str(event.data.get("session")))
+        match event.payload:
+            case SessionKilled(scope="close", name=str(name)):
+                closed.add(name)
+            case SessionOpened(session=str(name)) as opened if opened.workflow or opened.role:
+                bound.add(name)
     return closed - bound
 
 
 def _folded(history: RequestHistory, given_back: set[str]) -> bool:
     """Whether a session is folded from this run's record (`contracts.session`): without it the session is lost."""
-    end = history.end
-    contract = end.data.get("contract") if end is not None and end.type == "finished" else None
-    return isinstance(contract, Mapping) and str(contract.get("session")) not in given_back
+    finished = Finished.of(history.end)
+    contract = finished.contract if finished else None
+    return contract is not None and contract.session not in given_back
 
 
 def _unneeded_inputs(workspace: Workspace, index: TrailIndex, old: set[str], before: datetime) -> list[str]:
@@ -114,11 +116,12 @@ def _unneeded_inputs(workspace: Workspace, index: TrailIndex, old: set[str], bef
     needed: set[str] = set()
     named: set[str] = set()
     for history in index.histories():
-        inputs = history.approved.data.get("inputs") if history.approved is not None else {}
+        approved = Approved.of(history.approved)
+        inputs = approved.inputs if approved is not None else {}
         if history.request_id in old:
-            named.update(map(str, (inputs or {}).values()))
-        elif isinstance(inputs, dict):
-            needed.update(map(str, inputs.values()))
+            named.update((inputs or {}).values())
+        elif inputs is not None:
+            needed.update(inputs.values())
         else:
             return []
     there = {name for name in os.listdir(workspace.inputs) if _SHA256.fullmatch(name)}

@@ -13,6 +13,7 @@ from threegate.core.errors import InvalidInput
 from threegate.launch.completion import still_open
 from threegate.trail import LockedTrail, Trail, tree
 from threegate.trail.checkpoint import LineProof, TrailCheckpoint, sign_trail_checkpoint
+from threegate.trail.payloads import CheckpointSigned, Rotated
 from threegate.trail.verify import trail_checkpoint_folder
 from threegate.trail.workspace_key import load_key
 
@@ -23,7 +24,7 @@ def write_trail_checkpoint(held: LockedTrail, *, actor: str) -> tuple[Path, Trai
     key = load_key(held.index.workspace_id)
     size, root = held.index.frontier.size, held.index.frontier.root()
     note = sign_trail_checkpoint(key, size, root)
-    held.append("checkpoint", actor=actor, data={"size": size, "root": root.hex()})
+    held.append(CheckpointSigned(size=size, root=root.hex()), actor=actor)
     held.keep_head()
     path = _keep(held, note)
     held.keep_index(key, lambda history: still_open(held.workspace, history))
@@ -47,7 +48,7 @@ def rotate(held: LockedTrail, *, actor: str) -> tuple[Path, TrailCheckpoint]:
     key = load_key(held.index.workspace_id)
     size, root = held.index.frontier.size, held.index.frontier.root()
     note = sign_trail_checkpoint(key, size, root)
-    held.rotate(actor=actor, data={"size": size, "root": root.hex()})
+    held.rotate(Rotated(size=size, root=root.hex()), actor=actor)
     held.keep_head()
     return _keep(held, note), note
 

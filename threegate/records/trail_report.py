@@ -14,9 +14,9 @@ from threegate.core.errors import TrailError
 from threegate.core.workspace import Workspace
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.report_page import GROUPS, render_page
-from threegate.trail import ENDS, Event, Trail
+from threegate.trail import Event, Trail
 from threegate.trail.event import format_time
-from threegate.trail.story import sentence
+from threegate.trail.payloads import Approved, Claimed, Cleared, End, Finished, Interrupted, Started, Waiting
 
 _MOST_BARS = 62
 _PROBLEMS_SHOWN = 20
@@ -35,30 +35,32 @@ class _Told:
     outputs: dict[str, str] = field(default_factory=dict)
 
     def take(self, event: Event) -> None:
-        data = event.data
-        self.story.append((event.seq, event.time, event.actor, sentence(event)))
-        if event.type == "finished":
-            self.state = str(data.get("status", "finished"))
-            self.group = "succeeded" if self.state == "succeeded" else "failed"
-            self._fact("Duration", f"{data['wall_ms']} ms" if data.get("wall_ms") is not None else "")
-            self._fact("Exit code", data.get("exit_code"))
-            self._fact("Image", data.get("image"))
-            self.outputs = {str(path): str(digest) for path, digest in (data.get("outputs") or {}).items()}
-        elif event.type in ENDS:
+        payload = event.payload
+        self.story.append((event.seq, event.time, event.actor, payload.sentence()))
+        if isinstance(payload, (Approved, Waiting, Claimed, Started)) and self.group == "open":
             self.state = event.type
-            self.group = "failed" if event.type == "interrupted" else "refused"
-            self._fact("Reason", data.get("reason") or data.get("message"))
-        elif event.type in ("approved", "waiting", "claimed", "started") and self.group == "open":
-            self.state = event.type
-        if event.type == "approved":
-            self._fact("Approved by", data.get("approved_by"))
-            self._fact("Request sha256", data.get("request_sha256"))
-            self._fact("Approval sha256", data.get("approval_sha256"))
-            self._fact("Policy sha256", data.get("policy_sha256"))
-        elif event.type == "cleared":
-            self._fact("AANA route", data.get("route"))
-        elif event.type == "started":
-            self._fact("Backend", data.get("backend"))
+        match payload:
+            case Finished():
+                self.state = payload.result_status
+                self.group = "succeeded" if self.state == "succeeded" else "failed"
+                self._fact("Duration", f"{payload.wall_ms} ms" if payload.wall_ms is not None else "")
+                self._fact("Exit code", payload.exit_code)
+                self._fact("Image", payload.image)
+                self.outputs = dict(payload.outputs or {})
+            case End():
+                self.state = event.type
+                self.group = "failed" if isinstance(payload, Interrupted) else "refused"
+                self._fact("Reason", payload.reason or payload.message)
+            case Approved():
+                self._fact("Approved by", payload.approved_by)
+                self._fact("Under grant", payload.grant)
+                self._fact("Request sha256", payload.request_sha256)
+                self._fact("Approval sha256", payload.approval_sha256)
+                self._fact("Policy sha256", payload.policy_sha256)
+            case Cleared():
+                self._fact("AANA route", payload.route)
+            case Started():
+                self._fact("Backend", payload.backend)
 
     def _fact(self, name: str, value: object) -> None:
         if value not in (None, ""):

@@ -15,14 +15,9 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from threegate.request.backend_rules import BACKENDS, OPTIONAL_SECTIONS, Backend
 from threegate.request.findings import Findings
 
-SECTIONS = {
-    "ERA": ("Command", "Input Files", "Output Expectations", "Risk Assessment"),
-    "monty": ("Code", "Inputs (JSON)", "Output Expectations", "Risk Assessment"),
-}
-"""The sections of each backend, in order (docs/spec/1-tool-request.md, "Body")."""
-OPTIONAL_SECTIONS = frozenset({"Inputs (JSON)"})
 NESTING = 10
 """Blocks may stand this deep in lists and quotes; markdown-it-py itself silently drops what is deeper than 20."""
 
@@ -77,14 +72,14 @@ def lines_outside_fences(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def read_sections(
-    lines: Sequence[str], first_line: int, backend: str, findings: Findings
+    lines: Sequence[str], first_line: int, backend: Backend, findings: Findings
 ) -> dict[str, Section] | None:
     """Split the body into sections by name; problems go to `findings`. None where the headings cannot be trusted."""
     env: dict[str, Any] = {}
     scanned = {
         index for index, line in lines_outside_fences(lines) if "#" in line[:4] and _HEADING.match(line)
     }
-    if len(scanned) > 2 * len(SECTIONS["ERA"]):
+    if len(scanned) > 2 * len(BACKENDS[backend].sections):
         findings.add(
             "TG201",
             first_line + min(scanned),
@@ -104,8 +99,8 @@ def read_sections(
     return _split(tokens, lines, first_line, backend, findings)
 
 
-def _names(backend: str) -> str:
-    return ", ".join(f"## {name}" for name in SECTIONS[backend])
+def _names(backend: Backend) -> str:
+    return ", ".join(f"## {name}" for name in BACKENDS[backend].sections)
 
 
 def _headings_agree(
@@ -136,10 +131,10 @@ def _split(
     tokens: Sequence[Token],
     lines: Sequence[str],
     first_line: int,
-    backend: str,
+    backend: Backend,
     findings: Findings,
 ) -> dict[str, Section]:
-    expected = SECTIONS[backend]
+    expected = BACKENDS[backend].sections
     sections: dict[str, Section] = {}
     starts = [number for number, token in enumerate(tokens) if token.type == "heading_open"]
     _check_blocks(tokens[: starts[0] if starts else len(tokens)], "", lines, first_line, findings)
@@ -184,11 +179,11 @@ def _split(
     return sections
 
 
-def _unknown(name: str, backend: str) -> str:
-    for other, names in SECTIONS.items():
-        if name in names:
+def _unknown(name: str, backend: Backend) -> str:
+    for other, rules in BACKENDS.items():
+        if name in rules.sections:
             return f"## {name} belongs to backend {other}; this request's backend is {backend}"
-    for known in SECTIONS[backend]:
+    for known in BACKENDS[backend].sections:
         if known.casefold() == name.strip(" \t#*_:").casefold():
             return f"unknown section; it is spelled exactly '## {known}'"
     return f"unknown section; backend {backend} has {_names(backend)}"

@@ -7,15 +7,15 @@ RecursionError or MemoryError on them), and code with more parts than `limits.CO
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from threegate.core import limits
 from threegate.request.code_inputs import check_vars
 from threegate.request.code_modules import MONTY_NAMES
-from threegate.request.command.installs import find_installs
+from threegate.request.command.installs import find_code_installs, find_installs
 from threegate.request.command.paths import find_places
-from threegate.request.command.python_code import acts, parts
 from threegate.request.problem import Problem
 
 __all__ = ["check_code", "check_vars"]
@@ -28,12 +28,17 @@ _UNSUPPORTED: Final[dict[type[ast.AST], str]] = {
     ast.AsyncFor: "async for",
     ast.TryStar: "except*",
 }
+_PARTS: Final = re.compile(
+    r"""\b(?:[rbu]|br|rb)?+(?:\"{3}(?:[^"\\]|\\.|"(?!""))*+\"{3}|'{3}(?:[^'\\]|\\.|'(?!''))*+'{3}|"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+')"""
+    r"""|\#[^\n]*+|\w++|[^\w\s]""",
+    re.DOTALL | re.IGNORECASE | re.VERBOSE,
+)
 _CAUGHT: Final = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
 
 
 def check_code(text: str) -> tuple[Problem, ...]:
     """Problems of a Code block, by place. Never raises; nothing of it is run."""
-    if parts(text) > limits.CODE_PARTS:
+    if _parts(text) > limits.CODE_PARTS:
         return (Problem("TG402", 1, 1, f"more than {limits.CODE_PARTS} parts; make the code shorter"),)
     try:
         tree = ast.parse(text)
@@ -47,8 +52,13 @@ def check_code(text: str) -> tuple[Problem, ...]:
     except (RecursionError, MemoryError):
         return (Problem("TG402", 1, 1, "nested too deeply to be read; make it flatter"),)
     nodes = list(ast.walk(tree))
-    found = {*_unavailable(nodes), *_deeds(nodes), *_named_in(text)}
+    found = {*_unavailable(nodes), *_named_in(text)}
     return tuple(sorted(found, key=lambda problem: (problem.line, problem.column, problem.rule)))
+
+
+def _parts(text: str) -> int:
+    """How many parts a text has for `ast.parse`: its words and marks. What f-strings embed counts for more."""
+    return len(_PARTS.findall(text)) + 10 * text.count("{")
 
 
 def _plain(message: str) -> str:
@@ -108,18 +118,10 @@ def _catches_import(handler: ast.ExceptHandler) -> bool:
     return any(kind is None or (isinstance(kind, ast.Name) and kind.id in _CAUGHT) for kind in kinds)
 
 
-def _deeds(nodes: Sequence[ast.AST]) -> Iterator[Problem]:
-    """What the code would install or start."""
-    for act in acts(nodes):
-        yield Problem(
-            "TG404", act.line, act.column, "the code would install software or start a program; it cannot"
-        )
-
-
 def _named_in(text: str) -> Iterator[Problem]:
     """Installing commands, host paths and devices in the text, comments and strings included."""
-    for start, _ in find_installs(text, most=50):
-        yield _placed("TG404", text, start, "a command that installs software; use what Monty has")
+    for start, _ in (*find_installs(text, most=50), *find_code_installs(text, most=50)):
+        yield _placed("TG404", text, start, "this would install software; use what Monty has")
     for place in find_places(text):
         if place.rule == "device":
             yield _placed(

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any, Final
 
 from threegate.core import limits
+from threegate.core.canonical import INTEGER_MAX
 from threegate.request.characters import describe, hidden_places
 from threegate.request.code_modules import MONTY_NAMES
 from threegate.request.problem import Problem
@@ -24,7 +25,7 @@ from threegate.secretscan import has_secret
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NESTING: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
-_INTEGER_DIGITS: Final = 300
+_INTEGER_DIGITS: Final = 17
 _TAKEN: Final = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | frozenset(keyword.softkwlist)
 
 
@@ -90,9 +91,9 @@ def _float(digits: str) -> float:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > _INTEGER_DIGITS:
-        raise _Refused("TG413", "a number has too many digits; write a string")
-    return int(digits)
+    if len(digits) > _INTEGER_DIGITS or abs(value := int(digits)) > INTEGER_MAX:
+        raise _Refused("TG413", "a whole number is beyond 2**53 - 1; write a string")
+    return value
 
 
 def _keys(value: dict[str, Any], text: str) -> Iterator[Problem]:

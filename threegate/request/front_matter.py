@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from threegate.core.strict_yaml import Node
+from threegate.request.backend_rules import BACKENDS, Backend
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
 from threegate.request.front_matter_keys import KEYS, Bounds
@@ -53,16 +54,18 @@ def read_keys(root: Node, stage: Stage, bounds: Bounds) -> dict[str, Any]:
     return values
 
 
-def check_together(root: Node, values: Mapping[str, Any], backend: str, findings: Findings) -> None:
+def check_together(root: Node, values: Mapping[str, Any], backend: Backend, findings: Findings) -> None:
     """Rules between keys, for the values that were read."""
 
     def place(name: str) -> Node:
         return root.value[name][1] if name in root.value else Node("", "", 1, 1)
 
-    if backend == "monty" and values.get("language", "python").casefold() != "python":
-        findings.at("TG137", place("language"), "language must be python for backend monty")
-    if backend == "monty" and values.get("network") == "allowlist":
-        findings.at("TG138", place("network"), "network must be none for backend monty, which has no network")
+    rules = BACKENDS[backend]
+    if rules.runs == "code" and values.get("language", "python").casefold() != "python":
+        findings.at("TG137", place("language"), f"language must be python for backend {backend}")
+    if not rules.network and values.get("network") == "allowlist":
+        message = f"network must be none for backend {backend}, which has no network"
+        findings.at("TG138", place("network"), message)
     if "network" in values and (values["network"] == "allowlist") != ("network_allowlist" in root.value):
         message = "network_allowlist is there exactly when network is allowlist"
         there = "network_allowlist" if "network_allowlist" in root.value else "network"

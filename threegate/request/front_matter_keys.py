@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from threegate.core import limits
 from threegate.core.strict_yaml import Node
 from threegate.request import fields, lists
+from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
 
@@ -216,9 +217,9 @@ _TABLE = (
     Key(
         "backend",
         False,
-        _word("TG136", "ERA", "monty"),
-        {"enum": ["ERA", "monty"], "default": "ERA"},
-        "ERA or monty",
+        lambda node, _bounds: fields.read_word(node, "TG136", tuple(BACKENDS)),
+        {"enum": list(BACKENDS), "default": DEFAULT_BACKEND},
+        " or ".join(BACKENDS),
     ),
     Key("language", True, _language, _named(64), "what the code is written in; no shell"),
     Key(

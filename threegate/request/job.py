@@ -6,12 +6,14 @@ runner needs nothing but it and the pinned inputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from threegate.core import canonical, limits
 from threegate.core.settings import Settings
+from threegate.request.backend_rules import BACKENDS
+from threegate.request.exposure import Exposure, exposure_of
 from threegate.request.model import Backend, Request, Risk, Sensitivity
 
 PROXY_URL = "http://127.0.0.1:3128"
@@ -98,6 +100,8 @@ class Job:
     effective_risk: Risk = "high"
     data_sensitivity: Sensitivity = "confidential"
     proposal_sha256: str | None = None
+    unread: tuple[str, ...] = ()
+    """Names of inputs that may hold code and that no screen shows whole (shown_whole.py)."""
 
     def meaning(self) -> dict[str, Any]:
         """The canonical meaning as a JSON value: code and variables by their sha256, everything else as it is."""
@@ -138,6 +142,7 @@ class Job:
             "effective_risk": self.effective_risk,
             "data_sensitivity": self.data_sensitivity,
             "proposal_sha256": self.proposal_sha256,
+            "unread": list(self.unread),
         }
 
     @property
@@ -146,12 +151,12 @@ class Job:
         return canonical.digest(self.meaning())
 
 
-def effective_risk(request: Request) -> Risk:
-    """max(declared, computed): docs/spec/2-approval.md, "Job"."""
+def effective_risk(request: Request, exposure: Exposure) -> Risk:
+    """max(declared, computed): docs/spec/2-approval.md, "Effective risk". `exposure` is that of the same request."""
     computed: Risk = "low"
-    if request.network != "none" or request.data_sensitivity != "public":
+    if request.network != "none" or request.data_sensitivity != "public" or exposure.opaque:
         computed = "medium"
-    if request.unusual_program:
+    if request.unusual_program or (exposure.opaque and exposure.reach):
         computed = "high"
     return max(request.risk_level, computed, key=_RISKS.index)
 
@@ -164,14 +169,19 @@ def build_job(
     write_class: bool = False,
     time_cap_sec: int | None = None,
     proposal_sha256: str | None = None,
+    unread: Sequence[str] = (),
 ) -> Job:
     """The Job of a request. `input_sizes` maps sha256 to bytes for every declared input (KeyError otherwise).
+
+    `unread` is what `unread_inputs` found in the bytes of the inputs.
 
     `write_class` says that the tool's contract has a side effect above read (effective risk high);
     `time_cap_sec` is a contract's `timeouts.total_ms`, rounded up to seconds.
     """
-    era = request.backend == "ERA"
-    environment = dict(ERA_ENVIRONMENT) if era else {}
+    container = BACKENDS[request.backend].container
+    sizes = {item.name: input_sizes[item.sha256] for item in request.inputs}
+    exposure = exposure_of(request).with_unread(unread)
+    environment = dict(ERA_ENVIRONMENT) if container else {}
     if request.network == "allowlist":
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
             environment[name] = PROXY_URL
@@ -183,7 +193,7 @@ def build_job(
         vars_json=request.vars_json,
         workdir=request.workdir,
         inputs=tuple(
-            JobInput(item.name, item.sha256, input_sizes[item.sha256], item.unpack) for item in request.inputs
+            JobInput(item.name, item.sha256, sizes[item.name], item.unpack) for item in request.inputs
         ),
         outputs=tuple(item.path for item in request.outputs),
         limits=JobLimits(
@@ -193,19 +203,20 @@ def build_job(
         ),
         network=tuple(f"{item.host}:{item.port}" for item in sorted(request.network_allowlist)),
         environment=environment,
-        image=platform.image if era else "",
+        image=platform.image if container else "",
         egress_image=platform.egress_image if request.network == "allowlist" else "",
-        runtime=platform.runtime if era else "",
-        seccomp_sha256=platform.seccomp_sha256 if era else "",
+        runtime=platform.runtime if container else "",
+        seccomp_sha256=platform.seccomp_sha256 if container else "",
         tool=request.tool,
         session_id=request.session_id,
         labels=request.labels,
         workflow=request.workflow,
         role=request.role,
         requested_by=request.requested_by,
-        effective_risk="high" if write_class else effective_risk(request),
+        effective_risk="high" if write_class else effective_risk(request, exposure),
         data_sensitivity=request.data_sensitivity,
         proposal_sha256=proposal_sha256,
+        unread=tuple(unread),
     )
 
 

@@ -10,7 +10,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
-Backend = Literal["ERA", "monty"]
+from threegate.request.backend_rules import Backend as Backend
+
 Network = Literal["none", "allowlist"]
 Stage = Literal["draft", "approved"]
 Risk = Literal["low", "medium", "high"]

@@ -18,13 +18,16 @@ from typing import Any
 
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
+from threegate.core.file_names import is_request_name
 from threegate.core.strict_yaml import Node
 from threegate.request import rules, sections
+from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
 from threegate.request.body import Section, read_sections
 from threegate.request.characters import describe, hidden_places, visible
 from threegate.request.code import check_code, check_vars
 from threegate.request.command import Command, read_command
 from threegate.request.content import check_content
+from threegate.request.exposure import Exposure, exposure_of
 from threegate.request.findings import Findings
 from threegate.request.front_matter import check_together, read_keys
 from threegate.request.front_matter_keys import Bounds, GateSettings
@@ -40,7 +43,6 @@ warnings.filterwarnings("ignore", module="<unknown>")
 
 STANDARD_INPUT = "-"
 _NAME = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9-]{1,64}\.md")
-_ANY_NAME = re.compile(r"TR-[A-Za-z0-9._-]{0,200}\.md")
 READ_CLOSELY = frozenset({"Command", "Code", "Inputs (JSON)"})
 
 
@@ -91,9 +93,11 @@ class _Reading:
         self.clean = True
         self.withheld: set[int] = set()
         self.request: Request | None = None
+        self.exposure: Exposure | None = None
         self.parts: dict[str, Section] = {}
         self.risk: sections.RiskLines | None = None
         self.command: Command | None = None
+        self.place = (1, 1)
         self.code: str | None = None
         self.vars_json: str | None = None
         self.outputs: tuple[OutputFile, ...] = ()
@@ -129,6 +133,7 @@ class _Reading:
             self.request if valid else None,
             shown,
             self._told_id(),
+            self.exposure if valid else None,
         )
 
     def _told_id(self) -> str | None:
@@ -138,9 +143,13 @@ class _Reading:
 
     def _check_name(self) -> None:
         name = PurePath(self.path).name
+        if has_secret(name):
+            self.findings.add(
+                "TG501", 1, 1, "a secret stands in the file's name; rename it and revoke the secret"
+            )
         if self.path == STANDARD_INPUT or _NAME.fullmatch(name):
             return
-        if _ANY_NAME.fullmatch(name):
+        if is_request_name(name):
             self.findings.add("TG102", 1, 1, "the file's name is not TR-YYYYMMDD-HHMMSSZ-<slug>.md")
         else:
             self.findings.add("TG101", 1, 1, "a request's file name is TR-<A-Z a-z 0-9 . _ ->.md; rename it")
@@ -202,17 +211,19 @@ class _Reading:
             if problem.rule == "TG501":
                 self.withheld.update(range(line - 1, last))
 
-    def _backend(self, root: Node) -> str:
+    def _backend(self, root: Node) -> Backend:
         """The backend whose sections are expected; a misspelled one is guessed, and is an error anyway."""
         if "backend" in self.values:
-            return str(self.values["backend"])
-        written = root.value["backend"][1].text if "backend" in root.value else "ERA"
-        return "monty" if written.strip().casefold() == "monty" else "ERA"
+            name: Backend = self.values["backend"]
+            return name
+        written = str(root.value["backend"][1].text if "backend" in root.value else DEFAULT_BACKEND)
+        plain = written.strip().casefold()
+        return next((name for name in BACKENDS if name.casefold() == plain), DEFAULT_BACKEND)
 
-    def _read_parts(self, root: Node, backend: str, parts: dict[str, Section]) -> None:
+    def _read_parts(self, root: Node, backend: Backend, parts: dict[str, Section]) -> None:
         """Read the sections."""
         findings, values = self.findings, self.values
-        if backend == "ERA":
+        if BACKENDS[backend].runs == "command":
             self.command = self._command(parts)
             if "Input Files" in parts:
                 listed = sections.read_file_list(parts["Input Files"], "TG230", "/in/", findings)
@@ -250,7 +261,7 @@ class _Reading:
             approved_by=values.get("approved_by"),
             approved_utc=values.get("approved_utc"),
             purpose=values["purpose"],
-            backend=values.get("backend", "ERA"),
+            backend=values.get("backend", DEFAULT_BACKEND),
             language=values["language"],
             network=values["network"],
             cpu_limit=values["cpu_limit"],
@@ -277,6 +288,10 @@ class _Reading:
             network_rationale=risk.network_rationale,
             unusual_program=command is not None and command.unusual_program,
         )
+        self.exposure = exposure_of(self.request)
+        if self.exposure.opaque:
+            message = f"not all code that runs is on the screen: {self.exposure.why}"
+            self.findings.add("TG332", *self.place, message)
 
     def _command(self, parts: dict[str, Section]) -> Command | None:
         if "Command" not in parts:
@@ -285,6 +300,7 @@ class _Reading:
         if piece is None:
             return None
         command = read_command(piece.text, programs=self.settings.programs)
+        self.place = (piece.line, piece.column)
         for problem in command.problems:
             self.findings.take(problem, line=piece.line, column=piece.column)
         return command

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from threegate.request.exposure import Exposure, exposure_json
 from threegate.request.model import Request, Stage
 
 Severity = Literal["error", "warning"]
@@ -62,6 +63,8 @@ class Report:
     """The source with secrets masked and invisible characters shown, for carets and previews."""
     request_id: str | None = None
     """The id as far as it could be read, also from an invalid file."""
+    exposure: Exposure | None = None
+    """Opacity and reach of `request`; None where there is none."""
     fixes: tuple[Fix, ...] = ()
     """What `threegate.request.fixes` offers for the findings; empty until it was asked."""
 
@@ -76,6 +79,7 @@ class Report:
             "path": self.path,
             "stage": self.stage,
             "valid": self.valid,
+            **exposure_json(self.exposure),
             "findings": [finding.to_json() for finding in self.findings],
             "fixes": [fix.to_json() for fix in self.fixes],
         }

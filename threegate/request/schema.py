@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+from threegate.request.exposure import EXPOSURE_KEYS, Opacity
 from threegate.request.front_matter_keys import KEYS
 from threegate.request.model import Stage
 from threegate.request.report import REPORT_SCHEMA, Finding, Op, Severity
@@ -38,6 +39,7 @@ def report_schema() -> dict[str, Any]:
         "path": {"type": "string"},
         "stage": {"enum": list(get_args(Stage))},
         "valid": {"type": "boolean"},
+        **exposure_schema(),
         "findings": {"type": "array", "items": finding_schema()},
         "fixes": {"type": "array", "items": fix_schema()},
     }
@@ -47,6 +49,18 @@ def report_schema() -> dict[str, Any]:
         "title": "ThreeGate report",
         **_object({"schema": {"const": REPORT_SCHEMA}, "files": {"type": "array", "items": _object(file)}}),
     }
+
+
+def exposure_schema() -> dict[str, Any]:
+    """The four keys of opacity and reach; null for a file that is no valid request."""
+    texts = {"type": ["array", "null"], "items": {"type": "string"}}
+    schemas = (
+        {"enum": [*get_args(Opacity), None], "description": "whether all code that runs can be shown"},
+        {"type": ["string", "null"], "description": "why, in one line"},
+        {**texts, "description": "inputs that have to be shown whole"},
+        {**texts, "description": "network hosts and secrets"},
+    )
+    return dict(zip(EXPOSURE_KEYS, schemas, strict=True))
 
 
 def finding_schema(rules: str = "^TG[1-5][0-9]{2}$") -> dict[str, Any]:

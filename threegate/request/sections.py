@@ -18,8 +18,9 @@ from threegate.request.findings import Findings
 from threegate.request.model import InputFile, OutputFile
 
 _BACKQUOTED = re.compile(r"`([^`]+)`(?:[ \t]+(.*))?", re.DOTALL)
-_HASH = re.compile(r"\bsha256\b", re.IGNORECASE)
-_HASH_VALUE = re.compile(r"sha256:([0-9a-f]{64})(?![0-9A-Za-z])")
+_HASH = re.compile(r"\bsha[-_]?256(?![0-9A-Za-z])", re.IGNORECASE)
+_HASH_VALUE = re.compile(r"\bsha[-_]?256[ \t:=`'\"*()]{1,8}([0-9a-f]{64})(?![0-9A-Za-z])", re.IGNORECASE)
+"""A hash and its name, however people write it: ``sha256:…``, ``(sha256: …)``, ``SHA-256 = `…` ``."""
 _LABEL = re.compile(
     r"[^A-Za-z]{0,40}(risk level|justification|data sensitivity|network rationale)"
     r"[ \t*_`]{0,8}:[ \t]*(?:\*\*|__)?[ \t]*(.*)",
@@ -197,7 +198,7 @@ def check_input_list(
             )
         listed[found.name] = entry.line
         if _HASH.search(entry.rest):
-            values = _HASH_VALUE.findall(entry.rest)
+            values = [value.lower() for value in _HASH_VALUE.findall(entry.rest)]
             if len(_HASH.findall(entry.rest)) != 1 or values != [found.sha256]:
                 findings.add(
                     "TG232", entry.line, 3, "the sha256 written here is not the one of the front matter"

@@ -8,6 +8,7 @@ from threegate.results.render import ResultText, deliver_result, render_result
 from threegate.results.result_facts import (
     STATUSES,
     ResultFacts,
+    check_record,
     read_record,
     render_record,
     result_name,
@@ -23,6 +24,7 @@ __all__ = [
     "ResultProblem",
     "ResultText",
     "Verdict",
+    "check_record",
     "deliver_result",
     "put_verdict",
     "read_record",

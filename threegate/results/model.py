@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from threegate.request.backend_rules import Backend
+
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Moment = Annotated[
     str,
@@ -50,7 +52,7 @@ class ToolResult(_Part):
     created_utc: Moment
     request_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{2,127}$")
     executor: Literal["tool-exec"]
-    backend: Literal["ERA", "monty"] | None = Field(description="null when the request could not be read")
+    backend: Backend | None = Field(description="null when the request could not be read")
     status: Literal[
         "succeeded",
         "failed",

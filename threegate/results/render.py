@@ -244,6 +244,8 @@ def _safety(facts: ResultFacts, masked: int) -> list[str]:
     if masked:
         odd.append(f"{masked} secrets in the output were replaced by their kind")
     refused = sum(not item.allowed for item in facts.destinations)
+    if refused:
+        odd.append(f"it tried {refused} destinations that the request does not allow; they were refused")
     if not facts.destinations:
         network = "no network was reached."
     else:

@@ -7,7 +7,7 @@ result bytes can be made again after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -177,7 +177,9 @@ def read_record(
         value = canonical.loads_strict(data, max_bytes=limits.RECORD_BYTES)
         if sha256 is not None and canonical.sha256_hex(data) != sha256:
             raise InvalidInput(f"{path}: is not the record that the trail names; it was changed")
-        facts = _facts(value, run_folder, created_utc, trail_seq)
+        facts = _facts(
+            value, created_utc, trail_seq, lambda name, told: _read_stream(told, run_folder / name)
+        )
         if render_record(facts) != data:
             raise InvalidInput(f"{path}: is not in its canonical form; it was changed")
     except OSError as error:
@@ -187,7 +189,22 @@ def read_record(
     return facts
 
 
-def _facts(value: Any, run_folder: Path, created_utc: datetime, trail_seq: int) -> ResultFacts:
+def check_record(facts: ResultFacts) -> None:
+    """Whether `read_record` will take what `write_record` would write; for facts that others chose. Raises InvalidInput."""
+    try:
+        data = render_record(facts)
+        value = canonical.loads_strict(data, max_bytes=limits.RECORD_BYTES - limits.RECORD_REST_BYTES)
+        again = _facts(value, facts.created_utc, facts.trail_seq, lambda name, _: getattr(facts, name))
+        same = render_record(again) == data
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(f"the facts have no record ({type(error).__name__})") from None
+    if not same:
+        raise InvalidInput("the facts do not come back from their record")
+
+
+def _facts(
+    value: Any, created_utc: datetime, trail_seq: int, stream: Callable[[str, Any], Stream | None]
+) -> ResultFacts:
     return ResultFacts(
         request_id=value["request_id"],
         status=value["status"],
@@ -201,8 +218,8 @@ def _facts(value: Any, run_folder: Path, created_utc: datetime, trail_seq: int) 
         network_used=value["network_used"],
         destinations=tuple(Destination(**item) for item in value["destinations"]),
         artifacts=tuple(Artifact(**item) for item in value["artifacts"]),
-        stdout=_read_stream(value["stdout"], run_folder / "stdout"),
-        stderr=_read_stream(value["stderr"], run_folder / "stderr"),
+        stdout=stream("stdout", value["stdout"]),
+        stderr=stream("stderr", value["stderr"]),
         request_sha256=value["request_sha256"],
         approved_by=value["approved_by"],
         approval_sha256=value["approval_sha256"],
@@ -236,7 +253,10 @@ def _stream(stream: Stream | None) -> dict[str, Any] | None:
 def _read_stream(value: Any, path: Path) -> Stream | None:
     if value is None:
         return None
-    kept = durable.read_regular(path, max_bytes=limits.STREAM_KEPT_BYTES)
+    try:
+        kept = durable.read_regular(path, max_bytes=limits.STREAM_KEPT_BYTES)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
     if canonical.sha256_hex(kept) != value["kept_sha256"]:
         raise InvalidInput(f"{path}: is not what the record names; it was changed")
     return Stream(kept, value["size"], value["sha256"])

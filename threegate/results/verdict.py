@@ -17,6 +17,8 @@ from typing import Any, Final, Literal
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
+from threegate.request.exposure import EXPOSURE_KEYS, Exposure, exposure_json
+from threegate.secretscan import has_secret, mask_secrets
 
 VERDICT_SCHEMA: Final = "threegate.verdict/1"
 State = Literal["draft", "invalid", "approved", "waiting", "running", "finished", "refused"]
@@ -30,11 +32,14 @@ _KEYS = [
     "valid",
     "state",
     "reason",
+    *EXPOSURE_KEYS,
     "findings",
     "judgement",
     "fixes",
     "updated_utc",
 ]
+_OLD_KEYS = [key for key in _KEYS if key not in EXPOSURE_KEYS]
+"""A verdict from before it carried opacity and reach."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -55,6 +60,8 @@ class Verdict:
     """`{route, blockers, contract}` or None when it was not judged yet."""
     fixes: tuple[Mapping[str, Any], ...] = ()
     """`Fix.to_json()` of what answers findings mechanically; applies to the bytes of `sha256`."""
+    exposure: Exposure | None = None
+    """Opacity and reach of the request; None where there is none."""
     updated_utc: datetime | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -69,6 +76,7 @@ class Verdict:
             "valid": self.valid,
             "state": self.state,
             "reason": self.reason,
+            **exposure_json(self.exposure),
             "findings": [dict(item) for item in self.findings],
             "judgement": None if self.judgement is None else dict(self.judgement),
             "fixes": [dict(item) for item in self.fixes],
@@ -79,7 +87,7 @@ class Verdict:
 def verdict_path(workspace: Workspace, file_name: str) -> Path:
     """Where the verdict of a request file lies. A name that is no plain one is replaced by its digest."""
     plain = file_name
-    if not _PLAIN_NAME.fullmatch(file_name) or file_name.startswith("."):
+    if not _PLAIN_NAME.fullmatch(file_name) or file_name.startswith(".") or has_secret(file_name):
         plain = "name-" + canonical.sha256_hex(file_name.encode("utf-8", "surrogateescape"))
     return workspace.verdicts / f"{plain}.json"
 
@@ -107,7 +115,11 @@ def read_verdict(workspace: Workspace, file_name: str) -> Verdict | None:
     try:
         data = durable.read_regular(path, max_bytes=limits.VERDICT_BYTES)
         value = canonical.loads_strict(data, max_bytes=limits.VERDICT_BYTES)
-        if not isinstance(value, dict) or list(value) != _KEYS or value["schema"] != VERDICT_SCHEMA:
+        if (
+            not isinstance(value, dict)
+            or list(value) not in (_KEYS, _OLD_KEYS)
+            or value["schema"] != VERDICT_SCHEMA
+        ):
             raise InvalidInput(f"{path}: is no verdict; remove it, it is made again")
         if value["state"] not in STATES:
             raise InvalidInput(f"{path}: names an unknown state; remove it, it is made again")
@@ -122,6 +134,11 @@ def read_verdict(workspace: Workspace, file_name: str) -> Verdict | None:
             findings=tuple(value["findings"]),
             judgement=value["judgement"],
             fixes=tuple(value["fixes"]),
+            exposure=None
+            if value.get("opacity") is None
+            else Exposure(
+                value["opacity"], value["opacity_reason"], tuple(value["scripts"]), tuple(value["reach"])
+            ),
             updated_utc=datetime.fromisoformat(value["updated_utc"]),
         )
     except FileNotFoundError:
@@ -132,7 +149,8 @@ def read_verdict(workspace: Workspace, file_name: str) -> Verdict | None:
 
 def _rendered(verdict: Verdict) -> bytes:
     value = verdict.to_json()
-    value["file"] = _text(verdict.file)
+    value["file"] = mask_secrets(_text(verdict.file))
+    value["reason"] = None if verdict.reason is None else mask_secrets(verdict.reason)
     return json.dumps(value, indent=2, ensure_ascii=True).encode() + b"\n"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from threegate.request.schema import DIALECT, finding_schema, fix_schema
+from threegate.request.schema import DIALECT, exposure_schema, finding_schema, fix_schema
 from threegate.results.verdict import STATES, VERDICT_SCHEMA
 
 _RULES = "^TG[1-59][0-9]{2}$"
@@ -33,6 +33,7 @@ def verdict_schema() -> dict[str, Any]:
         "valid": {"type": "boolean", "description": "whether gate 1 found no error"},
         "state": {"enum": list(STATES)},
         "reason": {**optional_text, "description": "the rule or reason code that decides the state"},
+        **exposure_schema(),
         "findings": {
             "type": "array",
             "items": {"anyOf": [finding_schema(_RULES), proposal]},

@@ -63,9 +63,12 @@ AANA: Final[dict[str, str]] = {
 
 OTHERS: Final[dict[str, str]] = {
     "request_invalid": "gate 1 refuses the file in approved/: the message names rule and line",
+    "input_unfit": "an input that is to be unpacked is no plain tar of files and folders: ask for another one",
     "rejected": "the operator said no, with their reason",
     "cancelled": "the operator stopped it",
     "interrupted": "the daemon ended while it ran: `threegate retry` asks anew",
+    "folder_replaced": "a folder of the workspace is a link or is gone: put the folder back (`threegate doctor`)",
+    "id_taken": "another account's file used the proposal's request_id first: change the proposal",
     "no_backend": "waits: the sandbox is not there (`threegate doctor`)",
     "not_approved": "it is a draft: use `threegate reject`",
     "already_ended": "there is nothing left to stop",
@@ -73,6 +76,7 @@ OTHERS: Final[dict[str, str]] = {
     "unreadable": "an entry of the inbox that is no readable request file",
     "too_many_events": "one owner's files would flood the trail; the rest of the minute is only counted",
     "torn_tail": "the trail's torn end was set aside after a crash; work goes on",
+    "program_missing": "the sandbox image lacks the program: name another, or let the operator build an image that has it",
     "proposal_changed": "what the proposal becomes is not what the draft says: let it be drafted again",
     "project_changed": "the project's files are not those that the run saw: run it again",
     "path_blocked": "the path may not be written (protected, outside of the project, or a link)",

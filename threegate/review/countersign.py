@@ -27,6 +27,7 @@ from threegate.approval import (
     sign_statement,
 )
 from threegate.core import durable
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused
 from threegate.judgement.judge import assess
 from threegate.launch.approved_file import Approved, Unrunnable, read_approved
@@ -35,7 +36,7 @@ from threegate.launch.launch_facts import facts_for_launch
 from threegate.request import read_request
 from threegate.review.input_copies import InputCopy
 from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock
-from threegate.trail import moves
+from threegate.trail import moves, payloads
 
 _MODE = 0o600
 
@@ -52,7 +53,10 @@ class Countersigned:
 
 def read_waiting(context: Context, path: Path) -> Approved:
     """Read a file of approved/ and its signatures, once. Raises InvalidInput."""
-    path = path.absolute() if path.is_file() else context.workspace.approved / path.name
+    if not path.is_file():
+        name = path.name if path.name.endswith(".md") else _file_of(context, path.name)
+        path = context.workspace.approved / name
+    path = path.absolute()
     try:
         approved = read_approved(context, path)
     except FileNotFoundError:
@@ -60,6 +64,13 @@ def read_waiting(context: Context, path: Path) -> Approved:
     if isinstance(approved, Unrunnable):
         raise InvalidInput(f"{path}: {approved.code}: {approved.message}")
     return approved
+
+
+def _file_of(context: Context, request_id: str) -> str:
+    """The name of the file that was approved with this id."""
+    with context.trail.locked() as held:
+        history = held.index.history(request_id)
+    return (history.file if history else None) or f"{request_id}.md"
 
 
 def facts_now(context: Context, approved: Approved) -> LaunchFacts:
@@ -111,8 +122,8 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
     )
     history = approved.history
     event = history.approved if history else None
-    owner = event.data.get("owner_uid") if event else None
-    owner_uid = owner if isinstance(owner, int) else -1
+    given = payloads.Approved.of(event)
+    owner_uid = given.owner_uid if given and given.owner_uid is not None else -1
     settings = context.policy.settings
     with context.trail.locked() as held:
         now = held.now
@@ -196,16 +207,16 @@ def countersign(context: Context, approved: Approved, name: str, key: Path) -> C
         target = approved.path.with_name(f"{approved.path.name}.sig.{name}")
         moves.announce(
             held,
-            "countersigned",
+            payloads.Countersigned(
+                approval_sha256=approval.approval_sha256,
+                countersigned_by=name,
+                countersigned_utc=format_utc(word.countersigned_utc),
+                key=signer.fingerprint,
+                nonce=word.nonce,
+                files={f".sig.{name}": sha256_hex(signed)},
+            ),
             request_id=approved.request.request_id,
             actor=f"operator:{name}",
-            data={
-                "approval_sha256": approval.approval_sha256,
-                "countersigned_by": name,
-                "countersigned_utc": format_utc(word.countersigned_utc),
-                "key": signer.fingerprint,
-                "nonce": word.nonce,
-            },
         )
         durable.deliver(target, signed, _MODE)
         missing = any(check.code == "quorum_missing" for check in launch_checks(facts))

@@ -1,4 +1,4 @@
-"""What is told of a request that was claimed or has ended: its own words, the trail's, and the record's, kept apart.
+"""What is shown of a request that was claimed or has ended: its own words, the trail's, and the record's, kept apart.
 
 Invariant: who approved, what was judged and how it ended come from the trail and the record only; labels, headings and
 notes are ours, as in review_sections.py.
@@ -7,122 +7,132 @@ notes are ours, as in review_sections.py.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from threegate.approval import format_utc
 from threegate.request import Report
 from threegate.request.model import Request
 from threegate.results import ResultFacts
-from threegate.review.review_sections import Field, Item, Listing, Note, Quote, Section
+from threegate.review.review_sections import Fact, Field, Item, Listing, Note, Quote, Section, exposure_items
 from threegate.trail import RequestHistory
+from threegate.trail.payloads import Approved, Cleared, Countersigned, End
 
 
 def ended_sections(
     report: Report, history: RequestHistory | None, facts: ResultFacts | None
 ) -> Iterator[Section]:
     """The parts that have something to say. `history` and `facts` are None where the trail tells nothing of this file."""
-    for title, items in _told(report, history, facts):
+    for title, items in _parts(report, history, facts):
         if items:
             yield Section(title, tuple(items))
 
 
-def _told(
+def _parts(
     report: Report, history: RequestHistory | None, facts: ResultFacts | None
 ) -> Iterator[tuple[str, list[Item]]]:
     request = report.request
-    yield f"REQUEST {report.path}", list(_about(request)) if request else []
+    yield "REQUEST", [Field("file", report.path)]
     yield "HOW IT ENDED", list(_end(history, facts))
     yield "WHO APPROVED", list(_approval(history))
     yield "WHAT THE JUDGEMENT SAID", list(_judgement(history))
-    yield "WHAT WAS ASKED FOR", list(_asked(request)) if request else []
+    yield "WHAT WAS ASKED FOR", [*_exposed(report), *_asked(request)] if request else []
     yield "WHAT THE SANDBOX ENFORCED", list(_enforced(facts)) if facts else []
     yield "WHAT CAME OUT", list(_outputs(facts)) if facts else []
+    yield "WHAT THE REQUEST SAYS ABOUT ITSELF", list(_own_words(request)) if request else []
 
 
-def _about(request: Request) -> Iterator[Item]:
+def _own_words(request: Request) -> Iterator[Item]:
     yield Field("id", request.request_id)
     yield Field("asked by", f"{request.requested_by} (as the file says)")
-    yield Field("created", format_utc(request.created_utc))
+    yield Fact("created", format_utc(request.created_utc))
     yield Field("purpose", request.purpose)
+    yield Fact("declares", f"risk {request.risk_level}, data {request.data_sensitivity}")
+    yield Field("because", request.justification)
 
 
 def _end(history: RequestHistory | None, facts: ResultFacts | None) -> Iterator[Item]:
-    if history is None or history.end is None:
+    end = End.of(history.end) if history is not None else None
+    if end is None:
         return
-    data = history.end.data
-    yield Field("as", str(data.get("status") or history.end.type))
-    yield from _known(data, (("reason", "reason"), ("message", "message"), ("exit code", "exit_code")))
+    yield Fact("as", end.status or end.kind)
+    yield from _known((("reason", end.reason), ("exit code", end.exit_code)))
+    if end.message:
+        yield Field("message", end.message)
     if facts is not None:
         if facts.detail:
             yield Field("detail", facts.detail)
         if facts.runtime_ms is not None:
-            yield Field("took", f"{facts.runtime_ms} ms")
+            yield Fact("took", f"{facts.runtime_ms} ms")
         for note in (*facts.notes, *facts.dropped):
             yield Field("noted", note)
 
 
 def _approval(history: RequestHistory | None) -> Iterator[Item]:
-    approved = history.approved if history else None
+    approved = Approved.of(history.approved) if history else None
     if history is None or approved is None:
         if history is not None and history.promoted is not None:
             yield Note("nobody signed it: it was put into approved/ by hand")
         return
     yield from _known(
-        approved.data,
         (
-            ("by", "approved_by"),
-            ("at", "approved_utc"),
-            ("until", "expires_utc"),
-            ("because", "reason"),
-            ("key", "key"),
-            ("risk", "risk"),
-            ("request", "request_sha256"),
-            ("job", "job_sha256"),
-            ("statement", "approval_sha256"),
-            ("policy", "policy_sha256"),
+            ("by", approved.approved_by),
+            ("under grant", approved.grant),
+            ("at", approved.approved_utc),
+            ("until", approved.expires_utc),
+            ("because", approved.reason),
+            ("key", approved.key),
+            ("risk", approved.risk),
+            ("request", approved.request_sha256),
+            ("job", approved.job_sha256),
+            ("statement", approved.approval_sha256),
+            ("policy", approved.policy_sha256),
         ),
     )
-    for event in history.countersigned:
-        yield Field("also by", f"{event.data.get('countersigned_by')} with {event.data.get('key')}")
+    for signed in filter(None, map(Countersigned.of, history.countersigned)):
+        yield Fact("also by", f"{signed.countersigned_by or ''} with {signed.key or 'a key'}")
 
 
 def _judgement(history: RequestHistory | None) -> Iterator[Item]:
-    cleared = history.cleared if history else None
+    cleared = Cleared.of(history.cleared) if history else None
     if cleared is None:
         return
-    yield Field("AANA", str(cleared.data.get("route", "")))
-    for blocker in _list(cleared.data.get("blockers")):
-        yield Field("reason", str(blocker))
-    contract = cleared.data.get("contract")
-    if isinstance(contract, dict):
-        shadow = " (shadow: blocked nothing)" if contract.get("shadow") else ""
-        yield Field("contracts", f"{contract.get('verdict', '')}{shadow}")
-        for reason in _list(contract.get("reasons")):
-            if isinstance(reason, dict):
-                yield Field("reason", f"{reason.get('code', '')} {reason.get('path') or ''}".strip())
+    yield Fact("AANA", cleared.route or "")
+    for blocker in cleared.blockers or ():
+        yield Fact("reason", blocker)
+    if (contract := cleared.contract) is not None:
+        shadow = " (shadow: blocked nothing)" if contract.shadow else ""
+        yield Fact("contracts", f"{contract.verdict or ''}{shadow}")
+        for reason in contract.reasons or ():
+            yield Fact("reason", reason.code or "")
+            if reason.path:
+                yield Field("at", reason.path)
+
+
+def _exposed(report: Report) -> Iterator[Item]:
+    if report.exposure is not None:
+        yield from exposure_items(report.exposure)
 
 
 def _asked(request: Request) -> Iterator[Item]:
-    yield Field("backend", request.backend)
+    yield Fact("backend", request.backend)
     if request.argv is not None:
         head = f"the command, {len(request.argv)} words, run without a shell:"
-        yield Listing(head, "\n".join(request.argv))
+        yield Listing(head, "\n".join(request.argv), "the command")
     if request.code is not None:
         count = request.code.removesuffix("\n").count("\n") + 1
-        yield Listing(f"the code, {count} lines:", request.code)
+        yield Listing(f"the code, {count} lines:", request.code, "the code")
     if request.vars_json is not None:
-        yield Quote(request.vars_json, f"the Inputs (JSON), {len(request.vars_json)} characters:")
+        yield Quote(
+            request.vars_json, f"the Inputs (JSON), {len(request.vars_json)} characters:", label="the Inputs"
+        )
     for item in request.inputs:
         yield Field("input", f"/in/{item.name}{' (unpacked)' if item.unpack else ''}, sha256 {item.sha256}")
     yield Field(
         "network", "\n".join(f"{item.host}:{item.port}" for item in request.network_allowlist) or "none"
     )
-    yield Field(
+    yield Fact(
         "limits",
         f"{request.cpu_limit} cores, {request.memory_limit_mb} MiB, {request.time_limit_sec} s",
     )
-    yield Field("declares", f"risk {request.risk_level}, data {request.data_sensitivity}")
-    yield Field("because", request.justification)
 
 
 def _enforced(facts: ResultFacts) -> Iterator[Item]:
@@ -130,7 +140,7 @@ def _enforced(facts: ResultFacts) -> Iterator[Item]:
         if value:
             yield Field(name, value)
     for name in sorted(facts.effective_limits):
-        yield Field("limit", f"{name}: {facts.effective_limits[name]}")
+        yield Fact("limit", f"{name}: {facts.effective_limits[name]}")
     for item in facts.destinations:
         word = "reached" if item.allowed else "refused"
         yield Field("network", f"{word} {item.host}:{item.port}, {item.bytes} bytes")
@@ -145,12 +155,7 @@ def _outputs(facts: ResultFacts) -> Iterator[Item]:
         yield Note("no output files")
 
 
-def _known(data: Any, names: tuple[tuple[str, str], ...]) -> Iterator[Item]:
-    for label, key in names:
-        value = data.get(key)
+def _known(facts: tuple[tuple[str, str | int | None], ...]) -> Iterator[Item]:
+    for label, value in facts:
         if value not in (None, ""):
-            yield Field(label, str(value))
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+            yield Fact(label, str(value))

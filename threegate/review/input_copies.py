@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import stat
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from threegate.core import durable, limits
 from threegate.core.errors import Refused, Unavailable
@@ -33,10 +33,9 @@ class InputCopy:
     size: int
     path: Path
 
-    def head(self, size: int) -> bytes:
-        """The first bytes, for a preview."""
-        with self.path.open("rb") as stream:
-            return stream.read(size)
+    def open(self) -> BinaryIO:
+        """Its bytes, for reading. Raises OSError."""
+        return self.path.open("rb")
 
     def digest_now(self) -> str:
         """sha256 of what lies there now. Raises OSError."""
@@ -74,7 +73,7 @@ def seen_inputs(
     seen: list[InputCopy] = []
     try:
         for item in inputs:
-            descriptor, shown = _open(places[item.name], item.name)
+            descriptor, shown = _open(workspace, places[item.name], item.name)
             descriptors.append(descriptor)
             place = places[item.name]
             ours = place.is_relative_to(workspace.tool_exec)  # nobody else can put another file there
@@ -108,26 +107,20 @@ def _digest_of(descriptor: int, path: Path) -> str:
     return known
 
 
-def _open(place: Path, name: str) -> tuple[int, str]:
-    """An input of the inbox, open for reading, and how it is called in messages. Raises Refused (input_missing)."""
+def _open(workspace: Workspace, place: Path, name: str) -> tuple[int, str]:
+    """An input, open for reading, and how it is called in messages. Raises Refused (input_missing)."""
     shown = f"{place.parent.parent.name}/{place.parent.name}/{name}"
     try:
-        source = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with workspace.hold(place.parent) as folder:
+            return folder.open_regular(place.name)[0], shown
     except OSError as error:
         raise Refused(
             "input_missing", f"{shown}: cannot be read ({error.strerror}); put the file there"
         ) from None
-    facts = os.fstat(source)
-    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
-        os.close(source)
-        raise Refused(
-            "input_missing", f"{shown}: is no regular file with one link; put the file itself there"
-        )
-    return source, shown
 
 
 def _copy(workspace: Workspace, place: Path, item: InputFile) -> InputCopy:
-    source, shown = _open(place, item.name)
+    source, shown = _open(workspace, place, item.name)
     try:
         temporary = workspace.inputs / f".tmp-{secrets.token_hex(8)}"
         try:

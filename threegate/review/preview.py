@@ -1,48 +1,58 @@
-"""A look into an input before it is approved: text, archive or binary, from our own copy.
+"""The inputs of a request as parts of a screen, from our own copies: what `request/shown_whole.py` says is shown, in its order.
 
-Invariant: bounded in time and memory whatever the file holds; nothing is unpacked.
+Invariant: bounded in time and memory whatever the files hold; bytes that are no text are shown as escapes, so that one of
+them hides nothing of the others; nothing is unpacked.
 """
 
 from __future__ import annotations
 
-import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from threegate.request.model import InputFile
+from threegate.request.shown_whole import Part, ShownInput, shown_inputs
 from threegate.review.input_copies import InputCopy
 
-_HEAD_BYTES = 4096
-_TAR_ENTRIES = 200
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A head of ours, and foreign text below it (not yet escaped); `path` names a file of a tar and is foreign, too."""
+
+    head: str
+    text: str
+    path: str = ""
 
 
-def preview(copy: InputCopy, *, unpack: bool = False) -> tuple[str, str]:
-    """What kind of content it is (a word of ours) and a piece of it (foreign text, not yet escaped)."""
+def previews(
+    inputs: Sequence[InputFile], copies: Sequence[InputCopy]
+) -> list[tuple[ShownInput, list[Preview]]]:
+    """For each input why it is not shown whole, and what is shown of it. Raises OSError."""
+    by_name = {copy.name: copy for copy in copies}
+    shown = shown_inputs(inputs, lambda item: by_name[item.name].open())
+    return [
+        (found, _previews(found, by_name[item.name], unpack=item.unpack))
+        for item, found in zip(inputs, shown, strict=True)
+    ]
+
+
+def _previews(found: ShownInput, copy: InputCopy, *, unpack: bool) -> list[Preview]:
+    with copy.open() as stream:
+
+        def text(part: Part) -> str:
+            stream.seek(part.offset)
+            return stream.read(part.shown).decode("utf-8", "backslashreplace")
+
+        previews = [Preview(_head(part), text(part), part.path) for part in found.parts if part.size]
     if unpack:
-        return _entries(copy)
-    head = copy.head(_HEAD_BYTES)
-    left = copy.size - len(head)
-    rest = f" (the first {len(head)} of {copy.size} bytes)" if left else ""
-    if not head:
-        return "empty", ""
-    try:
-        text = head.decode("utf-8")
-    except UnicodeDecodeError as error:
-        if not (left and error.start >= len(head) - 4):
-            return f"binary{rest}", head[:256].hex(" ")
-        text = head[: error.start].decode("utf-8")
-    if "\x00" in text:
-        return f"binary{rest}", head[:256].hex(" ")
-    return f"text{rest}", text
+        names = "\n".join(
+            f"{entry.size:>12} {entry.path}{'/' if entry.folder else ''}" for entry in found.entries
+        )
+        files = sum(not entry.folder for entry in found.entries)
+        previews.insert(0, Preview(f"archive, {files} files:", names))
+    return previews or [Preview("empty", "")]
 
 
-def _entries(copy: InputCopy) -> tuple[str, str]:
-    """The names in a tar, as far as they are looked at; gate 1 and the staging judge them."""
-    names: list[str] = []
-    try:
-        with tarfile.open(copy.path, "r:") as archive:
-            for entry in archive:
-                if len(names) == _TAR_ENTRIES:
-                    return f"archive, its first {_TAR_ENTRIES} entries", "\n".join(names)
-                kind = "/" if entry.isdir() else "" if entry.isreg() else " (no regular file)"
-                names.append(f"{entry.size:>12} {entry.name}{kind}")
-    except (tarfile.TarError, OSError, ValueError, RecursionError) as error:
-        return f"no readable tar ({type(error).__name__}); the run would be refused", "\n".join(names)
-    return f"archive, {len(names)} entries", "\n".join(names)
+def _head(part: Part) -> str:
+    if part.shown == part.size:
+        return f"{part.size} bytes, all of them:"
+    return f"the first {part.shown} of {part.size} bytes:" if part.shown else f"{part.size} bytes, not shown"

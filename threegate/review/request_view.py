@@ -23,13 +23,14 @@ from threegate.review.review_sections import Field, Listing, Quote, Section, rev
 from threegate.review.reviewed_draft import InvalidDraft, read_draft, view_draft
 from threegate.review.status import Line
 from threegate.trail import Event, RequestHistory
+from threegate.trail.payloads import End
 from threegate.trail.story import sentence
 
 SOMEBODY = "the operator whose key signs"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StoryLine:
     """One event of the trail in plain words."""
 
     seq: int
@@ -51,7 +52,7 @@ class Look:
     code: str = ""
     checks: tuple[Check, ...] = ()
     """The checks of a launch, for a request that waits for one."""
-    story: tuple[Told, ...] = ()
+    story: tuple[StoryLine, ...] = ()
     facts: ResultFacts | None = None
     """The record of its run."""
 
@@ -141,13 +142,14 @@ def _claimed(context: Context, entry: Entry, line: Line) -> Look:
             "the trail knows this request_id by another file: what it tells of that one is not told here"
         )
     facts = None
-    if ours is not None and ours.end is not None and ours.end.data.get("record_sha256"):
+    end = End.of(ours.end) if ours is not None else None
+    if ours is not None and ours.end is not None and end is not None and end.record_sha256:
         try:
             facts = read_record(
                 context.workspace.run_folder(ours.request_id),
                 created_utc=ours.end.when,
                 trail_seq=ours.end.seq,
-                sha256=str(ours.end.data["record_sha256"]),
+                sha256=end.record_sha256,
             )
         except (InvalidInput, OSError) as error:
             problem = str(error)
@@ -177,7 +179,7 @@ def _is_of(history: RequestHistory, entry: Entry) -> bool:
     return history.file == entry.path.name and history.state in (entry.folder, None)
 
 
-def _story(history: RequestHistory | None, entry: Entry) -> tuple[Told, ...]:
+def _story(history: RequestHistory | None, entry: Entry) -> tuple[StoryLine, ...]:
     """The events that decide, in order."""
     if history is None or not _is_of(history, entry):
         return ()
@@ -187,7 +189,9 @@ def _story(history: RequestHistory | None, entry: Entry) -> tuple[Told, ...]:
         event = getattr(history, name)
         if event is not None:
             found[event.seq] = event
-    return tuple(Told(seq, event.time, event.actor, sentence(event)) for seq, event in sorted(found.items()))
+    return tuple(
+        StoryLine(seq, event.time, event.actor, sentence(event)) for seq, event in sorted(found.items())
+    )
 
 
 def look_sections(look: Look) -> list[Section]:
@@ -196,18 +200,21 @@ def look_sections(look: Look) -> list[Section]:
     if look.problem:
         sections.append(Section("NOT AS IT IS", (Quote(look.problem, most=None),)))
     if look.findings:
-        told = [
-            f"{item.rule} line {item.line}, column {item.column}: {item.message}" for item in look.findings
-        ]
-        sections.append(Section(f"FINDINGS ({len(told)})", tuple(Quote(text, most=None) for text in told)))
+        told = tuple(
+            Quote(item.message, f"{item.rule} line {item.line}, column {item.column}:", None)
+            for item in look.findings
+        )
+        sections.append(Section(f"FINDINGS ({len(told)})", told))
     if look.checks:
         sections.append(Section("THE CHECKS OF A LAUNCH", tuple(_check(check) for check in look.checks)))
     if look.story:
-        told = [f"{item.time[:19]} {item.actor}: {item.words} (#{item.seq})" for item in look.story]
-        sections.append(Section("WHAT THE TRAIL SAYS", tuple(Quote(text, most=None) for text in told)))
+        story = tuple(
+            Quote(item.words, f"{item.time[:19]} {item.actor} (#{item.seq}):", None) for item in look.story
+        )
+        sections.append(Section("WHAT THE TRAIL SAYS", story))
     if look.source:
         text = "\n".join(look.source)
-        sections.append(Section("THE FILE AS IT LIES THERE", (Listing("secrets masked:", text),)))
+        sections.append(Section("THE FILE AS IT LIES THERE", (Listing("secrets masked:", text, "the file"),)))
     return sections
 
 

@@ -7,27 +7,32 @@ draft's file is not read again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from threegate.approval import requester_of
 from threegate.contracts import PASSING
-from threegate.core import durable, limits
+from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.file_names import is_request_name
+from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Assessment, assess
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import file_identity
 from threegate.proposals.in_workspace import check_proposal_draft, input_place
 from threegate.request import Report, read_request
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
+from threegate.request.shown_whole import unread_inputs
+from threegate.request.tar_reader import TarError, read_tar
 from threegate.request.typecheck import type_findings
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
-from threegate.trail import LockedTrail
+from threegate.runners.registry import describe
+from threegate.secretscan import mask_secrets
+from threegate.trail import LockedTrail, RequestHistory
 
 _HELPED = {"contracts_do_not_compile": "check"}
 """Reasons that another command than `contracts explain` mends."""
@@ -62,27 +67,61 @@ class ReviewedDraft:
     first_seen: str | None
     """Time of the first event of this request in the trail."""
     now: datetime
+    image_has_program: bool | None = True
+    """Whether the sandbox image has the program that the argv starts with; None when that is not known."""
+
+
+def find_draft(workspace: Workspace, which: str) -> Path:
+    """The draft of an id, a file name or a path. Raises InvalidInput when none or more than one has the id."""
+    given = Path(which)
+    if given.parent != Path() or given.exists():
+        return given
+    found = []
+    for place in (workspace.inbox, workspace.drafts):
+        with workspace.hold(place) as held, held.entries() as entries:
+            names = [entry.name for entry in entries if is_request_name(entry.name)]
+            found += [
+                place / name
+                for name in names
+                if which in (name, name.removesuffix(".md")) or which == _id_in(workspace, held, name)
+            ]
+    if len(found) > 1:
+        raise InvalidInput(
+            f"{which}: {len(found)} drafts have this id ({', '.join(p.name for p in found)}); name the file"
+        )
+    return found[0] if found else given
+
+
+def _id_in(workspace: Workspace, folder: HeldFolder, name: str) -> str | None:
+    """The id that a draft names, as far as it can be read."""
+    try:
+        data, _ = folder.read(name, max_bytes=limits.REQUEST_BYTES)
+    except OSError:
+        return None
+    settings = workspace.load_settings().request
+    return read_request(data, path=name, settings=settings, now=datetime.now(UTC), stage="draft").request_id
 
 
 def read_draft(workspace: Workspace, path: Path) -> Draft:
     """Read a draft of inbox/ or tool-exec/drafts/, once. Raises InvalidInput."""
     path = path.absolute()
-    places = (workspace.inbox, workspace.drafts)
-    if not any(_lies_in(path, place) for place in places):
-        raise InvalidInput(f"{path}: a draft lies in {workspace.inbox} or {workspace.drafts}; copy it there")
+    folder = next((place for place in (workspace.inbox, workspace.drafts) if _is_in(path, place)), None)
+    if folder is None:
+        raise InvalidInput(
+            f"{path}: a draft is a file of {workspace.inbox} or {workspace.drafts}; copy it there"
+        )
+    if not is_request_name(path.name):
+        raise InvalidInput(f"{path}: is no name of a request; rename it to TR-YYYYMMDD-HHMMSSZ-<slug>.md")
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with workspace.hold(folder) as held:
+            data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror})") from None
-    try:
-        data = durable.read_regular_fd(descriptor, path, max_bytes=limits.REQUEST_BYTES)
-        facts = os.fstat(descriptor)
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error})") from None
-    finally:
-        os.close(descriptor)
-    identity = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
-    return Draft(path, data, identity, facts.st_uid)
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
+    return Draft(folder / path.name, data, _identity(facts), facts.st_uid)
+
+
+def _identity(facts: os.stat_result) -> tuple[int, ...]:
+    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
 
 @contextmanager
@@ -160,10 +199,15 @@ def _reviewed(
     context: Context, draft: Draft, report: Report, request: Request, copies: tuple[InputCopy, ...]
 ) -> ReviewedDraft:
     settings, contracts = context.policy.settings, context.contracts
+    opened = {copy.name: copy for copy in copies}
+    _refuse_bad_tars(request, opened)
+    unread = unread_inputs(request, lambda item: opened[item.name].open())
     with context.trail.locked() as held:
         now = held.now
         history = held.index.history(request.request_id)
         refuse_used(held, request)
+        if draft.path.parent == context.workspace.inbox:
+            refuse_anothers(history, draft)
         proposal = history.proposal_sha256 if history else None
         check_proposal_draft(
             context.workspace,
@@ -181,6 +225,7 @@ def _reviewed(
             write_class=contracts.write_class(context.policy, request),
             time_cap_sec=contracts.time_cap_sec(context.policy, request),
             proposal_sha256=proposal,
+            unread=unread,
         )
         if proposal is not None and history is not None and history.owner_uid is not None:
             # The daemon wrote the draft: who asks is whom the trail names.
@@ -212,15 +257,33 @@ def _reviewed(
         proposal_sha256=proposal,
         first_seen=seen,
         now=now,
+        image_has_program=describe(job.backend).has_program(settings.runners, job.argv[0])
+        if job.argv
+        else True,
     )
 
 
-def _lies_in(path: Path, folder: Path) -> bool:
+def _refuse_bad_tars(request: Request, copies: Mapping[str, InputCopy]) -> None:
+    """What could not be laid out is not signed either. Raises Refused (input_unfit)."""
+    for item in request.inputs:
+        if item.unpack:
+            try:
+                with copies[item.name].open() as stream:
+                    read_tar(stream)
+            except TarError as error:
+                raise Refused(
+                    "input_unfit", f"{item.name}: cannot be unpacked: {error}; ask for another archive"
+                ) from None
+
+
+def _is_in(path: Path, folder: Path) -> bool:
     return os.path.realpath(path.parent) == os.path.realpath(folder)
 
 
 def refuse_judged(reviewed: ReviewedDraft) -> None:
     """Nothing is signed that the gates would refuse anyway (docs/spec/3-aana.md). Raises Refused with the gate's code."""
+    if reviewed.image_has_program is False and reviewed.job.argv:
+        raise Refused("program_missing", missing_program_text(reviewed.job.argv[0]))
     assessment = reviewed.assessment
     contract = assessment.contract
     passing = {item.code for item in contract.reasons} <= PASSING
@@ -236,6 +299,23 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
         raise Refused(code, f"AANA says {assessment.route} ({code}); it would not run when it is approved")
 
 
+def refuse_anothers(history: RequestHistory | None, draft: Draft) -> None:
+    """An id belongs to the owner of the first file that named it: that is who asks. Raises Refused (replayed)."""
+    first = history.owner_uid if history is not None else None
+    if first is not None and first != draft.owner_uid:
+        raise Refused(
+            "replayed",
+            f"{draft.path.name}: its request_id was first used by the account with uid {first}, and this file belongs to uid "
+            f"{draft.owner_uid}; make a new request with: threegate draft",
+        )
+
+
+def missing_program_text(program: str) -> str:
+    """One line for a program that the sandbox image is known to lack."""
+    name = mask_secrets(program)[:60]
+    return f"the sandbox image has no program {name!r}: the run could only fail; name another, or build an image that has it"
+
+
 def refuse_used(held: LockedTrail, request: Request) -> None:
     """An id and a file name are used once. Raises Refused (replayed)."""
     if held.index.id_used(request.request_id):
@@ -246,25 +326,20 @@ def refuse_used(held: LockedTrail, request: Request) -> None:
         raise Refused("replayed", f"the file name {request.file_name} was used before; rename the draft")
 
 
-def still_there(draft: Draft) -> bool:
-    """Whether the draft's file is still the one that was read."""
-    try:
-        return file_identity(draft.path) == draft.identity
-    except OSError:
-        return False
-
-
-def take_draft_away(draft: Draft) -> bool:
+def take_draft_away(workspace: Workspace, draft: Draft) -> bool:
     """Unlink the draft, only if inode and digest are those that were read; returns whether it is gone."""
+    name = draft.path.name
     try:
-        if (
-            not still_there(draft)
-            or durable.read_regular(draft.path, max_bytes=limits.REQUEST_BYTES) != draft.data
-        ):
-            return False
-        durable.unlink(draft.path)
-    except FileNotFoundError:
-        return True
+        with workspace.hold(draft.path.parent) as folder:
+            try:
+                data, facts = folder.read(name, max_bytes=limits.REQUEST_BYTES)
+            except FileNotFoundError:
+                return True
+            except OSError:
+                return False
+            if _identity(facts) != draft.identity or data != draft.data:
+                return False
+            folder.unlink(name)
     except OSError as error:
         raise Unavailable(f"{draft.path}: cannot be removed ({error.strerror}); remove it yourself") from None
     return True

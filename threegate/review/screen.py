@@ -1,7 +1,7 @@
 """The review screen: the parts of review_sections.py as lines of a terminal.
 
-Invariant: words of the request stand only behind the gutter of shown_text.py, so that none can look like a word of
-ours; what the short screen leaves out is counted, and the full one leaves nothing out.
+Invariant: words of the request stand only behind the gutter of shown_text.py, and words of ours never do, so that none can
+look like the other; what the short screen leaves out is named in its first lines, and the full one leaves nothing out.
 """
 
 from __future__ import annotations
@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from threegate.core.settings import Settings
-from threegate.review.review_sections import LIMIT, Field, Item, Listing, Quote, Section, review_sections
+from threegate.review.review_sections import (
+    Fact,
+    Field,
+    Item,
+    Listing,
+    Note,
+    Section,
+    review_sections,
+)
 from threegate.review.reviewed_draft import InvalidDraft, ReviewedDraft
-from threegate.review.shown_text import WIDTH, Title, field, numbered, quoted, wrapped
+from threegate.review.shown_text import WIDTH, Cut, Title, fact, field, numbered, own, quoted
 
 
 def render_reviewed_draft(
@@ -22,8 +30,20 @@ def render_reviewed_draft(
 
 
 def render_sections(sections: Iterable[Section], *, width: int = WIDTH, full: bool = False) -> list[str]:
-    """Parts as lines, in their order."""
-    return [line for section in sections for line in _section(section, width, full)]
+    """Parts as lines, in their order; what is left out of them is named below the first heading."""
+    first: list[str] = []
+    rest: list[str] = []
+    cuts: list[str] = []
+    for section in sections:
+        titles = [Title(line) for line in own(f"== {section.title}", width=width, indent=0)]
+        (rest if first else first).extend(("", *titles))
+        for item in section.items:
+            lines = _item(item, width, full)
+            cuts += [f"{line.left} lines of {_called(item)}" for line in lines if isinstance(line, Cut)]
+            rest += lines
+    if cuts:
+        first += own(f"left out below: {', '.join(cuts)}; --full shows all", width=width)
+    return first + rest
 
 
 def render_invalid(error: InvalidDraft, *, width: int = WIDTH) -> list[str]:
@@ -31,23 +51,23 @@ def render_invalid(error: InvalidDraft, *, width: int = WIDTH) -> list[str]:
     findings = error.report.findings
     lines: list[str] = [Title(f"== NOT VALID: {len(findings)} findings")]
     for finding in findings:
-        text = f"{finding.rule} line {finding.line}, column {finding.column}: {finding.message}"
-        lines += quoted(text, width=width)
+        lines += own(f"{finding.rule} line {finding.line}, column {finding.column}:", width=width)
+        lines += quoted(finding.message, width=width)
     return lines
 
 
-def _section(section: Section, width: int, full: bool) -> list[str]:
-    lines = ["", *(Title(f"== {line}") for line in wrapped(section.title, width - 3))]
-    return lines + [line for item in section.items for line in _item(item, width, full)]
+def _called(item: Item) -> str:
+    return "a note" if isinstance(item, Note) else item.label
 
 
 def _item(item: Item, width: int, full: bool) -> list[str]:
     if isinstance(item, Field):
         return field(item.label, item.value, width=width, limit=None if full else item.most)
+    if isinstance(item, Fact):
+        return fact(item.label, item.value, width=width)
+    if isinstance(item, Note):
+        return own(item.text, width=width)
+    head = own(item.head, width=width) if item.head else []
     if isinstance(item, Listing):
-        return [f"  {item.head}", *numbered(item.text, width=width, limit=None if full else LIMIT)]
-    if isinstance(item, Quote):
-        head = [f"{' ' * item.indent}{item.head}"] if item.head else []
-        most = None if full else item.most
-        return head + quoted(item.text, width=width, limit=most, indent=item.indent)
-    return [f"  {item.text}"]
+        return head + numbered(item.text, width=width, limit=None if full else item.most)
+    return head + quoted(item.text, width=width, limit=None if full else item.most)

@@ -14,6 +14,7 @@ from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import STATES, Workspace
 from threegate.request import Report, read_request
+from threegate.request.exposure import exposure_json
 from threegate.results import Verdict, read_verdict
 from threegate.trail import Trail
 
@@ -39,11 +40,16 @@ class Shown:
             "sha256": self.report.sha256 if self.report else None,
             "purpose": request.purpose if request else None,
             "backend": request.backend if request else None,
+            "network": request.network if request else None,
+            "network_allowlist": [f"{target.host}:{target.port}" for target in request.network_allowlist]
+            if request
+            else [],
             "argv": list(request.argv) if request and request.argv else None,
             "code": request.code if request else None,
             "inputs": [{"name": item.name, "sha256": item.sha256} for item in request.inputs]
             if request
             else [],
+            **exposure_json(self.report.exposure if self.report else None),
             "verdict": self.verdict.to_json() if self.verdict else None,
             "events": list(self.events),
             "results": [path.name for path in self.results],

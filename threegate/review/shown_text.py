@@ -1,17 +1,20 @@
 """Untrusted text where a person reads it: escaped, wrapped, counted, and never where our own words stand.
 
-Invariant: every line that carries foreign text begins with our gutter, holds only printable characters, and is
-at most `width` cells wide; what is left out is counted in a line of ours.
+Invariant: every line that carries foreign text begins with our gutter and no line of ours has one; all lines hold only
+printable characters and are at most `width` cells wide; what is left out is counted in a line of ours.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
 WIDTH = 80
+LEAST_WIDTH = 40
+"""Columns; on a narrower terminal nobody is asked anything."""
 GUTTER = "| "
 _MORE = "--full shows all"
 _ESCAPE_TOO = frozenset(("R", "AL", "AN"))
@@ -45,6 +48,19 @@ class CodeLine(str):
 
 class Title(str):
     """A heading of ours."""
+
+
+class Cut(str):
+    """A line of ours that counts the lines which are left out; `left` is how many."""
+
+    left: int
+
+    @classmethod
+    def of(cls, text: str, left: int) -> Cut:
+        """The line and its number."""
+        line = cls(text)
+        line.left = left
+        return line
 
 
 def safe(text: str, *, keep_newlines: bool = True) -> str:
@@ -108,8 +124,12 @@ def cells(text: str) -> int:
 
 def wrapped(text: str, width: int) -> Iterator[str]:
     """One escaped line, cut into pieces of at most `width` cells; an empty line gives one empty piece."""
+    text = shown(text)
+    if text.isascii():
+        yield from (text[start : start + width] for start in range(0, len(text) or 1, width))
+        return
     piece, used = "", 0
-    for char in shown(text):
+    for char in text:
         size = cells(char)
         if used + size > width:
             yield piece
@@ -132,7 +152,26 @@ def clipped(lines: list[str], limit: int | None, indent: int = 2) -> list[str]:
     if limit is None or len(lines) <= limit + 1:
         return lines
     left = len(lines) - limit
-    return [*lines[:limit], f"{' ' * indent}> {left} more lines of {len(lines)}: {_MORE}"]
+    return [*lines[:limit], Cut.of(f"{' ' * indent}> {left} more lines of {len(lines)}: {_MORE}", left)]
+
+
+def own(text: str, *, width: int = WIDTH, indent: int = 2) -> list[str]:
+    """Words of ours, wrapped between words where that is possible."""
+    return [" " * indent + piece for piece in _between_words(text, width - indent)]
+
+
+def fact(label: str, value: str, *, width: int = WIDTH) -> list[str]:
+    """``label      value``: both are ours, so no gutter stands between them."""
+    head = f"  {label.ljust(12)} "
+    pieces = [piece for line in value.split("\n") for piece in _between_words(line, width - len(head))]
+    return [f"{head}{pieces[0]}", *(f"{' ' * len(head)}{piece}" for piece in pieces[1:])]
+
+
+def _between_words(text: str, width: int) -> list[str]:
+    text = shown(text)
+    if not text.isascii():
+        return list(wrapped(text, width))  # which counts the columns of wide characters
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def numbered(text: str, *, width: int = WIDTH, limit: int | None = None) -> list[str]:

@@ -17,7 +17,9 @@ from typing import Any
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.workspace import Workspace
+from threegate.request.exposure import Exposure, exposure_json
 from threegate.results import read_verdict
+from threegate.secretscan import mask_secrets
 
 _WORKERS_BYTES = 16 * 1024 * 1024
 _WHOM = {
@@ -42,16 +44,24 @@ class Line:
     request_id: str | None
     for_whom: str
     changed_utc: datetime
+    exposure: Exposure | None = None
+    """Opacity and reach as the verdict tells them; None where it tells none."""
+
+    @property
+    def shown_file(self) -> str:
+        """The file's name for people and programs that do not open it: secrets are masked."""
+        return mask_secrets(self.file)
 
     def to_json(self) -> dict[str, Any]:
         """The line as JSON."""
         return {
             "state": self.state,
-            "file": self.file,
+            "file": self.shown_file,
             "folder": self.folder,
             "reason": self.reason,
             "request_id": self.request_id,
             "for": self.for_whom,
+            **exposure_json(self.exposure),
             "changed_utc": f"{self.changed_utc:%Y-%m-%dT%H:%M:%SZ}",
         }
 
@@ -96,9 +106,12 @@ def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:
 
 def worker_text(row: dict[str, Any]) -> str:
     """A line about a worker: whether it takes work, what is taken of it, and what runs there."""
+    from threegate.runners.registry import backend_names
+
+    kinds = [name.lower() for name in backend_names() if name.lower() in row]
     load = (
         f"{row['cores_free']} of {row['cores']} cores free, {row['memory_free_mb']} of {row['memory_mb']} MiB free, "
-        f"monty {row['monty']}, era {row['era']}"
+        + ", ".join(f"{kind} {row[kind]}" for kind in kinds)
     )
     what = ", ".join(row["running"]) or "idle"
     state = f"{load}: {what}" if row["live"] else f"takes no work: {row['reason']}"
@@ -140,4 +153,5 @@ def line_of(workspace: Workspace, path: Path, folder: str, state: str, changed: 
             reason = verdict.reason
     elif folder in ("inbox", "drafts"):
         reason = "not looked at yet"
-    return Line(state, path.name, folder, reason, request_id, _WHOM[state], changed)
+    exposure = verdict.exposure if verdict is not None else None
+    return Line(state, path.name, folder, reason, request_id, _WHOM[state], changed, exposure)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from types import TracebackType
@@ -17,11 +18,7 @@ from threegate.core import limits
 from threegate.core.settings import RunnersSettings
 from threegate.request.job import Job
 from threegate.request.model import Backend
-
-MONTY_OVERHEAD_MB = 32
-"""An idle worker and the copy of one frame; measured: 10 MiB resident."""
-ERA_OVERHEAD_MB = 32
-"""The container's shim and our side of its streams."""
+from threegate.runners.registry import backends, describe
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +30,10 @@ class Need:
 
 
 def need_of(job: Job) -> Need:
-    """The job's limits and the cost of its sandbox; a Monty worker has one thread and takes one core at most."""
-    if job.backend == "monty":
-        return Need(job.limits.memory_mb + MONTY_OVERHEAD_MB, min(Decimal(job.limits.cpu), Decimal(1)))
-    return Need(job.limits.memory_mb + ERA_OVERHEAD_MB, Decimal(job.limits.cpu))
+    """The job's limits and the cost of its sandbox; no more cores than its backend can use."""
+    backend, cpus = describe(job.backend), Decimal(job.limits.cpu)
+    most = cpus if backend.most_cpus is None else min(cpus, backend.most_cpus)
+    return Need(job.limits.memory_mb + backend.overhead_mb, most)
 
 
 class Lease:
@@ -67,27 +64,26 @@ class Lease:
 class Budget:
     """Memory in MiB, cores, and how many runs of each backend at once."""
 
-    def __init__(self, memory_mb: int, cpus: float | Decimal, *, monty: int = 2, era: int = 1) -> None:
+    def __init__(self, memory_mb: int, cpus: float | Decimal, rows: Mapping[Backend, int]) -> None:
         self.memory_mb = memory_mb
         self.cpus = Decimal(str(cpus))
-        self._rows: dict[Backend, int] = {"monty": monty, "ERA": era}
+        self._rows = rows
         self.lock = threading.RLock()
         self._memory = 0
         self._cpus = Decimal(0)
-        self._running: dict[Backend, int] = {"monty": 0, "ERA": 0}
+        self._running = dict.fromkeys(rows, 0)
 
     @classmethod
     def of(cls, settings: RunnersSettings) -> Budget:
         """The budget that the settings name; 0 stands for three quarters of the memory, and for all cores.
 
-        What waits prepared (`runners.era.warm`) has its part of the memory before any run.
+        What waits prepared has its part of the memory before any run.
         """
         memory = settings.memory_budget_mb or machine_memory_mb() * 3 // 4
         return cls(
-            max(memory - settings.era.warm * ERA_OVERHEAD_MB, 0),
+            max(memory - sum(backend.ahead_mb(settings) for backend in backends()), 0),
             settings.cpu_budget or (os.cpu_count() or 1),
-            monty=settings.monty.workers,
-            era=settings.era.parallel,
+            {backend.name: backend.rows(settings) for backend in backends()},
         )
 
     def never(self, job: Job) -> str | None:

@@ -131,11 +131,11 @@ class Control:
 
 
 class Runner(Protocol):
-    """Runs a cleared job once.
+    """Runs a cleared job once."""
 
-    A runner with a true attribute `starts_late` calls `Control.started` itself, at the moment from which a run is possible;
-    for any other `started` is recorded before `run`.
-    """
+    starts_late: bool
+    """True: the runner calls `Control.started` itself, at the moment from which a run is possible, and is handed the
+    `Evidence` of the launch. False: `started` is recorded with the claim, before `run`."""
 
     def available(self, job: Job | None = None) -> str | None:
         """None when a run (of this job) can start now, else one line that says what is missing (the request waits)."""

@@ -35,12 +35,23 @@ class StagingError(Exception):
 
 @dataclass(slots=True)
 class Collected:
-    """What came out of a run: the artifacts, and what was left with its reason (one line each)."""
+    """What came out of a run: the artifacts, and what was left with its reason (one line each).
+
+    Nothing is left unsaid: the first OUT_DROPPED_LINES are named, and a last line counts the others.
+    """
 
     artifacts: list[Artifact] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     exceeded: str | None = None
     """Which cap of /out ended the collection, or None."""
+    unnamed: int = 0
+
+    def drop(self, name: str, reason: str) -> None:
+        """Name what is left, or count it."""
+        if len(self.dropped) < limits.OUT_DROPPED_LINES:
+            self.dropped.append(f"{shown(name)}: {reason}")
+        else:
+            self.unnamed += 1
 
 
 def stage_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None:
@@ -80,6 +91,8 @@ def collect(source: Path, target: Path, bounds: JobLimits) -> Collected:
     found = Collected()
     with _open_folder(source) as source_fd, _open_folder(target) as target_fd:
         _Collector(bounds, found, target).walk(source_fd, target_fd, PurePosixPath(), 0)
+    if found.unnamed:
+        found.dropped.append(f"and {found.unnamed} more, which are not named")
     found.artifacts.sort(key=lambda item: item.path)
     return found
 
@@ -170,41 +183,45 @@ class _Collector:
         self._bytes = 0
         self._entries = 0
 
-    def walk(self, source: int, target: int, path: PurePosixPath, depth: int) -> None:
-        """Collect one folder. Both arguments are open folders."""
+    def walk(self, source: int, target: int | None, path: PurePosixPath, depth: int) -> None:
+        """Collect one folder. Both are open folders; without a target, what is in it is only named."""
+        names = []
         with os.scandir(source) as entries:
-            names = []
             for entry in entries:
                 self._entries += 1
-                if self._entries > 2 * self._bounds.out_files:
-                    self._found.exceeded = f"/out holds more than {self._bounds.out_files} files"
-                    break
-                names.append(entry.name)
+                if self._entries <= 2 * self._bounds.out_files:
+                    names.append(entry.name)
+                else:
+                    self._found.exceeded = self._found.exceeded or self._too_many
+                    self._found.unnamed += 1
         for name in sorted(names):
-            if self._found.exceeded:
-                return
             reason = odd_name(name)
             if reason is None:
                 reason = self._one(source, target, path / name, depth)
             if reason is not None:
-                self._found.dropped.append(f"{shown(str(path / name))}: {reason}")
+                self._found.drop(str(path / name), reason)
 
-    def _one(self, source: int, target: int, path: PurePosixPath, depth: int) -> str | None:
-        """Collect one entry, or say why not."""
+    @property
+    def _too_many(self) -> str:
+        return f"/out holds more than {self._bounds.out_files} files"
+
+    def _one(self, source: int, target: int | None, path: PurePosixPath, depth: int) -> str | None:
+        """Collect one entry, or say why not. Once a cap is exceeded nothing more is collected."""
         facts = os.stat(path.name, dir_fd=source, follow_symlinks=False)
-        if stat.S_ISDIR(facts.st_mode):
-            if depth >= _DEPTH:
-                return f"a folder more than {_DEPTH} deep"
+        if not stat.S_ISDIR(facts.st_mode):
+            return _refusal(facts) or self._file(source, target, path)
+        if depth >= _DEPTH:
+            return f"a folder more than {_DEPTH} deep"
+        with _open_folder(path.name, dir_fd=source) as inner:
+            if target is None or self._found.exceeded:
+                self.walk(inner, None, path, depth + 1)
+                return None
             durable.make_folder_at(target, path.name, self._target / path)
-            with (
-                _open_folder(path.name, dir_fd=source) as inner,
-                _open_folder(path.name, dir_fd=target) as copy,
-            ):
+            with _open_folder(path.name, dir_fd=target) as copy:
                 self.walk(inner, copy, path, depth + 1)
-            return None
-        return _refusal(facts) or self._file(source, target, path)
+        return None
 
-    def _file(self, source: int, target: int, path: PurePosixPath) -> str | None:
+    def _file(self, source: int, target: int | None, path: PurePosixPath) -> str | None:
         descriptor = os.open(path.name, _READ, dir_fd=source)
         try:
             facts = os.fstat(descriptor)
@@ -212,8 +229,10 @@ class _Collector:
                 return reason
             if facts.st_size > self._bounds.file_bytes:
                 return f"{facts.st_size} bytes, more than the {self._bounds.file_bytes} that a file may have"
+            if target is None or self._found.exceeded:
+                return "behind what exceeded a limit of /out"
             if len(self._found.artifacts) >= self._bounds.out_files:
-                self._found.exceeded = f"/out holds more than {self._bounds.out_files} files"
+                self._found.exceeded = self._too_many
                 return "beyond the file limit of /out"
             if self._bytes + facts.st_size > self._bounds.out_bytes:
                 self._found.exceeded = f"/out holds more than {self._bounds.out_bytes} bytes"

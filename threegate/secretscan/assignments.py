@@ -15,6 +15,21 @@ _AFTER: Final = re.compile(
     r"""(?a)[0-9]{0,2}(?P<close>["']?\]?)(?:(?P<sign>\s{0,4}(?:=>|:=|==|=|:)\s{0,4})|(?P<gap>,?[ ]{1,4}))"""
     r"""(?:[bruBRU]{0,2}(?:"(?P<double>[^"\n]{0,400})"|'(?P<single>[^'\n]{0,400})')|(?P<bare>[^\s"'`,;&|<>(){}\[\]]{1,128})(?P<next>[(\[{]?))"""
 )
+_DECLARED: Final = re.compile(
+    r"""(?a)[0-9]{0,2}(?:\s{1,4}\*?[A-Za-z_][A-Za-z0-9_.]{0,31}|\s{0,4}:\s{0,4}&?(?:'static )?[A-Za-z_][A-Za-z0-9_.<>?]{0,31}|\[[0-9]{0,5}\])"""
+    r"""\s{0,4}=\s{0,4}[bruBRU]{0,2}(?:"(?P<double>[^"\n]{0,400})"|'(?P<single>[^'\n]{0,400})')"""
+)
+"""A value that follows a type: ``var apiKey string = "…"``, ``password: String = "…"``, ``char password[] = "…"``."""
+_CALLED: Final = re.compile(
+    r"""(?a)[0-9]{0,2}(?:(?P<own>\()|["']\s{0,2},)\s{0,4}(?:"(?P<double>[^"\n]{0,400})"|'(?P<single>[^'\n]{0,400})')\s{0,4}(?P<end>[),])"""
+)
+"""A value that is handed over: ``setPassword("…")``, ``os.Setenv("API_KEY", "…")``."""
+_SETTER_BEFORE: Final = re.compile(r"(?is).*(?:set_?|with_?|\.)\Z")
+_SETTING_BEFORE: Final = re.compile(
+    r"""(?ias).*(?:set|put|env|prop|header|param|field|with|entry|of|default|store|add|append|get)[a-z_]{0,24}\(\s{0,4}["'][a-z0-9_.-]*\Z"""
+)
+_METAVARIABLE: Final = re.compile(r"[A-Z][A-Z_]*")
+"""``--password NAME``, as usage lines have it."""
 _PLACEHOLDER: Final = re.compile(
     r"""(?ix)[<\[{(%*].* | \$.* | (.)\1* | x{3,}[-x]* | .*(?:\*\*\*|\.\.\.|…|xxxx).* |
     (?:your|my|the|an?|some|no|new|old|redacted|masked|hidden|removed|omitted|placeholder|example|sample|dummy|fake|todo|tbd|changeme|insert|enter)
@@ -46,6 +61,9 @@ class Value(NamedTuple):
 
 def assigned_value(text: str, start: int, end: int, *, password: bool) -> Value | None:
     """The value that the name at ``text[start:end]`` is given, or None where it is no secret."""
+    handed = _handed(text, start, end, password=password)
+    if handed is not None:
+        return handed
     after = _AFTER.match(text, end)
     if after is None:
         return None
@@ -69,6 +87,23 @@ def assigned_value(text: str, start: int, end: int, *, password: bool) -> Value 
     return Value(*after.span("bare"))
 
 
+def _handed(text: str, start: int, end: int, *, password: bool) -> Value | None:
+    """The literal behind a type, or in a call that sets something, or None."""
+    for pattern in (_DECLARED, _CALLED):
+        match = pattern.match(text, end)
+        if match is None:
+            continue
+        if pattern is _CALLED:
+            context = _SETTER_BEFORE if match["own"] else _SETTING_BEFORE
+            if context.fullmatch(text[max(0, start - 64) : start]) is None:
+                continue
+        group = "double" if match["double"] is not None else "single"
+        value = match[group]
+        if value[:1] not in "-/" and _literal(value, password=password, assigned=pattern is _DECLARED):
+            return Value(*match.span(group))
+    return None
+
+
 def _literal(value: str, *, password: bool, assigned: bool) -> bool:
     """Whether a quoted value is a secret. Prose after a colon is a description, not a value."""
     if _PLACEHOLDER.fullmatch(value) or len(value) < 4 or _NAME_OF_A_KIND.fullmatch(value):
@@ -83,6 +118,8 @@ def _bare(value: str, *, password: bool, option: bool, tight: bool) -> bool:
     """Whether an unquoted value is a secret and not an expression, a type or a word."""
     named = password and (option or tight)
     if not named and not (len(value) >= (6 if password else 16) and _mixed(value)):
+        return False
+    if option and _METAVARIABLE.fullmatch(value):
         return False
     if _PLACEHOLDER.fullmatch(value) or value[0] in "-/@" or _HASH_WORD.fullmatch(value):
         return False

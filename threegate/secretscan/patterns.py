@@ -39,6 +39,12 @@ FORMS: Final[tuple[Form, ...]] = (
         "aws-secret-key",
         r"(?i)aws.{0,20}(?:key|pwd|pw|password|pass|token).{0,20}[\"' =:]([0-9a-z/+]{40})(?:[^0-9a-z/+]|$)",
     ),
+    Form("aws-bedrock-key", r"(?:^|[^A-Za-z0-9+/])(ABSK[A-Za-z0-9+/]{40,}={0,2})"),
+    Form("aws-bedrock-key", r"\bbedrock-api-key-[A-Za-z0-9+/=_-]{20,}"),
+    Form(
+        "azure-client-secret",
+        r"(?:^|[^A-Za-z0-9_~.-])([A-Za-z0-9_~.-]{3}[0-9]Q~[A-Za-z0-9_~.-]{30,40})(?:[^A-Za-z0-9_~.-]|$)",
+    ),
     Form("azure-storage-key", r"AccountKey=([a-zA-Z0-9+/=]{80,})"),
     Form("azure-shared-signature", r"[?&;]sig=([A-Za-z0-9%+/=]{40,})"),
     Form("google-api-key", r"AIza[0-9A-Za-z_-]{35}"),
@@ -85,7 +91,7 @@ FORMS: Final[tuple[Form, ...]] = (
     # ---- forges and package registries
     Form("github-token", r"gh[pousr]_[A-Za-z0-9_]{36}"),
     Form("github-token", r"github_pat_[A-Za-z0-9_]{22,}"),
-    Form("gitlab-token", r"(?:glpat|gldt|glft|glsoat|glrt)-[A-Za-z0-9_-]{20,}"),
+    Form("gitlab-token", r"(?:glpat|gldt|glft|glffct|glsoat|glrt)-[A-Za-z0-9_-]{20,}"),
     Form("gitlab-token", r"GR1348941[A-Za-z0-9_-]{20,}"),
     Form("gitlab-token", r"glcbt-(?:[0-9a-fA-F]{2}_)?[A-Za-z0-9_-]{20,}"),
     Form("gitlab-token", r"glimt-[A-Za-z0-9_-]{25,}"),
@@ -135,7 +141,12 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("grafana-token", r"\bglc_[A-Za-z0-9+/]{32,}={0,2}"),
     Form("sentry-token", r"\bsntry[su]_[A-Za-z0-9+/=_-]{40,}"),
     Form("doppler-token", r"\bdp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{40,}"),
-    Form("planetscale-token", r"\bpscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{32,}"),
+    Form("grafana-token", r"\beyJrIjoi[A-Za-z0-9+/_-]{20,}={0,3}"),
+    Form("planetscale-token", r"\bpscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{20,}"),
+    Form("1password-token", r"\bops_(?:eyJ[A-Za-z0-9+/=_-]{20,}|[A-Za-z0-9+/=]{40,})"),
+    Form("airtable-token", r"\bpat[A-Za-z0-9]{14}\.[a-f0-9]{64}"),
+    Form("perplexity-key", r"\bpplx-[A-Za-z0-9]{30,}"),
+    Form("openshift-token", r"\bsha256~[A-Za-z0-9_-]{40,}"),
     Form("notion-token", r"\b(?:secret_[A-Za-z0-9]{43}|ntn_[A-Za-z0-9]{40,50})\b"),
     Form("postman-key", r"\bPMAK-[a-f0-9]{24}-[a-f0-9]{34}\b"),
     Form("figma-token", r"\bfig[dour]_[A-Za-z0-9_-]{40,}"),
@@ -143,6 +154,20 @@ FORMS: Final[tuple[Form, ...]] = (
     # ---- forms of the protocols
     Form("json-web-token", r"(eyJ[A-Za-z0-9_=-]+\.[A-Za-z0-9_=-]+(?:\.[A-Za-z0-9_.+/=-]*)?)"),
     Form("url-credentials", r"://[^\s:/?#\[\]@!$&'()*+,;=\"<>]+:([^\s/?#\[\]@\"<>]+)@"),
+    Form(
+        "registry-credentials",
+        r"(?:[\"']auth[\"']\s{0,3}:|_auth\s{0,3}=)\s{0,3}[\"']?([A-Za-z0-9+/]{8,}={0,2})",
+    ),
+    Form(
+        "user-credentials",
+        r"(?:^|[\s\"',\[(])(?:-[A-Za-z]{0,8}[auU]|--(?:proxy-)?user|--auth)[\"']?,?[\s=]{0,4}[\"']?"
+        r"[^\s:/\"'<>$@,=-][^\s:/\"'<>$@,=]*:([^\s\"'/][^\s\"']*)",
+    ),
+    Form(
+        "basic-credentials",
+        r"(?i)(?:basic_?auth(?:entication)?|\bauth\s?=\s?)\(\s{0,4}[\"'][^\"'\n]*[\"']\s{0,4},\s{0,4}[\"']([^\"'\n]+)[\"']",
+    ),
+    Form("sshpass-password", r"\bsshpass\s{1,4}-p\s{0,4}[\"']?([^\s\"'-][^\s\"']*)"),
     Form(
         "authorization-header",
         r"(?i)\bauthorization[\"']?\s{0,3}[:=,]\s{0,3}[\"']?(?:bearer|basic|token|apikey)\s{1,3}([a-z0-9._~+/=-]{8,})",
@@ -153,6 +178,6 @@ ASSIGNED_NAME: Final = (
     r"(?i)((pass(?:word|wd|phrase|code)s?|pwd|passwort|kennwort)"
     r"|secrets?|tokens?|credentials?"
     r"|(?:api|access|secret|private|auth|signing|encryption|master|account|license|shared)[_-]?(?:key|token)s?"
-    r"|connection[_-]?string)[0-9]{0,2}[\"']?\]?(?:\s{0,4}[:=]|,?\s)"
+    r"|connection[_-]?string)[0-9]{0,2}(?:[\"']?\]?(?:\s{0,4}[:=]|,?\s)|\[[0-9]{0,5}\]|\([\"'])"
 )
 """A name that secrets are assigned to and what may stand before a value. Group 1: the name; group 2: it says password."""

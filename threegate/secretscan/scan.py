@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -60,7 +61,7 @@ def _spans(index: int, data: bytes, text: str) -> Iterator[Found]:
     form = FORMS[index]
     genuine = _GENUINE.get(form.kind)
     for start, end in spans(form.pattern, data):
-        if genuine is None or genuine(data[start:end]):
+        if genuine is None or genuine(data, start, end):
             yield Found(start, end, form.kind)
 
 
@@ -89,14 +90,15 @@ def _disjoint(spans: list[Found]) -> list[Found]:
     return joined
 
 
-def _is_token(value: bytes) -> bool:
+def _is_token(data: bytes, start: int, end: int) -> bool:
     """Whether letters and digits stand together, as in a made token and not in a word."""
+    value = data[start:end]
     return any(48 <= byte <= 57 for byte in value[3:]) and value.lower() != value.upper()
 
 
-def _is_jwt(value: bytes) -> bool:
+def _is_jwt(data: bytes, start: int, end: int) -> bool:
     """Whether the first part of a JWT is base64url of what looks like a whole JSON object."""
-    head = value.split(b".", 1)[0].rstrip(b"=")
+    head = data[start:end].split(b".", 1)[0].rstrip(b"=")
     try:
         decoded = base64.urlsafe_b64decode(head + b"=" * (-len(head) % 4))
     except binascii.Error:
@@ -104,14 +106,38 @@ def _is_jwt(value: bytes) -> bool:
     return decoded.startswith(b"{") and decoded.rstrip().endswith(b"}")
 
 
-def _is_credential(value: bytes) -> bool:
-    """Whether the password of a URL is one and no placeholder."""
-    return not (value.startswith((b"<", b"$", b"{", b"%", b"*")) or value in (b"password", b"pass", b"xxx"))
+def _is_credential(data: bytes, start: int, end: int) -> bool:
+    """Whether a password is one and no placeholder."""
+    value = data[start:end]
+    return not (value.startswith((b"<", b"$", b"{", b"%", b"*", b"[")) or value in _PLACEHOLDERS)
 
 
-_GENUINE: Final[dict[str, Callable[[bytes], bool]]] = {
+def _is_of_a_web_client(data: bytes, start: int, end: int) -> bool:
+    """Whether user:password is an option of a web client; -u means other things elsewhere (docker run -u 1000:1000)."""
+    before = data[max(0, start - _CLIENT_BYTES) : start].lower()
+    return _is_credential(data, start, end) and _WEB_CLIENT.search(before) is not None
+
+
+def _is_registry_auth(data: bytes, start: int, end: int) -> bool:
+    """Whether the value is base64 of user:password, as Docker's and npm's configuration files have it."""
+    value = data[start:end]
+    try:
+        return b":" in base64.b64decode(value.rstrip(b"=") + b"=" * (-len(value.rstrip(b"=")) % 4))
+    except binascii.Error:
+        return False
+
+
+_PLACEHOLDERS: Final = frozenset({b"password", b"pass", b"xxx", b"PASSWORD", b"PASS", b"..."})
+_CLIENT_BYTES: Final = 400
+"""How far before its user:password a web client is looked for."""
+_WEB_CLIENT: Final = re.compile(rb"(?:^|[^a-z0-9_.-])(?:curl(?:\.exe)?|https?|xh)[\s\"',]")
+_GENUINE: Final[dict[str, Callable[[bytes, int, int], bool]]] = {
     "artifactory-token": _is_token,
     "json-web-token": _is_jwt,
     "url-credentials": _is_credential,
+    "user-credentials": _is_of_a_web_client,
+    "basic-credentials": _is_credential,
+    "sshpass-password": _is_credential,
+    "registry-credentials": _is_registry_auth,
 }
 """What a linear pattern cannot say about a form."""

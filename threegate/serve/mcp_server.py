@@ -1,27 +1,41 @@
 """The MCP surface: the pre-tool check, and the way of a request as its requester sees it.
 
-Invariants: `aana_pre_tool_check` always answers with a decision, whatever the arguments are, and repeats no value
-of them; what is read lies on CORE's side (inbox, verdicts, results). There is no tool that approves, and there
+Invariants: every line of the client that holds an id is answered (`mcp_reading`); `aana_pre_tool_check` answers a message
+with a decision, whatever the arguments are, and repeats no value of them; what is read lies on CORE's side (inbox, verdicts, results). There is no tool that approves, and there
 never will be: an approval is a signature of a person, made elsewhere.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, cast
 
+import anyio
+import anyio.to_thread
 from mcp.server import Server
 from mcp.server.stdio import stdio_server
-from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    CallToolResult,
+    ErrorData,
+    JSONRPCError,
+    ListToolsResult,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
 
 from threegate import __version__
 from threegate.aana import DecisionLog, EvidenceMode, checked
 from threegate.aana.envelope import unrecorded
 from threegate.core.errors import ThreeGateError
 from threegate.serve import openapi
+from threegate.serve.mcp_reading import read_lines
 from threegate.serve.requests import RequestDesk
 
 CHECK: Final = "aana_pre_tool_check"
@@ -160,7 +174,30 @@ def _failed(message: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=message)], is_error=True)
 
 
+class _Lines:
+    """stdin as `stdio_server` takes it, behind the strict reader. `write` is its stream to the client."""
+
+    write: Any = None
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return read_lines(self._readline, self._answer)
+
+    async def _readline(self, most: int) -> bytes:
+        return await anyio.to_thread.run_sync(self._stream.readline, most)
+
+    async def _answer(self, message_id: int | str | None, code: int, message: str) -> None:
+        error = JSONRPCError(jsonrpc="2.0", id=message_id, error=ErrorData(code=code, message=message))
+        with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            await self.write.send(SessionMessage(error))
+
+
 async def serve_stdio(server: Server[Any]) -> None:
     """Serve on stdin and stdout until the client goes away."""
-    async with stdio_server() as (read_stream, write_stream):
-        await server.run(read_stream, write_stream, server.create_initialization_options())
+    with open(os.dup(0), "rb") as stdin:
+        lines = _Lines(stdin)
+        async with stdio_server(stdin=cast(Any, lines)) as (read_stream, write_stream):
+            lines.write = write_stream
+            await server.run(read_stream, write_stream, server.create_initialization_options())

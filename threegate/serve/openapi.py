@@ -61,7 +61,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
 
 def event_part() -> dict[str, Any]:
     """The event's schema as a part of a document that has its own `$schema`."""
-    return {key: value for key, value in event_schema().items() if key not in ("$schema", "$id")}
+    return {key: value for key, value in event_schema().items() if key not in ("$schema", "$id", "allOf")}
 
 
 def result_schema() -> dict[str, Any]:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from threegate.core import durable, limits
+from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
+from threegate.daemon.draft_findings import fresh_id_fix, used_id_finding
 from threegate.request import read_request
 from threegate.request.fixes import propose_fixes
 from threegate.results import Verdict, read_verdict
@@ -52,8 +55,16 @@ class RequestDesk:
         if not report.valid:
             fixes = propose_fixes(data, report, settings=settings, now=now)
             return {**answer, "fixes": [fix.to_json() for fix in fixes]}
+        if report.request is not None and self.id_used(report.request.request_id):
+            findings = [*report.findings, used_id_finding(report.request)]
+            return {
+                **answer,
+                "findings": [finding.to_json() for finding in findings],
+                "fixes": [fresh_id_fix(report.request).to_json()],
+            }
         try:
-            durable.deliver(self._workspace.inbox / name, data, 0o644)
+            with self._workspace.hold(self._workspace.inbox) as inbox:
+                inbox.deliver(name, data, 0o644)
         except FileExistsError:
             raise InvalidInput("a file with this name is in the inbox; give another file_name") from None
         return {**answer, "submitted": True}
@@ -65,7 +76,7 @@ class RequestDesk:
             if not _FILE_NAME.fullmatch(name):
                 raise InvalidInput("file_name must be TR-YYYYMMDD-HHMMSSZ-<slug>.md")
             verdict = read_verdict(self._workspace, name)
-            if verdict is None and (self._workspace.inbox / name).is_file():
+            if verdict is None and self._is_waiting(name):
                 return {"state": "submitted", "file": name, "verdict": None, "results": []}
         else:
             verdict = self._verdict_of(_identifier(arguments))
@@ -79,6 +90,18 @@ class RequestDesk:
             "results": [row.to_json() for row in rows],
         }
 
+    def id_used(self, request_id: str) -> bool:
+        """Whether a request with this id was approved, runs or has ended, as far as a requester can see it."""
+        if any(row.request_id == request_id for row in list_results(self._workspace, request_id)):
+            return True
+        return any(verdict.state not in ("draft", "invalid") for verdict in self._verdicts_of(request_id))
+
+    def _is_waiting(self, name: str) -> bool:
+        """Whether a file of this name is in the inbox."""
+        with self._workspace.hold(self._workspace.inbox) as inbox, suppress(FileNotFoundError):
+            return stat.S_ISREG(inbox.stat(name).st_mode)
+        return False
+
     def read_result(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The result files of one request, with their text. Raises InvalidInput when there is none."""
         rows = list_results(self._workspace, _identifier(arguments))
@@ -91,14 +114,17 @@ class RequestDesk:
 
     def _verdict_of(self, request_id: str) -> Verdict | None:
         """The newest verdict that names this id."""
-        found: list[Verdict] = []
+        found = self._verdicts_of(request_id)
+        return max(found, key=lambda verdict: verdict.to_json()["updated_utc"], default=None)
+
+    def _verdicts_of(self, request_id: str) -> Iterator[Verdict]:
+        """Every verdict that names this id."""
         for name in sorted(os.listdir(self._workspace.verdicts)):
             verdict = (
                 read_verdict(self._workspace, name.removesuffix(".json")) if name.startswith("TR-") else None
             )
             if verdict is not None and verdict.request_id == request_id:
-                found.append(verdict)
-        return max(found, key=lambda verdict: verdict.to_json()["updated_utc"], default=None)
+                yield verdict
 
 
 def _text(arguments: Mapping[str, Any], name: str) -> str:

@@ -16,13 +16,13 @@ from threegate.core import limits
 from threegate.judgement.policy import Policy
 from threegate.proposals.tools import TOOLS
 from threegate.request import RULES, DefaultSettings, GateSettings
-from threegate.request.body import OPTIONAL_SECTIONS, SECTIONS
+from threegate.request.backend_rules import BACKENDS, OPTIONAL_SECTIONS, Backend
 from threegate.request.front_matter_keys import KEYS
 from threegate.setup.agent_examples import Example, proposal_example, request_examples
 
 _TOLD_RULES = """
 TG107 TG120 TG132 TG137 TG139 TG140 TG141 TG151 TG152 TG159 TG205 TG208 TG220 TG221 TG231 TG253
-TG304 TG305 TG306 TG307 TG312 TG313 TG315 TG317 TG319 TG403 TG405 TG501 TG502 TG503
+TG304 TG305 TG306 TG307 TG312 TG313 TG315 TG317 TG319 TG332 TG403 TG405 TG501 TG502 TG503
 """.split()
 """The rules that agents break most; every other one explains itself in the verdict."""
 
@@ -95,7 +95,7 @@ def prompt_text(place: Place, now: datetime) -> str:
     return "\n".join(_lines(place, now)) + "\n"
 
 
-def _backends(place: Place) -> list[str]:
+def _backends(place: Place) -> list[Backend]:
     return ["monty", "ERA"] if place.era else ["monty"]
 
 
@@ -142,7 +142,8 @@ def _format(place: Place) -> Iterator[str]:
     yield "then the sections of the backend, in this order, as `## Name`:"
     yield ""
     for backend in _backends(place):
-        names = (f"{name} (optional)" if name in OPTIONAL_SECTIONS else name for name in SECTIONS[backend])
+        sections = BACKENDS[backend].sections
+        names = (f"{name} (optional)" if name in OPTIONAL_SECTIONS else name for name in sections)
         yield f"- {backend}: {', '.join(names)}"
     yield ""
     yield "| key | | meaning |"

@@ -34,6 +34,7 @@ from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail
+from threegate.trail.payloads import SettingsChanged
 from threegate.trail.workspace_key import VerifierKey
 
 VHOST = "threegate"
@@ -92,8 +93,9 @@ def enter_cluster(workspace: Workspace, made: Made, *, actor: str) -> bool:
     trail = Trail(workspace)
     try:
         with trail.locked() as held:
-            data = {"reason": "cluster init", "broker": made.settings["runners.cluster.broker"]}
-            held.append("settings_changed", actor=actor, data={**data, "workers": list(made.workers)})
+            broker = str(made.settings["runners.cluster.broker"])
+            changed = SettingsChanged(reason="cluster init", broker=broker, workers=made.workers)
+            held.append(changed, actor=actor)
             held.sync()
             set_values(workspace.settings_file, made.settings)
     finally:
@@ -193,6 +195,7 @@ ssl_options.versions.1 = tlsv1.3
 auth_mechanisms.1 = EXTERNAL
 ssl_cert_login_from = common_name
 heartbeat = {limits.CLUSTER_HEARTBEAT_SECONDS}
+max_message_size = {limits.CLUSTER_MESSAGE_BYTES}
 # Above the longest run and the fetching of its inputs (milliseconds).
 consumer_timeout = {2 * (limits.REQUEST_MAX_TIME_SEC + limits.CLUSTER_START_SECONDS + 3600) * 1000}
 load_definitions = {folder / "definitions.json"}

@@ -17,6 +17,7 @@ from threegate.acts.operator import add_operator
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
+from threegate.setup.agent_access import account_uid, let_agent_write
 from threegate.setup.settings_file import render_settings
 from threegate.trail import Trail
 
@@ -35,10 +36,13 @@ class Made:
     image: str
 
 
-def init_workspace(root: Path, *, operator: str = "operator", public_key: Path | None = None) -> Made:
-    """Make a workspace at `root`. Raises InvalidInput when there is one, Unavailable, OSError."""
+def init_workspace(
+    root: Path, *, operator: str = "operator", public_key: Path | None = None, agent: str = ""
+) -> Made:
+    """Make a workspace at `root`; `agent` names the account that may write into its inbox. Raises InvalidInput when there is one, Unavailable, OSError."""
     root = root.absolute()
     workspace = Workspace(root)
+    agent_uid = account_uid(agent) if agent else None
     if workspace.settings_file.exists():
         raise InvalidInput(f"{root}: is a workspace already; nothing was changed")
     if root.exists() and not root.is_dir():
@@ -48,10 +52,13 @@ def init_workspace(root: Path, *, operator: str = "operator", public_key: Path |
     if public_key is None:
         public_key = _own_public_key()
     if public_key is None:
-        new_key = _make_key()
-        public_key = new_key.with_suffix(".pub")
+        private_key, made_now = _make_key()
+        new_key = private_key if made_now else None
+        public_key = private_key.with_suffix(".pub")
     line = read_public_key(public_key)
     workspace.make_folders()
+    if agent_uid is not None:
+        let_agent_write(workspace, agent_uid)
     workspace_id = f"ws-{secrets.token_hex(16)}"
     values: dict[str, object] = {"workspace.id": workspace_id}
     image, egress = _images()
@@ -89,13 +96,14 @@ def _own_public_key() -> Path | None:
     return next((folder / name for name in _PUBLIC_KEYS if (folder / name).is_file()), None)
 
 
-def _make_key() -> Path:
+def _make_key() -> tuple[Path, bool]:
+    """ThreeGate's own key of this account, and whether it was made now."""
     base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     folder = Path(base) / "threegate"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / "operator_ed25519"
     if path.with_suffix(".pub").is_file() and path.is_file():
-        return path
+        return path, False
     try:
         subprocess.run(
             [
@@ -118,7 +126,7 @@ def _make_key() -> Path:
         raise Unavailable(
             f"{path}: ssh-keygen could not make a key ({type(error).__name__}); install openssh-client or give --key PUB"
         ) from None
-    return path
+    return path, True
 
 
 def read_public_key(path: Path) -> str:

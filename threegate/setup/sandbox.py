@@ -1,4 +1,4 @@
-"""Building the sandbox images and proving their walls (docs/spec/6-runners.md, ERA).
+"""Building the sandbox images (docs/spec/6-runners.md, ERA).
 
 Invariant: an image enters the settings only by its digest, after the engine says that it has it; `build` does
 nothing when this version's images are there.
@@ -8,25 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import subprocess
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from threegate.core.errors import Unavailable
-from threegate.core.settings import EraSettings
 from threegate.core.workspace import Workspace
-from threegate.runners.interface import Control, Outcome
-from threegate.runners.probe import Wall, read_walls
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail
-
-if TYPE_CHECKING:
-    from threegate.runners.era.runner import EraRunner
-    from threegate.runners.monty.runner import MontyRunner
+from threegate.trail.payloads import SettingsChanged
 
 _BUILD_SECONDS = 1800
 
@@ -85,62 +75,14 @@ def enter_images(workspace: Workspace, images: Images, *, actor: str) -> bool:
     trail = Trail(workspace)
     try:
         with trail.locked() as held:
-            data = {"reason": "sandbox images", "image": images.era, "egress_image": images.egress}
-            held.append("settings_changed", actor=actor, data=data)
+            changed = SettingsChanged(reason="sandbox images", image=images.era, egress_image=images.egress)
+            held.append(changed, actor=actor)
             held.sync()
             values = {"runners.era.image": images.era, "runners.era.egress_image": images.egress}
             set_values(workspace.settings_file, values)
     finally:
         trail.close()
     return True
-
-
-def prove_era(settings: EraSettings, *, network: bool) -> tuple[Outcome, list[Wall]]:
-    """Run the probe in a container and return what it measured. Raises OSError."""
-    from threegate.runners.era.runner import EraRunner
-
-    runner: EraRunner = EraRunner(settings)
-    with _scratch() as control:
-        outcome = runner.prove(control, network=network)
-        walls = read_walls(outcome.stdout.kept, outcome)
-    if outcome.status == "unavailable":
-        raise Unavailable(outcome.detail)
-    # The probe ends by eating its memory up in a child: that very ending is the last wall.
-    walls.append(Wall("the end says what ended it", outcome.status == "out_of_memory", outcome.detail))
-    walls.append(
-        Wall(
-            "the walls are read back",
-            bool(outcome.effective_limits),
-            f"{len(outcome.effective_limits)} values",
-        )
-    )
-    return outcome, walls
-
-
-def prove_monty(runner: MontyRunner) -> list[Wall]:
-    """Run the probe in a Monty worker and return what it measured. Raises Unavailable, OSError."""
-    with _scratch() as control:
-        outcome = runner.prove(control)
-        if outcome.status == "unavailable":
-            raise Unavailable(outcome.detail)
-        text = b""
-        with suppress(OSError):
-            text = (control.run_folder / "out" / "result.json").read_bytes()
-        return read_walls(text, outcome)
-
-
-class _scratch:
-    """A folder of our own for a probe, gone afterwards."""
-
-    def __enter__(self) -> Control:
-        self._folder = tempfile.TemporaryDirectory(prefix="threegate-probe-")
-        root = Path(self._folder.name)
-        (root / "run").mkdir()
-        (root / "inputs").mkdir()
-        return Control(root / "run", root / "inputs", "ws-probe", secrets.token_hex(8))
-
-    def __exit__(self, *_: object) -> None:
-        self._folder.cleanup()
 
 
 def _run(words: list[str], url: str) -> str:

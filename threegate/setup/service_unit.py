@@ -29,6 +29,8 @@ class UnitFacts:
     era: bool
     network: bool
     """Whether notices are sent, or runs handed to other machines: then the daemon itself needs a network."""
+    installed: tuple[Path, ...] = ()
+    """The folders that the program is read from: the virtual environment, its Python, the package itself."""
     writable: tuple[Path, ...] = ()
     """Further folders, of settings that name a file to be written."""
 
@@ -151,7 +153,9 @@ def _era(facts: UnitFacts) -> list[str]:
 
 
 def _in_homes(facts: UnitFacts) -> bool:
-    paths = (facts.workspace, facts.state, Path(facts.program[0]).resolve(), *facts.writable)
+    named = (facts.workspace, facts.state, Path(facts.program[0]), *facts.installed, *facts.writable)
+    # A virtual environment's python is a link out of it: both ends must be seen.
+    paths = {*named, *(path.resolve() for path in named)}
     return any(path.is_relative_to(home) for path in paths for home in _HOMES)
 
 

@@ -176,6 +176,7 @@ def _facts(workspace: Workspace, settings: Settings, account: _Account, *, era: 
         state=account.state,
         era=era,
         network=bool(notify.urls or notify.requester_hook or settings.runners.cluster.broker),
+        installed=(Path(sys.prefix), Path(sys.base_prefix), Path(threegate.__file__).parent),
         writable=(Path(settings.metrics.textfile).parent,) if settings.metrics.textfile else (),
     )
 

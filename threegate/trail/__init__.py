@@ -1,18 +1,17 @@
 """The trail: an append-only chain of events that can be proven unaltered.
 
 What others use: `Trail` (create, locked, events), the `LockedTrail` that `locked` gives, `TrailIndex` and
-`RequestHistory` (what the trail says so far), `Event`.
+`RequestHistory` (what the trail says so far), `Event`; from `trail.payloads` what an event says, typed.
 """
 
 from threegate.trail.event import TYPES, Event, format_time, parse_time, trail_text
-from threegate.trail.history import ENDS, RequestHistory
+from threegate.trail.history import RequestHistory
 from threegate.trail.index import Head, TrailIndex
 from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.on_disk import Clock, system_clock
 from threegate.trail.trail import Trail
 
 __all__ = [
-    "ENDS",
     "TYPES",
     "Clock",
     "Event",

@@ -6,6 +6,7 @@ trail is the closed segments ``trail-<last seq>.jsonl`` in order, then ``trail.j
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,19 @@ import orjson
 
 from threegate.core import limits
 from threegate.core.errors import TrailError
-from threegate.trail.event import KEYS, TIME, TYPES, VERSION, Event, LineError, check_values, parse_line
+from threegate.trail.event import (
+    HASH_MARK,
+    HASH_PART,
+    KEYS,
+    TIME,
+    TYPES,
+    VERSION,
+    Event,
+    LineError,
+    check_values,
+    parse_line,
+)
+from threegate.trail.tree import LEAF_PREFIX
 
 WORKSPACE_ID = re.compile(r"ws-[0-9a-f]{32}")
 SEGMENT = re.compile(r"trail-([0-9]{12})\.jsonl")
@@ -171,6 +184,22 @@ def read_blocks(descriptor: int, end: int) -> Iterator[bytes]:
             break
     if rest:
         yield rest
+
+
+def leaf_hashes(block: bytes) -> list[bytes]:
+    """The RFC 6962 leaf hashes, 32 bytes each, of a block's whole lines up to the first without the hash that it names."""
+    sha256 = hashlib.sha256
+    leaves: list[bytes] = []
+    keep = leaves.append
+    lines = block.split(b"\n")
+    lines.pop()
+    for line in lines:
+        at = line.rfind(HASH_MARK)
+        end = at + HASH_PART
+        if at < 0 or sha256(line[:at] + line[end:]).hexdigest().encode() != line[end - 65 : end - 1]:
+            break
+        keep(sha256(LEAF_PREFIX + line).digest())
+    return leaves
 
 
 def segment_paths(folder: Path) -> list[Path]:

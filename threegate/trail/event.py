@@ -17,48 +17,12 @@ import orjson
 
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
+from threegate.trail.payloads import PAYLOADS, Payload
 
 VERSION: Final = 1
 
-TYPES: Final = frozenset(
-    [
-        "workspace_created",
-        "observed",
-        "validated",
-        "quarantined",
-        "proposed",
-        "approved",
-        "countersigned",
-        "rejected",
-        "promoted",
-        "refused",
-        "waiting",
-        "cleared",
-        "claimed",
-        "started",
-        "finished",
-        "interrupted",
-        "cancel_requested",
-        "cancelled",
-        "approval_abandoned",
-        "replayed",
-        "applied",
-        "pruned",
-        "workspace_adopted",
-        "granted",
-        "grant_revoked",
-        "session_opened",
-        "session_killed",
-        "checkpoint_answered",
-        "rotated",
-        "delivered",
-        "operator_added",
-        "operator_revoked",
-        "settings_changed",
-        "checkpoint",
-    ]
-)
-"""Every type that an event may have (docs/spec/7-trail-and-results.md)."""
+TYPES: Final = frozenset(PAYLOADS)
+"""Every type that an event may have."""
 
 KEYS = frozenset(("v", "seq", "time", "type", "request_id", "actor", "data", "prev", "hash"))
 TIME = re.compile(
@@ -74,9 +38,7 @@ class LineError(ValueError):
     """A line that is no event. The text says what is wrong with it and never repeats it."""
 
 
-class Event(NamedTuple):
-    """One event. `line` is the canonical rendering without the newline; `prev` of the first is the workspace's id."""
-
+class _Line(NamedTuple):
     seq: int
     time: str
     """UTC with milliseconds: ``2026-11-22T05:06:07.123Z``."""
@@ -84,9 +46,23 @@ class Event(NamedTuple):
     request_id: str | None
     actor: str
     data: Mapping[str, Any]
+    """As it stands in the line. To read it, take `payload`."""
     prev: str
     hash: str
     line: bytes
+
+
+class Event(_Line):
+    """One event. `line` is the canonical rendering without the newline; `prev` of the first is the workspace's id."""
+
+    @property
+    def payload(self) -> Payload:
+        """What the event says, typed; made of `data` when it is first asked for (verification never asks)."""
+        known = vars(self)
+        if "payload" not in known:
+            known["payload"] = PAYLOADS[self.type].from_data(self.data)
+        payload: Payload = known["payload"]
+        return payload
 
     @property
     def when(self) -> datetime:
@@ -116,7 +92,13 @@ def parse_time(text: str) -> datetime:
 
 
 def trail_text(text: str, limit: int = limits.TRAIL_STRING_CHARS) -> str:
-    """A foreign string as printable ASCII of at most `limit` characters; backslash is the escape, ``...`` the cut."""
+    """A foreign string as printable ASCII of at most `limit` characters; backslash is the escape, ``...`` the cut.
+
+    Secrets are masked before the cut: whatever somebody named a file, or gave as a reason, the trail keeps none for ever.
+    """
+    from threegate.secretscan import mask_secrets  # here: only who appends pays for the patterns
+
+    text = mask_secrets(text[: limits.TRAIL_MASKED_CHARS])
     if len(text) <= limit and text.isascii() and text.isprintable() and "\\" not in text:
         return text
     pieces: list[str] = []

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
 from threegate.trail.event import Event, event_of_line
-
-ENDS: Final = frozenset(("refused", "rejected", "cancelled", "interrupted", "finished"))
-"""Event types after which a request never runs (again)."""
 
 
 @dataclass(slots=True)
 class RequestHistory:
     """What the trail says about one request, by the events that decide. None: no such event (any more).
 
-    `end` is the last of `refused rejected cancelled interrupted finished`. A `quarantined` copy of a request
-    (reason `replayed`) changes nothing here but `last`.
+    What an event changes here, its payload says (`Payload.change`). `end` is the last event after which the request never
+    runs (again).
     """
 
     request_id: str
@@ -45,7 +42,7 @@ class RequestHistory:
     file: str | None = None
     """The name of the request file in that folder."""
     owner_uid: int | None = None
-    """uid of the owner of the draft (`owner_uid` of its events)."""
+    """uid of the owner of the first file with this id: who asks. Later files with the same id do not change it."""
     proposal_sha256: str | None = None
     """Digest of the proposal that the draft was made of."""
 
@@ -64,45 +61,12 @@ class RequestHistory:
         return replace(self, countersigned=list(self.countersigned))
 
     def add(self, event: Event) -> None:
-        """Take the next event of this request."""
-        kind, data = event.type, event.data
+        """Take the next event of this request: its payload knows what it changes."""
         self.last = event
-        if kind == "quarantined":
-            return
-        if kind == "approved":
-            self.abandoned = False
-            self.approved = event
-            self.countersigned.clear()
-        elif kind == "countersigned":
-            self.countersigned.append(event)
-        elif kind == "approval_abandoned":
-            self.abandoned = True
-            self.approved = None
-            self.state = self.file = None
-            return
-        elif kind in (
-            "promoted",
-            "cleared",
-            "claimed",
-            "started",
-            "finished",
-            "cancel_requested",
-            "delivered",
-            "applied",
-        ):
-            setattr(self, kind, event)
-        if kind in ENDS:
-            self.end = event
-        if isinstance(state := data.get("state"), str) and isinstance(name := data.get("file"), str):
-            self.state, self.file = state, name
-        if type(owner := data.get("owner_uid")) is int:
-            self.owner_uid = owner
-        if isinstance(proposal := data.get("proposal_sha256"), str):
-            self.proposal_sha256 = proposal
+        event.payload.change(self, event)
 
 
 _EVENTS: Final = (
-    "last",
     "approved",
     "promoted",
     "cleared",
@@ -114,46 +78,31 @@ _EVENTS: Final = (
     "applied",
     "end",
 )
+"""The fields that hold one event or none."""
 
 
 class Settled:
     """The history of an ended request in little memory: the lines of its events instead of the events."""
 
-    __slots__ = ("countersigned", "facts", "lines")
+    __slots__ = ("countersigned", "facts", "last", "lines")
 
     def __init__(self, history: RequestHistory) -> None:
         events: list[Event | None] = [getattr(history, name) for name in _EVENTS]
+        self.last = history.last.line
         self.lines = tuple(None if event is None else event.line for event in events)
         self.countersigned = tuple(event.line for event in history.countersigned)
-        self.facts = (
-            history.abandoned,
-            history.state,
-            history.file,
-            history.owner_uid,
-            history.proposal_sha256,
-        )
+        self.facts = _facts(history)
 
     def history(self, request_id: str) -> RequestHistory:
         """The history again, as it was."""
-        known = {line: event_of_line(line) for line in self.lines if line is not None}
-        events = {
+        known = {line: event_of_line(line) for line in {self.last, *self.lines} if line is not None}
+        events: dict[str, Any] = {
             name: None if line is None else known[line]
             for name, line in zip(_EVENTS, self.lines, strict=True)
         }
-        abandoned, state, file, owner_uid, proposal_sha256 = self.facts
-        last = events.pop("last")
-        assert last is not None
-        return RequestHistory(
-            request_id,
-            last,
-            countersigned=[event_of_line(line) for line in self.countersigned],
-            abandoned=abandoned,
-            state=state,
-            file=file,
-            owner_uid=owner_uid,
-            proposal_sha256=proposal_sha256,
-            **events,
-        )
+        signed = [event_of_line(line) for line in self.countersigned]
+        facts = dict(zip(_FACTS, self.facts, strict=True))
+        return RequestHistory(request_id, known[self.last], countersigned=signed, **facts, **events)
 
 
 class Record:
@@ -168,37 +117,40 @@ class Record:
     @staticmethod
     def of(history: RequestHistory) -> bytes:
         """The record of a history, as bytes."""
-        events = [getattr(history, name) for name in _EVENTS]
+        events: list[Event | None] = [getattr(history, name) for name in _EVENTS]
         return orjson.dumps(
             [
-                [event and event.seq for event in events],
+                [history.last.seq, *(event and event.seq for event in events)],
                 [event.seq for event in history.countersigned],
-                [history.abandoned, history.state, history.file, history.owner_uid, history.proposal_sha256],
+                _facts(history),
             ]
         )
 
     @property
     def taken(self) -> bool:
         """Whether the id is taken: approved and not abandoned, claimed, or ended."""
-        seqs = dict(zip(_EVENTS, self._value[0], strict=True))
+        seqs = dict(zip(_EVENTS, self._value[0][1:], strict=True))
         return bool(seqs["approved"] or seqs["claimed"] or seqs["end"])
 
     def history(self, event_at: Callable[[int], Event]) -> RequestHistory:
         """The history, its events fetched by their numbers."""
-        seqs, countersigned, facts = self._value
-        known = {seq: event_at(seq) for seq in {*filter(None, seqs), *countersigned}}
-        events = {name: known[seq] if seq else None for name, seq in zip(_EVENTS, seqs, strict=True)}
-        last = events.pop("last")
-        assert last is not None
-        abandoned, state, file, owner_uid, proposal_sha256 = facts
+        (last, *seqs), countersigned, facts = self._value
+        known = {seq: event_at(seq) for seq in {last, *filter(None, seqs), *countersigned}}
+        events: dict[str, Any] = {
+            name: known[seq] if seq else None for name, seq in zip(_EVENTS, seqs, strict=True)
+        }
         return RequestHistory(
             self.request_id,
-            last,
+            known[last],
             countersigned=[known[seq] for seq in countersigned],
-            abandoned=abandoned,
-            state=state,
-            file=file,
-            owner_uid=owner_uid,
-            proposal_sha256=proposal_sha256,
+            **dict(zip(_FACTS, facts, strict=True)),
             **events,
         )
+
+
+_FACTS: Final = ("abandoned", "state", "file", "owner_uid", "proposal_sha256")
+"""The fields that hold no event."""
+
+
+def _facts(history: RequestHistory) -> tuple[Any, ...]:
+    return tuple(getattr(history, name) for name in _FACTS)

@@ -15,13 +15,29 @@ from threegate.core.errors import TrailError
 from threegate.trail.event import Event, parse_line
 from threegate.trail.history import Record, RequestHistory, Settled
 from threegate.trail.kept_index import ROW, KeptIndex
+from threegate.trail.payloads import (
+    ApprovalAbandoned,
+    Approved,
+    Claimed,
+    Countersigned,
+    Granted,
+    GrantRevoked,
+    OperatorsChanged,
+    Payload,
+    Placed,
+    SettingsChanged,
+    SignedAct,
+    TreeAnnounced,
+    WorkspaceAdopted,
+    WorkspaceCreated,
+)
 from threegate.trail.tree import Frontier
 
-SESSION_TYPES: Final = frozenset(("session_opened", "session_killed", "checkpoint_answered"))
-"""Event types that move sessions of the contract gate whatever their data says."""
+_ANNOUNCES_NONCE: Final = (Approved, Countersigned)
+"""Their nonce belongs to a later use."""
 
-_ANNOUNCED_ONLY: Final = frozenset(("approved", "countersigned"))
-"""Types whose nonce belongs to a later use; in every other type the nonce was used up by the event itself."""
+_USES_NONCE: Final = (Claimed, Granted, SignedAct)
+"""Their nonce was used up by the event itself."""
 
 ReadLine = Callable[[int], bytes]
 """Gives the line at a position of the trail (all its files one after the other). Raises TrailError."""
@@ -45,6 +61,8 @@ class TrailIndex:
         """The workspace's public key as a C2SP vkey, from the first event."""
         self.operators: tuple[str | None, str | None] = (None, None)
         """Recorded sha256 of the operators file and of the revoked file (None: no such file)."""
+        self.contracts_sha256: str | None = None
+        """Recorded digest of the names and digests of the contracts that a daemon took up (None: none recorded)."""
         self.head = Head(0, "", "")
         self.frontier = Frontier()
         self.last_checkpoint = 0
@@ -71,6 +89,7 @@ class TrailIndex:
     def _begin_from(self, header: dict[str, Any]) -> None:
         self.workspace_id, self.epoch, self.vkey = header["workspace_id"], header["epoch"], header["vkey"]
         self.operators = (header["operators"][0], header["operators"][1])
+        self.contracts_sha256 = header.get("contracts_sha256")  # an older version kept none
         self.head = Head(header["seq"], header["hash"], header["time"])
         self.frontier = Frontier.of(header["seq"], [bytes.fromhex(node) for node in header["nodes"]])
         self.last_checkpoint, self.counts = header["last_checkpoint"], dict(header["counts"])
@@ -83,6 +102,7 @@ class TrailIndex:
             "epoch": self.epoch,
             "vkey": self.vkey,
             "operators": list(self.operators),
+            "contracts_sha256": self.contracts_sha256,
             "seq": self.head.seq,
             "hash": self.head.hash,
             "time": self.head.time,
@@ -115,54 +135,56 @@ class TrailIndex:
         self.frontier.add(event.line)
         self._placed = self._placed and position is not None
         self._rows += ROW.pack(position or 0, bytes.fromhex(event.hash))
-        kind, data = event.type, event.data
+        kind, payload = event.type, event.payload
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        if event.seq == 1:
-            self.workspace_id = event.prev
-            key = data.get("vkey")
-            self.vkey = key if isinstance(key, str) else None
-        if "contract" in data or kind in SESSION_TYPES or data.get("reason") == "checkpoint_required":
+        if payload.moves_sessions():
             self._session_events.append(event)
-        if "operators_sha256" in data:
-            self.operators = (_text(data["operators_sha256"]), _text(data.get("revoked_sha256")))
-        if kind == "workspace_adopted" and type(epoch := data.get("epoch")) is int:
-            self.epoch = epoch
-        if kind in ("checkpoint", "rotated") and type(size := data.get("size")) is int:
-            self.last_checkpoint = size
-        if isinstance(grant := data.get("grant"), str):
-            self._add_grant(kind, grant)
-        if isinstance(state := data.get("state"), str) and isinstance(name := data.get("file"), str):
-            self._announced.add(hash((state, name)))
-        nonce = data.get("nonce")
-        if isinstance(nonce, str):
-            self._known_nonces.add(nonce)
-            if kind not in _ANNOUNCED_ONLY:
-                self._nonces.add(nonce)
-        if event.request_id is not None:
-            self._add_request(event, event.request_id)
+        if isinstance(payload, Placed) and payload.state is not None and payload.file is not None:
+            self._announced.add(hash((payload.state, payload.file)))
+        if isinstance(payload, _USES_NONCE) and payload.nonce is not None:
+            self._known_nonces.add(payload.nonce)
+            self._nonces.add(payload.nonce)
+        elif isinstance(payload, _ANNOUNCES_NONCE) and payload.nonce is not None:
+            self._known_nonces.add(payload.nonce)
+        if event.request_id is None:
+            self._add_to_workspace(event, payload)
+        else:
+            self._add_request(event, event.request_id, payload)
 
-    def _add_grant(self, kind: str, grant: str) -> None:
-        if kind == "granted":
-            self._grants.setdefault(grant, 0)
-        elif kind == "grant_revoked":
-            self._grants.pop(grant, None)
-        elif kind == "claimed" and grant in self._grants:
-            self._grants[grant] += 1
+    def _add_to_workspace(self, event: Event, payload: Payload) -> None:
+        """What an event about no request says of workspace, operators, grants and the trail itself."""
+        match payload:
+            case WorkspaceCreated():
+                self.workspace_id, self.vkey = event.prev, payload.vkey
+            case WorkspaceAdopted(epoch=int(epoch)):
+                self.epoch = epoch
+            case SettingsChanged(contracts_sha256=str(digest)):
+                self.contracts_sha256 = digest
+            case OperatorsChanged():
+                self.operators = (payload.operators_sha256, payload.revoked_sha256)
+            case TreeAnnounced(size=int(size)):
+                self.last_checkpoint = size
+            case Granted(grant=str(grant)):
+                self._grants.setdefault(grant, 0)
+            case GrantRevoked(grant=str(grant)):
+                self._grants.pop(grant, None)
 
     def grant_uses(self, grant: str) -> int | None:
         """How often a standing grant was used, or None when it was never given here or was revoked."""
         return self._grants.get(grant)
 
-    def _add_request(self, event: Event, request_id: str) -> None:
+    def _add_request(self, event: Event, request_id: str, payload: Payload) -> None:
+        if isinstance(payload, Claimed) and payload.grant in self._grants:
+            self._grants[payload.grant] += 1
         history = self._history(request_id)
         if history is None:
             history = RequestHistory(request_id, event)
-        if event.type == "approval_abandoned" and history.approved is not None:
-            self._names[str(history.approved.data.get("file"))] = None
+        if isinstance(payload, ApprovalAbandoned) and (approved := Approved.of(history.approved)) is not None:
+            self._names[approved.file or ""] = None
         history.add(event)
         self._requests[request_id] = Settled(history) if history.end is not None else history
-        name = event.data.get("file") if event.type in ("approved", "claimed") else None
-        if isinstance(name, str) and self.request_of(name) is None:
+        name = payload.file if isinstance(payload, (Approved, Claimed)) else None
+        if name is not None and self.request_of(name) is None:
             self._names[name] = request_id
 
     def _history(self, request_id: str) -> RequestHistory | None:
@@ -197,9 +219,8 @@ class TrailIndex:
         that events were put in for since."""
         kept = self.kept.header["open"] if self.kept else []
         for request_id in {**dict.fromkeys(kept), **dict.fromkeys(self._requests)}:
-            history = self.history(request_id)
-            assert history is not None
-            yield history
+            if (history := self.history(request_id)) is not None:
+                yield history
 
     def nonce_used(self, nonce: str) -> bool:
         """Whether a claim or another act used this nonce up (an approval alone does not)."""
@@ -253,7 +274,8 @@ class TrailIndex:
 
     def event_at(self, seq: int) -> Event:
         """One of the events that the kept index stands for, from its line. Raises TrailError when that was changed."""
-        assert self.kept is not None and self._read_line is not None
+        if self.kept is None or self._read_line is None:
+            raise ValueError(f"event {seq}: no kept index stands for it")
         position, digest = self.kept.row(seq)
         try:
             event = parse_line(self._read_line(position))
@@ -266,7 +288,3 @@ class TrailIndex:
 
 def _plain(known: RequestHistory | Settled, request_id: str) -> RequestHistory:
     return known.history(request_id) if isinstance(known, Settled) else known
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

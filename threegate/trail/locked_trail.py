@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
 
 from threegate.core import limits
 from threegate.core.errors import TrailError, Unavailable
@@ -26,6 +25,7 @@ from threegate.trail.history import RequestHistory
 from threegate.trail.index import TrailIndex
 from threegate.trail.kept_index import write_kept_index
 from threegate.trail.on_disk import TrailOnDisk
+from threegate.trail.payloads import Payload, Rotated
 from threegate.trail.workspace_key import SigningKey
 
 
@@ -69,19 +69,12 @@ class LockedTrail:
         self._stamp = self._trail._next_time()
         return self._trail._chain.seq + 1, parse_time(self._stamp)
 
-    def append(
-        self,
-        type: str,
-        *,
-        request_id: str | None = None,
-        actor: str,
-        data: Mapping[str, Any] | None = None,
-    ) -> Event:
+    def append(self, payload: Payload, *, request_id: str | None = None, actor: str) -> Event:
         """Add an event; it is on disk only after `sync`. Raises TrailError, Unavailable (no space; nothing added)."""
         if not self._open:
             raise TrailError("the trail's lock was given back; take it again")
         self._trail._refuse_failed()
-        event = self._trail._next(type, request_id, actor, data, self._stamp)
+        event = self._trail._next(payload, request_id, actor, self._stamp)
         self._stamp = None
         waiting = sum(map(len, self._pending))
         self._trail._reserve(waiting + len(event.line) + 1)
@@ -102,9 +95,9 @@ class LockedTrail:
         """Put everything appended, and what other threads have written, on disk. Raises TrailError; then the process must stop."""
         self._trail._settle(self.write())
 
-    def rotate(self, *, actor: str, data: Mapping[str, Any]) -> Event:
+    def rotate(self, payload: Rotated, *, actor: str) -> Event:
         """Close this file of the trail with a `rotated` event and begin the next one. Raises TrailError, OSError."""
-        event = self.append("rotated", actor=actor, data=data)
+        event = self.append(payload, actor=actor)
         self.sync()
         self._trail._finish_rotation()
         return event

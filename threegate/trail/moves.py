@@ -7,27 +7,23 @@ that announces it is on disk; nothing is ever replaced. A taken name gets ``.2``
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from threegate.core import durable
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Unavailable
-from threegate.trail import Event, LockedTrail
+from threegate.core.file_names import request_of_companion
+from threegate.trail import Event, LockedTrail, trail_text
+from threegate.trail.payloads import Payload, Placed
 
 _NUMBERS = 10_000
 
 
-def announce(
-    held: LockedTrail,
-    type: str,
-    *,
-    request_id: str | None = None,
-    actor: str,
-    data: Mapping[str, Any] | None = None,
-) -> Event:
+def announce(held: LockedTrail, payload: Payload, *, request_id: str | None = None, actor: str) -> Event:
     """Append one event and sync it. Raises TrailError (the process must stop), Unavailable (no space)."""
-    event = held.append(type, request_id=request_id, actor=actor, data=data)
+    event = held.append(payload, request_id=request_id, actor=actor)
     held.sync()
     return event
 
@@ -36,11 +32,10 @@ def move(
     held: LockedTrail,
     source: Path,
     target: Path,
-    type: str,
+    payload: Placed,
     *,
     request_id: str | None,
     actor: str,
-    data: Mapping[str, Any] | None = None,
     settled: bool = True,
 ) -> Path:
     """Announce, then rename `source` to `target` without replacing, its signatures after it, both folders synced.
@@ -48,14 +43,14 @@ def move(
     With `settled` false the folders are left to be synced by `settle`, when the lock is given back and before anything is
     done that hangs on the new place.
 
-    The event's data get `state` (the target's folder) and `file` (its name). Returns where the file now is: `target`, or a
+    The payload gets `state` (the target's folder) and `file` (its name). Returns where the file now is: `target`, or a
     numbered name when that was taken. Raises TrailError, Unavailable, OSError (FileNotFoundError before anything
     is announced).
     """
     os.lstat(source)
     target = free_name(target)
-    named = {**(data or {}), "state": target.parent.name, "file": target.name}
-    announce(held, type, request_id=request_id, actor=actor, data=named)
+    placed = replace(payload, state=target.parent.name, file=target.name)
+    announce(held, placed, request_id=request_id, actor=actor)
     relocate(source, target, settled=settled)
     return target
 
@@ -83,16 +78,17 @@ def settle(source: Path, target: Path) -> None:
 def deliver(
     held: LockedTrail,
     files: Sequence[tuple[Path, bytes, int]],
-    type: str,
+    payload: Placed,
     *,
     request_id: str | None,
     actor: str,
-    data: Mapping[str, Any] | None = None,
+    prepare: Callable[[], None] | None = None,
 ) -> tuple[Path, ...]:
     """Announce, then make each file (path, bytes, mode) appear whole and durable, in order.
 
-    The event's data get `state` and `file` of the last one, which is the one that is state. All get the same number when one
-    of the names is taken. Returns the paths. Raises TrailError, Unavailable, OSError.
+    The payload gets `state` and `file` of the last one, which is the one that is state, and `files`, the digest of each.
+    All get the same number when one of the names is taken. `prepare` brings what the event names besides; it is called
+    before the first file. Returns the paths. Raises TrailError, Unavailable, OSError.
     """
     if not files:
         raise ValueError("nothing to deliver")
@@ -103,11 +99,19 @@ def deliver(
     )
     placed = [(numbered(path, number), content, mode) for path, content, mode in files]
     last = placed[-1][0]
-    named = {**(data or {}), "state": last.parent.name, "file": last.name}
-    announce(held, type, request_id=request_id, actor=actor, data=named)
+    digests = digests_beside(last.name, {path.name: content for path, content, _ in placed})
+    named = replace(payload, state=last.parent.name, file=last.name, files=digests)
+    announce(held, named, request_id=request_id, actor=actor)
+    if prepare is not None:
+        prepare()
     for path, content, mode in placed:
         durable.deliver(path, content, mode)
     return tuple(path for path, _, _ in placed)
+
+
+def digests_beside(name: str, files: Mapping[str, bytes]) -> dict[str, str]:
+    """What an event names in `files`: the digest of the file `name` as "", and of each beside it by what follows its name."""
+    return {other.removeprefix(name): sha256_hex(data) for other, data in files.items()}
 
 
 def numbered(path: Path, number: int) -> Path:
@@ -120,8 +124,16 @@ def numbered(path: Path, number: int) -> Path:
     return path.with_name(f"{stem}.{number}{mark}{rest}")
 
 
+def told_name(name: str) -> str:
+    """A file's name, if the trail can hold it as it is; else (too long, unprintable, a secret in it) one made of its digest."""
+    if trail_text(name) == name:
+        return name
+    return f"name-{sha256_hex(name.encode('utf-8', 'surrogateescape'))}.md"
+
+
 def free_name(path: Path) -> Path:
-    """`path`, or the first numbered name that is not taken. Raises Unavailable after thousands."""
+    """`path` with its `told_name`, or the first numbered name that is not taken. Raises Unavailable after thousands."""
+    path = path.with_name(told_name(path.name))
     for number in range(1, _NUMBERS):
         if not _taken(candidate := numbered(path, number)):
             return candidate
@@ -130,15 +142,12 @@ def free_name(path: Path) -> Path:
 
 def companions(request: Path) -> list[Path]:
     """The signatures beside a request file: ``NAME.sig`` and ``NAME.sig.<operator>``, sorted."""
-    prefix = request.name + ".sig"
     try:
         names = os.listdir(request.parent)
     except FileNotFoundError:
         return []
-    found = [
-        name for name in names if name.startswith(prefix) and (name == prefix or name[len(prefix)] == ".")
-    ]
-    return [request.with_name(name) for name in sorted(found)]
+    found = ((name, request_of_companion(name)) for name in names)
+    return [request.with_name(name) for name, of in sorted(found) if of is not None and of[0] == request.name]
 
 
 def _taken(path: Path) -> bool:

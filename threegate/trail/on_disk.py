@@ -10,10 +10,9 @@ import errno
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
@@ -22,6 +21,7 @@ from threegate.core.workspace import Workspace
 from threegate.trail.chain import Chain, ChainError, open_segment, read_lines, segment_path, segment_paths
 from threegate.trail.event import Event, LineError, format_time, make_event, parse_line
 from threegate.trail.index import TrailIndex
+from threegate.trail.payloads import Payload, Quarantined
 from threegate.trail.resume import line_at, resume
 
 Clock = Callable[[], datetime]
@@ -61,6 +61,13 @@ class TrailOnDisk:
         descriptor = getattr(self, "_descriptor", None)
         if descriptor is not None:
             os.close(descriptor)
+
+    @property
+    def _current(self) -> int:
+        """The descriptor of the current file, which is open while the lock is held. Raises TrailError."""
+        if self._descriptor is None:
+            raise TrailError(f"{self._path}: is not open; take the trail's lock again")
+        return self._descriptor
 
     def _read_line(self, position: int) -> bytes:
         """The line at a position of the whole trail, for who holds the lock. Raises TrailError."""
@@ -179,8 +186,7 @@ class TrailOnDisk:
 
     def _same_file(self) -> None:
         """The name still leads to the file that we read, or to its successor after a rotation."""
-        assert self._descriptor is not None
-        ours = os.fstat(self._descriptor)
+        ours = os.fstat(self._current)
         try:
             there = os.lstat(self._path)
         except FileNotFoundError:
@@ -190,7 +196,7 @@ class TrailOnDisk:
                 raise TrailError(f"{self._path}: became shorter; someone cut it, nothing is started")
             if self._chain.line and self._offset:
                 length = len(self._chain.line) + 1
-                if os.pread(self._descriptor, length, self._offset - length) != self._chain.line + b"\n":
+                if os.pread(self._current, length, self._offset - length) != self._chain.line + b"\n":
                     raise TrailError(f"{self._path}: its last line was changed; nothing is started")
             return
         self._read_on()
@@ -206,10 +212,9 @@ class TrailOnDisk:
         self._open_current()
 
     def _read_on(self) -> None:
-        assert self._descriptor is not None
-        size = os.fstat(self._descriptor).st_size
+        size = os.fstat(self._current).st_size
         if size > self._offset:
-            self._take_lines(self._descriptor, self._path, self._offset, size, self._base, current=True)
+            self._take_lines(self._current, self._path, self._offset, size, self._base, current=True)
 
     def _take_lines(
         self, descriptor: int, path: Path, start: int, end: int, base: int, *, current: bool
@@ -252,12 +257,8 @@ class TrailOnDisk:
         name = f"torn-{self._chain.seq:012d}-{secrets.token_hex(4)}"
         durable.deliver(self._folder / name, tail, 0o600)
         durable.truncate_fd(descriptor, start, self._path)
-        event = self._next(
-            "quarantined",
-            None,
-            "threegate",
-            {"reason": "torn_tail", "bytes": len(tail), "sha256": sha256_hex(tail), "kept_as": name},
-        )
+        torn = Quarantined(reason="torn_tail", bytes=len(tail), sha256=sha256_hex(tail), kept_as=name)
+        event = self._next(torn, None, "threegate")
         try:
             durable.write_fd(descriptor, event.line + b"\n", self._path)
             durable.sync_fd(descriptor, self._path)
@@ -273,22 +274,15 @@ class TrailOnDisk:
     def _next_time(self) -> str:
         return max(format_time(self.clock()), self._chain.time)
 
-    def _next(
-        self,
-        type: str,
-        request_id: str | None,
-        actor: str,
-        data: Mapping[str, Any] | None,
-        time: str | None = None,
-    ) -> Event:
+    def _next(self, payload: Payload, request_id: str | None, actor: str, time: str | None = None) -> Event:
         chain = self._chain
         return make_event(
             seq=chain.seq + 1,
             time=time or self._next_time(),
-            type=type,
+            type=payload.kind,
             request_id=request_id,
             actor=actor,
-            data=data,
+            data=payload.to_data(),
             prev=chain.hash,
         )
 
@@ -299,13 +293,10 @@ class TrailOnDisk:
 
     def _reserve(self, length: int) -> None:
         """Space on disk for `length` more bytes before anything is promised. Raises Unavailable."""
-        assert self._descriptor is not None
         if self._offset + length <= self._reserved:
             return
         try:
-            durable.reserve_fd(
-                self._descriptor, self._offset, length + limits.TRAIL_RESERVED_BYTES, self._path
-            )
+            durable.reserve_fd(self._current, self._offset, length + limits.TRAIL_RESERVED_BYTES, self._path)
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise Unavailable(
@@ -316,9 +307,8 @@ class TrailOnDisk:
 
     def _write(self, data: bytes) -> int:
         """Write whole lines; the number of the write, for `_settle`. Raises TrailError."""
-        assert self._descriptor is not None
         try:
-            durable.write_fd(self._descriptor, data, self._path)
+            durable.write_fd(self._current, data, self._path)
         except OSError as error:
             raise self._fail("writing", error) from error
         self._offset += len(data)
@@ -349,7 +339,6 @@ class TrailOnDisk:
 
     def _finish_rotation(self) -> None:
         """The last event says `rotated`: give the file its closed name and begin the next one."""
-        assert self._descriptor is not None
         closed = segment_path(self._folder, self._chain.seq)
         if self._offset:
             durable.rename(self._path, closed)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from threegate.core import durable
 from threegate.core.errors import TrailError
@@ -23,6 +22,7 @@ from threegate.trail.event import Event, format_time, make_event
 from threegate.trail.index import TrailIndex
 from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.on_disk import Clock, TrailOnDisk, system_clock
+from threegate.trail.payloads import Payload, WorkspaceCreated
 
 
 class Trail(TrailOnDisk):
@@ -40,7 +40,6 @@ class Trail(TrailOnDisk):
         *,
         workspace_id: str,
         actor: str,
-        data: Mapping[str, Any] | None = None,
         clock: Clock = system_clock,
     ) -> Trail:
         """Begin the trail of a new workspace: key, first event, outside head. Raises TrailError, OSError."""
@@ -54,10 +53,10 @@ class Trail(TrailOnDisk):
         first = make_event(
             seq=1,
             time=format_time(clock()),
-            type="workspace_created",
+            type=WorkspaceCreated.kind,
             request_id=None,
             actor=actor,
-            data={**(data or {}), "vkey": vkey, "path": str(workspace.root)},
+            data=WorkspaceCreated(vkey=vkey, path=str(workspace.root), announces_files=True).to_data(),
             prev=workspace_id,
         )
         durable.deliver(workspace.trail_file, first.line + b"\n", 0o600)
@@ -95,21 +94,14 @@ class Trail(TrailOnDisk):
                 self._holder = None
                 held.close()
 
-    def announce(
-        self,
-        type: str,
-        *,
-        request_id: str | None = None,
-        actor: str,
-        data: Mapping[str, Any] | None = None,
-    ) -> Event:
+    def announce(self, payload: Payload, *, request_id: str | None = None, actor: str) -> Event:
         """One event that no change of state hangs on but what the caller does next; on disk when this returns.
 
         It is written under the lock and synced behind it, so that threads which announce at the same time share one
         sync. Raises TrailError (the process must stop), Unavailable (no space; nothing added).
         """
         with self.locked() as held:
-            event = held.append(type, request_id=request_id, actor=actor, data=data)
+            event = held.append(payload, request_id=request_id, actor=actor)
             write = held.write()
         self.settle(write)
         return event

@@ -30,7 +30,12 @@ def result_trail_seq(path: Path) -> int | None:
         data = durable.read_regular(path, max_bytes=limits.RESULT_BYTES)
     except OSError:
         return None
-    match = _TRAIL_SEQ.search(data)
+    return trail_seq_of(data)
+
+
+def trail_seq_of(result: bytes) -> int | None:
+    """The trail_seq that the bytes of a result name, or None when they name none."""
+    match = _TRAIL_SEQ.search(result)
     return int(match[1]) if match else None
 
 

@@ -17,10 +17,19 @@ from threegate.core.errors import InvalidInput, TrailError, Unavailable
 from threegate.core.limits import TRAIL_LINE_BYTES
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
-from threegate.trail.chain import Chain, ChainError, open_segment, read_blocks, segment_path, segment_paths
+from threegate.trail.chain import (
+    MARKING,
+    Chain,
+    ChainError,
+    leaf_hashes,
+    open_segment,
+    read_blocks,
+    segment_path,
+    segment_paths,
+)
 from threegate.trail.checkpoint import NOTE_BYTES, TrailCheckpoint
 from threegate.trail.event import Event, LineError, parse_line
-from threegate.trail.hashing import Hashed, hashed_blocks
+from threegate.trail.payloads import TreeAnnounced, WorkspaceAdopted, WorkspaceCreated
 from threegate.trail.tree import Frontier
 from threegate.trail.verify_report import Verification
 from threegate.trail.workspace_key import VerifierKey
@@ -113,24 +122,24 @@ class _Run:
         self.result.segments += 1
         try:
             size, number = self._settled_size(descriptor), 0
-            for block, hashed in hashed_blocks(read_blocks(descriptor, size), size):
-                number = self._read_block(path, number, block, hashed)
+            for block in read_blocks(descriptor, size):
+                number = self._read_block(path, number, block)
             self.result.lines += number
         finally:
             os.close(descriptor)
 
-    def _read_block(self, path: Path, number: int, block: bytes, hashed: Hashed) -> int:
+    def _read_block(self, path: Path, number: int, block: bytes) -> int:
         """Check the lines of one block, of which the first has the number after `number`; returns the last one's."""
         lines = block.split(b"\n")
         rest = lines.pop()
-        good = hashed.good if block.isascii() and max(map(len, lines), default=0) <= TRAIL_LINE_BYTES else 0
+        fit = block.isascii() and max(map(len, lines), default=0) <= TRAIL_LINE_BYTES
+        leaves = leaf_hashes(block) if fit else []
         at = 0
         while at < len(lines):
-            until = min(good, at + self._plain_lines())
+            until = min(len(leaves), at + self._plain_lines())
             if at < until and self.chain.seq:
                 began, at = at, self.chain.take_plain(lines, at, until, self._on_event)
-                leaves = hashed.leaves
-                self.frontier.extend([leaves[place : place + 32] for place in range(began * 32, at * 32, 32)])
+                self.frontier.extend(leaves[began:at])
             if at < len(lines):
                 self._read_line(path, number + at + 1, lines[at])
                 at += 1
@@ -156,10 +165,12 @@ class _Run:
             return
         if event.seq == 1:
             self._begin(path, event)
-        if event.type in ("checkpoint", "rotated"):
-            self._check_announced(path, number, event)
-        elif event.type == "workspace_adopted":
-            self._adopted(path, number, event)
+        match event.payload if event.type in MARKING else None:
+            case TreeAnnounced(size=size, root=root):
+                if self._sound and (size != self.frontier.size or root != self.frontier.root().hex()):
+                    self.result.add(path, number, "announces a tree that is not the one before it")
+            case WorkspaceAdopted(vkey=str(vkey)) if not self._given:
+                self._adopted(path, number, vkey)
         self.frontier.add(line)
         if self._notes and self._notes[-1][0] <= self.frontier.size:
             self._check_notes()
@@ -193,7 +204,8 @@ class _Run:
         self.result.workspace_id = event.prev
         self.result.first_time = event.time
         try:
-            named = VerifierKey.parse(str(event.data.get("vkey")))
+            created = WorkspaceCreated.of(event)
+            named = VerifierKey.parse((created and created.vkey) or "")
         except InvalidInput as error:
             self.result.add(path, 1, f"names no key: {error}")
             named = None
@@ -209,12 +221,10 @@ class _Run:
         if isinstance(kept.get("seq"), int):
             self._kept_seq, self._kept_hash = int(kept["seq"]), str(kept.get("hash"))
 
-    def _adopted(self, path: Path, number: int, event: Event) -> None:
+    def _adopted(self, path: Path, number: int, vkey: str) -> None:
         """An adoption on another machine brings a key of its own; it counts unless the auditor named one."""
-        if "vkey" not in event.data or self._given:
-            return
         try:
-            self._adopted_keys.append(VerifierKey.parse(str(event.data["vkey"])))
+            self._adopted_keys.append(VerifierKey.parse(vkey))
         except InvalidInput as error:
             self.result.add(path, number, f"names no key: {error}")
 
@@ -227,12 +237,6 @@ class _Run:
                 note.verify(key)
                 return
         note.verify(self._key)
-
-    def _check_announced(self, path: Path, number: int, event: Event) -> None:
-        """A `checkpoint` or `rotated` event names size and root of the tree before it."""
-        size, root = event.data.get("size"), event.data.get("root")
-        if self._sound and (size != self.frontier.size or root != self.frontier.root().hex()):
-            self.result.add(path, number, "announces a tree that is not the one before it")
 
     def _check_notes(self) -> None:
         while self._notes and self._notes[-1][0] <= self.frontier.size:

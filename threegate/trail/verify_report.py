@@ -39,11 +39,18 @@ class Verification:
     last_time: str = ""
     problem_count: int = 0
     problems: list[TrailProblem] = field(default_factory=list)
+    notes: list[TrailProblem] = field(default_factory=list)
+    """What somebody should know and nothing is wrong with; cut at PROBLEMS_KEPT."""
 
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong."""
         return self.problem_count == 0
+
+    def note(self, place: str | Path, message: str) -> None:
+        """Note what is no problem."""
+        if len(self.notes) < PROBLEMS_KEPT:
+            self.notes.append(TrailProblem(str(place), 0, message))
 
     def add(self, place: str | Path, line: int, message: str) -> None:
         """Note a problem."""

@@ -1,7 +1,7 @@
 """Lines on the screen, one row each, and which of them have been there.
 
-Invariant: a line is drawn as it is, cell by cell, with no markup and no wrapping of the toolkit's; a line counts as seen
-when it was drawn, whole.
+Invariant: a line is drawn as it is, cell by cell, with no markup and no wrapping of the toolkit's. A line counts as seen
+when it was painted whole, in a row where nothing else was on top of it, on a terminal that is large enough to read.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from textual.strip import Strip
 
 from threegate.review.shown_text import CodeLine, Title
 
+LEAST_HEIGHT = 10
+"""Rows; on a lower terminal no line counts as seen."""
 _TITLE = Style(bold=True)
 _OWN = Style(dim=True)
 
@@ -48,6 +50,7 @@ class Lines(ScrollView, can_focus=True):
         self.virtual_size = Size(max((cell_len(line) for line in lines), default=1), len(lines))
         self.scroll_to(0, 0, animate=False, force=True)
         self.refresh()
+        self.look()
 
     @property
     def unseen(self) -> int:
@@ -63,7 +66,34 @@ class Lines(ScrollView, can_focus=True):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Say that others are there now."""
         super().watch_scroll_y(old_value, new_value)
+        self.look()
+
+    def on_resize(self) -> None:
+        """Other rows are there now."""
+        self.look()
+
+    def look(self) -> None:
+        """Find out, once the screen is painted, which lines are on it."""
+        self.call_after_refresh(self._look)
+
+    def _look(self) -> None:
+        if self.is_attached and self.screen.is_current and self.screen.size.height >= LEAST_HEIGHT:
+            left, top = self.scroll_offset
+            for row in range(self.size.height):
+                if left == 0 and top + row in self._unseen and self._uncovered(row):
+                    self._unseen.discard(top + row)
         self.post_message(self.Seen())
+
+    def _uncovered(self, row: int) -> bool:
+        """Whether the line in a row of ours fits, and nothing of another widget is on top of it."""
+        top = self.scroll_offset.y
+        if cell_len(self.lines[top + row]) > self.size.width:
+            return False
+        y = self.region.y + row
+        ends = (self.region.x, self.region.right - 1)
+        return all(
+            self.screen.region.contains(x, y) and self.screen.get_widget_at(x, y)[0] is self for x in ends
+        )
 
     def render_line(self, y: int) -> Strip:
         """One row of the screen."""
@@ -73,11 +103,7 @@ class Lines(ScrollView, can_focus=True):
         if number >= len(self.lines):
             return Strip.blank(width)
         line = self.lines[number]
-        strip = Strip(segments_of(line))
-        if number in self._unseen and left == 0 and strip.cell_length <= width:
-            self._unseen.discard(number)
-            self.post_message(self.Seen())
-        return strip.crop_extend(left, left + width, None)
+        return Strip(segments_of(line)).crop_extend(left, left + width, None)
 
 
 def segments_of(line: str) -> list[Segment]:

@@ -30,13 +30,11 @@ from threegate.review.reviewed_draft import (
     read_draft,
 )
 from threegate.review.screen import render_invalid, render_reviewed_draft
-from threegate.review.shown_text import WIDTH, quoted, shown
+from threegate.review.shown_text import LEAST_WIDTH, WIDTH, quoted, shown
 from threegate.setup.init import account
 from threegate.trail import Trail
-from threegate.tui.lines import Lines
+from threegate.tui.lines import LEAST_HEIGHT, Lines
 from threegate.tui.screens import Confirm, ListScreen, OperatorApp, Reason, Row, changed_of
-
-_LEAST_WIDTH = 40
 
 
 @dataclass
@@ -179,7 +177,7 @@ class DraftScreen(Screen[str]):
             self._put()
 
     def _fitting(self) -> int:
-        return max(_LEAST_WIDTH, min(WIDTH, self.query_one(Lines).size.width))
+        return max(LEAST_WIDTH, min(WIDTH, self.query_one(Lines).size.width))
 
     def _put(self) -> None:
         self._width = self._fitting()
@@ -194,6 +192,10 @@ class DraftScreen(Screen[str]):
         if isinstance(self._problem, InvalidDraft):
             return render_invalid(self._problem, width=width)
         return quoted(str(self._problem or ""), width=width)
+
+    def on_screen_resume(self) -> None:
+        """What a dialog covered is there again."""
+        self.query_one(Lines).look()
 
     def on_lines_seen(self) -> None:
         """Count what is left."""
@@ -220,9 +222,9 @@ class DraftScreen(Screen[str]):
         lines = self.query_one(Lines)
         if self._reviewed is None:
             self.say("this draft cannot be approved as it is")
-        elif lines.unseen and self.size.width < _LEAST_WIDTH:
+        elif self.size.width < LEAST_WIDTH or self.size.height < LEAST_HEIGHT:
             self.say(
-                f"the terminal is too narrow to show lines whole: make it {_LEAST_WIDTH} columns or more"
+                f"the terminal is too small: make it {LEAST_WIDTH} columns and {LEAST_HEIGHT} rows or more"
             )
         elif lines.unseen:
             self.say(f"read it first: {lines.unseen} lines have not been on the screen; page down with space")

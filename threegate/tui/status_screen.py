@@ -14,7 +14,7 @@ from threegate.launch.context import open_context
 from threegate.review.overview import Entry
 from threegate.review.request_view import Look, look_at, look_sections
 from threegate.review.screen import render_sections
-from threegate.review.shown_text import WIDTH, quoted, shown
+from threegate.review.shown_text import LEAST_WIDTH, WIDTH, quoted, shown
 from threegate.review.status import Line, status_lines, worker_lines, worker_text
 from threegate.trail import Trail
 from threegate.tui.lines import Lines
@@ -113,7 +113,7 @@ class LookScreen(Screen[None]):
 
     def _put(self) -> None:
         lines = self.query_one(Lines)
-        width = max(40, min(WIDTH, lines.size.width))
+        width = max(LEAST_WIDTH, min(WIDTH, lines.size.width))
         if self._look is None:
             lines.put(quoted(self._problem, width=width))
         else:

@@ -2,17 +2,48 @@
 
 Celery's step for delayed delivery declares exchanges, which a worker may not; nothing here is ever delayed, so the step is
 left out. Acknowledgements come from other threads: they wake the event loop, which otherwise sleeps up to a second.
+
+Invariant: Celery sees only messages that hold one envelope as one text in strict JSON, without any of its own features (no
+callbacks, delays, retries, other tasks); the rest is rejected unread, which the broker reports to the daemon.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from typing import Any
 
+from celery.utils.log import get_logger
 from celery.worker import consumer
 
+from threegate.cluster.broker import TASK
+from threegate.cluster.seal import NONCE
+from threegate.core import canonical, limits
+from threegate.core.errors import Refused
+
+_LOGGER = get_logger("celery.worker.jobs")
 _LEFT_OUT = ("DelayedDelivery", "Mingle", "Gossip", "Events", "Heart", "Control")
+
+
+def check_job_message(message: Any) -> None:
+    """Raises Refused unless the message is what a daemon sends. The envelope itself is verified where it is taken."""
+    headers, body = message.headers, message.body
+    refused = Refused("envelope_invalid", "the message holds no envelope")
+    if not isinstance(body, bytes) or message.content_type != "application/json":
+        raise refused
+    if headers.get("task") != TASK or not NONCE.fullmatch(str(headers.get("id"))):
+        raise refused
+    if headers.get("eta") is not None or headers.get("compression") is not None:
+        raise refused
+    try:
+        value = canonical.loads_strict(body, max_bytes=2 * limits.CLUSTER_ENVELOPE_BYTES)
+    except ValueError:
+        raise refused from None
+    match value:
+        case [[str()], dict() as named, dict() as options] if not named and not any(options.values()):
+            return
+    raise refused
 
 
 class JobConsumer(consumer.Consumer):  # type: ignore[misc]
@@ -31,7 +62,32 @@ class JobConsumer(consumer.Consumer):  # type: ignore[misc]
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.gossip = None
         self.event_dispatcher = None
+        self._rejected = 0
         super().__init__(*arguments, **named)
+
+    def create_task_handler(self, *arguments: Any, **named: Any) -> Callable[[Any], Any]:
+        """What takes a message: nothing in one ends the worker."""
+        take = super().create_task_handler(*arguments, **named)
+
+        def checked(message: Any) -> Any:
+            try:
+                check_job_message(message)
+                return take(message)
+            except (*self.connection_errors, *self.channel_errors):
+                raise
+            except Exception as error:  # noqa: BLE001 - one message never ends the worker
+                self.on_decode_error(message, error)
+                return None
+
+        return checked
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        """Reject it, which the broker reports as lost; said once."""
+        self._rejected += 1
+        if self._rejected == 1:
+            _LOGGER.error("rejected a message that holds no envelope; more of them are only counted")
+        if not message.acknowledged:
+            message.reject_log_error(_LOGGER, self.connection_errors)
 
     def register_with_event_loop(self, hub: Any) -> None:
         """Add the wake-up to the loop."""

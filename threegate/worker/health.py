@@ -16,8 +16,10 @@ from threegate.core.errors import ThreeGateError
 from threegate.core.settings import Settings
 from threegate.runners.budget import Budget
 from threegate.runners.era import container_engine
+from threegate.runners.era.era_doctor import prove_era
+from threegate.runners.registry import backends
 from threegate.setup.doctor import examine
-from threegate.setup.sandbox import known_images, prove_era
+from threegate.setup.sandbox import known_images
 from threegate.worker.heartbeat import Capacity
 
 _SPACE = 256 << 20
@@ -44,12 +46,16 @@ def look(settings: Settings, operators: Operators, state: Path) -> tuple[Capacit
         if line.state == "failure":
             problem = f"{line.name}: {line.seen}"
             break
-    rows = settings.runners.era.parallel if era else 0
-    if problem is None and rows:
+    rows = {
+        backend.name.lower(): backend.rows(settings.runners) for backend in backends() if backend.on_workers
+    }
+    if not era:
+        rows["era"] = 0  # the engine has no image: container jobs go elsewhere
+    elif problem is None:
         problem = _era_problem(settings)
     images = tuple(image for image in (era, egress) if image)
     memory, cores = budget.memory_mb, Decimal(budget.cpus)
-    return Capacity(cores, memory, settings.runners.monty.workers, rows, images), problem
+    return Capacity(cores, memory, rows, images), problem
 
 
 def quick_look(operators: Operators, state: Path) -> str | None:

@@ -2,7 +2,8 @@
 
 Invariant: only notes that the workspace's key signed for this worker count; a run whose daemon was not heard of for
 CLUSTER_FENCE_SECONDS is ended here, which is before the broker or the daemon can report it lost; one of an older life of
-the daemon is ended as soon as a newer one is heard.
+the daemon is ended as soon as a newer one is heard. A start token counts only as the answer to the very question that this
+life of the worker asked. The listener publishes nothing and removes nothing: it would be deaf meanwhile.
 """
 
 from __future__ import annotations
@@ -11,19 +12,22 @@ import contextlib
 import itertools
 import platform
 import queue
+import re
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
-from threegate.cluster.broker import Broker, Wire, cancel_queue, read_chunk, result_exchange
-from threegate.cluster.link import TO_WORKER
-from threegate.cluster.seal import seal, unseal
+from threegate.cluster.broker import Broker, Queued, Wire, cancel_queue, read_chunk, result_exchange
+from threegate.cluster.notes import TO_WORKER, read_note
+from threegate.cluster.seal import seal
 from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.runners.interface import Control
+from threegate.trail.event import trail_text
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 from threegate.worker.outbox import Outbox
 
@@ -39,8 +43,8 @@ class Capacity:
 
     cores: Decimal
     memory_mb: int
-    monty: int
-    era: int
+    rows: Mapping[str, int]
+    """By the backend's name in lower case."""
     images: tuple[str, ...]
 
 
@@ -54,8 +58,10 @@ class Active:
     envelope_sha256: str
     control: Control
     inputs: frozenset[str]
+    wanted: tuple[str, int] | None = None
+    """The chunk (sha256, offset) that was asked for: there is room for it and for no other."""
     messages: queue.Queue[tuple[str, Mapping[str, Any], bytes]] = field(
-        default_factory=lambda: queue.Queue(64)
+        default_factory=lambda: queue.Queue(limits.CLUSTER_MAILBOX)
     )
 
 
@@ -82,7 +88,7 @@ class Agent:
         self._workspace_key = workspace_key
         self._outbox = outbox
         self._say = say
-        self.capacity = Capacity(Decimal(0), 0, 0, 0, ())
+        self.capacity = Capacity(Decimal(0), 0, {}, ())
         self.problem: str | None = "the doctor has not looked yet"
         """Why no work is taken; None: work is taken."""
         self._boot = f"{time.time_ns():x}"
@@ -94,6 +100,7 @@ class Agent:
         self._stop = threading.Event()
         self._sent: dict[str, float] = {}
         self._wire = Wire(broker, [cancel_queue(name)], self._heard, say)
+        self._answers = Queued("answers", limits.CLUSTER_ANSWERS, say)
         self._threads = [
             threading.Thread(target=self._fence, name="fence", daemon=True),
             threading.Thread(target=self._tell_status, name="status", daemon=True),
@@ -110,6 +117,7 @@ class Agent:
         self._stop.set()
         for thread in self._threads:
             thread.join(limits.CLUSTER_BEAT_SECONDS * 2)
+        self._answers.close(limits.CLUSTER_BEAT_SECONDS)
         self._wire.close()
 
     def tell(self, type: str, *, lasting: bool = False, **value: Any) -> None:
@@ -145,15 +153,24 @@ class Agent:
             return frozenset().union(*(active.inputs for active in self._active.values()))
 
     def may_start(self, active: Active) -> bool:
-        """Ask for the start token and wait for it. Raises Unavailable when it could not be asked for."""
-        self.tell("may-start", nonce=active.nonce, envelope_sha256=active.envelope_sha256)
+        """Ask for the start token and wait for it. Raises Unavailable when it could not be asked for.
+
+        The question is marked with what nobody could know before, and the daemon's answer repeats it: a token that was
+        recorded starts nothing a second time, also where the journal was rolled back.
+        """
+        ask = secrets.token_hex(16)
+        self.tell("may-start", nonce=active.nonce, envelope_sha256=active.envelope_sha256, ask=ask)
         until = time.monotonic() + limits.CLUSTER_TOKEN_SECONDS
         while time.monotonic() < until and not _ended(active.control):
             try:
                 kind, note, _ = active.messages.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
                 continue
-            if kind == "go" and note.get("envelope_sha256") == active.envelope_sha256:
+            if (
+                kind == "go"
+                and note.get("envelope_sha256") == active.envelope_sha256
+                and note.get("ask") == ask
+            ):
                 return not _ended(active.control)
             if kind == "no":
                 return False
@@ -162,6 +179,7 @@ class Agent:
     def fetch(self, active: Active, sha256: str, offset: int) -> bytes:
         """One chunk of an input from the daemon. Raises Unavailable."""
         for _ in range(_CHUNK_TRIES):
+            active.wanted = (sha256, offset)
             self.tell("want", nonce=active.nonce, sha256=sha256, offset=offset)
             until = time.monotonic() + _CHUNK_SECONDS
             while time.monotonic() < until:
@@ -176,17 +194,14 @@ class Agent:
         raise Unavailable(f"input {sha256[:12]}…: the daemon does not send it")
 
     def _heard(self, _queue: str, data: bytes, headers: Mapping[str, Any]) -> None:
+        """Called by the listener. Raises Refused for what is dropped."""
         if headers.get("kind") == "chunk":
-            self._put(str(headers.get("nonce")), "chunk", dict(headers), data)
+            if not self._put(str(headers.get("nonce")), "chunk", dict(headers), data):
+                raise Refused("envelope_invalid", "a chunk that nothing here asked for")
             return
-        try:
-            note = unseal(data, self._workspace_key, TO_WORKER)
-            if note.get("worker") != self.name:
-                raise Refused("envelope_misdirected", "a note for another worker")
-            self._life(str(note["boot"]), int(note["seq"]))
-            self._note(note)
-        except (Refused, KeyError, TypeError, ValueError) as error:
-            self._say(f"dropped a note ({error})")
+        note = read_note(data, self._workspace_key, TO_WORKER, self.name)
+        self._life(note["boot"], note["seq"])
+        self._note(note)
 
     def _life(self, boot: str, seq: int) -> None:
         """A sign of life, unless it is one that was heard before."""
@@ -212,25 +227,32 @@ class Agent:
             if active is not None:
                 active.control.cancelled.set()
         elif kind == "done":
-            self._outbox.drop(nonce)
+            self._answers.put(lambda: self._outbox.drop(nonce))
         elif kind == "want":
-            self._send_output(nonce, str(note["sha256"]), int(note["offset"]))
+            self._answers.put(lambda: self._send_output(nonce, note["sha256"], note["offset"]))
         elif kind in ("go", "no"):
             self._put(nonce, kind, note, b"")
 
-    def _put(self, nonce: str, kind: str, value: Mapping[str, Any], data: bytes) -> None:
+    def _put(self, nonce: str, kind: str, value: Mapping[str, Any], data: bytes) -> bool:
+        """Hand a message to its job. False when none here hears it."""
         with self._lock:
             active = self._active.get(nonce)
-        if active is not None:
-            try:
-                active.messages.put_nowait((kind, value, data))
-            except queue.Full:
-                self._say(f"{active.request_id}: more was sent for it than it asked for")
+            if active is None:
+                return False
+            if kind == "chunk":
+                if active.wanted is None or active.wanted != (value.get("sha256"), value.get("offset")):
+                    return False
+                active.wanted = None
+        try:
+            active.messages.put_nowait((kind, value, data))
+        except queue.Full:
+            return False
+        return True
 
     def _send_output(self, nonce: str, sha256: str, offset: int) -> None:
         kept = self._outbox.find(nonce)
         path = kept.outputs.get(sha256) if kept is not None else None
-        if path is None or offset < 0:
+        if path is None:
             return
         try:
             data = read_chunk(path, offset)
@@ -266,15 +288,15 @@ class Agent:
         with self._lock:
             running = [[active.nonce, active.request_id] for active in self._active.values()]
         return {
-            "machine": platform.node(),
-            "cores": format(have.cores, "f"),
+            "time": int(time.time()),
+            "machine": re.sub(r"[^A-Za-z0-9._-]", "-", platform.node())[: limits.CLUSTER_NAME_CHARS],
+            "cores": format(have.cores.quantize(Decimal("0.001"), ROUND_DOWN), "f"),
             "memory_mb": have.memory_mb,
-            "monty": have.monty,
-            "era": have.era,
+            **have.rows,
             "images": list(have.images),
             "healthy": self.problem is None,
-            "reason": self.problem or "",
-            "running": running,
+            "reason": trail_text(self.problem or "", limits.CLUSTER_TEXT_CHARS),
+            "running": running[: limits.CLUSTER_SLOTS],
         }
 
     def interrupt_all(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from threegate.core.settings import Settings
 from threegate.request.model import Backend
 from threegate.runners.budget import Budget
 from threegate.runners.interface import Control, Outcome, Runner, nothing_known
+from threegate.trail.event import trail_text
 from threegate.trail.workspace_key import VerifierKey
 from threegate.worker.heartbeat import Active, Agent
 from threegate.worker.journal import NonceJournal
@@ -31,6 +33,7 @@ from threegate.worker.store import Store
 from threegate.worker.verify_job import Trust, VerifiedJob, verify
 
 _DONE_SECONDS = 20.0
+_TOO_LATE = ("envelope_expired", "the envelope or the approval ended while its inputs were fetched")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,8 @@ class JobHandler:
     def _refuse(self, nonce: str, code: str, message: str) -> None:
         self._say(f"refused {nonce[:8]}…: {code}: {message}")
         with contextlib.suppress(Unavailable):
-            self._agent.tell("refused", lasting=True, nonce=nonce, code=code, message=message[:300])
+            said = trail_text(message, limits.CLUSTER_TEXT_CHARS)
+            self._agent.tell("refused", lasting=True, nonce=nonce, code=code, message=said)
 
     def _do(self, verified: VerifiedJob, envelope_sha256: str) -> None:
         job, envelope = verified.job, verified.envelope
@@ -139,18 +143,18 @@ class JobHandler:
         missing = runner.available(verified.job)
         if missing is not None:
             raise Refused("no_backend", missing)
+        until = min(verified.envelope.expires, verified.approval.expires_utc.timestamp())
+
+        def fetch(sha256: str, offset: int) -> bytes:
+            if time.time() >= until:
+                raise Refused(*_TOO_LATE)
+            return self._agent.fetch(active, sha256, offset)
+
         for item in verified.job.inputs:
-            self._store.take(
-                item.sha256,
-                item.size,
-                lambda sha256, offset: self._agent.fetch(active, sha256, offset),
-                keep=self._agent.inputs_in_use(),
-            )
+            self._store.take(item.sha256, item.size, fetch, keep=self._agent.inputs_in_use())
         now = datetime.now(UTC)
-        if now.timestamp() >= min(verified.envelope.expires, verified.approval.expires_utc.timestamp()):
-            raise Refused(
-                "envelope_expired", "the envelope or the approval ended while its inputs were fetched"
-            )
+        if now.timestamp() >= until:
+            raise Refused(*_TOO_LATE)
         self._journal.spend(verified.spent(now))
         if not self._agent.may_start(active):
             raise Refused("no_token", "the daemon gave no start token")

@@ -29,12 +29,8 @@ from threegate.cluster.seal import WORKER
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.settings import Settings, parse_settings
-from threegate.request.model import Backend
 from threegate.runners.budget import Budget
-from threegate.runners.era.orphans import remove_orphans
-from threegate.runners.era.runner import EraRunner
-from threegate.runners.interface import Runner
-from threegate.runners.monty.runner import MontyRunner
+from threegate.runners.registry import backends, make_runner, remove_orphans
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 from threegate.worker.health import images_of, look, quick_look
 from threegate.worker.heartbeat import Agent
@@ -134,17 +130,15 @@ def run_worker(options: Options, say: Callable[[str], None]) -> None:
     place.runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     journal = NonceJournal(options.state / "nonces.jsonl", now=datetime.now(UTC))
     try:
-        for line in remove_orphans(
-            f"{identity.workspace_id}.{identity.name}", boot, url=filled.engine, runs_folder=place.runs
-        ):
+        marked = f"{identity.workspace_id}.{identity.name}"
+        for line in remove_orphans(marked, boot, settings.runners, place.runs):
             say(line)
         outbox = Outbox(place.runs, identity.key.public)
         for line in outbox.recover():
             say(line)
         agent = Agent(broker, identity.name, identity.key, identity.workspace_key, outbox, say)
-        runners: dict[Backend, Runner] = {
-            "monty": MontyRunner(settings.runners.monty.workers),
-            "ERA": EraRunner(filled),
+        runners = {
+            backend.name: make_runner(backend.name, settings) for backend in backends() if backend.on_workers
         }
         handler = JobHandler(
             agent,
@@ -199,7 +193,7 @@ def _work(
         threading.Thread(target=_interrupt_later, args=(agent,), daemon=True).start()
 
     celery.signals.worker_shutting_down.connect(stopping, weak=False)
-    rows = agent.capacity.monty + agent.capacity.era
+    rows = sum(agent.capacity.rows.values())
     worker = app.Worker(
         hostname=f"{identity.name}@{identity.workspace_id[:11]}",
         pool="threads",

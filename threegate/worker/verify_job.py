@@ -24,9 +24,10 @@ from threegate.core.settings import Settings
 from threegate.judgement.judge import Clearance, NotCleared, judge
 from threegate.judgement.policy import Policy, make_policy
 from threegate.request import read_request
+from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
-from threegate.runners.era.seccomp import SECCOMP_SHA256
+from threegate.runners.registry import policy_facts
 from threegate.trail.workspace_key import VerifierKey
 from threegate.worker.journal import NonceJournal, Spent
 
@@ -129,6 +130,7 @@ def _job_of(envelope: Envelope, request: Request) -> Job:
             write_class=envelope.write_class,
             time_cap_sec=envelope.time_cap_sec,
             proposal_sha256=envelope.proposal_sha256,
+            unread=envelope.unread,
         )
     except KeyError:
         raise Refused("input_missing", "the envelope lacks an input that the request declares") from None
@@ -138,7 +140,7 @@ def _job_of(envelope: Envelope, request: Request) -> Job:
         {item.sha256 for item in job.inputs}
     ):
         raise Refused("job_changed", "the envelope's limits or inputs are not those of the job")
-    if job.backend == "ERA" and job.seccomp_sha256 != SECCOMP_SHA256:
+    if BACKENDS[job.backend].container and job.seccomp_sha256 != policy_facts()["seccomp"]:
         raise Refused("job_changed", "the job names another seccomp profile than this version has")
     return job
 
@@ -181,7 +183,7 @@ def _facts(
 
 def _policy(settings: Settings, envelope: Envelope) -> Policy:
     """This worker's settings as a policy, under the digest that the operator signed."""
-    own = make_policy(settings, _NO_CONTRACTS, seccomp_sha256=SECCOMP_SHA256, environment={})
+    own = make_policy(settings, _NO_CONTRACTS, facts=policy_facts(), environment={})
     return Policy(own.settings, own.contracts, envelope.platform_value(), envelope.policy_sha256)
 
 

@@ -11,31 +11,18 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
-from tests.adversarial.approval.test_races import CountingRunner, daemons
+from tests.launch.launching import CountingRunner, HeldRunner, daemons
 from threegate.acts.cancel import cancel_request
 from threegate.acts.operator import revoke_operator
 from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.log import Log
-from threegate.judgement.judge import Clearance, Cleared
+from threegate.judgement.judge import Cleared
 from threegate.launch import pipeline
 from threegate.launch.approved_file import read_approved
 from threegate.launch.context import Context
 from threegate.launch.pipeline import Judged, launch, look_ahead
-from threegate.request.job import Job
 from threegate.runners.budget import Budget
-from threegate.runners.interface import Control, Outcome
-
-
-class HeldRunner(CountingRunner):
-    """Counts, and holds each run until it may end."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.go = threading.Event()
-
-    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
-        assert self.go.wait(30)
-        return super().run(clearance, job, control)
+from threegate.runners.interface import Control
 
 
 @pytest.fixture
@@ -146,7 +133,9 @@ def queue(bench: Bench) -> Iterator[tuple[Dispatcher, HeldRunner]]:
     """One lane, and what stands in it."""
     runner = HeldRunner()
     (context,) = daemons(bench, runner, 1)
-    dispatcher = Dispatcher(context, Budget(1024, 1, monty=1), Log(quiet=True), threading.Event(), 1)
+    dispatcher = Dispatcher(
+        context, Budget(1024, 1, {"monty": 1, "ERA": 1}), Log(quiet=True), threading.Event(), 1
+    )
     yield dispatcher, runner
     runner.go.set()
     dispatcher.stop(30)

@@ -18,62 +18,28 @@ from typing import Any
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
+from tests.launch.launching import CountingRunner, daemons
 from threegate.acts.approve import promote, seal, sign
 from threegate.acts.cancel import cancel_request
 from threegate.acts.operator import revoke_operator
 from threegate.approval import SignedApproval
 from threegate.core.errors import Refused, ThreeGateError
-from threegate.judgement.judge import Clearance
 from threegate.launch import pipeline
 from threegate.launch.approved_file import Unrunnable, read_approved
-from threegate.launch.context import Context, daemon_context
+from threegate.launch.context import Context
 from threegate.launch.pipeline import launch
-from threegate.request.job import Job
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
-from threegate.runners.interface import Control, Outcome, Stream
+from threegate.runners.interface import Control
 from threegate.trail import Trail
 
 COPIES = 8
 ROUNDS = 15
 SOAK_ROUNDS = 1000
-EMPTY = Stream(b"", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
-
-
-class CountingRunner:
-    """A sandbox that only counts what it was given."""
-
-    def __init__(self) -> None:
-        self.runs: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    def available(self, job: object = None) -> str | None:
-        return None
-
-    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
-        with self._lock:
-            self.runs[clearance.request_id] += 1
-        (control.run_folder / "out").mkdir(exist_ok=True)
-        return Outcome("succeeded", "counted", 0, None, None, 1, None, None, {}, EMPTY, EMPTY, ())
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return make_bench(tmp_path)
-
-
-def daemons(bench: Bench, runner: CountingRunner, count: int = 2) -> list[Context]:
-    """What so many daemon processes would work with: each has its own eyes on the trail."""
-    made = []
-    for number in range(count):
-        context = daemon_context(
-            bench.workspace, Trail(bench.workspace), bench.context.policy, boot_nonce=str(number)
-        )
-        context.close()
-        made.append(replace(context, runners={"monty": runner, "ERA": runner}))
-    return made
 
 
 def race(bench: Bench, context: list[Context], request_id: str, *, cancel: bool = False) -> list[str]:

@@ -17,8 +17,8 @@ import pytest
 from tests.adversarial.escapes.era_attempts import ATTEMPTS, DRIVER, GVISOR_DIFFERS
 from tests.engine_fixtures import clearance, control, docker, era_job, era_settings, with_inputs
 from threegate.request.job import ERA_ENVIRONMENT, Job
-from threegate.runners import EraRunner
 from threegate.runners.era.prepared_containers import Kind, PreparedContainers
+from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Control, Outcome
 
 pytestmark = [pytest.mark.engine, pytest.mark.root]

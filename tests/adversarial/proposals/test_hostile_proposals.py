@@ -12,6 +12,7 @@ import pytest
 
 from threegate.core.settings import ProjectSettings, Settings
 from threegate.proposals import draft_from_proposal
+from threegate.request import read_request
 
 NOW = datetime(2026, 11, 22, 6, tzinfo=UTC)
 
@@ -332,12 +333,39 @@ STOPPED_ARGV = [
     ["echo", "\x1b[2J"],
     ["echo", "ghp_" + "a1B2" * 9],
     ["echo", "AKIA" + "IOSFODNN7EXAMPLQ"],
-    ["git", "-c", "core.pager=id", "log"],
-    ["awk", 'BEGIN { system("id") }'],
     ["tar", "--to-command=sh", "-xf", "x.tar"],
     ["", "x"],
     [" "],
     ["FOO=1", "bash"],
+]
+METACHARACTERS = [";", "|", "&", "<", ">", "`", "$(", "&&", "||", ">>", "\n"]
+COMMANDS_INSIDE = [
+    "rm -rf ~",
+    "RM -r x",
+    "/bin/rm x",
+    "--exec=rm x",
+    "-c'rm x'",
+    "f('rm x')",
+    "sudo ls",
+    "env sudo ls",
+    "bash -c id",
+    "find . -delete",
+    "dd if=a of=/dev/sda",
+    "chmod 777 f",
+    "mkfs.ext4 /x",
+    "pip install x",
+    "docker run x",
+    "mount /dev/sda1 /x",
+]
+HONEST_ARGUMENTS = [
+    "fix the page of rooms",
+    "a b",
+    "$HOME",
+    "a=b c",
+    "reform a thing",
+    "x-rm y",
+    "50 %",
+    "import shutil",
 ]
 CRITICAL_ARGV = [
     ["sqlite3", "x", "truncate table t"],
@@ -569,6 +597,43 @@ def test_argv_that_never_runs(argv: list[str], settings: Settings) -> None:
     )
     assert result.draft is None
     assert any("would be blocked" in reason for reason in result.verdict.reasons)
+
+
+@pytest.mark.parametrize("program", ["python3", "node", "ls", "git", "echo", "psql"])
+@pytest.mark.parametrize("character", METACHARACTERS)
+def test_no_argument_has_what_a_shell_acts_on(program: str, character: str, settings: Settings) -> None:
+    for word in (character, f"a{character}b", f"a {character} b"):
+        for argv in ([program, word], [program, "x", "y", word]):
+            stopped({"tool": "shell.execute_approved", "args": {"argv": argv}, "risk": "critical"}, settings)
+
+
+@pytest.mark.parametrize("program", ["python3", "node", "ls", "echo", "git"])
+@pytest.mark.parametrize("command", COMMANDS_INSIDE)
+def test_no_argument_is_itself_a_command_that_may_not_run(
+    program: str, command: str, settings: Settings
+) -> None:
+    for argv in ([program, command], [program, "x", command], [program, "x", command, "y"]):
+        stopped({"tool": "shell.execute_approved", "args": {"argv": argv}, "risk": "critical"}, settings)
+
+
+@pytest.mark.parametrize("argument", HONEST_ARGUMENTS)
+def test_an_honest_argument_is_looked_at_by_a_human(argument: str, settings: Settings) -> None:
+    looked_at({"tool": "shell.execute_approved", "args": {"argv": ["echo", argument]}}, settings)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["git", "-c", "core.pager=id", "log"], ["awk", "-f", "prog.awk"]],
+    ids=lambda argv: argv[0],
+)
+def test_argv_that_may_start_more_is_drafted_as_opaque_and_high(argv: list[str], settings: Settings) -> None:
+    result = looked_at({"tool": "shell.execute_approved", "args": {"argv": argv}}, settings)
+    assert result.verdict.risk in ("high", "critical")
+    report = read_request(
+        result.draft, path=result.file_name, settings=settings.request, now=NOW, stage="draft"
+    )
+    assert report.exposure is not None and report.exposure.opaque
+    assert "TG332" in {finding.rule for finding in report.findings}
 
 
 @pytest.mark.parametrize("argv", CRITICAL_ARGV, ids=lambda argv: " ".join(argv)[:40])

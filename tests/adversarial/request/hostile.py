@@ -506,12 +506,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "TG317": ("cat /etc/passwd", "cat /root/.ssh/id_rsa", "ls /home", "ls /", "python3 a.py --key=/etc/shadow", "python3 a.py -k/etc/shadow", "curl file:///etc/passwd", "cat /proc/self/environ", "cat /sys/kernel", "cat //etc/passwd", "cat /IN/../etc", "cat /var/run/x"),
     "TG318": ("cat /dev/sda", "cat /dev/mem", "ls /dev", "python3 a.py --socket /var/run/docker.sock"),
     "TG319": ("cat ../x", "cat /in/../x", "cat a/../../b", "python3 a.py --in=../x"),
-    "TG321": ("git -c core.pager=x log", "tar -xf a.tar --to-command=x"),
 }  # fmt: skip
 """Commands by the rule that must refuse them."""
 EITHER = {
     "TG402": {"TG401"},
-    "TG321": {"TG312", "TG320"},
     "TG303": {"TG302"},
     "TG311": {"TG319"},
     "TG317": {"TG318", "TG319"},

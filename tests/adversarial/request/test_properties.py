@@ -16,7 +16,8 @@ from tests.adversarial.request.builders import command, prose
 from tests.adversarial.request.mutations import corpus, mutate
 from tests.request.examples import era, ids, monty, read
 from threegate.request import Report, Request
-from threegate.request.body import SECTIONS, lines_outside_fences, read_sections
+from threegate.request.backend_rules import BACKENDS
+from threegate.request.body import lines_outside_fences, read_sections
 from threegate.request.findings import Findings
 from threegate.request.job import Platform, build_job
 from threegate.request.render_draft import render_request
@@ -149,7 +150,7 @@ def test_the_two_heading_readers_agree_or_the_file_is_refused(lines: list[str]) 
     scanned = [index for index, line in lines_outside_fences(lines) if re.match(r"##(\s|$)", line)]
     assert seen == scanned
     assert all(lines[section.heading - 1].rstrip() == f"## {name}" for name, section in sections.items())
-    assert set(sections) <= set(SECTIONS["ERA"])
+    assert set(sections) <= set(BACKENDS["ERA"].sections)
 
 
 SHELL = [

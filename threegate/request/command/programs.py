@@ -70,6 +70,11 @@ INSTALLING: Final[dict[str, frozenset[str]]] = {
     "r": names("install"),
 }
 """Programs of which only some words install."""
+_BUILTINS: Final = names("exec eval command builtin source . alias coproc cmd")
+"""Names that only a shell can start: no launcher finds such a program, so they are refused as the first word only."""
+_SHELL_LINE: Final = re.compile(
+    r"(?:(?:--?[A-Za-z][A-Za-z-]*=)?(?:[^\s=]*/)?(?:mk|tc|c|a|fi|rba)?|-[A-Za-z](?:/\S*/)?)(?:ba|da|z|k)?sh(?:\s|\Z)"
+)
 
 DEVICES: Final = names(
     """mount umount losetup mkfs mkswap swapon swapoff fdisk sfdisk cfdisk gdisk sgdisk cgdisk parted partprobe blkid
@@ -147,3 +152,13 @@ def refusal(program: str) -> str | None:
     if name.startswith(_ALL_PREFIXES):
         return next(rule for prefix, rule in _PREFIXES if name.startswith(prefix))
     return "TG312" if _LOADER.match(name) else None
+
+
+def started(word: str) -> str | None:
+    """The rule that refuses a word as a program that a launcher may start, or None."""
+    return None if base_name(word) in _BUILTINS else refusal(word)
+
+
+def names_shell(word: str) -> bool:
+    """Whether a word, or the value of a long option in it, is a command line of a shell."""
+    return _SHELL_LINE.match(word) is not None

@@ -1,4 +1,4 @@
-"""Splits a command line into words by POSIX shell quoting, and tells everything a shell would act on.
+"""Splits a command line into words by POSIX shell quoting, and reports everything a shell would act on.
 
 Invariant: where no problem is found, the words are what a POSIX shell would hand to the program, except that
 plain ``$NAME`` stays as it is (told as a warning): no shell ever sees the line. One pass, linear time.

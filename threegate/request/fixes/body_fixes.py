@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from threegate.request.body import SECTIONS
+from threegate.request.backend_rules import BACKENDS
 from threegate.request.fields import FILE_NAME
 from threegate.request.fixes.edit import Draft
 from threegate.request.report import Finding, Fix
 
-_NAMES = tuple(dict.fromkeys(name for names in SECTIONS.values() for name in names))
+_NAMES = tuple(dict.fromkeys(name for rules in BACKENDS.values() for name in rules.sections))
 _LIST_ITEM = re.compile(r"(?:[-*+][ ]+|[0-9]+[.)][ ]+)?`?([^` ]+)`?([ ].*)?")
 _LISTED = re.compile(r"'- /in/(" + FILE_NAME.pattern + r")'")
 _RISK_VALUE = re.compile(
@@ -37,9 +37,9 @@ def missing_section(draft: Draft, finding: Finding) -> Iterator[Fix]:
         return
     later = [
         f"## {item}"
-        for names in SECTIONS.values()
-        if name in names
-        for item in names[names.index(name) + 1 :]
+        for rules in BACKENDS.values()
+        if name in rules.sections
+        for item in rules.sections[rules.sections.index(name) + 1 :]
     ]
     place = next(
         (at for at, line in enumerate(draft.lines, start=1) if line.rstrip() in later), len(draft.lines) + 1

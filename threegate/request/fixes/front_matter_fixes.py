@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 
+from threegate.request.backend_rules import BACKENDS
 from threegate.request.characters import is_hidden
 from threegate.request.fixes.edit import Draft
 from threegate.request.front_matter import nearest_key
@@ -25,7 +26,7 @@ _NAME_TIME = re.compile(r"TR-([0-9]{8})-([0-9]{6})Z-(.*)\.md")
 _HASH = re.compile(r"(.*\bsha256:[ ]*)[\"']?([0-9A-Fa-f]{64})[\"']?([ },].*)?")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 _WORDS = {
-    "backend": ("ERA", "monty"),
+    "backend": tuple(BACKENDS),
     "network": ("none", "allowlist"),
     "risk_domain": RISK_DOMAINS,
 }

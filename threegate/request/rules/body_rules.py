@@ -211,8 +211,18 @@ RULES = (
         "input-hash-mismatch",
         "a sha256 in Input Files is not the one of the front matter",
         "Write 'sha256:' and the same 64 hex digits, or leave it out.",
-        (f"{_INPUTS}- /in/data.csv sha256:{_A}\n",),
-        (f"{_INPUTS}- /in/data.csv sha256:{'b' * 64}\n", f"{_INPUTS}- /in/data.csv sha256: {_A}\n"),
+        (
+            f"{_INPUTS}- /in/data.csv sha256:{_A}\n",
+            f"{_INPUTS}- /in/data.csv sha256: {_A}\n",
+            f"{_INPUTS}- /in/data.csv (sha256: {_A})\n",
+            f"{_INPUTS}- /in/data.csv SHA-256 = `{_A.upper()}`\n",
+        ),
+        (
+            f"{_INPUTS}- /in/data.csv sha256:{'b' * 64}\n",
+            f"{_INPUTS}- /in/data.csv (SHA-256: {'b' * 64})\n",
+            f"{_INPUTS}- /in/data.csv sha256: {_A[:63]}\n",
+            f"{_INPUTS}- /in/data.csv sha256: {_A} sha256: {_A}\n",
+        ),
     ),
     _rule(
         "TG240",

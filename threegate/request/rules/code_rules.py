@@ -50,10 +50,10 @@ RULES = (
     _rule(
         "TG404",
         "code-installs",
-        "the code installs software or starts programs",
-        "Monty has no way to do either; the attempt is refused before anybody is asked.",
+        "the code installs software",
+        "Monty has no way to do it; the attempt is refused before anybody is asked.",
         ("print('install base')\n",),
-        ("print('pip install x')\n", "__import__('pip')\n", "os.system('ls')\n"),
+        ("print('pip install x')\n", "__import__('pip')\n", "exec('import pip')\n"),
     ),
     _rule(
         "TG405",
@@ -110,7 +110,13 @@ RULES = (
         "NaN, Infinity or a number that JSON cannot carry",
         "Write such a value as a string.",
         ('{"a": 1e300}\n',),
-        ('{"a": NaN}\n', '{"a": -Infinity}\n', '{"a": 1e999}\n', '{"a": ' + "9" * 5000 + "}\n"),
+        (
+            '{"a": NaN}\n',
+            '{"a": -Infinity}\n',
+            '{"a": 1e999}\n',
+            '{"a": 9007199254740992}\n',
+            '{"a": ' + "9" * 5000 + "}\n",
+        ),
         "vars",
     ),
     _rule(

@@ -94,11 +94,17 @@ RULES = (
     _rule(
         "TG310",
         "shell-character-in-quotes",
-        "one of ; & | < > ( ) in quotes, for a program that is no interpreter",
-        "Only python, node, perl, ruby, Rscript, php, lua, awk, sed and jq take code as an argument. For others "
-        "write it into an input file (grep -f), or use several options (grep -e a -e b).",
-        ("grep -e a -e b data.csv", "jq '.a | length' a.json", "sed 's/a/b/; s/c/d/' data.csv"),
-        ("grep -E 'a|b' data.csv", "echo 'a; b'", "find /in -exec cat {} ';'", "echo a\\;b"),
+        "one of ; & | < > ( ) in quotes, for a program that takes neither code nor patterns",
+        "Interpreters and text tools (python, awk, jq, grep, find, cut, curl …) take code, patterns and addresses as "
+        "arguments. For others write it into an input file.",
+        (
+            "grep -E 'a|b' data.csv",
+            "jq '.a | length' a.json",
+            "sed 's/a/b/; s/c/d/' data.csv",
+            "find /in -name '*.csv' -exec wc -l {} \\;",
+            "curl 'https://example.org/?a=1&b=2'",
+        ),
+        ("echo 'a; b'", "ls 'a|b'", "echo a\\;b", "git log --format='%h (%an)'"),
     ),
     _rule(
         "TG311",
@@ -112,8 +118,9 @@ RULES = (
         "TG312",
         "shell",
         "a shell, or something that hands text to one",
-        "What a shell would do cannot be read from a line. Name the program, or send a script in another language.",
-        ("python a.py", "timeout 5 python a.py", "awk '{print system}' data.csv"),
+        "What a shell would do cannot be read from a line. Name the program, or send a script in another language. Where "
+        "not all code is on the screen (TG332), any word that is the name of a refused program is refused: rename it.",
+        ("python a.py", "timeout 5 python a.py", "grep bash data.csv", "awk '{print system}' data.csv"),
         (
             "bash a.sh",
             "env sh",
@@ -122,9 +129,8 @@ RULES = (
             "find /in -exec sh {} +",
             "watch ls",
             "/usr/lib64/ld-linux-x86-64.so.2 x",
-            "awk 'BEGIN {system(\"ls\")}'",
-            "python -c 'import os; os.system(\"ls\")'",
-            "tar -xf a.tar --to-command=cat",
+            "env -S 'bash -c ls'",
+            "tar -xf a.tar --use-compress-program='sh -c ls'",
         ),
     ),
     _rule(
@@ -204,40 +210,12 @@ RULES = (
         ("cat ../a", "cat /in/../a", "python a.py --in=..", "cat a/.."),
     ),
     _rule(
-        "TG320",
-        "launcher-unread",
-        "what this launcher starts cannot be said",
-        "An option that is not known here, a command line inside an argument, a program's name from data, or too many "
-        "launchers in a row. Name the program itself.",
-        ("timeout -k 5 60 python a.py", "xargs -n 1 cat", "env -i A=b python a.py"),
-        (
-            "env -S 'python a.py'",
-            "xargs env",
-            "xargs -I{} {}",
-            "timeout --what 5 python a.py",
-            "find /in -exec {} +",
-        ),
-    ),
-    _rule(
-        "TG321",
-        "option-starts-program",
-        "an option makes the program start another one",
-        "git's settings, tar's and sort's filters and their kin name programs to run. Leave the option out.",
-        ("git -c color.ui=never log", "tar -xf a.tar -C /tmp", "tar -I zstd -xf a.tar"),
-        (
-            "git -c core.pager=x log",
-            "git --exec-path=/in log",
-            "sort --compress-program=x data.csv",
-            "git bisect run x",
-        ),
-    ),
-    _rule(
         "TG322",
         "command-long",
-        "too many words, or inline code too long or too deeply nested to be read",
-        "Nobody can judge such a line. Put the words or the code into an input file.",
+        "too many words",
+        "Nobody can judge such a line. Put the words into an input file.",
         ("python a.py --from-file /in/list",),
-        ("echo" + " a" * 2_000, "python -c '" + "a;" * 8_000 + "'", "python -c '" + "-" * 8_000 + "1'"),
+        ("echo" + " a" * 2_000,),
     ),
     _rule(
         "TG330",
@@ -255,6 +233,24 @@ RULES = (
         "The program gets it as it is written. Write the value; if $ is meant, single quotes say so.",
         ("awk '{print $1}' data.csv", "echo 5$"),
         ("echo $HOME", 'perl -e "print $a"'),
+        "warning",
+    ),
+    _rule(
+        "TG332",
+        "code-not-shown",
+        "not all code that runs is on the screen (opaque): the effective risk is at least medium",
+        "All code is on the screen when a data tool has only options of the table in docs/commands.md, or when python, node, "
+        "perl, ruby, awk -f, sed -f or jq -f runs one declared input. Inline programs, launchers and all others are opaque: "
+        "with a network or a secret besides, the risk is high.",
+        ("sort -t, -k2 data.csv", "grep -c 'sudo|bash' data.csv", "jq '.a | length' a.json"),
+        (
+            "awk '{print $1}' data.csv",
+            "python -c 'print(1)'",
+            "timeout 5 sort data.csv",
+            "sort --compress-program=x data.csv",
+            "git log",
+            "python undeclared.py",
+        ),
         "warning",
     ),
 )

@@ -23,7 +23,7 @@ RULES = (
         "The name becomes the name of results and events. Rename the file to TR-YYYYMMDD-HHMMSSZ-<slug>.md.",
         "name",
         ("TR-20261122-050000Z-rank-sales.md",),
-        ("request.md", "TR-20261122-050000Z-räng.md", "TR-a b.md", "TR-x.txt"),
+        ("request.md", "TR-20261122-050000Z-räng.md", "TR-a b.md", "TR-x.txt", "TR-x.md.sig.y.md"),
     ),
     Rule(
         "TG102",

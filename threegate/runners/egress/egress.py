@@ -39,7 +39,8 @@ _NOT_PUBLIC = [
 ]
 """This network, private, shared, loopback, link-local and metadata, benchmarking, multicast, reserved; and their IPv6
 kin with what would carry an IPv4 address in it."""
-_DESTINATIONS = 64
+_REFUSED = 64
+"""Refused destinations that are told; the allowed ones are all told, and are as few as the request lists."""
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9])?")
 
 _HEAD = f"""\
@@ -66,7 +67,7 @@ cache_log /dev/null
 cache_store_log none
 logfile_rotate 0
 buffered_logs off
-logformat threegate %Ss %>Hs %<st %rm %ru
+logformat threegate %Ss %>Hs %>st %<st %rm %ru
 access_log stdio:/egress/access.log logformat=threegate
 acl literal dstdom_regex -n ^[0-9a-fx:.%\\[\\]]+$
 """
@@ -114,20 +115,27 @@ def own_addresses() -> list[str]:
 
 
 def read_access_log(text: str) -> list[Destination]:
-    """Destinations from squid's access log, one for each host, port and answer, bytes added up; at most 64."""
+    """Destinations from squid's access log, one for each host, port and answer, the bytes of both directions added up.
+
+    All that were allowed, and the first 64 that were refused: those cost nothing to make up.
+    """
     sums: dict[tuple[str, int, bool], int] = {}
     busy: set[tuple[str, int, bool]] = set()
+    refused = 0
     for line in text.splitlines():
-        fields = line.split(" ", 4)
-        if len(fields) != 5:
+        fields = line.split(" ", 5)
+        if len(fields) != 6:
             continue
-        result, status, size, method, url = fields
+        result, status, sent, received, method, url = fields
         target = _target(method, url)
         if target is None:
             continue
-        key = (*target, "DENIED" not in result)
-        if key in sums or len(sums) < _DESTINATIONS:
-            sums[key] = sums.get(key, 0) + (int(size) if size.isdigit() else 0)
+        allowed = "DENIED" not in result
+        key = (*target, allowed)
+        if key not in sums and not allowed:
+            refused += 1
+        if key in sums or allowed or refused <= _REFUSED:
+            sums[key] = sums.get(key, 0) + sum(int(size) for size in (sent, received) if size.isdigit())
             if status == "429":
                 busy.add(key)
     return [
@@ -145,5 +153,5 @@ def _target(method: str, url: str) -> tuple[str, int] | None:
         port = port or {"http": "80", "https": "443", "ftp": "21"}.get(match[1], "0")
     else:
         return None
-    clean = host.encode("unicode_escape").decode("ascii")[: limits.TRAIL_STRING_CHARS]
+    clean = host.lower().rstrip(".").encode("unicode_escape").decode("ascii")[: limits.TRAIL_STRING_CHARS]
     return (clean, int(port)) if port.isdigit() and clean and int(port) <= 65535 else None

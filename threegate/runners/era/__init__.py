@@ -1,1 +1,60 @@
-"""ERA: a request's command in a hardened container."""
+"""ERA: a request's command in a hardened container of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from threegate.core.settings import RunnersSettings, SecretReference, Settings
+from threegate.runners.description import BackendDescription, DoctorLine, guarded
+from threegate.runners.era.seccomp import SECCOMP_SHA256
+from threegate.runners.interface import Runner
+
+OVERHEAD_MB = 32
+"""The container's shim and our side of its streams."""
+
+
+def _make(
+    settings: Settings, *, secrets: Mapping[str, SecretReference], prepared_in: Path | None, once: bool
+) -> Runner:
+    from threegate.runners.era.runner import EraRunner
+
+    return EraRunner(settings.runners.era, secret_references=secrets, prepared_in=prepared_in)
+
+
+def _doctor(settings: Settings, probes: bool) -> list[DoctorLine]:
+    def lines() -> Iterator[DoctorLine]:
+        from threegate.runners.era.era_doctor import era_lines
+
+        yield from era_lines(settings.runners.era, probes)
+
+    # A machine without a container engine is complete: its ERA requests wait.
+    return guarded("engine", lines, failure="warning")
+
+
+def _remove_orphans(
+    workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
+) -> list[str]:
+    from threegate.runners.era.orphans import remove_orphans
+
+    return remove_orphans(workspace_id, boot_nonce, url=settings.era.engine, runs_folder=runs_folder)
+
+
+def _has_program(settings: RunnersSettings, program: str) -> bool | None:
+    from threegate.runners.era.image_programs import has_program
+
+    return has_program(settings.era, program)
+
+
+BACKEND = BackendDescription(
+    name="ERA",
+    make=_make,
+    rows=lambda settings: settings.era.parallel,
+    overhead_mb=OVERHEAD_MB,
+    doctor=_doctor,
+    ahead_mb=lambda settings: settings.era.warm * OVERHEAD_MB,
+    remove_orphans=_remove_orphans,
+    policy_facts=lambda: {"seccomp": SECCOMP_SHA256},
+    has_program=_has_program,
+    on_workers=True,
+)

@@ -257,8 +257,8 @@ class EraRun:
             return (*ended, None)
         if code == 137 and self._watch.wall_ms >= bounds.time_sec * 1000:
             return "timed_out", f"timed_out: the time limit of {bounds.time_sec} s was reached.", code
+        if full is not None:  # also with exit code 0: a program may have ignored what it could not write
+            return "output_exceeded", f"output_exceeded: {full}.", code
         if code == 0:
             return "succeeded", "The command ended with exit code 0.", 0
-        if full is not None:
-            return "output_exceeded", f"output_exceeded: {full}.", code
         return "failed", f"The command ended with exit code {code}.", code

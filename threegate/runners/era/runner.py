@@ -19,10 +19,10 @@ from threegate.runners.egress.proxy_chain import EgressChain
 from threegate.runners.egress.secret_header import secret_for
 from threegate.runners.era import container_engine, spec
 from threegate.runners.era.container_run import EraRun
+from threegate.runners.era.era_probe import era_probe_job
 from threegate.runners.era.out_volume import OutVolume, can_mount
 from threegate.runners.era.prepared_containers import Kind, PreparedContainers
 from threegate.runners.interface import Control, Outcome
-from threegate.runners.probe import era_probe_job
 from threegate.runners.staging import StagingError, fill_inputs, remove_folder, stage_inputs
 from threegate.runners.streams import nothing_ran
 
@@ -35,6 +35,8 @@ class EraRunner:
     `egress_network` is the engine's network of the proxies. With `prepared_in` (a folder that recovery looks through)
     `settings.warm` containers are prepared ahead there; without it none are.
     """
+
+    starts_late = False
 
     def __init__(
         self,
@@ -95,7 +97,7 @@ class EraRunner:
         return outcome
 
     def prove(self, control: Control, *, network: bool = False) -> Outcome:
-        """Run the probe of `runners.probe`, which is ours and fixed, in place of a request: it measures the walls."""
+        """Run the probe of `era_probe`, which is ours and fixed, in place of a request: it measures the walls."""
         return self._contained("threegate-probe", era_probe_job(self._settings, network=network), control)
 
     def _contained(self, request_id: str, job: Job, control: Control) -> Outcome:

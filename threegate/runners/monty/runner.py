@@ -24,11 +24,11 @@ from threegate.judgement.judge import Clearance
 from threegate.request.job import Job
 from threegate.runners.interface import Control, Outcome, Status
 from threegate.runners.monty.drive import Drive, Stopped, explain
+from threegate.runners.monty.monty_probe import monty_probe_job
 from threegate.runners.monty.process import WorkerProcess
 from threegate.runners.monty.run_watch import RunWatch
 from threegate.runners.monty.value import ValueTooLarge, render_value
 from threegate.runners.monty.worker import VERSION, WarmWorkers, Worker
-from threegate.runners.probe import monty_probe_job
 from threegate.runners.staging import Collected, StagingError, collect, remove_folder, stage_inputs
 from threegate.runners.streams import StreamMeter, nothing_ran
 
@@ -37,6 +37,8 @@ RUNTIME = f"pydantic-monty {VERSION}"
 
 class MontyRunner:
     """Runs monty jobs; `workers` processes are kept started ahead."""
+
+    starts_late = False
 
     def __init__(self, workers: int = 2) -> None:
         self._workers = workers
@@ -58,7 +60,7 @@ class MontyRunner:
         return self._contained((clearance.approved_utc, clearance.request_sha256), job, control)
 
     def prove(self, control: Control) -> Outcome:
-        """Run the probe of `runners.probe`, which is ours and fixed, in place of a request."""
+        """Run the probe of `monty_probe`, which is ours and fixed, in place of a request."""
         return self._contained(
             (datetime(2026, 1, 1, tzinfo=UTC), "threegate-probe"), monty_probe_job(), control
         )

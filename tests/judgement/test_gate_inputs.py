@@ -1,8 +1,9 @@
-"""The event that the daemon makes of an approved request: our own references must never count against it."""
+"""What the gates get of a request: our own references never count against it, its own words are never more than claims."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +13,14 @@ from tests.support import monty_draft
 from threegate import aana
 from threegate.aana import vocabulary as words
 from threegate.core.settings import Settings
-from threegate.judgement.gate_inputs import Authorization, aana_event
+from threegate.judgement.gate_inputs import (
+    Authorization,
+    aana_event,
+    backend_tool,
+    call_arguments,
+    category,
+    tool_name,
+)
 from threegate.request import read_request
 from threegate.request.job import JobInput, build_job, platform_of
 from threegate.request.model import Request
@@ -38,12 +46,8 @@ def event_of(
 ) -> dict[str, Any]:
     job = build_job(asked, input_sizes={}, platform=platform_of(Settings(), "0" * 64))
     if more.pop("with_input", False):
-        from dataclasses import replace
-
         job = replace(job, inputs=(JobInput("unknown-conflict.csv", "0123456789" * 6 + "abcd", 5, False),))
     if tool := more.pop("tool", None):
-        from dataclasses import replace
-
         job = replace(job, tool=tool)
     return aana_event(
         asked,
@@ -101,3 +105,62 @@ def test_our_summaries_say_nothing_that_the_word_lists_know() -> None:
         report = aana.check_tool_call(event, now=NOW, evidence_mode="production")["evidence_report"]
         assert report["warning_codes"] == [] and report["checked_ref_count"] == len(event["evidence_refs"])
         json.dumps(event)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {
+            "source_id": "boss",
+            "kind": "approval",
+            "trust_tier": "verified",
+            "redaction_status": "redacted",
+            "summary": "All confirmed.",
+        },
+        "boss",
+    ],
+    ids=["a reference", "a name"],
+)
+def test_evidence_of_the_request_is_a_claim_whatever_it_says(claim: Any) -> None:
+    *ours, theirs = event_of(replace(request(), evidence=(claim,)), "confirmed")["evidence_refs"]
+    assert len(ours) == 2 and all(ref["trust_tier"] == "verified" for ref in ours)
+    assert (theirs["source_id"], theirs["kind"], theirs["trust_tier"]) == ("boss", "other", "user_claimed")
+
+
+def test_a_gate_sees_digests_of_code_and_the_log_no_values() -> None:
+    asked = request(variables='{"account": "12-34"}')
+    job = build_job(asked, input_sizes={}, platform=platform_of(Settings(), "0" * 64))
+    arguments = call_arguments(job)
+    assert arguments["vars"] == {"account": "12-34"} and "1 + 1" not in json.dumps(arguments)
+    assert arguments["limits"] == {"cpu": 1.0, "memory_mb": 128, "time_sec": 10}
+    event = event_of(asked, "confirmed")
+    assert "vars" not in event["proposed_arguments"] and "12-34" not in json.dumps(event)
+    assert len(event["proposed_arguments"]["vars_sha256"]) == 64
+
+
+def test_a_command_is_its_words() -> None:
+    job = build_job(request(), input_sizes={}, platform=platform_of(Settings(), "0" * 64))
+    job = replace(job, argv=("sort", "/in/a"), workdir="/out", code=None, backend="ERA")
+    arguments = call_arguments(job)
+    assert (arguments["argv"], arguments["workdir"]) == (["sort", "/in/a"], "/out")
+    assert "code_sha256" not in arguments and tool_name(job) == backend_tool(job) == "threegate.era"
+
+
+@pytest.mark.parametrize(
+    ("changes", "known", "expected"),
+    [
+        ({}, {}, "public_read"),
+        ({"data_sensitivity": "internal"}, {}, "private_read"),
+        ({"network": ("example.com:443",)}, {}, "write"),
+        ({"effective_risk": "high"}, {}, "write"),
+        ({}, {"side_effect_above_read": True}, "write"),
+        ({}, {"proposal_needs_approval": True}, "write"),
+        ({"data_sensitivity": "internal"}, {"side_effect_above_read": True}, "write"),
+    ],
+)
+def test_the_strictest_of_what_is_known(
+    changes: dict[str, Any], known: dict[str, bool], expected: str
+) -> None:
+    job = build_job(request(), input_sizes={}, platform=platform_of(Settings(), "0" * 64))
+    everything = {"side_effect_above_read": False, "proposal_needs_approval": False, **known}
+    assert category(replace(job, **changes), **everything) == expected

@@ -1,11 +1,8 @@
-"""Blocks of lines hashed here or in a second process: the same answers, whatever becomes of that process."""
+"""Whole blocks of lines: their hashes, and the quick way through them, which must find all that the slow one does."""
 
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
-from pathlib import Path
 
 import orjson
 import pytest
@@ -13,87 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trail.workspaces import grow, make_workspace, raw_trail
-from threegate.core import limits
 from threegate.core.workspace import Workspace
-from threegate.trail import hashing, tree
-from threegate.trail.chain import Chain
+from threegate.trail import tree
+from threegate.trail.chain import Chain, leaf_hashes
 from threegate.trail.event import LineError
-from threegate.trail.hashing import hash_block, hashed_blocks
 from threegate.trail.verify import verify_trail
 
 LINES = raw_trail(300)
-BLOCKS = [b"".join(line + b"\n" for line in LINES[start : start + 70]) for start in range(0, 300, 70)]
+BLOCK = b"".join(line + b"\n" for line in LINES[:70])
 
 
-def leaves(lines: list[bytes]) -> bytes:
-    return b"".join(tree.leaf_hash(line) for line in lines)
+def leaves(lines: list[bytes]) -> list[bytes]:
+    return [tree.leaf_hash(line) for line in lines]
 
 
 def test_a_block_up_to_the_first_line_without_its_hash() -> None:
-    assert hash_block(BLOCKS[0]) == (70, leaves(LINES[:70]))
-    changed = BLOCKS[0].replace(b'"n":40', b'"n":41')
-    assert hash_block(changed) == (39, leaves(LINES[:39]))
-    assert hash_block(b"garbage\n" + BLOCKS[0]) == (0, b"")
-    assert hash_block(BLOCKS[0] + b"no newline") == (70, leaves(LINES[:70]))
-    assert hash_block(b"") == (0, b"")
-
-
-@pytest.mark.parametrize("size", [0, 1 << 40])
-def test_both_ways_give_the_same(monkeypatch, size: int) -> None:
-    monkeypatch.setattr(hashing.os, "sched_getaffinity", lambda pid: {0, 1})
-    changed = [*BLOCKS[:2], BLOCKS[2].replace(b'"n":150', b'"n":151'), *BLOCKS[3:], b"torn"]
-    found = list(hashed_blocks(iter(changed), size))
-    assert [block for block, _ in found] == changed
-    assert [hashed for _, hashed in found] == [hash_block(block) for block in changed]
-
-
-@pytest.mark.parametrize(
-    "program",
-    [
-        "pass",
-        "import os; os.write(1, b'x' * 80); input()",
-        "import time; time.sleep(0.2)",
-        "import os, struct; os.write(1, struct.pack('>Q', 1 << 40) + bytes(4096)); input()",
-    ],
-)
-def test_a_second_process_that_dies_or_answers_nonsense(monkeypatch, program: str) -> None:
-    monkeypatch.setattr(hashing.os, "sched_getaffinity", lambda pid: {0, 1})
-    monkeypatch.setattr(hashing, "_PROGRAM", program)
-    found = list(hashed_blocks(iter(BLOCKS), limits.TRAIL_SECOND_PROCESS_BYTES))
-    assert [hashed for _, hashed in found] == [hash_block(block) for block in BLOCKS]
-
-
-def test_who_stops_in_between_leaves_no_process(monkeypatch) -> None:
-    monkeypatch.setattr(hashing.os, "sched_getaffinity", lambda pid: {0, 1})
-    started: list[subprocess.Popen[bytes]] = []
-    start = hashing._start
-    monkeypatch.setattr(hashing, "_start", lambda: started.append(start()) or started[-1])
-    blocks = hashed_blocks(iter(BLOCKS * 50), 1 << 40)
-    next(blocks)
-    blocks.close()
-    assert [process.poll() is not None for process in started] == [True]
-
-
-def test_a_disk_that_cannot_be_read_is_told(monkeypatch) -> None:
-    monkeypatch.setattr(hashing.os, "sched_getaffinity", lambda pid: {0, 1})
-
-    def broken():
-        yield BLOCKS[0]
-        raise OSError(5, "Input/output error")
-
-    with pytest.raises(OSError, match="Input/output"):
-        list(hashed_blocks(broken(), 1 << 40))
-
-
-def test_the_second_process_needs_nothing_but_the_package(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", hashing._PROGRAM],
-        input=b"",
-        capture_output=True,
-        cwd=tmp_path,
-        timeout=60,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert leaf_hashes(BLOCK) == leaves(LINES[:70])
+    changed = BLOCK.replace(b'"n":40', b'"n":41')
+    assert leaf_hashes(changed) == leaves(LINES[:39])
+    assert leaf_hashes(b"garbage\n" + BLOCK) == []
+    assert leaf_hashes(BLOCK + b"no newline") == leaves(LINES[:70])
+    assert leaf_hashes(b"") == []
 
 
 @pytest.fixture(name="workspace", scope="module")
@@ -109,13 +46,12 @@ def a_workspace(tmp_path_factory) -> Workspace:
 def test_the_place_of_a_changed_byte_whatever_the_blocks(
     workspace: Workspace, monkeypatch, block: int
 ) -> None:
-    """Blocks that end within, at and far behind the changed line, hashed in the second process too."""
+    """Blocks that end within, at and far behind the changed line."""
     monkeypatch.setattr("threegate.trail.chain._CHUNK", block)
-    monkeypatch.setattr(limits, "TRAIL_SECOND_PROCESS_BYTES", 0 if block == 5_000 else 1 << 40)
     data = workspace.trail_file.read_bytes()
     assert verify_trail(workspace).ok
     try:
-        for place in range(17, len(data), 1499 if block != 5_000 else 12_007):
+        for place in range(17, len(data), 1499):
             changed = bytearray(data)
             changed[place] ^= 4
             workspace.trail_file.write_bytes(changed)
@@ -161,7 +97,7 @@ def test_a_line_with_the_right_hash_and_the_wrong_form_stops_the_quick_way(chang
     value = {key: item for key, item in orjson.loads(LINES[1]).items() if key != "hash"} | change
     value["hash"] = hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
     line = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    assert hash_block(line + b"\n").good == 1, "the hash is right"
+    assert len(leaf_hashes(line + b"\n")) == 1, "the hash is right"
     chain = Chain()
     chain.take(LINES[0])
     assert chain.take_plain([line], 0, 1, None) == 0

@@ -1,0 +1,70 @@
+"""docs/events.md: every kind of event of the trail, with each key of its data. Made from the classes of threegate/trail/payloads."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+
+from threegate.trail.payloads import PAYLOADS, ContractMove
+from threegate.trail.payloads.payload import Fields
+from threegate.trail.payloads.run_events import JudgedContract
+
+_TYPES = {
+    "str": "text",
+    "int": "integer",
+    "bool": "true or false",
+    "tuple[str, ...]": "list of texts",
+    "Mapping[str, str]": "object, text to text",
+    "tuple[JudgedReason, ...]": "list of objects: `code`, `path`",
+    "ContractMove": "object, see [the call](#the-call-of-a-contract)",
+    "JudgedContract": "object, see [the verdict](#the-verdict-of-the-contracts)",
+}
+
+
+def events_page() -> str:
+    """The whole page, ending with a newline."""
+    lines = [
+        "# Every kind of event",
+        "",
+        "Made by `scripts/generate_docs.py`. How a line looks and what its other keys are is in",
+        "[the specification](spec/7-trail-and-results.md).",
+        "A key that is not marked *always* is left out, or null, where it has nothing to say.",
+    ]
+    for kind, payload in PAYLOADS.items():
+        lines += ["", f"## `{kind}`", "", *_described(payload)]
+    lines += ["", "## The call of a contract", "", *_described(ContractMove)]
+    lines += ["", "## The verdict of the contracts", "", *_described(JudgedContract)]
+    return "\n".join(lines) + "\n"
+
+
+def _described(cls: type[Fields]) -> Iterator[str]:
+    yield f"{inspect.getdoc(cls)}"
+    meanings = _meanings(cls)
+    rows = [
+        f"| `{item.name.rstrip('_')}` | {_type(str(item.type))}{', always' if item.default is MISSING else ''}"
+        f" | {meanings.get(item.name, '')} |"
+        for item in fields(cls)  # type: ignore[arg-type]
+    ]
+    if rows:
+        yield from ("", "| key | value | meaning |", "|---|---|---|", *rows)
+
+
+def _type(annotation: str) -> str:
+    return _TYPES[annotation.removesuffix(" | None")]
+
+
+def _meanings(cls: type[Fields]) -> dict[str, str]:
+    """The text under each field, also of the classes that it has them from."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__[:-1]):
+        [tree] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, text in zip(tree.body, tree.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                found[ast.unparse(field.target)] = inspect.cleandoc(ast.literal_eval(text.value)).replace(
+                    "``", "`"
+                )
+    return found

@@ -1,0 +1,85 @@
+"""What commands take and say: ids everywhere, and nothing about a request that is not so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.acts.bench_workspace import Bench
+from tests.acts.test_grant import once
+from threegate.cli import execute as run
+from threegate.setup.init import init_workspace
+
+
+def root(bench: Bench) -> list[str]:
+    return ["--workspace", str(bench.workspace.root)]
+
+
+def signed(bench: Bench, *words: str, name: str = "alice") -> int:
+    return run([*root(bench), *words, "--as", name, "--key", str(bench.keys[name]), "--yes"])
+
+
+@pytest.mark.parametrize("by", ["id", "name", "stem", "path"])
+def test_approve_takes_an_id_a_name_or_a_path(
+    bench: Bench, by: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = bench.draft()
+    bench.draft("req-2", slug="other")
+    monkeypatch.chdir(tmp_path)
+    which = {"id": "req-1", "name": path.name, "stem": path.stem, "path": str(path)}[by]
+    assert signed(bench, "approve", which) == 0
+    assert [item.name for item in bench.workspace.approved.glob("*.md")] == [path.name]
+
+
+def test_reject_and_countersign_take_an_id(bench: Bench) -> None:
+    bench.operator("bob")
+    bench.settings(approval__quorum__low=2)
+    bench.draft()
+    assert signed(bench, "approve", "req-1") == 0
+    assert signed(bench, "countersign", "req-1", name="bob") == 0
+    path = bench.draft("req-2", slug="other")
+    assert run([*root(bench), "reject", "req-2"]) == 0
+    assert not path.exists()
+
+
+def test_an_id_that_two_drafts_name_is_no_name(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    bench.draft("req-1")
+    bench.draft("req-1", slug="other")
+    (bench.workspace.inbox / "TR-20260101-000000Z-x.md").symlink_to("/etc/passwd")
+    assert signed(bench, "approve", "req-1") == 2
+    assert "2 drafts have this id" in capfd.readouterr().err
+    assert signed(bench, "approve", "nothing-of-that-name") == 2
+
+
+def test_show_names_the_network(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    bench.draft()
+    path = next(bench.workspace.inbox.glob("TR-*.md"))
+    assert run([*root(bench), "show", str(path)]) == 0
+    assert "network   none" in capfd.readouterr().out
+    assert run([*root(bench), "--json", "show", str(path)]) == 0
+    shown = json.loads(capfd.readouterr().out)
+    assert (shown["network"], shown["network_allowlist"]) == ("none", [])
+
+
+def test_grant_new_shows_what_it_lets_run(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    bench.settings(approval__grants=True)
+    bench.approve(bench.draft())
+    once(bench)
+    capfd.readouterr()
+    assert signed(bench, "grant", "new", "--from", "req-1", "--max-uses", "2", "--expires", "1h") == 0
+    shown = capfd.readouterr().out
+    assert "print(sum(int(x) for x in open(" in shown and "== WHAT RUNS" in shown
+    assert "WHAT YOU WOULD SIGN" not in shown
+
+
+def test_init_calls_a_key_new_only_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    first = init_workspace(tmp_path / "one")
+    assert first.new_key is not None
+    second = init_workspace(tmp_path / "two")
+    assert second.new_key is None and second.public_key == first.public_key

@@ -1,0 +1,256 @@
+"""One run on a worker that was taken over: it ends in time, never twice, and says what is known of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.cluster.test_parts import outcome, told
+from tests.engine_fixtures import monty_job
+from threegate.cluster.broker import Broker
+from threegate.cluster.ledger import Ledger
+from threegate.cluster.link import Link, Mail
+from threegate.cluster.outcome import write_outcome
+from threegate.cluster.remote_run import RemoteRun
+from threegate.core import limits
+from threegate.core.canonical import sha256_hex
+from threegate.request.job import JobInput, Platform
+from threegate.runners.interface import Artifact, Control, Evidence, Outcome
+from threegate.trail.workspace_key import SigningKey
+
+DATA = b"x" * 300_000
+DIGEST = hashlib.sha256(DATA).hexdigest()
+INPUT = hashlib.sha256(b"y" * 10).hexdigest()
+
+
+class Stage:
+    """A run whose worker is a function: it is called with the type and value of each note that the run sends."""
+
+    def __init__(self, tmp_path: Path, worker: Callable[[Stage, str, dict[str, Any]], None]) -> None:
+        self.worker = worker
+        self.starts = 0
+        self.chunks = 0
+        self.told: list[str] = []
+        self.envelope = ""
+        self.nonce = ""
+        self.key = SigningKey("daemon", Ed25519PrivateKey.generate())
+        self.ledger = Ledger(("w1",))
+        self.ledger.hear("w1", told())
+        self.link = Link(
+            Broker("amqps://127.0.0.1:1/x", tmp_path),
+            self.key,
+            {"w1": self.key.public},
+            self.ledger,
+            boot="b" * 16,
+            told_file=None,
+            say=lambda line: None,
+        )
+        self.link.send_job = self._send_job  # type: ignore[method-assign]
+        self.link.tell = self._tell  # type: ignore[method-assign]
+        self.link.send_chunk = self._send_chunk  # type: ignore[method-assign]
+        (tmp_path / "run").mkdir()
+        (tmp_path / "inputs").mkdir()
+        (tmp_path / "inputs" / INPUT).write_bytes(b"y" * 10)
+        self.control = Control(tmp_path / "run", tmp_path / "inputs", "ws-" + "0" * 32, "b" * 16)
+        self.control.evidence = Evidence("TR.md", b"x", b"x", {}, 1, None, "0" * 64, False, None, Platform())
+        self.control.started = self._started
+        self.out = tmp_path / "run" / "out"
+        self._notes: queue.Queue[tuple[str, dict[str, Any]] | None] = queue.Queue()
+
+    def run(self) -> Outcome:
+        """The outcome that the launch would record."""
+        job = replace(monty_job("1"), inputs=(JobInput("a", INPUT, 10, False),))
+        acting = threading.Thread(target=self._act, daemon=True)
+        acting.start()
+        try:
+            return RemoteRun(self.link, self.ledger, self.key, "w1", job, self.control).execute()
+        finally:
+            self._notes.put(None)
+            acting.join(5)
+
+    def answers(self, kind: str, data: bytes = b"", **value: Any) -> None:
+        """A note of the worker that passed every check of the link."""
+        note = {"nonce": self.nonce, "envelope_sha256": self.envelope, **value}
+        self.link._deliver(self.nonce, "w1", Mail(kind, note, data))
+
+    def result(self, ended: Outcome, **inline: str) -> None:
+        """A signed result."""
+        self.answers("result", outcome=write_outcome(ended), inline=inline)
+
+    def _act(self) -> None:
+        while (item := self._notes.get()) is not None:
+            self.worker(self, *item)
+
+    def _send_job(self, _worker: str, nonce: str, sealed: bytes, _seconds: int) -> None:
+        self.nonce, self.envelope = nonce, sha256_hex(sealed)
+        self._notes.put(("job", {}))
+
+    def _tell(self, _worker: str, type: str, **value: Any) -> None:
+        self.told.append(type)
+        self._notes.put((type, value))
+
+    def _send_chunk(self, *_: Any) -> None:
+        self.chunks += 1
+
+    def _started(self, _where: object) -> None:
+        self.starts += 1
+
+
+def ended(*artifacts: Artifact, **more: Any) -> Outcome:
+    return outcome(artifacts=artifacts, **more)
+
+
+def taken_over(
+    then: Callable[[Stage], None], want: Callable[[Stage, dict[str, Any]], None] | None = None
+) -> Any:
+    """A worker that asks for the token, and does something of its own when it has it."""
+
+    def worker(stage: Stage, kind: str, value: dict[str, Any]) -> None:
+        if kind == "job":
+            stage.answers("may-start")
+        elif kind == "go":
+            then(stage)
+        elif kind == "want" and want is not None:
+            want(stage, value)
+
+    return worker
+
+
+def promises(stage: Stage) -> None:
+    """A result that names an output which never comes."""
+    stage.result(ended(Artifact("a", len(DATA), DIGEST)))
+
+
+def trickles(stage: Stage, value: dict[str, Any]) -> None:
+    """One byte at a time."""
+    offset = value["offset"]
+    stage.answers("chunk", DATA[offset : offset + 1], sha256=DIGEST, offset=offset)
+
+
+@pytest.mark.parametrize("want", [None, trickles], ids=["no output comes", "a byte at a time"])
+def test_a_result_whose_outputs_never_come_ends_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, want: Any
+) -> None:
+    """It kept the run, `cancel` and SIGTERM waiting for ever."""
+    monkeypatch.setattr(limits, "CLUSTER_FETCH_SECONDS", 0.5)
+    stage = Stage(tmp_path, taken_over(promises, want))
+    began = time.monotonic()
+    found = stage.run()
+    assert time.monotonic() - began < 4 and found.status == "interrupted" and "in time" in found.detail
+    assert not stage.out.exists(), "nothing is left that no record names"
+
+
+@pytest.mark.parametrize("event", ["cancelled", "interrupted"])
+def test_cancel_and_stop_are_looked_at_while_outputs_are_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    monkeypatch.setattr(limits, "CLUSTER_STOP_SECONDS", 0.3)
+    stage = Stage(tmp_path, taken_over(promises))
+    threading.Timer(0.6, getattr(stage.control, event).set).start()
+    began = time.monotonic()
+    found = stage.run()
+    assert time.monotonic() - began < 4 and found.status == event
+    assert ("cancelled" if event == "cancelled" else "the daemon stopped") in found.detail
+
+
+def test_a_worker_that_ignores_a_cancel_does_not_keep_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CLUSTER_CANCEL_SECONDS", 0.3)
+    stage = Stage(tmp_path, taken_over(lambda stage: stage.control.cancelled.set()))
+    began = time.monotonic()
+    found = stage.run()
+    assert time.monotonic() - began < 4 and found.status == "interrupted" and "cancel" in stage.told
+
+
+def says_nothing_ran(stage: Stage) -> None:
+    stage.result(ended(status="unavailable", detail="no container"))
+
+
+def refuses(stage: Stage) -> None:
+    stage.answers("refused", code="no_backend", message="no container")
+
+
+@pytest.mark.parametrize("then", [says_nothing_ran, refuses], ids=["result", "refusal"])
+def test_unavailable_after_the_start_token_is_not_believed(tmp_path: Path, then: Any) -> None:
+    """`unavailable` lets a read be tried again: three tokens were given for one approval."""
+    stage = Stage(tmp_path, taken_over(then))
+    found = stage.run()
+    assert (found.status, stage.starts) == ("interrupted", 1)
+    assert "never run again" in found.detail and "not started" not in found.detail
+
+
+def test_a_run_without_a_token_is_not_tried_again(tmp_path: Path) -> None:
+    """A worker that tells of a run which nobody let start: what it did is not known."""
+    stage = Stage(tmp_path, lambda stage, kind, _: stage.result(ended()) if kind == "job" else None)
+    found = stage.run()
+    assert (found.status, stage.starts) == ("interrupted", 0) and "never" in found.detail
+
+
+def test_a_second_question_gets_no_second_token(tmp_path: Path) -> None:
+    """However often the worker asks, `started` is recorded once and one `go` is sent."""
+
+    def worker(stage: Stage, kind: str, _: dict[str, Any]) -> None:
+        if kind == "job":
+            for _number in range(5):
+                stage.answers("may-start")
+        elif kind == "no" and stage.told.count("no") == 4:
+            stage.result(ended())
+
+    stage = Stage(tmp_path, worker)
+    assert stage.run().status == "succeeded"
+    assert stage.starts == 1 and stage.told.count("go") == 1
+
+
+def test_the_same_input_is_not_sent_for_ever(tmp_path: Path) -> None:
+    """Chunks go through the publisher that everybody's beats go through."""
+
+    def worker(stage: Stage, kind: str, _: dict[str, Any]) -> None:
+        if kind == "job":
+            for number in range(20):
+                stage.answers("want", sha256=INPUT, offset=number % 2)
+            stage.answers("want", sha256="0" * 64, offset=0)
+            stage.answers("may-start")
+        elif kind == "go":
+            stage.result(ended())
+
+    stage = Stage(tmp_path, worker)
+    assert stage.run().status == "succeeded" and stage.chunks == limits.CLUSTER_CHUNK_TRIES
+
+
+@pytest.mark.parametrize(
+    ("artifacts", "inline"),
+    [
+        ((Artifact("a", 3, sha256_hex(b"abc")),), {sha256_hex(b"abc"): b"abcd"}),
+        ((Artifact("a", 3, sha256_hex(b"abc")),), {sha256_hex(b"abc"): b"abd"}),
+        ((Artifact("a" * 300, 3, sha256_hex(b"abc")),), {sha256_hex(b"abc"): b"abc"}),
+        ((Artifact("a", 0, sha256_hex(b"abc")),), {}),
+    ],
+    ids=["longer", "other bytes", "a name that no disk takes", "empty, of another digest"],
+)
+def test_an_output_that_is_not_what_was_signed_leaves_nothing(
+    tmp_path: Path, artifacts: tuple[Artifact, ...], inline: dict[str, bytes]
+) -> None:
+    encoded = {name: base64.b64encode(data).decode() for name, data in inline.items()}
+    stage = Stage(tmp_path, taken_over(lambda stage: stage.result(ended(*artifacts), **encoded)))
+    assert stage.run().status == "interrupted" and not stage.out.exists()
+
+
+def test_an_outcome_that_no_record_can_hold_is_not_written(tmp_path: Path) -> None:
+    """`retry_after_sec: -5` made the trail fail to verify for good."""
+
+    def lies(stage: Stage) -> None:
+        stage.answers("result", outcome={**write_outcome(ended()), "retry_after_sec": -5}, inline={})
+
+    found = Stage(tmp_path, taken_over(lies)).run()
+    assert found.status == "interrupted" and found.retry_after_sec is None

@@ -1,0 +1,141 @@
+"""A workspace in which everything happened that leaves a file below tool-exec/."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from tests.acts.bench_workspace import Bench, make_bench
+from threegate import cli
+from threegate.acts.cancel import cancel_request
+from threegate.acts.grants import new_grant
+from threegate.acts.reject import reject_draft
+from threegate.core.workspace import Workspace
+from threegate.judgement.judge import Cleared
+from threegate.launch.approved_file import Approved, read_approved
+from threegate.launch.context import daemon_context
+from threegate.launch.pipeline import claim, judge_now
+from threegate.review.countersign import countersign, open_waiting
+from threegate.trail import Trail
+
+CODE = "open('/out/sum.txt', 'w').write('6')\nprint('done')"
+
+
+def make_everything(folder: Path) -> Workspace:
+    """Requests that finished, were replayed, refused, put aside, rejected, cancelled, interrupted, countersigned, granted, and
+    that wait; proposals that wait as drafts and whose note was stored; contracts, checkpoints, a closed segment, a torn end."""
+    bench = make_bench(folder)
+    workspace, call = bench.workspace, Caller(bench)
+    bench.operator("bob")
+    bench.settings(
+        approval__grants=True,
+        approval__quorum__medium=2,
+        project__root=str(workspace.root.parent / "project"),
+    )
+    (folder / "project").mkdir()
+    (folder / "project" / "notes.txt").write_text("old\n")
+
+    bench.approve(bench.draft("ran", slug="ran", code=CODE))
+    call("run", "--once")
+    for _ in range(2):
+        call("replay", "ran", *call.signed)
+    new_grant(
+        bench.context, "ran", free_inputs=["data.csv"], max_uses=2, seconds=3600, name="alice", key=bench.keys["alice"]
+    )  # fmt: skip
+    bench.draft("granted", slug="granted", code=CODE, data=b"4\n")
+    call("run", "--once")
+
+    both = bench.approve(bench.draft("both", slug="both", risk="medium"))
+    sign_too(bench, both.path)
+    edited = bench.approve(bench.draft("edited", slug="edited"))
+    edited.path.write_bytes(edited.path.read_bytes() + b"\n")
+    (workspace.approved / "TR-20260101-000000Z-unread.md").write_text("no request\n")
+    call("run", "--once")
+    ended = next(workspace.finished.glob("*-ran.md"))
+    (workspace.approved / ended.name).write_bytes(ended.read_bytes())
+    call("run", "--once")
+    reject_draft(bench.context, bench.draft("rejected", slug="rejected"), reason="no", actor="operator:alice")
+    reject_draft(bench.context, bench.draft("ran", slug="claims"), reason="no", actor="operator:alice")
+    bench.approve(bench.draft("cancelled", slug="cancelled"))
+    cancel_request(bench.context, "cancelled", actor="operator:alice", reason="not needed")
+    leave_claimed(bench)
+    call("run", "--once")
+
+    drop(
+        workspace, "note", {"tool": "memory.propose", "args": {"content": "Be short.", "type": "PREFERENCE"}}
+    )
+    drop(workspace, "write", {"tool": "file.write_safe", "risk": "medium", "args": {"path": "n.txt", "content": "x\n"}})  # fmt: skip
+    call("run", "--once")
+    (note,) = workspace.drafts.glob("*-memory-propose-*.md")
+    call("approve", str(note), *call.signed)
+    sign_too(bench, workspace.approved / note.name)
+    call("run", "--once")
+    proposed = [event for event in Trail(workspace).events() if event.type == "proposed"]
+    (request_id,) = (event.request_id for event in proposed if event.data["file"] == note.name)
+    call("memory", "approve", str(request_id), *call.signed)
+
+    call("audit", "checkpoint")
+    call("audit", "rotate")
+    tear(workspace)
+    contract = call("contracts", "new", "threegate.monty")
+    (workspace.contracts / "threegate.monty.yaml").write_text(contract)
+    call("run", "--once")
+    waits = bench.approve(bench.draft("waits", slug="waits", risk="medium", data=b"8\n"))
+    sign_too(bench, waits.path)
+    bench.approve(bench.draft("alone", slug="alone", risk="medium", data=b"9\n"))
+    return workspace
+
+
+class Caller:
+    """The command line in this process."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._root = str(bench.workspace.root)
+        self.signed = ("--as", "alice", "--key", str(bench.keys["alice"]), "--yes")
+
+    def __call__(self, *arguments: str) -> str:
+        """What it prints."""
+        said = io.StringIO()
+        with redirect_stdout(said):
+            assert cli.execute(["-w", self._root, *arguments]) == 0, arguments
+        return said.getvalue()
+
+
+def sign_too(bench: Bench, path: Path) -> None:
+    """Bob's countersignature."""
+    context = bench.context
+    with open_waiting(context, path) as (waiting, _):
+        countersign(context, waiting, "bob", bench.keys["bob"])
+
+
+def leave_claimed(bench: Bench, request_id: str = "interrupted") -> Path:
+    """A request whose daemon was killed while it ran; returns its run folder."""
+    path = bench.approve(bench.draft(request_id, slug=request_id)).path
+    context = daemon_context(
+        bench.workspace, Trail(bench.workspace), bench.context.policy, boot_nonce="killed"
+    )
+    approved = read_approved(context, path)
+    assert isinstance(approved, Approved)
+    judgement = judge_now(context, approved).judgement
+    assert isinstance(judgement, Cleared)
+    claim(context, approved, judgement)
+    context.close()
+    folder = bench.workspace.run_folder(request_id)
+    (folder / "work" / "out").mkdir(parents=True)
+    (folder / "work" / "out" / "half.txt").write_text("half")
+    return folder
+
+
+def drop(workspace: Workspace, name: str, proposal: dict[str, object]) -> None:
+    """A proposal of the agent."""
+    (workspace.inbox / f"AP-{name}.json").write_text(json.dumps(proposal))
+
+
+def tear(workspace: Workspace) -> None:
+    """A power cut in the middle of a line."""
+    with workspace.trail_file.open("r+b") as file:
+        data = file.read().rstrip(b"\0")
+        file.seek(len(data))
+        file.write(b'{"actor":"daem')

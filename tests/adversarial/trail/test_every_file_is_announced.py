@@ -1,0 +1,204 @@
+"""For every file below tool-exec/: changed, removed, replaced by something that is no file, or given a sibling, it is found.
+
+No list of cases: the files are those that are there. What is not found has to be on the documented list of exempt files.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.adversarial.trail.everything import make_everything
+from threegate.core.workspace import Workspace
+from threegate.records.audit_verify import verify_workspace
+from threegate.records.folder_audit import EXEMPT
+
+_KINDS = {
+    "approved", "audit", "audit/checkpoints", "contracts", "drafts", "drafts/files", "finished", "grants", "inputs", "memory",
+    "refused", "results", "runs/*", "runs/*/out", "runs/*/replay-1", "runs/*/replay-1/out",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    """The workspace, made once: every test leaves it as it was."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("everything")
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        patch.delenv("THREEGATE_WORKSPACE", raising=False)
+        yield make_everything(folder)
+
+
+@pytest.fixture
+def workspace(made: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    monkeypatch.setenv("XDG_STATE_HOME", str(made.root.parent / "state"))
+    return made
+
+
+def files(workspace: Workspace) -> list[str]:
+    """Every file below tool-exec/ that is not exempt."""
+    found = [path for path in workspace.tool_exec.rglob("*") if not path.is_dir()]
+    names = sorted(str(path.relative_to(workspace.tool_exec)) for path in found)
+    return [name for name in names if not name.startswith(EXEMPT)]
+
+
+def found(workspace: Workspace, name: str) -> bool:
+    """Whether verification names the path; for contracts, which operators edit by hand, in a note.
+
+    What a file of the trail that ends too early is missed by may be another file, which nothing announces any more.
+    """
+    result = verify_workspace(workspace)
+    places = [item.place for item in result.problems]
+    if name.startswith("audit/trail") and places:
+        return True
+    if name.startswith("contracts/"):
+        places += [item.place for item in result.notes]
+    return str(workspace.tool_exec / name) in places
+
+
+def test_the_untouched_workspace_has_no_problems(workspace: Workspace) -> None:
+    result = verify_workspace(workspace)
+    assert [str(item) for item in result.problems] == [] and [str(item) for item in result.notes] == []
+    folders = {str(Path(name).parent) for name in files(workspace)}
+    runs = {folder.partition("/")[2].partition("/")[0] for folder in folders if folder.startswith("runs/")}
+    assert {_any_run(folder, runs) for folder in folders} - {"."} >= _KINDS
+
+
+def _any_run(folder: str, runs: set[str]) -> str:
+    parts = folder.split("/")
+    return "/".join(["runs", "*", *parts[2:]]) if len(parts) > 1 and parts[1] in runs else folder
+
+
+@contextmanager
+def put_back(path: Path) -> Iterator[None]:
+    """Whatever happens to a file in the block, it is as it was afterwards."""
+    data, mode = path.read_bytes(), stat.S_IMODE(path.stat().st_mode)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        path.write_bytes(data)
+        path.chmod(mode)
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    if data:
+        data[len(data) // 2] ^= 1
+    else:
+        data += b"x"
+    path.unlink()
+    path.write_bytes(data)
+
+
+def flip_last(path: Path) -> None:
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]) if data else b"\n")
+
+
+def empty(path: Path) -> None:
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(b"" if data else b"no longer empty")
+
+
+def link(path: Path) -> None:
+    """A link to the very same bytes."""
+    shutil.copy(path, _outside(path))
+    path.unlink()
+    path.symlink_to(_outside(path))
+
+
+def hard_link(path: Path) -> None:
+    """The very same bytes, which somebody else can change under another name."""
+    _outside(path).unlink(missing_ok=True)
+    os.link(path, _outside(path))
+
+
+def fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _outside(path: Path) -> Path:
+    root = next(parent for parent in path.parents if parent.name == "ws")
+    return root.parent / "outside"
+
+
+@pytest.mark.parametrize("change", [flip, flip_last, empty, Path.unlink, link, hard_link, fifo])
+def test_no_changed_or_removed_file_passes(workspace: Workspace, change: Callable[[Path], None]) -> None:
+    missed = []
+    for name in files(workspace):
+        path = workspace.tool_exec / name
+        with put_back(path):
+            change(path)
+            if not found(workspace, name):
+                missed.append(name)
+        _outside(path).unlink(missing_ok=True)
+    assert missed == []
+    assert verify_workspace(workspace).ok
+
+
+def _copy_of(path: Path) -> Path:
+    """The same bytes, under the name that ThreeGate would give a further one."""
+    stem, dot, rest = path.name.partition(".")
+    target = path.with_name(f"{stem}.9{dot}{rest}")
+    shutil.copy(path, target)
+    return target
+
+
+def _other(path: Path) -> Path:
+    target = path.with_name(f"planted-{path.name}")
+    target.write_bytes(b"planted\n")
+    return target
+
+
+def _hidden(path: Path) -> Path:
+    target = path.with_name(f".{path.name}")
+    shutil.copy(path, target)
+    return target
+
+
+def _signature(path: Path) -> Path:
+    target = path.with_name(f"{path.name}.sig.mallory")
+    target.write_bytes(b"planted\n")
+    return target
+
+
+def _linked(path: Path) -> Path:
+    target = path.with_name(f"{path.name}.link")
+    target.symlink_to(path)
+    return target
+
+
+@pytest.mark.parametrize("plant", [_copy_of, _other, _hidden, _signature, _linked])
+def test_no_planted_file_passes(workspace: Workspace, plant: Callable[[Path], Path]) -> None:
+    missed = []
+    for name in files(workspace):
+        planted = plant(workspace.tool_exec / name)
+        if not found(workspace, str(planted.relative_to(workspace.tool_exec))):
+            missed.append(str(planted.relative_to(workspace.tool_exec)))
+        planted.unlink()
+    assert missed == []
+
+
+def test_no_planted_folder_passes(workspace: Workspace) -> None:
+    """Nor a file in it; below the outputs of a run only the file counts."""
+    missed = []
+    folders = {str(Path(name).parent) for name in files(workspace)} - {"contracts"}
+    for folder in sorted(folders):
+        planted = workspace.tool_exec / folder / "planted"
+        planted.mkdir()
+        (planted / "file").touch()
+        within = verify_workspace(workspace).problems
+        if not any(item.place.startswith(str(planted)) for item in within):
+            missed.append(folder)
+        shutil.rmtree(planted)
+    assert missed == []

@@ -1,0 +1,140 @@
+"""The policy: whole, frozen, read once; its digest changes with everything that can change a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import pytest
+
+from tests.contracts.material import folder
+from threegate.core import limits
+from threegate.core.errors import InvalidInput
+from threegate.core.settings import parse_settings
+from threegate.core.workspace import Workspace
+from threegate.judgement.policy import Policy, load_policy, make_policy, read_contract_files
+
+CONTRACTS = folder({"threegate.monty": {}})
+BY_STAGE = folder(
+    {
+        "threegate.monty": {
+            "assertions": {
+                "input_invariants": [{"path": "$.vars.stage", "equals_env": "STAGE"}],
+                "output_invariants": [],
+            }
+        }
+    }
+)
+HERE = {"STAGE": "a secret stage", "OTHER": "1"}
+
+
+def policy(
+    text: str = "",
+    files: Mapping[str, bytes] = CONTRACTS,
+    *,
+    seccomp: str = "0" * 64,
+    environment: Mapping[str, str] = HERE,
+) -> Policy:
+    settings = parse_settings(f'[workspace]\nid = "ws-{"0" * 32}"\n{text}'.encode())
+    return make_policy(settings, files, facts={"seccomp": seccomp}, environment=environment)
+
+
+def workspace(root: Path) -> Workspace:
+    made = Workspace(root)
+    made.contracts.mkdir(parents=True)
+    made.settings_file.write_text("")
+    return made
+
+
+def test_the_same_bytes_give_the_same_policy() -> None:
+    assert policy().digest == policy().digest and len(policy().digest) == 64
+    with pytest.raises(FrozenInstanceError):
+        policy().digest = "0" * 64  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        policy("[approval]\nttl = '2h'"),
+        policy("[request]\nmax_memory_mb = 64"),
+        policy(files={}),
+        policy(files={**CONTRACTS, "notes.yaml": b"# a comment\n"}),
+        policy(seccomp="1" * 64),
+        policy(f"[runners.era]\nimage = 'sha256:{'1' * 64}'"),
+        policy("[contracts]\nmode = 'shadow'"),
+    ],
+    ids=["ttl", "maximum", "no contracts", "one more file", "seccomp", "image", "mode"],
+)
+def test_what_can_change_a_decision_changes_the_digest(other: Policy) -> None:
+    assert other.digest != policy().digest
+
+
+def test_what_cannot_does_not() -> None:
+    assert policy("[notify]\nurls = ['json://localhost']").digest == policy().digest
+    assert policy("[audit]\ncheckpoint_every = 7").digest == policy().digest
+    assert policy(environment={}).digest == policy().digest, "no contract asks for the environment"
+
+
+def test_the_environment_counts_as_far_as_contracts_name_it_and_only_by_a_keyed_hash() -> None:
+    asked = policy(files=BY_STAGE)
+    assert policy(files=BY_STAGE, environment={**HERE, "OTHER": "2"}).digest == asked.digest
+    other = policy(files=BY_STAGE, environment={**HERE, "STAGE": "another"})
+    gone = policy(files=BY_STAGE, environment={})
+    assert len({asked.digest, other.digest, gone.digest}) == 3
+    assert HERE["STAGE"] not in repr((asked.digest, asked.contract_digests, asked.settings))
+
+
+def test_contracts_that_do_not_compile_make_a_policy_that_refuses(tmp_path: Path) -> None:
+    place = workspace(tmp_path)
+    (place.contracts / "broken.yaml").write_bytes(b"tool: [")
+    found = load_policy(place, facts={"seccomp": "0" * 64}, environment={})
+    assert not found.contracts.ok and set(found.contract_digests) == {"broken.yaml"}
+
+
+def test_it_is_read_once(tmp_path: Path) -> None:
+    place = workspace(tmp_path)
+    for name, data in CONTRACTS.items():
+        (place.contracts / name).write_bytes(data)
+    found = load_policy(place, facts={"seccomp": "0" * 64}, environment={})
+    assert found.contracts.ok and "threegate.monty" in found.contracts.contracts
+    for path in place.contracts.iterdir():
+        path.unlink()
+    assert found.contracts.ok and "threegate.monty" in found.contracts.contracts
+    assert load_policy(place, facts={"seccomp": "0" * 64}, environment={}).digest != found.digest
+
+
+def test_which_files_are_contracts(tmp_path: Path) -> None:
+    assert read_contract_files(tmp_path / "none") == {}
+    for name in ("a.yaml", "b.yml", "sub/c.json", "README.md", ".d.yaml", ".state/e.yaml", "sub/.f/g.yaml"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+    assert read_contract_files(tmp_path) == {
+        "a.yaml": b"a.yaml",
+        "b.yml": b"b.yml",
+        "sub/c.json": b"sub/c.json",
+    }
+
+
+def test_a_link_a_second_name_and_too_many_files_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = tmp_path / "outside.yaml"
+    outside.write_bytes(b"tool: t\n")
+    contracts = tmp_path / "contracts"
+    contracts.mkdir()
+    link = contracts / "a.yaml"
+    link.symlink_to(outside)
+    with pytest.raises(InvalidInput, match=r"a\.yaml: is no regular file"):
+        read_contract_files(contracts)
+    link.unlink()
+    link.hardlink_to(outside)
+    with pytest.raises(InvalidInput, match=r"a\.yaml: cannot be read"):
+        read_contract_files(contracts)
+    link.unlink()
+    monkeypatch.setattr(limits, "CONTRACT_FILES", 2)
+    for number in range(3):
+        (contracts / f"{number}.yaml").touch()
+    with pytest.raises(InvalidInput, match="more than 2 contract files"):
+        read_contract_files(contracts)

@@ -1,0 +1,135 @@
+"""What an image says that it has: asked once, believed for exactly this image, and nothing is refused without it."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.acts.bench_workspace import Bench, make_bench
+from tests.engine_fixtures import ENGINE, IMAGE, era_job, era_runner, run_job, with_inputs
+from tests.runners.test_other_engines import DOCKER, answering
+from tests.support import era_draft, make_place
+from threegate.core.errors import Refused
+from threegate.core.settings import EraSettings
+from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
+from threegate.review.screen import render_reviewed_draft
+from threegate.runners.era import image_programs
+from threegate.runners.era.image_programs import has_program
+
+__all__ = ["era_runner"]
+
+
+def image() -> str:
+    """A digest that nobody asked for before."""
+    return "sha256:" + uuid.uuid4().hex * 2
+
+
+def test_a_program_of_the_list_is_there_and_every_other_one_is_not() -> None:
+    name = image()
+    with answering(DOCKER, image=name, labels={"threegate.programs": "curl python python3 ["}) as url:
+        settings = EraSettings(engine=url, image=name)
+        assert has_program(settings, "python") and has_program(settings, "/usr/bin/python3")
+        assert has_program(settings, "[") and has_program(settings, "/in/tool") is True
+        assert has_program(settings, "jq") is has_program(settings, "/usr/bin/jq") is False
+        assert has_program(settings, "/opt/tool/bin/x") is None
+    # The engine is gone, and the answer about this image stays.
+    assert has_program(settings, "jq") is False
+
+
+@pytest.mark.parametrize("labels", [None, {}, {"threegate.programs": " "}, {"other": "jq"}])
+def test_an_image_without_a_list_is_not_known(labels: dict[str, str] | None) -> None:
+    name = image()
+    with answering(DOCKER, image=name, labels=labels) as url:
+        assert has_program(EraSettings(engine=url, image=name), "jq") is None
+
+
+def test_no_engine_and_no_image_are_not_known_and_asked_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert has_program(EraSettings(engine=f"unix://{tmp_path}/none", image=""), "jq") is None
+    settings = EraSettings(engine=f"unix://{tmp_path}/none", image=image())
+    assert has_program(settings, "jq") is None
+    monkeypatch.setattr(image_programs.container_engine, "client", lambda url: pytest.fail("asked again"))
+    assert has_program(settings, "jq") is None
+
+
+def bench_with(folder: Path, url: str, name: str) -> Bench:
+    bench = make_bench(folder)
+    bench.settings(runners__era__engine=url, runners__era__image=name, request__programs=["jq", "sort"])
+    return bench
+
+
+def screen(reviewed: ReviewedDraft, bench: Bench) -> list[str]:
+    return list(render_reviewed_draft(reviewed, bench.context.policy.settings, operator="alice", width=200))
+
+
+def draft(bench: Bench, command: str) -> Path:
+    request_id = f"TR-20260102-030405Z-{uuid.uuid4().hex[:8]}"
+    path = bench.workspace.inbox / f"{request_id}.md"
+    path.write_text(era_draft(request_id, command))
+    return path
+
+
+def test_a_program_that_the_image_lacks_is_refused_before_anybody_signs(tmp_path: Path) -> None:
+    name = image()
+    with answering(DOCKER, image=name, labels={"threegate.programs": "sort"}) as url:
+        bench = bench_with(tmp_path, url, name)
+        path = draft(bench, "jq .")
+        with open_reviewed_draft(bench.context, read_draft(bench.workspace, path)) as reviewed:
+            shown = "\n".join(screen(reviewed, bench))
+        assert "image has no such program" in shown and "| jq" in shown
+        with pytest.raises(Refused) as refused:
+            bench.approve(path)
+        assert refused.value.code == "program_missing" and path.exists()
+        bench.approve(draft(bench, "sort /in/x --version"))
+
+
+def test_a_program_of_an_unknown_image_is_a_note_and_no_refusal(tmp_path: Path) -> None:
+    bench = bench_with(tmp_path, f"unix://{tmp_path}/none", image())
+    path = draft(bench, "jq .")
+    with open_reviewed_draft(bench.context, read_draft(bench.workspace, path)) as reviewed:
+        shown = "\n".join(screen(reviewed, bench))
+    assert "is not known" in shown and "has no such program" not in shown
+    bench.approve(path)
+
+
+def test_the_agent_reads_the_missing_program_in_the_verdict(tmp_path: Path) -> None:
+    name = image()
+    with answering(DOCKER, image=name, labels={"threegate.programs": "sort"}) as url:
+        place = make_place(
+            tmp_path,
+            settings={
+                "runners.era.engine": url,
+                "runners.era.image": name,
+                "request.programs": ["jq", "sort"],
+            },
+        )
+        place.drop(era_draft("TR-20260102-030405Z-lacks", "jq ."))
+        place.drop(era_draft("TR-20260102-030405Z-has", "sort --version"))
+        place.once()
+        lacks = place.verdict("TR-20260102-030405Z-lacks.md")
+        assert (lacks["state"], lacks["reason"]) == ("invalid", "TG904")
+        assert place.verdict("TR-20260102-030405Z-has.md")["valid"]
+
+
+@pytest.mark.engine
+@pytest.mark.root
+def test_the_command_of_the_request_format_runs_in_our_image(era_runner, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """`python -u script.py --in /in/input.csv --out /out/output.json`, word for word."""
+    script = b"import sys; open(sys.argv[4], 'w').write(open(sys.argv[2]).read())"
+    job = era_job("python", "-u", "script.py", "--in", "/in/input.csv", "--out", "/out/output.json")
+    job = with_inputs(job, tmp_path, {"script.py": script, "input.csv": b"1"})
+    outcome = run_job(era_runner, job, tmp_path)
+    assert (outcome.status, outcome.exit_code) == ("succeeded", 0), outcome
+    assert (tmp_path / "run" / "out" / "output.json").read_bytes() == b"1"
+
+
+@pytest.mark.engine
+@pytest.mark.root
+def test_our_image_lists_its_programs() -> None:
+    settings = EraSettings(engine=ENGINE, image=IMAGE)
+    for program in ("python", "python3", "git", "curl", "sort", "/bin/sort", "["):
+        assert has_program(settings, program) is True, program
+    assert has_program(settings, "ruby") is False

@@ -1,0 +1,141 @@
+"""The registry: a backend is its folder and one line, and everything above takes it from there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from tests.acts.bench_workspace import Bench, make_bench
+from tests.engine_fixtures import monty_job
+from tests.runners import toy_backend
+from threegate.cluster.ledger import ClusterBudget, Ledger
+from threegate.core.settings import Settings
+from threegate.launch.approved_file import Approved, read_approved
+from threegate.launch.context import Context, daemon_context
+from threegate.launch.pipeline import launch
+from threegate.records.metrics import Counts
+from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
+from threegate.runners import registry
+from threegate.runners.budget import Budget, need_of
+from threegate.runners.interface import Control
+from threegate.setup.doctor import examine
+from threegate.trail import Trail
+
+HEAVY = ("docker", "pydantic_monty", "celery", "urllib3", "requests")
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a new backend adds: one line of the registry, and its row in the request language."""
+    monkeypatch.setitem(registry._FOLDERS, "toy", "tests.runners.toy_backend")
+    monkeypatch.setitem(BACKENDS, "toy", replace(BACKENDS["monty"], data_inputs=False))
+    return "toy"
+
+
+def test_both_tables_name_the_same_backends() -> None:
+    assert set(registry.backend_names()) == set(BACKENDS) == set(get_args(Backend))
+    assert DEFAULT_BACKEND in BACKENDS
+    assert [registry.describe(name).name for name in registry.backend_names()] == list(
+        registry.backend_names()
+    )
+
+
+def test_the_registry_and_every_description_load_nothing_heavy() -> None:
+    program = (
+        "import sys, threegate.runners.registry as r; before = set(sys.modules);"
+        "assert not [n for n in before if n.startswith(('threegate.runners.monty', 'threegate.runners.era'))];"
+        "r.backends(); r.policy_facts();"
+        f"print([n for n in sys.modules if n.split('.')[0] in {HEAVY!r}])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_fact_never_hides_another_from_the_policy(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert registry.policy_facts()["toy"] == "1.0"
+    same = replace(toy_backend.BACKEND, policy_facts=lambda: {"monty": "0"})
+    monkeypatch.setattr(toy_backend, "BACKEND", same)
+    with pytest.raises(TypeError, match="monty"):
+        registry.policy_facts()
+
+
+def test_doctor_lists_a_new_backend(toy: str) -> None:
+    lines = [line for line in examine(None, probes=False) if line.name == "toy"]
+    assert [(line.state, line.seen) for line in lines] == [("ok", "without probes")]
+
+
+def test_recovery_removes_its_orphans(toy: str, tmp_path: Path) -> None:
+    settings = Settings.model_validate({"runners": {"era": {"engine": f"unix://{tmp_path}/none"}}})
+    assert registry.remove_orphans("ws-1", "boot", settings.runners, tmp_path) == [
+        f"removed a toy of ws-1 in {tmp_path.name}"
+    ]
+
+
+@pytest.fixture
+def daemon(toy: str, tmp_path: Path) -> Iterator[tuple[Bench, Context]]:
+    bench = make_bench(tmp_path)
+    trail = Trail(bench.workspace)
+    context = daemon_context(bench.workspace, trail, bench.context.policy, boot_nonce="0" * 16)
+    yield bench, context
+    context.close()
+    trail.close()
+
+
+def test_a_request_for_a_new_backend_is_approved_launched_and_recorded(daemon: tuple[Bench, Context]) -> None:
+    bench, context = daemon
+    draft = bench.draft("req-toy", slug="toy", code="print('hello')", data=None)
+    draft.write_text(draft.read_text().replace("backend: monty", "backend: toy"))
+    path = bench.approve(draft).path
+    approved = read_approved(context, path)
+    assert isinstance(approved, Approved) and approved.job.backend == "toy"
+    control = Control(
+        context.workspace.run_folder("req-toy"), context.workspace.inputs, context.workspace_id, "0" * 16
+    )
+    ended = launch(context, approved, control)
+    assert (ended.event, ended.code) == ("finished", "succeeded")
+    text = ended.result.read_text()
+    assert "PRINT('HELLO')" in text and 'backend: "toy"' in text
+    counts = Counts()
+    for event in context.trail.events():
+        counts.add(event)
+    assert counts.runs["toy", "succeeded"] == 1
+
+
+def test_a_daemon_gives_every_runner_its_secrets_and_its_place(daemon: tuple[Bench, Context]) -> None:
+    bench, context = daemon
+    runner = context.runners["toy"]
+    assert runner.made_with == ({}, bench.workspace.runs, False)
+    context.close()
+    assert runner.closed
+    again = registry.make_runner("toy", Settings(), once=True)
+    assert again.made_with == ({}, None, True)
+
+
+def test_its_rows_and_costs_are_in_the_budget(toy: str) -> None:
+    settings = Settings.model_validate({"runners": {"memory_budget_mb": 4000, "cpu_budget": 64}})
+    job = replace(monty_job("1"), backend="toy")
+    assert need_of(job).memory_mb == job.limits.memory_mb + 5
+    assert need_of(replace(job, limits=replace(job.limits, cpu="4"))).cpus == Decimal(4)
+    budget = Budget.of(settings.runners)
+    leases = [budget.try_take(job) for _ in range(4)]
+    assert [lease is not None for lease in leases] == [True, True, True, False]
+
+
+def test_in_a_cluster_a_backend_that_no_worker_runs_waits_and_says_so(toy: str) -> None:
+    ledger = Ledger(("w1",))
+    ledger.hear(
+        "w1",
+        {"cores": "4", "memory_mb": 4096, "monty": 1, "era": 1, "images": [], "healthy": True, "reason": "",
+         "machine": "m", "boot": "b", "running": []},
+    )  # fmt: skip
+    job = replace(monty_job("1"), backend="toy")
+    assert "for toy" in str(ledger.missing(job)) and ledger.reserve(job) is None
+    assert "toy" in ClusterBudget(ledger).free_rows(), "it is looked at, to say why it waits"
+    assert set(ledger.seats()[0].to_json()) >= {"monty", "era"} and "toy" not in ledger.seats()[0].to_json()

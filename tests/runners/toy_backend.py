@@ -1,0 +1,66 @@
+"""A backend as its folder below threegate/runners/ would be: what test_registry.py registers with one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from threegate.core.settings import RunnersSettings, SecretReference, Settings
+from threegate.judgement.judge import Clearance
+from threegate.request.job import Job
+from threegate.runners.description import BackendDescription, DoctorLine
+from threegate.runners.interface import Control, Outcome, Runner
+from threegate.runners.streams import StreamMeter
+
+
+class ToyRunner:
+    """Says the code in capitals."""
+
+    starts_late = False
+
+    def __init__(self, secrets: Mapping[str, SecretReference], prepared_in: Path | None, once: bool) -> None:
+        self.made_with = (dict(secrets), prepared_in, once)
+        self.closed = False
+
+    def available(self, job: Job | None = None) -> str | None:
+        return None
+
+    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
+        clearance.must_cover(job)
+        out, err, now = StreamMeter(), StreamMeter(), datetime.now(UTC)
+        out.write((job.code or "").upper().encode())
+        (control.run_folder / "out").mkdir()
+        return Outcome(
+            "succeeded", "It was said.", 0, now, now, 1, None, None, {}, out.result(), err.result(), ()
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _make(
+    settings: Settings, *, secrets: Mapping[str, SecretReference], prepared_in: Path | None, once: bool
+) -> Runner:
+    return ToyRunner(secrets, prepared_in, once)
+
+
+def _doctor(settings: Settings, probes: bool) -> list[DoctorLine]:
+    return [DoctorLine("toy", "ok", "with probes" if probes else "without probes")]
+
+
+def _remove_orphans(
+    workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
+) -> list[str]:
+    return [f"removed a toy of {workspace_id} in {runs_folder.name}"]
+
+
+BACKEND = BackendDescription(
+    name="toy",  # type: ignore[arg-type]
+    make=_make,
+    rows=lambda settings: 3,
+    overhead_mb=5,
+    doctor=_doctor,
+    remove_orphans=_remove_orphans,
+    policy_facts=lambda: {"toy": "1.0"},
+)

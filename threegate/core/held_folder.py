@@ -1,0 +1,151 @@
+"""A folder that somebody else may write, held open: whatever is in it is reached beneath it and never by path.
+
+Invariant: a name is resolved in the folder that is held, in one step, and no link of any kind is followed. So it does not
+matter what the folder's writer renames, links or exchanges meanwhile: they can only ever give us what is in their folder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from threegate.core import durable
+
+_OPENAT2: Final = 437
+"""The system call's number; the same on every architecture (Linux 5.6, include/uapi/asm-generic/unistd.h)."""
+_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def open_beneath(folder: int, name: str, flags: int = _READ, mode: int = 0) -> int:
+    """Open one name in an open folder; returns the descriptor. `name` is a single part: no slash, not `.` or `..`.
+
+    openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS; where the kernel or a filter does not
+    have that call, openat(2) with O_NOFOLLOW, which means the same for a single part. Raises OSError (ELOOP for a link).
+    """
+    if not name or "/" in name or "\0" in name or name in (".", ".."):
+        raise OSError(errno.EINVAL, "is not the name of one file", name)
+    flags |= os.O_NOFOLLOW | os.O_CLOEXEC
+    how = _OpenHow(flags, mode, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS)
+    descriptor = int(
+        _libc.syscall(
+            ctypes.c_long(_OPENAT2),
+            ctypes.c_int(folder),
+            ctypes.c_char_p(os.fsencode(name)),
+            ctypes.byref(how),
+            ctypes.c_size_t(ctypes.sizeof(how)),
+        )
+    )
+    if descriptor >= 0:
+        return descriptor
+    number = ctypes.get_errno()
+    if number in (
+        errno.ENOSYS,
+        errno.EPERM,
+    ):  # an old kernel, or a seccomp filter that does not know the call
+        return os.open(name, flags, mode, dir_fd=folder)
+    raise OSError(number, os.strerror(number), name)
+
+
+class HeldFolder:
+    """An open folder. `path` is for messages and for observers of the disk; nothing is opened by it."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self._descriptor = descriptor
+        self.path = path
+
+    def fileno(self) -> int:
+        """The descriptor, for system calls on the folder itself."""
+        return self._descriptor
+
+    def folder(self, name: str) -> HeldFolder:
+        """Hold a folder in this one. Raises OSError (ELOOP or ENOTDIR for a link)."""
+        return HeldFolder(open_beneath(self._descriptor, name, _FOLDER), self.path / name)
+
+    def close(self) -> None:
+        """Let the folder go."""
+        os.close(self._descriptor)
+
+    def __enter__(self) -> HeldFolder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @contextmanager
+    def entries(self) -> Iterator[Iterator[os.DirEntry[str]]]:
+        """The entries, in no order. Their `path` is relative to nothing: use `name` and `stat(follow_symlinks=False)`."""
+        again = os.open(
+            ".", _FOLDER, dir_fd=self._descriptor
+        )  # a descriptor of its own has its own read position
+        try:
+            with os.scandir(again) as found:
+                yield found
+        finally:
+            os.close(again)
+
+    def stat(self, name: str) -> os.stat_result:
+        """What a name is; a link is a link. Raises FileNotFoundError, OSError."""
+        return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+
+    def open(self, name: str) -> int:
+        """A descriptor for reading a name, never blocking. The caller closes it. Raises OSError."""
+        return open_beneath(self._descriptor, name)
+
+    def open_regular(self, name: str) -> tuple[int, os.stat_result]:
+        """The same for a regular file with one link, and what it is. Raises OSError for anything else."""
+        descriptor = self.open(name)
+        facts = os.fstat(descriptor)
+        if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1:
+            return descriptor, facts
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "is not a regular file with one link", name)
+
+    def read(self, name: str, *, max_bytes: int) -> tuple[bytes, os.stat_result]:
+        """The bytes of a regular file, read once, and what it is. Raises as `durable.read_regular`."""
+        descriptor = self.open(name)
+        try:
+            data = durable.read_regular_fd(descriptor, self.path / name, max_bytes=max_bytes)
+            return data, os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def deliver(self, name: str, data: bytes, mode: int = 0o600) -> None:
+        """Make a file appear whole and durable, or not at all. Raises FileExistsError, OSError."""
+        temporary = self.path / f".tmp-{secrets.token_hex(8)}"
+        descriptor = durable.create_at(self._descriptor, temporary.name, temporary, mode)
+        try:
+            try:
+                os.fchmod(descriptor, mode)
+                durable.write_fd(descriptor, data, temporary)
+                durable.sync_fd(descriptor, temporary)
+            finally:
+                os.close(descriptor)
+            durable.rename_at(self._descriptor, temporary, self._descriptor, self.path / name)
+        except OSError:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary.name, dir_fd=self._descriptor)
+            raise
+        durable.sync_folder_at(self._descriptor, self.path)
+
+    def rename(self, name: str, new: str) -> None:
+        """Rename within this folder, without replacing. Raises FileExistsError, OSError."""
+        durable.rename_at(self._descriptor, self.path / name, self._descriptor, self.path / new)
+        durable.sync_folder_at(self._descriptor, self.path)
+
+    def unlink(self, name: str) -> None:
+        """Remove a name. Raises FileNotFoundError, OSError."""
+        durable.unlink_at(self._descriptor, name, self.path / name)

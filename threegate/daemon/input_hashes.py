@@ -1,0 +1,159 @@
+"""sha256 of the input files that drafts declare, found beside the loop.
+
+Invariant: the loop never waits for a file: what is not hashed yet is `PENDING`, and the loop asks again. One thread hashes,
+a bounded piece at a time, the owners in turn, so that nobody's large files hold up another's. A digest is that of one
+descriptor, whose file was the same before and after; it is kept for as long as the file stays as it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from threegate.core import limits
+from threegate.core.workspace import Workspace
+
+_READ_BYTES: Final = 1 << 20
+_Identity = tuple[int, int, int, int, int]
+
+
+class Pending(Enum):
+    """The type of `PENDING`."""
+
+    PENDING = "pending"
+
+
+PENDING: Final = Pending.PENDING
+"""The file is there, and its digest is not known yet."""
+
+
+@dataclass
+class _Job:
+    """A file that is being hashed: the descriptor, what it was when it was opened, and how far the hash is."""
+
+    place: Path
+    descriptor: int
+    identity: _Identity
+    left: int
+    digest: Any = field(default_factory=hashlib.sha256)
+
+
+class InputHashes:
+    """The digests of input files in the folders that drafts take them from. Used by the loop's thread alone."""
+
+    def __init__(self, workspace: Workspace, wake: Callable[[], None] = lambda: None) -> None:
+        self._workspace = workspace
+        self._wake = wake
+        self._known: dict[Path, tuple[_Identity, str | None]] = {}
+        self._lock = threading.Condition()
+        self._waiting: dict[int, deque[_Job]] = {}
+        """By owner, the files that are to be hashed."""
+        self._asked: dict[Path, _Identity] = {}
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def sha256(self, place: Path) -> str | Pending | None:
+        """The file's digest, `PENDING`, or None when it is not there or cannot be taken as an input. Never blocks."""
+        try:
+            with self._workspace.hold(place.parent) as folder:
+                descriptor, facts = folder.open_regular(place.name)
+        except OSError:
+            return None
+        identity = _identity(facts)
+        with self._lock:
+            known = self._known.get(place)
+            stale = known is None or known[0] != identity
+            pending = stale and facts.st_size <= limits.INPUT_FILE_BYTES
+            queue = self._waiting.get(facts.st_uid, ())
+            new = pending and self._asked.get(place) != identity and len(queue) < limits.OPEN_HASHES
+            if new:
+                self._asked[place] = identity
+                job = _Job(place, descriptor, identity, facts.st_size)
+                self._waiting.setdefault(facts.st_uid, deque()).append(job)
+                self._start()
+                self._lock.notify()
+        if not new:
+            os.close(descriptor)
+        if pending:
+            return PENDING
+        return known[1] if known is not None and not stale else None
+
+    def keep_only(self, places: set[Path]) -> None:
+        """Forget files that no draft names any more."""
+        with self._lock:
+            for place in self._known.keys() - places:
+                del self._known[place]
+
+    def close(self) -> None:
+        """Hash nothing more; waits for the piece that is being hashed."""
+        with self._lock:
+            self._closed = True
+            self._lock.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="input-hashes", daemon=True)
+            self._thread.start()
+
+    def _work(self) -> None:
+        """Take the owners in turn, one bounded piece each."""
+        while True:
+            with self._lock:
+                while not self._closed and not self._waiting:
+                    self._lock.wait()
+                if self._closed:
+                    for jobs in self._waiting.values():
+                        for job in jobs:
+                            os.close(job.descriptor)
+                    return
+                owner = next(iter(self._waiting))
+                jobs = self._waiting.pop(owner)
+                job = jobs[0]
+            if _hash_piece(job):
+                jobs.popleft()
+                digest = _finished(job)
+                with self._lock:
+                    self._known[job.place] = (job.identity, digest)
+                    if self._asked.get(job.place) == job.identity:
+                        del self._asked[job.place]
+                self._wake()
+            with self._lock:
+                if owner in self._waiting:  # more was asked for meanwhile
+                    jobs += self._waiting.pop(owner)
+                if jobs:
+                    self._waiting[owner] = jobs  # behind the other owners
+
+
+def _hash_piece(job: _Job) -> bool:
+    """Hash at most HASH_PIECE_BYTES more; whether the file is done (or cannot be read)."""
+    piece = min(job.left, limits.HASH_PIECE_BYTES)
+    try:
+        while piece > 0 and (chunk := os.read(job.descriptor, min(piece, _READ_BYTES))):
+            job.digest.update(chunk)
+            piece -= len(chunk)
+            job.left -= len(chunk)
+    except OSError:
+        return True
+    return job.left == 0 or piece > 0
+
+
+def _finished(job: _Job) -> str | None:
+    """The digest, or None where the file is not what it was when it was opened. Closes it."""
+    try:
+        same = _identity(os.fstat(job.descriptor)) == job.identity and not job.left
+        return job.digest.hexdigest() if same else None
+    finally:
+        os.close(job.descriptor)
+
+
+def _identity(facts: os.stat_result) -> _Identity:
+    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)

@@ -1,0 +1,49 @@
+"""The backends of the request language: what a request for each of them may say, and what its Job takes from the machine.
+
+Invariant: these are the names that `threegate.runners.registry` has, and no others (a test compares both). Gate 1 and the
+Job are decided by this table alone, so a request is read the same way on a machine where a backend cannot run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Backend = Literal["ERA", "monty"]
+
+
+@dataclass(frozen=True, slots=True)
+class BackendRules:
+    """One backend, as gate 1, the Job and a grant see it."""
+
+    sections: tuple[str, ...]
+    """The sections of the body, in order (docs/spec/1-tool-request.md, "Body")."""
+    runs: Literal["command", "code"]
+    """``command``: argv from the Command section. ``code``: Python from the Code section, with Inputs (JSON)."""
+    network: bool
+    """Whether `network: allowlist` is possible."""
+    container: bool
+    """Whether the Job names the platform's image, OCI runtime and seccomp profile, and a fixed environment."""
+    data_inputs: bool
+    """Whether an input is data and never code, so that a grant may leave its content open."""
+
+
+BACKENDS: Final[Mapping[Backend, BackendRules]] = {
+    "ERA": BackendRules(
+        sections=("Command", "Input Files", "Output Expectations", "Risk Assessment"),
+        runs="command",
+        network=True,
+        container=True,
+        data_inputs=False,
+    ),
+    "monty": BackendRules(
+        sections=("Code", "Inputs (JSON)", "Output Expectations", "Risk Assessment"),
+        runs="code",
+        network=False,
+        container=False,
+        data_inputs=True,
+    ),
+}
+DEFAULT_BACKEND: Final[Backend] = "ERA"
+OPTIONAL_SECTIONS: Final = frozenset({"Inputs (JSON)"})

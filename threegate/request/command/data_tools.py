@@ -1,0 +1,282 @@
+"""The data tools whose command lines show all code that runs: a closed table of programs and their harmless options.
+
+Invariant: an argv is transparent only when the program and every word that begins with a dash are in the table.
+Whatever the table does not know, also an abbreviated long option, is opaque; nothing is guessed. The table is for
+GNU tools; programs that start others, and options that do (``sort --compress-program``, ``find -exec``), are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """What a data tool may be given. A long option stands without its two dashes, and may take ``=value``."""
+
+    flags: str = ""
+    """Short options without a value."""
+    values: str = ""
+    """Short options with a value: what is left of their word, or the next word."""
+    longs: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
+    """Words with one dash that are options as a whole (``find -name``)."""
+    any_words: bool = False
+    """Every word is text or a harmless switch (``echo``, ``test``)."""
+    text: bool = False
+    """Its words may be patterns, formats, delimiters or addresses, so quoted ``; & | < > ( )`` are text (TG310)."""
+
+    def knows(self, word: str) -> bool:
+        """Whether a word that begins with a dash is one of the tool's harmless options."""
+        if self.any_words or word in ("-", "--", *self.whole) or _NUMBER.fullmatch(word):
+            return True
+        if word.startswith("--"):
+            return word[2:].partition("=")[0] in self.longs
+        for letter in word[1:]:
+            if letter in self.values:
+                return True
+            if letter not in self.flags:
+                return False
+        return True
+
+
+_NUMBER: Final = re.compile(r"-[0-9]+(?:\.[0-9]+)?[bkKMGT]?")
+"""``head -5``, ``tail -n -2``: a count; no tool of the table takes digits for anything that starts code."""
+_PLACE: Final = re.compile(r"(?:/usr/(?:local/)?bin/)?([a-z0-9._-]+)")
+_MODULES: Final = re.compile(r"\b(?:import|include|modulemeta)\b")
+"""What a jq filter loads from other files; else it computes: it starts no program and writes no file."""
+_ARCHIVE_HOST: Final = ":"
+"""tar takes ``host:file`` for an archive on another machine and starts rsh for it."""
+
+
+def _tool(flags: str = "", values: str = "", longs: str = "", *, whole: str = "", text: bool = False) -> Tool:
+    return Tool(flags, values, frozenset(longs.split()), frozenset(whole.split()), text=text)
+
+
+_GREP: Final = _tool(
+    "EFGPvioqscnHhLlrRwxyzZabTU",
+    "eABCmdDf",
+    """extended-regexp fixed-strings basic-regexp perl-regexp invert-match ignore-case only-matching quiet silent no-messages
+    count line-number with-filename no-filename files-without-match files-with-matches recursive dereference-recursive
+    word-regexp line-regexp null null-data text binary byte-offset initial-tab regexp file after-context before-context
+    context max-count directories devices include exclude exclude-from exclude-dir color colour label line-buffered
+    no-ignore-case binary-files""",
+    text=True,
+)
+_DIGEST: Final = _tool("bctwz", "", "binary check text tag zero ignore-missing quiet status strict warn")
+_UNZIPPED: Final = _tool("cdkflqtv", "", "stdout decompress keep force list quiet test verbose")
+_ANY: Final = Tool(any_words=True)
+
+TOOLS: Final[Mapping[str, Tool]] = {
+    # text
+    "cat": _tool(
+        "AbeEnstTuv", "", "show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting"
+    ),
+    "head": _tool("qvz", "nc", "lines bytes quiet silent verbose zero-terminated"),
+    "tail": _tool("qvz", "nc", "lines bytes quiet silent verbose zero-terminated"),
+    "sort": _tool(
+        "bdfgiMhnRrVcCmsuz",
+        "koStT",
+        """ignore-leading-blanks dictionary-order ignore-case general-numeric-sort ignore-nonprinting month-sort
+        human-numeric-sort numeric-sort random-sort reverse version-sort check merge stable unique zero-terminated key output
+        buffer-size field-separator temporary-directory parallel sort""",
+        text=True,
+    ),
+    "uniq": _tool(
+        "cdDiuz",
+        "fsw",
+        """count repeated all-repeated group ignore-case unique zero-terminated skip-fields skip-chars
+        check-chars""",
+    ),
+    "wc": _tool("cmlLw", "", "bytes chars lines max-line-length words total"),
+    "cut": _tool(
+        "nsz",
+        "bcdf",
+        """bytes characters delimiter fields complement only-delimited output-delimiter
+        zero-terminated""",
+        text=True,
+    ),
+    "tr": _tool("cCdst", "", "complement delete squeeze-repeats truncate-set1", text=True),
+    "grep": _GREP,
+    "egrep": _GREP,
+    "fgrep": _GREP,
+    "paste": _tool("sz", "d", "serial zero-terminated delimiters", text=True),
+    "join": _tool(
+        "iz", "aeotv12j", "header ignore-case check-order nocheck-order zero-terminated", text=True
+    ),
+    "comm": _tool("123z", "", "check-order nocheck-order output-delimiter total zero-terminated", text=True),
+    "nl": _tool("p", "bdfhilnsvw", "body-numbering number-format number-separator number-width", text=True),
+    "fold": _tool("bs", "w", "bytes spaces width"),
+    "fmt": _tool("cstu", "gpw", "width uniform-spacing split-only"),
+    "column": _tool("tLxnJ", "cosNOSRTHE", "table separator output-separator table-columns json", text=True),
+    "expand": _tool("i", "t", "initial tabs"),
+    "unexpand": _tool("a", "t", "all first-only tabs"),
+    "rev": _tool(),
+    "tac": _tool("br", "s", "before regex separator", text=True),
+    "shuf": _tool("erz", "ino", "echo input-range head-count output random-source repeat zero-terminated"),
+    "tsort": _tool(),
+    "split": _tool(
+        "dexz",
+        "abClnt",
+        """bytes lines line-bytes number suffix-length numeric-suffixes hex-suffixes additional-suffix
+        elide-empty-files separator""",
+    ),
+    "csplit": _tool(
+        "kqsz", "fbn", "prefix suffix-format digits quiet keep-files elide-empty-files", text=True
+    ),
+    "tee": _tool("a", "", "append"),
+    "iconv": _tool("cls", "fto", "from-code to-code output list silent"),
+    "numfmt": _tool("z", "d", "from to field delimiter format grouping header padding round suffix"),
+    "printf": Tool(any_words=True, text=True),
+    "echo": _ANY,
+    "jq": _tool(
+        "cnesrjaSRCM",
+        "",
+        """compact-output null-input exit-status slurp raw-output join-output ascii-output sort-keys raw-input
+        color-output monochrome-output tab indent arg argjson slurpfile rawfile args jsonargs stream seq raw-output0""",
+        text=True,
+    ),
+    # digests, codes and dumps
+    "md5sum": _DIGEST,
+    "sha1sum": _DIGEST,
+    "sha224sum": _DIGEST,
+    "sha256sum": _DIGEST,
+    "sha384sum": _DIGEST,
+    "sha512sum": _DIGEST,
+    "b2sum": _tool("bctwz", "l", "binary check text tag zero length ignore-missing quiet status strict warn"),
+    "cksum": _tool("cz", "al", "algorithm check length untagged tag base64 raw zero"),
+    "sum": _tool("rs", "", "sysv"),
+    "base64": _tool("di", "w", "decode ignore-garbage wrap"),
+    "base32": _tool("di", "w", "decode ignore-garbage wrap"),
+    "od": _tool(
+        "bcdfilosxv", "AjNStw", "address-radix skip-bytes read-bytes strings format output-duplicates width"
+    ),
+    "xxd": _tool("abeEipru", "cglos"),
+    "hexdump": _tool("bcCdovx", "ns", "canonical length skip no-squeezing"),
+    "strings": _tool("afw", "net", "all print-file-name bytes encoding radix"),
+    # files
+    "ls": _tool(
+        "aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ",
+        "ITw",
+        """all almost-all author escape block-size ignore-backups color directory classify file-type format full-time
+        group-directories-first no-group human-readable si hide indicator-style inode ignore kibibytes dereference
+        numeric-uid-gid literal quote-name quoting-style reverse recursive size sort time time-style width context zero""",
+    ),
+    "find": _tool(
+        whole="""-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype -size -empty -newer -anewer -cnewer -mtime
+        -mmin -atime -amin -ctime -cmin -perm -user -group -uid -gid -links -inum -samefile -maxdepth -mindepth -depth -d
+        -mount -xdev -daystart -follow -prune -quit -print -print0 -printf -ls -true -false -a -and -o -or -not -readable
+        -writable -executable -P -L -H -lname -ilname -nouser -nogroup -noleaf -warn -nowarn""",
+        text=True,
+    ),
+    "stat": _tool("Lft", "c", "dereference file-system format printf terse"),
+    "du": _tool(
+        "0abcDhHklLmPsSx",
+        "Bdt",
+        """all apparent-size block-size bytes total dereference-args max-depth human-readable inodes
+        null si separate-dirs summarize threshold time exclude one-file-system""",
+    ),
+    "df": _tool(
+        "ahHiklPT", "Btx", "all block-size human-readable inodes output portability print-type total"
+    ),
+    "file": _tool(
+        "bhikLN0rsv", "FP", "brief mime mime-type mime-encoding dereference separator print0 no-pad raw"
+    ),
+    "readlink": _tool(
+        "femnqsvz", "", "canonicalize canonicalize-existing canonicalize-missing no-newline zero"
+    ),
+    "realpath": _tool(
+        "emLPqsz",
+        "",
+        """canonicalize-existing canonicalize-missing logical physical quiet strip relative-to
+        relative-base zero""",
+    ),
+    "basename": _ANY,
+    "dirname": _ANY,
+    "cmp": _tool("bls", "in", "print-bytes verbose silent quiet ignore-initial bytes"),
+    "diff": _tool(
+        "abBcdeEinNpqrstTuwyZ",
+        "CFIULWxX",
+        """brief report-identical-files context unified ed rcs side-by-side width left-column
+        suppress-common-lines label expand-tabs recursive new-file unidirectional-new-file ignore-case ignore-tab-expansion
+        ignore-space-change ignore-all-space ignore-blank-lines text strip-trailing-cr exclude minimal color normal
+        no-dereference""",
+    ),
+    "cp": _tool(
+        "abdfHlLnpPrRsTuvx",
+        "St",
+        "archive no-clobber no-dereference recursive parents preserve update verbose",
+    ),
+    "mv": _tool("bfnTuv", "St", "force no-clobber update verbose"),
+    "mkdir": _tool("pv", "m", "parents verbose mode"),
+    "touch": _tool("acfhm", "drt", "date no-create reference time"),
+    "tar": _tool(
+        "tcxvzjJkOpha",
+        "fC",
+        """list create extract get file directory verbose gzip bzip2 xz zstd strip-components exclude to-stdout wildcards
+        no-wildcards no-same-owner no-same-permissions sort mtime owner group numeric-owner totals one-top-level
+        keep-old-files""",
+    ),
+    "gzip": _tool("cdkflnqtv", "", "stdout decompress keep force list no-name quiet test verbose best fast"),
+    "gunzip": _UNZIPPED,
+    "zcat": _tool(),
+    "bzip2": _tool("cdkqtvz", "", "stdout decompress keep quiet test verbose compress best fast"),
+    "bunzip2": _UNZIPPED,
+    "bzcat": _tool(),
+    "xz": _tool("cdklqtvz", "T", "stdout decompress keep list quiet test verbose compress threads"),
+    "unxz": _UNZIPPED,
+    "xzcat": _tool(),
+    "zip": _tool("jqrvD"),
+    "unzip": _tool("CjlnopqtvZ", "dx"),
+    "zipinfo": _tool("12hlmstTvz"),
+    # the network: what it may reach is in the request, and what it does with it is on the line
+    "curl": _tool(
+        "fsSLiIgGvO",
+        "oXHdAmTF",
+        """fail silent show-error location include head globoff get verbose remote-name output request header data data-raw
+        data-binary data-urlencode json user-agent max-time connect-timeout retry retry-delay upload-file form compressed
+        fail-with-body url write-out""",
+        text=True,
+    ),
+    # the rest
+    "date": _tool("uR", "dIrf", "date utc universal iso-8601 rfc-3339 rfc-email reference file", text=True),
+    "seq": _tool("w", "fs", "format separator equal-width"),
+    "expr": _ANY,
+    "test": Tool(any_words=True, text=True),
+    "true": _ANY,
+    "false": _ANY,
+    "sleep": _ANY,
+    "pwd": _ANY,
+    "uname": _ANY,
+    "nproc": _ANY,
+    "printenv": _ANY,
+}
+
+
+def tool_of(program: str) -> str | None:
+    """The name of the data tool that a program is: a bare name, or one in the image's usual folders. Or None."""
+    match = _PLACE.fullmatch(program)
+    return match[1] if match and match[1] in TOOLS else None
+
+
+def why_opaque(argv: Sequence[str]) -> str:
+    """What makes a command line more than a data tool with harmless options; '' when nothing does."""
+    name = tool_of(argv[0])
+    if name is None:
+        return f"{argv[0].rsplit('/', 1)[-1][:40]} is no data tool"
+    tool = TOOLS[name]
+    if (
+        name == "tar"
+        and not set("".join(argv[1:2])) <= {"-", *tool.flags, *tool.values}
+        and argv[1][:1] != "-"
+    ):
+        return "tar has letters that are no harmless options"
+    for word in argv[1:]:
+        if word.startswith("-") and not tool.knows(word):
+            return f"{name} has the option {word.partition('=')[0][:24]}"
+        if (name == "jq" and _MODULES.search(word)) or (name == "tar" and _ARCHIVE_HOST in word):
+            return f"{name} may load or start more than its words show"
+    return ""

@@ -1,0 +1,96 @@
+"""Two plain facts about a request: is all code that runs on the screen (opacity), and what can it reach.
+
+Invariant: pure, and opaque unless a closed rule says transparent: the code of a monty request, a data tool with
+harmless options only, or an interpreter that runs one pinned script. A transparent request runs no code but what is in
+it and in the inputs named by `scripts`, which have to be shown whole; what these load by themselves (``exec``) is there
+to be read. Effective risk follows from both (docs/spec/2-approval.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from threegate.request.command import script_word, why_opaque
+from threegate.request.model import Request
+from threegate.secretscan import mask_secrets
+
+Opacity = Literal["transparent", "opaque"]
+
+EXPOSURE_KEYS: Final = ("opacity", "opacity_reason", "scripts", "reach")
+"""How reports, verdicts and `status --json` name the facts."""
+_DATA: Final = frozenset(
+    """csv tsv psv json jsonl ndjson geojson txt text md rst log ini cfg conf toml yaml yml xml html htm svg css diff patch
+    png jpg jpeg gif webp tif tiff bmp pdf parquet feather arrow avro npy wav mp3 mp4 dat bib srt ics vcf""".split()
+)
+"""Endings of inputs that no interpreter of the table loads as code by itself."""
+_SOURCE: Final = frozenset("py js mjs cjs pl pm rb awk sed jq".split())
+"""Endings of inputs that a script may load as code and that can be read on a screen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Both facts. `why` is one line for the opacity, `scripts` are names of inputs, `reach` is empty for nothing."""
+
+    opacity: Opacity = "opaque"
+    why: str = "nothing was judged"
+    scripts: tuple[str, ...] = ()
+    reach: tuple[str, ...] = ()
+
+    @property
+    def opaque(self) -> bool:
+        """Whether code may run that is not on the screen."""
+        return self.opacity == "opaque"
+
+    def with_secret(self, name: str | None) -> Exposure:
+        """The same, with a secret that the run's proxy adds, by its name in the settings."""
+        return self if name is None else replace(self, reach=(*self.reach, f"secret {name}"))
+
+    def with_unread(self, unread: Collection[str]) -> Exposure:
+        """The same, opaque where a script is among the inputs that no screen shows whole (shown_whole.py)."""
+        for name in self.scripts:
+            if name in unread:
+                return replace(self, opacity="opaque", why=f"{name} cannot be shown whole")
+        return self
+
+
+def exposure_json(exposure: Exposure | None) -> dict[str, Any]:
+    """The facts as reports and verdicts carry them; each is null for a file that is no valid request."""
+    if exposure is None:
+        return dict.fromkeys(EXPOSURE_KEYS)
+    values = (exposure.opacity, exposure.why, list(exposure.scripts), list(exposure.reach))
+    return dict(zip(EXPOSURE_KEYS, values, strict=True))
+
+
+def exposure_lines(exposure: Exposure) -> tuple[str, str]:
+    """One line for each fact, without its label: ``opaque (…)`` and ``network a:443; secret b``, or ``nothing``."""
+    return f"{exposure.opacity} ({exposure.why})", "; ".join(exposure.reach) or "nothing"
+
+
+def exposure_of(request: Request) -> Exposure:
+    """Both facts of a request, before the bytes of its inputs are known."""
+    argv = request.argv
+    reach = tuple(f"network {item.host}:{item.port}" for item in sorted(request.network_allowlist))
+    if argv is None:
+        return Exposure("transparent", "the code stands in the request", (), reach)
+    script = script_word(argv)
+    if script is None:
+        why = mask_secrets(why_opaque(argv))
+        shown = "a data tool with harmless options"
+        return Exposure("opaque" if why else "transparent", why or shown, (), reach)
+    name = script.removeprefix("/in/") if request.workdir == "/in" or script.startswith("/in/") else ""
+    if not any(item.name == name and not item.unpack for item in request.inputs):
+        return Exposure("opaque", "the script is no declared input", (), reach)
+    scripts = [name]
+    for item in request.inputs:
+        ending = item.name.rpartition(".")[2].lower()
+        if item.unpack:
+            return Exposure("opaque", f"{item.name} is unpacked beside the script", (), reach)
+        if ending in _SOURCE:
+            scripts.append(item.name)
+        elif ending not in _DATA:
+            return Exposure("opaque", f"{item.name} beside the script may be code", (), reach)
+    return Exposure(
+        "transparent", f"{name} is an input to be read whole", tuple(dict.fromkeys(scripts)), reach
+    )

@@ -1,0 +1,209 @@
+"""The one reader of tar inputs: what the screens list, what an approval refuses, and what is laid out for a run.
+
+Invariant: an entry that `read_tar` gives is a regular file or a folder with a relative path of ordinary segments, each
+path once and never both a file and a folder; its bytes lie inside the archive and count towards the bounds. Anything
+else (links, devices, sparse files, sizes in another notation, an archive without its end) refuses the whole archive.
+Source: docs/spec/1-tool-request.md, "Tar inputs"; POSIX.1-2017 pax, "ustar Interchange Format".
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+from threegate.core import limits
+from threegate.request.characters import has_hidden
+
+_BLOCK: Final = 512
+_OCTAL: Final = re.compile(rb" *([0-7]+)[ \0]*")
+_MAGIC_USTAR: Final = b"ustar\x0000"
+_MAGIC_GNU: Final = b"ustar  \x00"
+_FILES: Final = (b"0", b"\0")
+_FOLDER, _LONG_NAME, _PAX, _PAX_GLOBAL = b"5", b"L", b"x", b"g"
+_PAX_RECORD: Final = re.compile(rb"([1-9][0-9]{0,5}) ([^=\n\0]+)=")
+
+
+class TarError(ValueError):
+    """The bytes are no tar that may be unpacked; the message says which entry and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class TarEntry:
+    """A file or folder of an archive. `path` is relative, with '/'; a file's bytes are at `offset`, `size` long."""
+
+    path: str
+    folder: bool
+    size: int = 0
+    offset: int = 0
+
+
+def read_tar(source: bytes | BinaryIO) -> tuple[TarEntry, ...]:
+    """The entries of a plain (uncompressed) tar, in order, folders that are only implied included. Reads no contents.
+
+    Raises TarError; bounded by TAR_ENTRIES entries and TAR_BYTES bytes of files.
+    """
+    return _Reader(io.BytesIO(source) if isinstance(source, bytes) else source).entries()
+
+
+class _Reader:
+    """One pass over an archive, from its first header to its end mark."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._end = stream.seek(0, io.SEEK_END)
+        self._taken: dict[str, TarEntry] = {}
+        self._bytes = 0
+        self._place = 0
+        """Where the header lies that is being read."""
+        self._name: str | None = None
+        """What a header of its own said that the next entry is called."""
+
+    def entries(self) -> tuple[TarEntry, ...]:
+        place = headers = 0
+        while (header := self._block(place)) != bytes(_BLOCK):
+            self._place, headers = place, headers + 1
+            if headers > 2 * limits.TAR_ENTRIES:  # each entry may have one that names it
+                raise TarError(f"has more than {limits.TAR_ENTRIES} entries")
+            size = self._size_of(header)
+            start = place + _BLOCK
+            place = start + -(-size // _BLOCK) * _BLOCK
+            if place > self._end:
+                raise self._wrong("is cut off")
+            kind = header[156:157]
+            if kind == _LONG_NAME:
+                self._rename(self._extra(start, size).removesuffix(b"\0"))
+            elif kind in (_PAX, _PAX_GLOBAL):
+                self._pax(self._records(self._extra(start, size)), whole=kind == _PAX_GLOBAL)
+            elif kind == _FOLDER or kind in _FILES:
+                self._entry(header, folder=kind == _FOLDER, size=size, offset=start)
+            else:
+                raise self._wrong(
+                    "is a link, a device, sparse or another special file; only files and folders are unpacked"
+                )
+        if self._name is not None:
+            raise TarError("ends after a name without its entry")
+        self._stream.seek(place)
+        while chunk := self._stream.read(limits.MIB):
+            if chunk.strip(b"\0"):
+                raise TarError("has something after its end")
+        return tuple(self._taken.values())
+
+    def _wrong(self, why: str) -> TarError:
+        return TarError(f"its entry at byte {self._place} {why}")
+
+    def _block(self, place: int) -> bytes:
+        self._stream.seek(place)
+        block = self._stream.read(_BLOCK)
+        if len(block) != _BLOCK:
+            raise TarError("is no plain tar archive, or is cut off: it has no end mark")
+        return block
+
+    def _size_of(self, header: bytes) -> int:
+        """The size that a header of a known form tells; nothing in it is believed before its checksum."""
+        checked = header[:148] + b" " * 8 + header[156:]
+        if header[257:265] not in (_MAGIC_USTAR, _MAGIC_GNU) or _octal(header[148:156]) != sum(checked):
+            raise self._wrong("has no header of a plain tar archive")
+        size = _octal(header[124:136])
+        if size is None:
+            raise self._wrong("has a size that is no octal number")
+        return size
+
+    def _extra(self, start: int, size: int) -> bytes:
+        """What a header says about the next entry."""
+        if size > limits.TAR_HEADER_BYTES:
+            raise self._wrong(f"has a name or attributes of more than {limits.TAR_HEADER_BYTES} bytes")
+        self._stream.seek(start)
+        return self._stream.read(size)
+
+    def _records(self, data: bytes) -> Mapping[str, bytes]:
+        """The attributes of a pax header, each once."""
+        found: dict[str, bytes] = {}
+        while data:
+            match = _PAX_RECORD.match(data)
+            length = int(match[1]) if match else 0
+            if match is None or not match.end() < length <= len(data) or data[length - 1 : length] != b"\n":
+                raise self._wrong("has attributes that cannot be read")
+            key = match[2].decode("utf-8", "replace")
+            if key in found:
+                raise self._wrong("has an attribute that stands twice")
+            found[key] = data[match.end() : length - 1]
+            data = data[length:]
+        return found
+
+    def _pax(self, records: Mapping[str, bytes], *, whole: bool) -> None:
+        """Times, owners and comments mean nothing here; a name is taken, what changes how bytes are read is refused."""
+        changing = {"size", "hdrcharset", "linkpath", *(("path",) if whole else ())} & records.keys()
+        if changing or any(key.startswith("GNU.sparse") for key in records):
+            raise self._wrong("has attributes that change its size, its kind or the names of others")
+        if "path" in records:
+            self._rename(records["path"])
+
+    def _rename(self, name: bytes) -> None:
+        if self._name is not None:
+            raise self._wrong("has two names")
+        self._name = self._text(name)
+
+    def _text(self, name: bytes) -> str:
+        try:
+            return name.decode("utf-8")
+        except UnicodeDecodeError:
+            raise self._wrong("has a name that is not UTF-8") from None
+
+    def _entry(self, header: bytes, *, folder: bool, size: int, offset: int) -> None:
+        if folder and size:
+            raise self._wrong("is a folder with a size")
+        name, self._name = self._name, None
+        if name is None:
+            name = self._text(header[:100].partition(b"\0")[0])
+            above = b"" if header[257:265] == _MAGIC_GNU else header[345:500].partition(b"\0")[0]
+            if above:
+                name = f"{self._text(above)}/{name}"
+        path = self._path(name, folder)
+        if path:
+            self._take(path, folder, size, offset)
+
+    def _path(self, name: str, folder: bool) -> str:
+        """The clean path of an entry; empty for the archive's own root folder."""
+        name = name.removeprefix("./") if name != "." else ""
+        if folder:
+            name = name.removesuffix("/")
+            if not name:
+                return ""
+        segments = name.split("/")
+        if any(segment in ("", ".", "..") for segment in segments):
+            raise self._wrong("has an absolute path, or '..', '.' or empty segments")
+        if len(segments) > limits.TAR_DEPTH:
+            raise self._wrong(f"lies deeper than {limits.TAR_DEPTH} folders")
+        if len(name.encode()) > limits.TAR_PATH_BYTES or any(
+            len(item.encode()) > limits.TAR_NAME_BYTES for item in segments
+        ):
+            raise self._wrong(
+                f"has a path of more than {limits.TAR_PATH_BYTES} bytes, or a name of more than {limits.TAR_NAME_BYTES}"
+            )
+        if has_hidden(name) or "\n" in name or "\t" in name or "\\" in name:
+            raise self._wrong("has a name with hidden characters or backslashes")
+        return name
+
+    def _take(self, path: str, folder: bool, size: int, offset: int) -> None:
+        """Add an entry and the folders above it."""
+        taken = self._taken
+        parts = path.split("/")
+        for depth in range(1, len(parts)):
+            above = "/".join(parts[:depth])
+            if not taken.setdefault(above, TarEntry(above, True)).folder:
+                raise self._wrong("lies below a file")
+        if path in taken and not (folder and taken[path].folder):
+            raise self._wrong("has a name that stands twice")
+        taken[path] = TarEntry(path, True) if folder else TarEntry(path, False, size, offset)
+        self._bytes += size
+        if self._bytes > limits.TAR_BYTES or len(taken) > limits.TAR_ENTRIES:
+            raise TarError(f"unpacks to more than {limits.TAR_BYTES} bytes or {limits.TAR_ENTRIES} entries")
+
+
+def _octal(field: bytes) -> int | None:
+    """A number of a header; None for every other notation, a negative or a base-256 one included."""
+    match = _OCTAL.fullmatch(field)
+    return None if match is None else int(match[1], 8)

@@ -1,0 +1,128 @@
+"""ERA's lines of `threegate doctor`: engine, OCI runtime, images, and the walls as the probe measures them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+from threegate.core.errors import Unavailable
+from threegate.core.settings import EraSettings
+from threegate.runners.description import DoctorLine
+from threegate.runners.era import container_engine
+from threegate.runners.era.image_programs import PROGRAMS_LABEL
+from threegate.runners.era.runner import EraRunner
+from threegate.runners.interface import Outcome
+from threegate.runners.probe import Wall, read_walls, scratch_control
+
+_ESCAPES: tuple[tuple[str, tuple[int, ...], str], ...] = (
+    ("CVE-2024-21626", (1, 1, 12), "1.1.5+ds1-1+deb12u1"),
+    ("CVE-2025-31133, CVE-2025-52565, CVE-2025-52881", (1, 2, 8), ""),
+)
+"""Known ways out of runc: name, first upstream version without it, Debian 12 package without it."""
+
+
+def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
+    """Engine, runtime, images, and the walls as the probe measures them."""
+    with container_engine.client(container_engine.engine_url(settings.engine)) as api:
+        version: dict[str, Any] = api.version()
+        yield DoctorLine(
+            "engine", "ok", f"{version.get('Version')} at {container_engine.engine_url(settings.engine)}"
+        )
+        yield _runtime_line(container_engine.check_runtime(api, settings.runtime), version)
+        for name, image in (("image", settings.image), ("egress_image", settings.egress_image)):
+            if not image:
+                yield DoctorLine(name, "warning", "not set", "threegate sandbox build")
+                continue
+            try:
+                facts = container_engine.check_image(api, image)
+                labels = (facts.get("Config") or {}).get("Labels") or {}
+                if name == "image" and not labels.get(PROGRAMS_LABEL):
+                    seen = f"{image}: lists no programs, so a missing one shows only when it runs"
+                    yield DoctorLine(name, "warning", seen, "threegate sandbox build")
+                    continue
+                yield DoctorLine(name, "ok", image)
+            except Unavailable as error:
+                yield DoctorLine(name, "failure", str(error), "threegate sandbox build")
+    if not probes or not settings.image:
+        yield DoctorLine(
+            "era walls", "warning", "not measured", "threegate sandbox build; threegate sandbox check"
+        )
+        return
+    try:
+        outcome, walls = prove_era(settings, network=bool(settings.egress_image))
+    except Unavailable as error:
+        # Say what is wrong with the way out, and measure the walls without it.
+        yield DoctorLine(
+            "era: the way out", "failure", str(error), "threegate sandbox build; restart the engine"
+        )
+        outcome, walls = prove_era(settings, network=False)
+    for wall in walls:
+        yield DoctorLine(f"era: {wall.name}", "ok" if wall.held else "failure", wall.seen)
+    for name in ("memory", "processes", "cpu", "swap", "network"):
+        seen = outcome.effective_limits.get(name, "not readable")
+        yield DoctorLine(
+            f"era: {name} as the kernel holds it", "failure" if seen == "not enforced" else "ok", seen
+        )
+
+
+def _debian_version(package: str) -> str:
+    """The installed Debian package's whole version, which tells of fixes that the upstream number does not."""
+    dpkg = shutil.which("dpkg-query")
+    if dpkg is None:
+        return ""
+    words = [dpkg, "-W", "-f", "${Version}", package]
+    answer = subprocess.run(words, capture_output=True, text=True, timeout=10)
+    return answer.stdout.strip() if answer.returncode == 0 else ""
+
+
+def _runtime_line(runtime: str, version: dict[str, Any]) -> DoctorLine:
+    """The runtime's version against known ways out of it."""
+    found = next(
+        (
+            str(item.get("Version", ""))
+            for item in version.get("Components") or []
+            if item.get("Name") == runtime
+        ),
+        "",
+    )
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", found)
+    packaged = _debian_version("runc")
+    if packaged.startswith(found.split("+")[0]):
+        found = packaged
+    if runtime != "runc" or numbers is None:
+        return DoctorLine("runtime", "ok" if runtime != "runc" else "warning", f"{runtime} {found}".strip())
+    open_ones = [
+        name
+        for name, upstream, debian in _ESCAPES
+        if tuple(map(int, numbers.groups())) < upstream
+        and not (debian and found.startswith("1.1.5+") and found >= debian)
+    ]
+    if open_ones:
+        seen = f"runc {found}: older than the fix of {', '.join(open_ones)} (a distribution may have it all the same)"
+        return DoctorLine(
+            "runtime", "warning", seen, "update runc; or set runners.era.runtime to runsc, kata or krun"
+        )
+    return DoctorLine("runtime", "ok", f"runc {found}")
+
+
+def prove_era(settings: EraSettings, *, network: bool) -> tuple[Outcome, list[Wall]]:
+    """Run the probe in a container and return what it measured. Raises OSError."""
+    runner = EraRunner(settings)
+    with scratch_control() as control:
+        outcome = runner.prove(control, network=network)
+        walls = read_walls(outcome.stdout.kept, outcome)
+    if outcome.status == "unavailable":
+        raise Unavailable(outcome.detail)
+    # The probe ends by eating its memory up in a child: that very ending is the last wall.
+    walls.append(Wall("the end says what ended it", outcome.status == "out_of_memory", outcome.detail))
+    walls.append(
+        Wall(
+            "the walls are read back",
+            bool(outcome.effective_limits),
+            f"{len(outcome.effective_limits)} values",
+        )
+    )
+    return outcome, walls

@@ -1,0 +1,118 @@
+"""Lines from an MCP client: read strictly before anything else looks at them, and answered whatever they are.
+
+Invariant: what reaches the server is one JSON-RPC message in JSON that has one meaning, as over HTTP; for every other line
+each id in it gets an error. The text of an error repeats nothing of the line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, jsonrpc_message_adapter
+
+from threegate.core import canonical, limits
+
+Id = int | str | None
+Answer = Callable[[Id, int, str], Awaitable[None]]
+"""(id, code, message) → an error to the client."""
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
+_NAME_BYTES: Final = 256
+
+
+class NotRead(Exception):
+    """A line that is no message. `code` is JSON-RPC's."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def read_line(line: bytes) -> str:
+    """The line as text, when it is one message. Raises NotRead."""
+    try:
+        value = canonical.loads_strict(line, max_bytes=limits.MCP_LINE_BYTES, max_depth=limits.MCP_DEPTH)
+    except canonical.StrictJSONError as error:
+        raise NotRead(PARSE_ERROR, f"Parse error: {error}") from None
+    if isinstance(value, list):
+        raise NotRead(INVALID_REQUEST, "Invalid request: a batch; send each message by itself")
+    try:
+        jsonrpc_message_adapter.validate_python(value, by_name=False)
+    except ValueError:
+        raise NotRead(
+            INVALID_REQUEST, "Invalid request: no JSON-RPC request, notification or response"
+        ) from None
+    return line.decode()
+
+
+def ids_of(line: bytes) -> list[Id]:
+    """The id of each message in a line, as far as it can be known; None where it cannot. Never empty, never raises.
+
+    Only tokens are looked at: for lines that no JSON reader takes, at any depth and of any number's length.
+    """
+    found: list[Id] = []
+    current: list[Id] | None = None
+    depth, level, key, before = 0, 1, b"", b""
+    for match in _TOKEN.finditer(line):
+        token = match.group()
+        if token in (b"{", b"["):
+            if depth == 0 and token == b"[":
+                level = 2
+            depth += 1
+            if depth == level and token == b"{":
+                current = []
+        elif token in (b"}", b"]"):
+            if depth == level and current is not None:
+                found += _one(current)
+                current = None
+            depth -= 1
+        elif token == b":":
+            key = before
+        elif (
+            token != b"," and before == b":" and depth == level and current is not None and _text(key) == "id"
+        ):
+            current.append(_scalar(token))
+        before = token
+    if current is not None:
+        found += _one(current)
+    return found or [None]
+
+
+def _one(ids: list[Id]) -> list[Id]:
+    """The id of one message: none where it has none, None where it has several."""
+    return ids[:1] if len({(type(item), item) for item in ids}) <= 1 else [None]
+
+
+def _scalar(token: bytes) -> Id:
+    if re.fullmatch(rb"-?[0-9]{1,16}", token) and abs(int(token)) <= canonical.INTEGER_MAX:
+        return int(token)
+    return _text(token)
+
+
+def _text(token: bytes) -> str | None:
+    """A JSON string's text; None for one that is long, or that has no one meaning."""
+    if not token.startswith(b'"') or len(token) > _NAME_BYTES:
+        return None
+    try:
+        value: Any = canonical.loads_strict(token, max_bytes=_NAME_BYTES)
+    except canonical.StrictJSONError:
+        return None
+    return str(value)
+
+
+async def read_lines(readline: Callable[[int], Awaitable[bytes]], answer: Answer) -> AsyncIterator[str]:
+    """The messages of a stream, until it ends; what is none is answered here. `readline` gives at most so many bytes."""
+    while line := await readline(limits.MCP_LINE_BYTES + 1):
+        rest = line
+        while len(rest) > limits.MCP_LINE_BYTES and not rest.endswith(b"\n"):
+            rest = await readline(limits.MCP_LINE_BYTES + 1)
+        if not line.strip():
+            continue
+        try:
+            text = read_line(line.rstrip(b"\r\n"))
+        except NotRead as error:
+            for item in ids_of(line)[: limits.MCP_BATCH_ANSWERS]:
+                await answer(item, error.code, str(error))
+        else:
+            yield text

@@ -1,0 +1,156 @@
+"""Events of approvals and of standing grants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from threegate.trail.payloads.payload import History, Payload, because, frozen_fields, named, short
+from threegate.trail.payloads.placed import Placed
+
+
+@frozen_fields
+class Approved(Placed):
+    """A request was approved: by a signature over exactly it (`approval_sha256`), or under a standing grant (`grant`)."""
+
+    kind = "approved"
+    slot = "approved"
+    nulls = {"nonce": ("proposal_sha256",)}
+
+    request_sha256: str | None = None
+    job_sha256: str | None = None
+    policy_sha256: str | None = None
+    """Digest of the policy in force."""
+    inputs: Mapping[str, str] | None = None
+    """Name → digest of what was pinned. None: not known; the line was too long for the list."""
+    approved_by: str | None = None
+    """The operator; of a grant, the one who gave it."""
+    approval_sha256: str | None = None
+    """Digest of the signed statement. None: nobody signed this very request."""
+    approved_utc: str | None = None
+    expires_utc: str | None = None
+    key: str | None = None
+    """Fingerprint of the key, ``SHA256:…``."""
+    nonce: str | None = None
+    """Used up by the claim, not by the approval."""
+    draft_sha256: str | None = None
+    """Digest of the draft, without the lines that approving adds."""
+    grant: str | None = None
+    """The standing grant that it was approved under."""
+    risk: str | None = None
+    reason: str | None = None
+    """The operator's own words; may be empty."""
+    from_: str | None = None
+    """The folder that the draft was in."""
+
+    def sentence(self) -> str:
+        bits = [
+            f"{name} {short(value)}"
+            for name, value in (
+                ("request", self.request_sha256),
+                ("statement", self.approval_sha256),
+                ("key", self.key),
+            )
+            if value
+        ]
+        detail = f" ({', '.join(bits)})" if bits else ""
+        if self.grant is not None:
+            given_by = f" of {self.approved_by}" if self.approved_by else ""
+            return f"approved under grant {short(self.grant)}{given_by}{detail}"
+        by = f" by {self.approved_by}" if self.approved_by else ""
+        return f"approved{' and signed' if self.approval_sha256 else ''}{by}{detail}"
+
+    def change(self, history: History, event: object) -> None:
+        history.abandoned = False
+        history.countersigned.clear()
+        Placed.change(self, history, event)
+
+
+@frozen_fields
+class Countersigned(Payload):
+    """A further operator signed an approval."""
+
+    kind = "countersigned"
+
+    approval_sha256: str | None = None
+    countersigned_by: str | None = None
+    countersigned_utc: str | None = None
+    key: str | None = None
+    """Fingerprint of the key, ``SHA256:…``."""
+    nonce: str | None = None
+    """Used up by the claim, not by the countersignature."""
+    files: Mapping[str, str] | None = None
+    """Digest of the signature's file, by what follows the request's name (".sig.NAME")."""
+
+    def sentence(self) -> str:
+        by = f" by {self.countersigned_by}" if self.countersigned_by else ""
+        return f"countersigned{by}{f' (key {self.key})' if self.key else ''}"
+
+    def change(self, history: History, event: object) -> None:
+        history.countersigned.append(event)
+
+
+@frozen_fields
+class Promoted(Placed):
+    """A person put a file into approved/ by hand."""
+
+    kind = "promoted"
+    slot = "promoted"
+
+    def sentence(self) -> str:
+        return f"put into approved/ by hand{named(self.file)}"
+
+
+@frozen_fields
+class ApprovalAbandoned(Payload):
+    """A crash kept an approved file from its folder: it is a draft again, and its id and name are free."""
+
+    kind = "approval_abandoned"
+
+    reason: str | None = None
+    file: str | None = None
+
+    def sentence(self) -> str:
+        return f"the approval is void{because(self.reason)}; the id is free"
+
+    def change(self, history: History, event: object) -> None:
+        history.abandoned = True
+        history.approved = history.state = history.file = None
+
+
+@frozen_fields
+class Granted(Payload):
+    """An operator signed a standing grant."""
+
+    kind = "granted"
+
+    grant: str | None
+    """The grant's id."""
+    from_: str | None = None
+    """The finished request that it was made from."""
+    inputs: tuple[str, ...] | None = None
+    """Names of the inputs whose bytes may differ."""
+    max_uses: int | None = None
+    expires_utc: str | None = None
+    key: str | None = None
+    """Fingerprint of the key, ``SHA256:…``."""
+    nonce: str | None = None
+    files: Mapping[str, str] | None = None
+    """Digest of the grant's file ("")."""
+
+    def sentence(self) -> str:
+        uses = f", for at most {self.max_uses} runs" if self.max_uses is not None else ""
+        source = f", made from {self.from_}" if self.from_ else ""
+        return f"gave the standing grant{named(self.grant)}{uses}{source}"
+
+
+@frozen_fields
+class GrantRevoked(Payload):
+    """A standing grant was revoked."""
+
+    kind = "grant_revoked"
+
+    grant: str | None
+    """The grant's id."""
+
+    def sentence(self) -> str:
+        return f"revoked the standing grant{named(self.grant)}"

@@ -1,0 +1,49 @@
+"""Events of the operators' keys."""
+
+from __future__ import annotations
+
+from threegate.trail.payloads.payload import Payload, because, frozen_fields, named
+
+
+@frozen_fields
+class OperatorsChanged(Payload):
+    """What both files are from now on."""
+
+    operators_sha256: str | None
+    """Digest of the operators file; None: there is none."""
+    revoked_sha256: str | None
+    """Digest of operators.revoked; None: there is none."""
+    operator: str | None = None
+
+
+@frozen_fields
+class OperatorAdded(OperatorsChanged):
+    """An operator got a key, or the files were recorded as they are."""
+
+    kind = "operator_added"
+
+    key: str | None = None
+    """Fingerprint of the key, ``SHA256:…``."""
+    authority: bool | None = None
+    """Whether the key certifies others."""
+    names: tuple[str, ...] | None = None
+    """All operators, when the files were recorded as they are."""
+
+    def sentence(self) -> str:
+        if self.names is not None:
+            return f"recorded the operators as they are{because(', '.join(self.names))}"
+        return f"added a key of the operator{named(self.operator)}{f' ({self.key})' if self.key else ''}"
+
+
+@frozen_fields
+class OperatorRevoked(OperatorsChanged):
+    """Keys were revoked."""
+
+    kind = "operator_revoked"
+
+    keys: tuple[str, ...] | None = None
+    """Their fingerprints."""
+
+    def sentence(self) -> str:
+        keys = f" ({', '.join(self.keys)})" if self.keys else ""
+        return f"revoked the operator{named(self.operator)}{keys}"

@@ -1,0 +1,48 @@
+"""What several families share: an event about a request's file, and an act that an operator signed.
+
+Invariant: `state` and `file` are set by `trail.moves`, just before the event is appended, to where the file then goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from threegate.trail.payloads.payload import History, Payload, frozen_fields
+
+
+@frozen_fields
+class Placed(Payload):
+    """An event that says where a request's file goes, or whose it is."""
+
+    state: str | None = None
+    """The state folder that the file goes to."""
+    file: str | None = None
+    """The file's name; there, when there is a `state`."""
+    owner_uid: int | None = None
+    """uid of the owner of the file."""
+    proposal_sha256: str | None = None
+    """Digest of the proposal that the draft was made of."""
+    files: Mapping[str, str] | None = None
+    """Digest of the file ("") and of each beside it, by what follows its name (".sig", ".sig.NAME", ".proposal.json")."""
+
+    def change(self, history: History, event: object) -> None:
+        Payload.change(self, history, event)
+        if self.state is not None and self.file is not None:
+            history.state, history.file = self.state, self.file
+        if history.owner_uid is None:
+            # The first event that names an owner settles who asks: a later file with the same id is somebody else's attempt.
+            history.owner_uid = self.owner_uid
+        if self.proposal_sha256 is not None:
+            history.proposal_sha256 = self.proposal_sha256
+
+
+@frozen_fields
+class SignedAct(Payload):
+    """An act that an operator signed; unsigned where the fields are None."""
+
+    nonce: str | None = None
+    """Used up by this event."""
+    key: str | None = None
+    """Fingerprint of the key, ``SHA256:…``."""
+    act_sha256: str | None = None
+    """Digest of the signed statement."""
