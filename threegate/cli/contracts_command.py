@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, safe, say, wants_json, warn, workspace_here
+from threegate.core import limits
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Folder = Annotated[str, typer.Argument(metavar="[DIR]", help="A contracts folder; default: the workspace's.")]
-CALL_BYTES = 1 << 20
 
 
 def _load(folder: str) -> tuple[Compiled, dict[str, bytes]]:
@@ -116,7 +116,7 @@ def decide(
         raise typer.BadParameter("name the file with --calls FILE.jsonl")
     compiled, _ = _load(folder)
     try:
-        data = durable.read_regular(Path(calls), max_bytes=256 * CALL_BYTES)
+        data = durable.read_regular(Path(calls), max_bytes=limits.CONTRACT_CALLS_BYTES)
     except OSError as error:
         raise InvalidInput(f"{calls}: cannot be read ({error.strerror or error})") from None
     play = Play(compiled)
@@ -136,7 +136,7 @@ def _decide_line(play: Any, line: bytes, where: str, as_json: bool) -> None:
     from threegate.core.canonical import StrictJSONError, loads_strict
 
     try:
-        value = loads_strict(line, max_bytes=CALL_BYTES)
+        value = loads_strict(line, max_bytes=limits.CONTRACT_CALL_BYTES)
     except StrictJSONError as error:
         raise InvalidInput(f"{where}: {error}") from None
     if not isinstance(value, dict):
@@ -212,8 +212,8 @@ def _traffic(file: str) -> Any:
     from threegate.core.canonical import StrictJSONError, loads_strict
 
     try:
-        data = durable.read_regular(Path(file), max_bytes=16 * CALL_BYTES)
-        return loads_strict(data, max_bytes=16 * CALL_BYTES)
+        data = durable.read_regular(Path(file), max_bytes=limits.CONTRACT_TRAFFIC_BYTES)
+        return loads_strict(data, max_bytes=limits.CONTRACT_TRAFFIC_BYTES)
     except OSError as error:
         raise InvalidInput(f"{file}: cannot be read ({error.strerror or error})") from None
     except StrictJSONError as error:

@@ -56,7 +56,7 @@ def compile_pattern(text: str) -> Callable[[str], Any]:
         raise BadPattern(f"a pattern has at most {limits.CONTRACT_REGEX_CHARS} characters")
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = 8 << 20
+    options.max_mem = limits.CONTRACT_REGEX_MEMORY_BYTES
     try:
         search = re2.compile(text, options=options).search
     except (re2.error, UnicodeError) as error:

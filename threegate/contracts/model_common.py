@@ -10,13 +10,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
+from threegate.core import limits
+
 SideEffect = Literal["read", "write", "destructive", "admin", "financial"]
 JsonType = Literal["string", "number", "integer", "boolean", "object", "array"]
 Number = StrictInt | StrictFloat
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}$")]
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")]
 JsonPath = Annotated[str, Field(description="JSONPath (RFC 9535), for example $.field")]
-Reason = Annotated[str, Field(min_length=1, max_length=500)]
+Reason = Annotated[str, Field(min_length=1, max_length=limits.CONTRACT_REASON_CHARS)]
 
 
 class Model(BaseModel):
@@ -74,7 +76,7 @@ class ContextField(Model):
     """What the person who answers a checkpoint is shown."""
 
     path: JsonPath
-    label: Annotated[str, Field(min_length=1, max_length=100)]
+    label: Annotated[str, Field(min_length=1, max_length=limits.CONTRACT_LABEL_CHARS)]
 
 
 class Checkpoint(Model):

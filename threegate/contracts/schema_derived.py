@@ -24,7 +24,6 @@ _NUMBERS = {
 }
 _LENGTHS = {"minLength": "min_length", "maxLength": "max_length"}
 _NOT_DERIVED = ("anyOf", "oneOf", "not", "if", "patternProperties", "prefixItems")
-_REF_DEPTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class _Walk:
             return
         if not isinstance(schema, dict):
             raise _Bad(f"the schema at {path} is no object")
-        if depth > _REF_DEPTH:
+        if depth > limits.CONTRACT_SCHEMA_DEPTH:
             self._skipped(path, "a $ref that leads too deep")
             return
         operators = dict(_operators(schema, path))

@@ -14,14 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.workspace import Workspace
 from threegate.request.exposure import Exposure, exposure_json
 from threegate.results import read_verdict
 from threegate.secretscan import mask_secrets
 
-_WORKERS_BYTES = 16 * 1024 * 1024
 _WHOM = {
     "draft": "operator: threegate approve",
     "invalid": "agent: mend the draft",
@@ -97,7 +96,7 @@ def status_lines(workspace: Workspace, *, ended: int = 20) -> list[Line]:
 def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:
     """What the running daemon last wrote of its workers; None without a cluster, or without a daemon."""
     try:
-        data = durable.read_regular(workspace.workers_file, max_bytes=_WORKERS_BYTES)
+        data = durable.read_regular(workspace.workers_file, max_bytes=limits.WORKERS_FILE_BYTES)
         value = json.loads(data)
     except (OSError, ValueError):
         return None
