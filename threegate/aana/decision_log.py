@@ -25,8 +25,6 @@ from threegate.core import durable, limits
 EVENT_TYPE: Final = "aana_decision/1"
 Surface = Literal["api", "guard", "cli", "http", "mcp", "daemon"]
 
-_KEYS: Final = 100
-_KEY_CHARS: Final = 64
 _SALT_BYTES: Final = 32
 
 
@@ -46,8 +44,8 @@ def audit_event(
     source: dict[str, Any] = event if isinstance(event, dict) else {}
     arguments: Any = source.get("proposed_arguments")
     formed = not result["validation_errors"]
-    keys = list(arguments)[:_KEYS] if formed else []
-    sources = result["evidence_report"]["used_source_ids"][:_KEYS]
+    keys = list(arguments)[: limits.AANA_LOG_KEYS] if formed else []
+    sources = result["evidence_report"]["used_source_ids"][: limits.AANA_LOG_KEYS]
     request_id, agent_id, tool_name, *rest = _identifiers(
         [source.get("request_id"), source.get("agent_id"), result["tool_name"], *sources, *keys]
     )
@@ -70,7 +68,7 @@ def audit_event(
         "hard_blockers": list(result["hard_blockers"]),
         "deviations": list(result["deviations"]),
         "aix_score": result["aix"]["score"],
-        "argument_keys": sorted((key or "")[:_KEY_CHARS] for key in rest[len(sources) :]),
+        "argument_keys": sorted((key or "")[: limits.AANA_LOG_KEY_CHARS] for key in rest[len(sources) :]),
         "arguments_fingerprint": _fingerprint(arguments, salt) if formed else None,
         "event_fingerprint": _fingerprint(event, salt) if formed else None,
         "evidence_source_ids": rest[: len(sources)],

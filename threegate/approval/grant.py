@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.statement import Act, SignedBytes, format_utc, parse_utc
+from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job
 
 GRANT_TYPE: Final = "threegate-grant/1"
 _KEYS: Final = {"from", "pattern", "free_inputs", "owner_uid", "policy_sha256", "max_uses", "expires_utc"}
-_MOST_USES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class Grant:
             raise MalformedError("has a term of a wrong type")
         if type(about["owner_uid"]) is not int or type(uses := about["max_uses"]) is not int:
             raise MalformedError("has a term of a wrong type")
-        if not 1 <= uses <= _MOST_USES:
-            raise MalformedError(f"allows other than 1 to {_MOST_USES} uses")
+        if not 1 <= uses <= limits.GRANT_USES:
+            raise MalformedError(f"allows other than 1 to {limits.GRANT_USES} uses")
         return cls(
             signed=signed,
             act=act,

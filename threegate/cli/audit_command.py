@@ -255,10 +255,10 @@ def _moment(text: str) -> datetime:
 
 
 def _read(path: Path) -> bytes:
-    from threegate.core import durable
+    from threegate.core import durable, limits
 
     try:
-        return durable.read_regular(path, max_bytes=1024 * 1024)
+        return durable.read_regular(path, max_bytes=limits.AUDIT_FILE_BYTES)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, safe, say, wants_json, warn, workspace_here
+from threegate.core import limits
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Folder = Annotated[str, typer.Argument(metavar="[DIR]", help="A contracts folder; default: the workspace's.")]
-CALL_BYTES = 1 << 20
 
 
 def _load(folder: str) -> tuple[Compiled, dict[str, bytes]]:
@@ -55,10 +55,16 @@ def check(folder: Folder = "", json_: JsonFlag = False) -> None:
     compiled, _ = _load(folder)
     errors = sum(item.severity == "error" for item in compiled.diagnostics)
     if wants_json(json_):
-        emit_json({"ok": compiled.ok, "diagnostics": [item.to_json() for item in compiled.diagnostics]})
+        diagnostics = [item.to_json() for item in compiled.diagnostics]
+        emit_json({"ok": compiled.ok, "diagnostics": diagnostics, "left_out": compiled.left_out})
     else:
         for item in compiled.diagnostics:
             say(item.render())
+        if compiled.left_out:
+            shown = len(compiled.diagnostics)
+            say(
+                f"stopped after {shown} diagnostics; {compiled.left_out} more are not shown: fix these and check again"
+            )
         count = "no contracts" if compiled.empty else f"{len(compiled.contracts)} tools"
         warnings = len(compiled.diagnostics) - errors
         say(f"{errors} errors, {warnings} warnings" if errors else f"compiles: {count}, {warnings} warnings")
@@ -99,7 +105,8 @@ def decide(
     form: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
     json_: JsonFlag = False,
 ) -> None:
-    """Play calls, one a line, and print a decision a line. Exit 0: all were played, whatever was decided."""
+    """Play calls, one a line, and print a decision a line. Exit 0: all were played, whatever was decided; exit 2: the
+    contracts do not compile."""
     from threegate.contracts.play import Play
     from threegate.core import durable
 
@@ -109,7 +116,7 @@ def decide(
         raise typer.BadParameter("name the file with --calls FILE.jsonl")
     compiled, _ = _load(folder)
     try:
-        data = durable.read_regular(Path(calls), max_bytes=256 * CALL_BYTES)
+        data = durable.read_regular(Path(calls), max_bytes=limits.CONTRACT_CALLS_BYTES)
     except OSError as error:
         raise InvalidInput(f"{calls}: cannot be read ({error.strerror or error})") from None
     play = Play(compiled)
@@ -117,6 +124,10 @@ def decide(
     for number, line in enumerate(data.splitlines(), start=1):
         if line.strip():
             _decide_line(play, line, f"{calls}:{number}", as_json)
+    if not compiled.ok:
+        raise InvalidInput(
+            "the contracts do not compile, so every call is blocked: threegate contracts check"
+        )
 
 
 def _decide_line(play: Any, line: bytes, where: str, as_json: bool) -> None:
@@ -125,7 +136,7 @@ def _decide_line(play: Any, line: bytes, where: str, as_json: bool) -> None:
     from threegate.core.canonical import StrictJSONError, loads_strict
 
     try:
-        value = loads_strict(line, max_bytes=CALL_BYTES)
+        value = loads_strict(line, max_bytes=limits.CONTRACT_CALL_BYTES)
     except StrictJSONError as error:
         raise InvalidInput(f"{where}: {error}") from None
     if not isinstance(value, dict):
@@ -201,8 +212,8 @@ def _traffic(file: str) -> Any:
     from threegate.core.canonical import StrictJSONError, loads_strict
 
     try:
-        data = durable.read_regular(Path(file), max_bytes=16 * CALL_BYTES)
-        return loads_strict(data, max_bytes=16 * CALL_BYTES)
+        data = durable.read_regular(Path(file), max_bytes=limits.CONTRACT_TRAFFIC_BYTES)
+        return loads_strict(data, max_bytes=limits.CONTRACT_TRAFFIC_BYTES)
     except OSError as error:
         raise InvalidInput(f"{file}: cannot be read ({error.strerror or error})") from None
     except StrictJSONError as error:

@@ -19,16 +19,16 @@ def check(
     file: Annotated[Path | None, typer.Argument(help="Another settings file than the workspace's.")] = None,
 ) -> None:
     """Say whether the settings hold; exit 2 and the place of the first mistake where they do not."""
-    from threegate.core import durable
+    from threegate.core import durable, limits
     from threegate.core.errors import InvalidInput
-    from threegate.core.settings import SETTINGS_BYTES, parse_settings
+    from threegate.core.settings import parse_settings
 
     if file is None:
         workspace_here().load_settings()
         say("the settings hold")
         return
     try:
-        data = durable.read_regular(file, max_bytes=SETTINGS_BYTES)
+        data = durable.read_regular(file, max_bytes=limits.SETTINGS_BYTES)
     except OSError as error:
         raise InvalidInput(f"{file}: cannot be read ({error.strerror or error})") from None
     parse_settings(data, file)

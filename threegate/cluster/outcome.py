@@ -25,7 +25,6 @@ from threegate.runners.interface import Artifact, Destination, Outcome, Status, 
 from threegate.runners.unpack import odd_name
 
 _SHA256 = r"^[0-9a-f]{64}$"
-_DEPTH = 32
 
 
 class _Part(BaseModel):
@@ -174,7 +173,7 @@ def _check_artifacts(artifacts: tuple[Artifact, ...], bounds: JobLimits) -> None
         raise InvalidInput("the worker's result names more output than the job may have")
     for item in artifacts:
         parts = item.path.split("/")
-        if len(parts) > _DEPTH + 1 or any(
+        if len(parts) > limits.OUTCOME_DEPTH + 1 or any(
             part in ("", ".", "..") or odd_name(part) is not None for part in parts
         ):
             raise InvalidInput("the worker's result names an output that is not below /out/")

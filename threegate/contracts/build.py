@@ -150,7 +150,7 @@ def build_tool(scope: Scope, contract: ToolContract, schema: Derived | None) -> 
 
 def _simple_checks(scope: Scope, contract: ToolContract) -> None:
     """What needs no other file."""
-    if scope.document.file != f"{contract.tool}.yaml":
+    if scope.document.file.rpartition("/")[2] != f"{contract.tool}.yaml":
         scope.error("TOOL_NAME_MISMATCH", ("tool",), f"{contract.tool!r} belongs into {contract.tool}.yaml")
     if contract.evidence_class == "ack_only" and contract.side_effect in (
         "destructive",

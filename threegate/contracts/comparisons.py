@@ -56,7 +56,7 @@ def compile_pattern(text: str) -> Callable[[str], Any]:
         raise BadPattern(f"a pattern has at most {limits.CONTRACT_REGEX_CHARS} characters")
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = 8 << 20
+    options.max_mem = limits.CONTRACT_REGEX_MEMORY_BYTES
     try:
         search = re2.compile(text, options=options).search
     except (re2.error, UnicodeError) as error:
@@ -207,7 +207,7 @@ class Entry:
     def _choose(self) -> Callable[[Any], tuple[str, Any, Any] | None]:
         """The quickest function for what this entry has."""
         get, tests = self.path.get, self.tests
-        if get is None or len(tests) != 1 or self.absent or self.optional:
+        if get is None or len(tests) != 1 or self.absent or self.present or self.optional:
             return self._failure
         name, operand, test = tests[0]
         shown = None if name in HIDDEN else operand
@@ -229,6 +229,8 @@ class Entry:
         if not values:
             return None if self.optional else ("exists", True, MISSING)
         for value in values:
+            if self.present and value is None:
+                return "exists", True, None
             for name, operand, test in self.tests:
                 if not test(value):
                     hidden = name in HIDDEN
@@ -254,7 +256,7 @@ class Entry:
         if values is None:
             return True
         if self.absent:
-            return not values
+            return not values or None in values
         if not values:
             return not self.present or bool(self.tests)
         return any(all(test(value) is not False for _, _, test in self.tests) for value in values)

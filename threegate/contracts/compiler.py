@@ -6,7 +6,7 @@ order of the files; with one error nothing in the folder is used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -38,6 +38,7 @@ class Compiled:
 
     diagnostics: tuple[Diagnostic, ...] = ()
     contracts: Mapping[str, ToolContract] = field(default_factory=dict)
+    """Every tool that has a contract, by name: the folder's own, else one that a role has."""
     sessions: Mapping[str, Rules] = field(default_factory=dict)
     """Rules by session file; ``session.yaml`` is always there when `ok` and not `empty`."""
     workflow: WorkflowContract | None = None
@@ -50,6 +51,8 @@ class Compiled:
     """JSON files that golden cases name."""
     sha256: str = ""
     """Digest of everything that was compiled: a session's state is kept under one such digest."""
+    left_out: int = 0
+    """How many more diagnostics there are; at most CONTRACT_DIAGNOSTICS are kept."""
 
     @property
     def ok(self) -> bool:
@@ -60,6 +63,10 @@ class Compiled:
     def rules(self) -> Rules:
         """The rules of session.yaml. Raises KeyError when there are none."""
         return self.sessions[SESSION_FILE]
+
+    def contracts_of(self, tool: str) -> list[ToolContract]:
+        """Every contract of a tool: the folder's own and those that roles have instead. Empty if there is none."""
+        return [rules.plans[tool].contract for rules in self.sessions.values() if tool in rules.plans]
 
 
 def compile_folder(
@@ -89,7 +96,13 @@ def compile_folder(
 
 def _hidden(name: str) -> bool:
     """State, and what a contracts folder holds for people."""
-    return name in _IGNORED or any(part.startswith(".") for part in PurePosixPath(name).parts)
+    path = PurePosixPath(name)
+    return path.name in _IGNORED or any(part.startswith(".") for part in path.parts)
+
+
+def folder_of(name: str) -> str:
+    """The folder of a file, as a prefix of its name: ``packs/worker/`` or nothing."""
+    return name[: name.rfind("/") + 1]
 
 
 class _Compilation:
@@ -111,38 +124,48 @@ class _Compilation:
             if workflow
             else {SESSION_FILE}
         )
-        tools = self._tools(session_files)
+        parts = {
+            folder: self._tools(folder, session_files) for folder in sorted(map(folder_of, session_files))
+        }
+        own = parts[""]
+        tools = {name: {**own, **parts[folder_of(name)]} for name in session_files}
         sessions = {}
         scopes = {}
         for name in sorted(session_files):
             loaded = self._session(name)
             if loaded is not None:
                 scopes[name], contract = loaded
-                sessions[name] = build_rules(scopes[name], contract, tools)
+                sessions[name] = build_rules(scopes[name], contract, tools[name])
         if workflow is not None and workflow_scope is not None:
             check_workflow(workflow_scope, workflow, sessions, set(self.files))
             self.diagnostics.extend(workflow_scope.diagnostics)
-        case_inputs = self._case_inputs(tools)
+        case_inputs = self._case_inputs([item for found in parts.values() for item in found.values()])
         self._strays()
         for scope in scopes.values():
             self._take(scope)
-        self.diagnostics.extend(check_links(tools))
+        for found in tools.values():
+            self.diagnostics.extend(check_links(found))
         if not any(item.severity == "error" for item in self.diagnostics):
             for name, rules in sessions.items():
-                self.diagnostics.extend(analyse(scopes[name].document, rules, tools))
-        found = tuple(sorted(set(self.diagnostics))[: limits.CONTRACT_DIAGNOSTICS])
-        errors = [item for item in self.diagnostics if item.severity == "error"]
+                self.diagnostics.extend(analyse(scopes[name].document, rules, tools[name]))
+        every = sorted(set(self.diagnostics))
+        kept = tuple(every[: limits.CONTRACT_DIAGNOSTICS])
+        errors = [item for item in every if item.severity == "error"]
+        if errors and not any(item.severity == "error" for item in kept):
+            kept = (*kept, errors[0])
+        left_out = len(every) - len(kept)
         if errors:
-            return Compiled(found if any(i.severity == "error" for i in found) else (*found, errors[0]))
+            return Compiled(kept, left_out=left_out)
         return Compiled(
-            found,
-            {name: parts.contract for name, parts in tools.items()},
+            kept,
+            {name: item.contract for found in (*parts.values(), own) for name, item in found.items()},
             sessions,
             workflow,
             scenario_files=tuple(name for name in self.files if name.endswith(".test.yaml")),
             variables=tuple(sorted(self.variables)),
             case_inputs=case_inputs,
             sha256=self._digest(),
+            left_out=left_out,
         )
 
     def _digest(self) -> str:
@@ -196,10 +219,11 @@ class _Compilation:
             return None
         return self._scope(document), loaded
 
-    def _tools(self, session_files: set[str]) -> dict[str, ToolParts]:
+    def _tools(self, folder: str, session_files: set[str]) -> dict[str, ToolParts]:
+        """The tools of one folder: of the contracts folder itself, or of a role beside its session file."""
         tools: dict[str, ToolParts] = {}
         for name in self.files:
-            if "/" in name or not name.endswith(".yaml") or name.endswith(".test.yaml"):
+            if folder_of(name) != folder or not name.endswith(".yaml") or name.endswith(".test.yaml"):
                 continue
             if name in session_files or name == WORKFLOW_FILE:
                 continue
@@ -209,7 +233,7 @@ class _Compilation:
                 self.diagnostics.extend(loaded if isinstance(loaded, list) else [])
                 continue
             scope = self._scope(document)
-            parts = build_tool(scope, loaded, self._schema(loaded.tool))
+            parts = build_tool(scope, loaded, self._schema(folder, loaded.tool))
             self._take(scope)
             if loaded.tool in tools:
                 self.diagnostics.append(
@@ -218,19 +242,23 @@ class _Compilation:
             tools[loaded.tool] = parts
         return tools
 
-    def _schema(self, tool: str) -> Derived | None:
-        name = f"{tool}.schema.json"
-        if name not in self.files:
+    def _schema(self, folder: str, tool: str) -> Derived | None:
+        """What the tool's schema says; a role's contract without one of its own takes the folder's."""
+        names = [
+            name for name in (f"{folder}{tool}.schema.json", f"{tool}.schema.json") if name in self.files
+        ]
+        if not names:
             return None
+        name = names[0]
         self.used.add(name)
         derived, found = derive(name, self.files[name])
         self.diagnostics.extend(found)
         return derived
 
-    def _case_inputs(self, tools: Mapping[str, ToolParts]) -> dict[str, Any]:
+    def _case_inputs(self, tools: Iterable[ToolParts]) -> dict[str, Any]:
         """The JSON objects that golden cases name."""
         inputs: dict[str, Any] = {}
-        for parts in tools.values():
+        for parts in tools:
             for index, case in enumerate(parts.contract.golden_cases):
                 if case.input_ref is None:
                     continue

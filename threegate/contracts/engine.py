@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 from threegate.contracts import contract_checkpoints, totals
 from threegate.contracts.calls import loop_key, plans_of
-from threegate.contracts.comparisons import is_number, json_equal
-from threegate.contracts.json_paths import MISSING, PathTooWide
+from threegate.contracts.comparisons import Entry, is_number, json_equal
+from threegate.contracts.json_paths import MISSING, PathTooWide, selected
 from threegate.contracts.state import ALLOW, Call, Decision, Reason, Session, Total, block
 from threegate.contracts.tool_plan import EXACT, Rules, ToolPlan, exact
 from threegate.contracts.transitions import (
@@ -205,14 +205,21 @@ def _policy(reasons: list[Reason], plan: ToolPlan, principal: Mapping[str, Any] 
         return
     for entry in plan.deny:
         if entry.matches(principal):
-            reasons.append(Reason(1, "policy_denied", entry.path.text, "a deny rule is about this principal"))
+            message = "a deny rule is about this principal" + _without([entry], principal)
+            reasons.append(Reason(1, "policy_denied", entry.path.text, message))
             return
     for allowed in plan.allow_sets:
         if not any(entry.failure(principal) is None for entry in allowed):
-            reasons.append(
-                Reason(1, "policy_not_allowed", "principal", "no allow rule is about this principal")
-            )
+            message = "no allow rule is about this principal" + _without(allowed, principal)
+            reasons.append(Reason(1, "policy_not_allowed", "principal", message))
             return
+
+
+def _without(entries: Sequence[Entry], principal: Mapping[str, Any]) -> str:
+    """Which attributes that the rules ask for the principal does not have, as the end of a message."""
+    paths = [entry.path for entry in entries if not entry.absent]
+    missing = dict.fromkeys(path.text for path in paths if selected(path, principal) == [])
+    return f", which has no {', no '.join(missing)}" if missing else ""
 
 
 def _preconditions(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: Any) -> None:

@@ -1,4 +1,7 @@
-"""Reading a contracts folder from disk: every file once, no links, within bounds."""
+"""Reading a contracts folder from disk, for the command line and the daemon alike.
+
+Invariant: every file that is not hidden and no README.md is read, once, within bounds; a link is an error.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,17 @@ from threegate.core.errors import InvalidInput
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
-    """All files below `folder` by relative path, hidden ones left out. Raises InvalidInput."""
+    """All files below `folder` by relative path, what is hidden and README.md left out. Raises InvalidInput."""
     if not folder.is_dir():
         raise InvalidInput(f"{folder}: is no folder; name the contracts folder")
     files: dict[str, bytes] = {}
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in folders:
+            if (Path(parent) / name).is_symlink():
+                raise InvalidInput(f"{Path(parent) / name}: is a link; put the folder itself there")
         for name in sorted(names):
-            if name.startswith("."):
+            if name.startswith(".") or name == "README.md":
                 continue
             path = Path(parent) / name
             if len(files) >= limits.CONTRACT_FILES:

@@ -10,13 +10,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
+from threegate.core import limits
+
 SideEffect = Literal["read", "write", "destructive", "admin", "financial"]
 JsonType = Literal["string", "number", "integer", "boolean", "object", "array"]
 Number = StrictInt | StrictFloat
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}$")]
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")]
 JsonPath = Annotated[str, Field(description="JSONPath (RFC 9535), for example $.field")]
-Reason = Annotated[str, Field(min_length=1, max_length=500)]
+Reason = Annotated[str, Field(min_length=1, max_length=limits.CONTRACT_REASON_CHARS)]
 
 
 class Model(BaseModel):
@@ -30,7 +32,9 @@ class Condition(Model):
 
     path: JsonPath
     equals: Any = Field(default=None, description="deep JSON equality")
-    exists: bool = Field(default=True, description="whether anything stands at the path")
+    exists: bool = Field(
+        default=True, description="true: something other than null is at the path; false: nothing is"
+    )
     type: JsonType | None = Field(default=None, description="JSON type; integer does not take 1.0")
     contains: str | None = Field(default=None, description="text within a text, or an entry of a list")
     one_of: list[Any] | None = Field(default=None, description="the value is one of these")
@@ -72,7 +76,7 @@ class ContextField(Model):
     """What the person who answers a checkpoint is shown."""
 
     path: JsonPath
-    label: Annotated[str, Field(min_length=1, max_length=100)]
+    label: Annotated[str, Field(min_length=1, max_length=limits.CONTRACT_LABEL_CHARS)]
 
 
 class Checkpoint(Model):

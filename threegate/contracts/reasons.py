@@ -43,7 +43,7 @@ REASONS: Final[dict[str, str]] = {
     "ref_unbound": "Nothing was bound to the slot that the argument must repeat.",
     "ref_mismatch": "The argument is not the value that was bound.",
     "aggregate_exceeded": "The call would take a total of the session above its bound.",
-    "aggregate_below": "The session ended with a total below its bound.",
+    "aggregate_below": "The session ended with a total below its bound, or the call would take a minimum below it for good.",
     "aggregate_unmeasurable": "The value that counts towards a total is missing or no number.",
     "envelope_violated": "The value leaves the envelope that an earlier call set.",
     "envelope_unset": "The call that sets the envelope did not happen yet.",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from threegate.contracts.compiler import SESSION_FILE, Compiled
+from threegate.contracts.compiler import Compiled, folder_of
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import read_document
 from threegate.contracts.engine import check_alone
@@ -52,9 +52,13 @@ def run_tests(compiled: Compiled, files: Mapping[str, bytes]) -> TestReport:
     """Run every golden case and every scenario file of a folder that compiles."""
     report = TestReport()
     reached: set[tuple[str, str, str]] = set()
-    for name in sorted(compiled.contracts):
-        for case in compiled.contracts[name].golden_cases:
-            report.results.append(_golden(compiled, name, case, reached))
+    played: set[int] = set()
+    for rules in (compiled.rules, *compiled.sessions.values()):
+        for name, plan in sorted(rules.plans.items()):
+            if id(plan.contract) not in played:
+                played.add(id(plan.contract))
+                for case in plan.contract.golden_cases:
+                    report.results.append(_golden(compiled, rules, name, case, reached))
     for name in compiled.scenario_files:
         report.results.extend(run_file(compiled, name, files[name], reached))
     report.unreached = [
@@ -66,12 +70,12 @@ def run_tests(compiled: Compiled, files: Mapping[str, bytes]) -> TestReport:
 
 
 def _golden(
-    compiled: Compiled, tool: str, case: GoldenCase, reached: set[tuple[str, str, str]]
+    compiled: Compiled, rules: Rules, tool: str, case: GoldenCase, reached: set[tuple[str, str, str]]
 ) -> CaseResult:
     """A golden case: the tool's own rules, without the state of a session."""
     arguments = case.arguments if case.input_ref is None else compiled.case_inputs[case.input_ref]
     output = case.output if "output" in case.model_fields_set else MISSING
-    reasons = check_alone(compiled.sessions[SESSION_FILE], tool, arguments or {}, case.principal, output)
+    reasons = check_alone(rules, tool, arguments or {}, case.principal, output)
     _reach(reached, tool, reasons)
     codes = [reason.code for reason in reasons]
     problem = ""
@@ -81,7 +85,7 @@ def _golden(
         problem = "expected to be blocked, but it is allowed"
     elif case.expected_error is not None and case.expected_error not in codes:
         problem = f"expected {case.expected_error}, but {_told(reasons)}"
-    return CaseResult(f"{tool}.yaml", case.id, problem)
+    return CaseResult(f"{folder_of(rules.file)}{tool}.yaml", case.id, problem)
 
 
 def run_file(
@@ -179,6 +183,8 @@ def _rules_of(rules: Rules, plan: ToolPlan) -> Iterator[tuple[str, str, str]]:
     for aggregate in plan.aggregates:
         if aggregate.lte is not None:
             yield plan.name, "aggregate_exceeded", aggregate.name
+        if aggregate.gte is not None and aggregate.metric == "min":
+            yield plan.name, "aggregate_below", aggregate.name
     for stage in plan.envelopes:
         if stage.role == "constrained":
             yield plan.name, "envelope_violated", stage.path.text

@@ -1,4 +1,4 @@
-"""Rules that a tool's JSON Schema implies: <tool>.schema.json beside the contract.
+"""Rules that a tool's JSON Schema implies: <tool>.schema.json beside the contract, bare or in a tool definition.
 
 Invariant: a derived rule only ever adds a refusal. What JSON Schema leaves optional may be missing; what stands
 there must fulfil the keyword and have its type.
@@ -24,7 +24,6 @@ _NUMBERS = {
 }
 _LENGTHS = {"minLength": "min_length", "maxLength": "max_length"}
 _NOT_DERIVED = ("anyOf", "oneOf", "not", "if", "patternProperties", "prefixItems")
-_REF_DEPTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,7 @@ def derive(file: str, data: bytes) -> tuple[Derived | None, list[Diagnostic]]:
         schema = loads_strict(data, max_bytes=limits.CONTRACT_FILE_BYTES, max_depth=limits.CONTRACT_DEPTH)
     except StrictJSONError as problem:
         return None, [error("BAD_SCHEMA", file, str(problem))]
+    schema = _parameters(schema)
     walk = _Walk(file, schema)
     try:
         walk.visit(schema, "$", required=True, depth=0)
@@ -49,7 +49,24 @@ def derive(file: str, data: bytes) -> tuple[Derived | None, list[Diagnostic]]:
         return None, [error("BAD_REGEX", file, str(problem))]
     except BadPath as problem:
         return None, [error("BAD_JSONPATH", file, str(problem))]
+    if not walk.entries and not walk.diagnostics:
+        message = "no rule follows from this file; give bounds, patterns or choices, or remove it"
+        return None, [error("BAD_SCHEMA", file, message)]
     return Derived(tuple(walk.entries)), walk.diagnostics
+
+
+def _parameters(schema: Any) -> Any:
+    """The schema of the arguments: what a model provider's (OpenAI, Anthropic) or MCP's tool definition holds, or the
+    file itself. References inside a definition lead from there."""
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") == "function" and isinstance(schema.get("function"), dict):
+        schema = schema["function"]
+    if isinstance(schema.get("name"), str):
+        for word in ("parameters", "input_schema", "inputSchema"):
+            if word in schema:
+                return schema[word]
+    return schema
 
 
 class _Bad(ValueError):
@@ -69,7 +86,7 @@ class _Walk:
             return
         if not isinstance(schema, dict):
             raise _Bad(f"the schema at {path} is no object")
-        if depth > _REF_DEPTH:
+        if depth > limits.CONTRACT_SCHEMA_DEPTH:
             self._skipped(path, "a $ref that leads too deep")
             return
         operators = dict(_operators(schema, path))

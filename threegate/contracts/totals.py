@@ -122,7 +122,8 @@ def effective_bounds(aggregate: AggregatePlan, session: Session) -> tuple[Decima
 
 
 def aggregate_reasons(reasons: list[Reason], session: Session, asked: Asked, others: Sequence[Total]) -> None:
-    """Append a reason for every aggregate whose upper bound this call would break, or cannot be measured."""
+    """Append a reason for every aggregate that this call would take beyond its bound for good, or that cannot be
+    measured. A lower bound is for the end of the session, but a minimum never rises again."""
     seen: dict[str, tuple[AggregatePlan, list[Any] | None]] = {}
     for plan, arguments in asked:
         for aggregate in plan.aggregates:
@@ -133,7 +134,14 @@ def aggregate_reasons(reasons: list[Reason], session: Session, asked: Asked, oth
             message = f"{aggregate.name}: there is no number at {path}"
             reasons.append(Reason(3, "aggregate_unmeasurable", path, message))
             continue
-        _, upper = effective_bounds(aggregate, session)
+        lower, upper = effective_bounds(aggregate, session)
+        if (
+            aggregate.metric == "min"
+            and lower is not None
+            and (least := add(aggregate, None, values)) < lower
+        ):
+            message = f"{aggregate.reason} (a minimum never rises again)"
+            reasons.append(Reason(3, "aggregate_below", aggregate.name, message, str(lower), str(least)))
         if upper is None:
             continue
         for scope, tally, pending in _around(session, others):

@@ -237,3 +237,90 @@ CLUSTER_STORE_BYTES: Final = 4096 * MIB
 CLUSTER_OUTBOX_SECONDS: Final = 24 * 3600
 CLUSTER_SLOTS: Final = 256
 """Requests that one daemon has on its workers at once: each has a thread."""
+
+# ---- gate 1: the fields of a request
+PATH_CHARS: Final = 1024
+SEGMENT_BYTES: Final = 255
+FILE_NAME_CHARS: Final = 128
+NAME_CHARS: Final = 128
+HOST_CHARS: Final = 253
+INPUT_ENTRIES: Final = 256
+LIST_ENTRIES: Final = 64
+"""Entries of a list of texts (constraints, labels, evidence and the like)."""
+LIST_TEXT_CHARS: Final = 500
+LABEL_CHARS: Final = 128
+SLUG_CHARS: Final = 64
+BODY_NESTING: Final = 10
+"""Blocks may stand this deep in lists and quotes; markdown-it-py itself silently drops what is deeper than 20."""
+CONTENT_PLACES: Final = 150
+"""Places of one kind that the rules for prose look at."""
+CONTENT_DENIALS: Final = 100
+"""So many places of prose are asked whether they deny what they name; nobody writes more honestly."""
+VARS_INTEGER_DIGITS: Final = 17
+FIX_LINE_CHARS: Final = 2_000
+
+# ---- settings, grants, texts that are searched
+SETTINGS_BYTES: Final = 256 * KIB
+KEY_FILE_BYTES: Final = 1 * KIB
+KEY_TEXT_BYTES: Final = 16 * KIB
+"""A public key of ssh-keygen, with its comment."""
+USER_STATE_BYTES: Final = 64 * KIB
+AUDIT_FILE_BYTES: Final = 1 * MIB
+"""A file that is given to `threegate audit`: a checkpoint or a proof."""
+GRANT_USES: Final = 10_000
+REGEX_MEMORY_BYTES: Final = 64 * MIB
+"""Of one linear-time pattern over a text."""
+TRAIL_CHECKPOINT_BYTES: Final = 64 * KIB
+VERIFY_PROBLEMS: Final = 100
+"""Problems that `audit verify` keeps; all are counted."""
+
+# ---- gate 3a and 3b, besides
+AANA_LOG_KEYS: Final = 100
+AANA_LOG_KEY_CHARS: Final = 64
+CONTRACT_SCHEMA_DEPTH: Final = 16
+CONTRACT_REGEX_MEMORY_BYTES: Final = 8 * MIB
+CONTRACT_REASON_CHARS: Final = 500
+CONTRACT_LABEL_CHARS: Final = 100
+CONTRACT_CALL_BYTES: Final = 1 * MIB
+CONTRACT_CALLS_BYTES: Final = 256 * MIB
+"""A file of calls that `contracts decide` plays."""
+CONTRACT_TRAFFIC_BYTES: Final = 16 * MIB
+"""A request to a model provider, or its response, that is held against contracts."""
+
+# ---- what proposals may ask for
+PROPOSAL_KEY_CHARS: Final = 64
+PROJECT_PATH_CHARS: Final = 1024
+PROJECT_NAME_BYTES: Final = 255
+PROJECT_PATH_DECODINGS: Final = 8
+"""How often a path is percent-decoded before it is refused."""
+PROJECT_LINKS: Final = 40
+PROPOSAL_LIST_DEPTH: Final = 2
+PROPOSAL_LIST_ENTRIES: Final = 200
+PROPOSAL_READ_BYTES: Final = 64 * KIB
+PROPOSAL_GIT_BYTES: Final = 256 * KIB
+PROPOSAL_SHELL_SECONDS: Final = 30
+PROPOSAL_WEB_BYTES: Final = 256 * KIB
+PROPOSAL_WEB_SECONDS: Final = 60
+PROPOSAL_MONTY_SECONDS: Final = 20
+PROPOSAL_REASON_CHARS: Final = 300
+
+# ---- what comes from a run, a worker or the network
+OUT_DEPTH: Final = 32
+"""Folders below /out that are read."""
+RUN_SHM_BYTES: Final = 16 * MIB
+MONTY_PATH_CHARS: Final = 4096
+EGRESS_REFUSED: Final = 64
+"""Refused destinations that are told; the allowed ones are all told, and are as few as the request lists."""
+EGRESS_LOG_BYTES: Final = 4 * MIB
+SECRET_BYTES: Final = 4096
+COMPARE_TEXT_BYTES: Final = 64 * KIB
+WORKERS_FILE_BYTES: Final = 16 * MIB
+OUTCOME_DEPTH: Final = 32
+JOURNAL_LINE_BYTES: Final = 4096
+WORKER_FREE_BYTES: Final = 256 * MIB
+"""Free space that a worker wants before it takes work."""
+BROKER_CANCEL_BYTES: Final = 64 * MIB
+BROKER_RESULT_BYTES: Final = 512 * MIB
+SERVE_CONNECTIONS: Final = 256
+SERVE_HEAD_BYTES: Final = 16 * KIB
+MCP_NAME_BYTES: Final = 256

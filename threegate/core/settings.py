@@ -19,7 +19,6 @@ from threegate.core import limits
 from threegate.core.errors import InvalidInput
 
 SETTINGS_FILE = "threegate.toml"
-SETTINGS_BYTES = 256 * 1024
 
 _DURATION = re.compile(r"([1-9][0-9]{0,6})(s|m|h|d)")
 _DURATION_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -310,8 +309,8 @@ def _numbers(value: Any) -> Any:
 
 def parse_settings(data: bytes, path: Path | str = SETTINGS_FILE) -> Settings:
     """Read a settings file's bytes. Raises InvalidInput with file, line and key of the first mistake."""
-    if len(data) > SETTINGS_BYTES:
-        raise InvalidInput(f"{path}: more than {SETTINGS_BYTES} bytes; make it smaller")
+    if len(data) > limits.SETTINGS_BYTES:
+        raise InvalidInput(f"{path}: more than {limits.SETTINGS_BYTES} bytes; make it smaller")
     try:
         text = data.decode("utf-8")
         values = tomllib.loads(text)

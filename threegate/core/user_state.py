@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.errors import Unavailable
 
 
@@ -42,7 +42,7 @@ class UserState:
     def read_head(self) -> dict[str, str | int] | None:
         """The kept head, or None when there is none. Raises Unavailable when it cannot be read."""
         try:
-            value = json.loads(durable.read_exchanged(self.head_file, max_bytes=64 * 1024))
+            value = json.loads(durable.read_exchanged(self.head_file, max_bytes=limits.USER_STATE_BYTES))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
 from threegate.core.held_folder import HeldFolder
-from threegate.core.settings import SETTINGS_BYTES, SETTINGS_FILE, Settings, parse_settings
+from threegate.core.settings import SETTINGS_FILE, Settings, parse_settings
 
 STATES = ("approved", "running", "finished", "refused")
 """The folders of tool-exec/ that are a request's state."""
@@ -205,7 +205,7 @@ class Workspace:
     def settings_bytes(self) -> bytes:
         """The settings file's bytes. Raises InvalidInput."""
         try:
-            return durable.read_regular(self.settings_file, max_bytes=SETTINGS_BYTES)
+            return durable.read_regular(self.settings_file, max_bytes=limits.SETTINGS_BYTES)
         except OSError as error:
             raise InvalidInput(f"{self.settings_file}: cannot be read ({error.strerror or error})") from None
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from threegate import __version__
 from threegate.contracts import Compiled, compile_folder
-from threegate.core import canonical, durable, limits
-from threegate.core.errors import InvalidInput
+from threegate.contracts.folder import read_folder
+from threegate.core import canonical
 from threegate.core.settings import Settings, parse_settings
 from threegate.core.workspace import Workspace
 from threegate.request.job import Platform, platform_of
@@ -46,7 +44,8 @@ def load_policy(
     Contracts that do not compile make a policy all the same: one that refuses every request.
     """
     settings = parse_settings(workspace.settings_bytes(), workspace.settings_file)
-    files = read_contract_files(workspace.contracts)
+    folder = workspace.contracts
+    files = read_folder(folder) if os.path.lexists(folder) else {}
     return make_policy(
         settings,
         files,
@@ -94,30 +93,3 @@ def make_policy(
 
 def _keyed_hash(key: bytes, name: str, value: str) -> str:
     return hmac.new(key, f"{name}={value}".encode(), hashlib.sha256).hexdigest()
-
-
-def read_contract_files(folder: Path) -> dict[str, bytes]:
-    """Every file below the contracts folder that can be part of a contract, by relative path, read once.
-
-    `.state/`, other hidden names and READMEs are left out. Raises InvalidInput for links and anything unreadable.
-    """
-    files: dict[str, bytes] = {}
-    if not folder.is_dir():
-        return files
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            path = Path(parent) / name
-            if name.startswith(".") or not name.endswith((".yaml", ".yml", ".json")):
-                continue
-            if len(files) >= limits.CONTRACT_FILES:
-                raise InvalidInput(f"{folder}: more than {limits.CONTRACT_FILES} contract files; remove some")
-            if not stat.S_ISREG(path.lstat().st_mode):
-                raise InvalidInput(f"{path}: is no regular file; put the contract itself there")
-            try:
-                files[path.relative_to(folder).as_posix()] = durable.read_regular(
-                    path, max_bytes=limits.CONTRACT_FILE_BYTES
-                )
-            except OSError as error:
-                raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
-    return files

@@ -20,6 +20,7 @@ from typing import Any
 from threegate.contracts import Call, Decision, Reason, Session
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.engine import may_retry
+from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.session import SessionStore
 from threegate.contracts.session_table import SessionTable
@@ -50,24 +51,20 @@ class ContractSessions:
 
     def write_class(self, policy: Policy, request: Request) -> bool:
         """Whether a contract that applies says that the side effect is above read."""
-        contracts = policy.contracts.contracts
-        return any(contracts[name].side_effect != "read" for name in _tools(request) if name in contracts)
+        return any(contract.side_effect != "read" for contract in _contracts(policy, request))
 
     def time_cap_sec(self, policy: Policy, request: Request) -> int | None:
         """The lowest `timeouts.total_ms` of the contracts that apply, in whole seconds (rounded up)."""
-        contracts = policy.contracts.contracts
-        caps = [contracts[name].timeouts.total_ms for name in _tools(request) if name in contracts]
+        caps = [contract.timeouts.total_ms for contract in _contracts(policy, request)]
         return max(1, math.ceil(min(caps) / 1000)) if caps else None
 
     def may_retry(self, policy: Policy, request: Request, status: str, attempts: int) -> bool:
         """Whether every contract that applies lets an attempt that never started be made again (in enforce mode)."""
-        contracts = policy.contracts.contracts
         return (
             policy.contracts.ok
             and policy.settings.contracts.mode == "enforce"
-            and all(
-                name in contracts and may_retry(contracts[name], status, attempts) for name in _tools(request)
-            )
+            and all(name in policy.contracts.contracts for name in _tools(request))
+            and all(may_retry(contract, status, attempts) for contract in _contracts(policy, request))
         )
 
     def decide(
@@ -244,6 +241,11 @@ class ContractSessions:
         """For `checkpoint list`: the decision now, the call's digest, the call; None without contracts."""
         decision, call = self._decide(held, policy, request, job, held.now, None)
         return None if call is None else (decision, call_sha256(call), call)
+
+
+def _contracts(policy: Policy, request: Request) -> list[ToolContract]:
+    """Every contract that may apply to a request: whichever role it has, no rule is looser than its strictest one."""
+    return [contract for name in _tools(request) for contract in policy.contracts.contracts_of(name)]
 
 
 def _tools(request: Request) -> tuple[str, ...]:

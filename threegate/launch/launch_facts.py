@@ -10,15 +10,13 @@ from datetime import timedelta
 from pathlib import Path
 
 from threegate.approval import LaunchFacts, Operators, PinnedFile, load_operators
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.workspace import STATES, Workspace
 from threegate.judgement.policy import Policy
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.trail import LockedTrail, RequestHistory
 from threegate.trail.payloads import Approved
-
-OPERATORS_BYTES = 1024 * 1024
 
 
 def file_identity(path: Path) -> tuple[int, ...]:
@@ -34,7 +32,7 @@ def read_operators(workspace: Workspace) -> Operators:
 
 def _read(path: Path) -> bytes | None:
     try:
-        return durable.read_regular(path, max_bytes=OPERATORS_BYTES)
+        return durable.read_regular(path, max_bytes=limits.OPERATORS_FILE_BYTES)
     except FileNotFoundError:
         return None
     except OSError:

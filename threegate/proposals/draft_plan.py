@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
+from threegate.core import limits
 from threegate.proposals.proposal_verdict import ProposalVerdict
 from threegate.proposals.urls import URL
 from threegate.request.model import Backend, Sensitivity
-
-MONTY_SECONDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class Plan:
     workdir: str = ""
     network: URL | None = None
     rationale: str = ""
-    time_sec: int = MONTY_SECONDS
+    time_sec: int = limits.PROPOSAL_MONTY_SECONDS
     memory_mb: int = 128
     sensitivity: Sensitivity = "internal"
     notes: tuple[str, ...] = ()

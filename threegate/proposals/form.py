@@ -17,7 +17,6 @@ from threegate.secretscan import mask_secrets
 
 _KINDS: Final = {"string": "a string", "integer": "a whole number", "boolean": "true or false"}
 _STRINGS: Final = ("id", "source", "task", "reason")
-_KEY_CHARS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,4 +185,4 @@ def pointer(key: str) -> str:
     """One step of a JSON Pointer (RFC 6901) for a key from outside: printable ASCII, short, without secrets."""
     shown = mask_secrets(key).encode("ascii", "backslashreplace").decode()
     plain = "".join(char if " " <= char <= "~" else f"\\x{ord(char):02x}" for char in shown)
-    return "/" + plain.replace("~", "~0").replace("/", "~1")[:_KEY_CHARS]
+    return "/" + plain.replace("~", "~0").replace("/", "~1")[: limits.PROPOSAL_KEY_CHARS]

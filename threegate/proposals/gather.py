@@ -32,8 +32,6 @@ CLEANED: Final = (
     "tmp",
 )
 """What a cleanup without `include` speaks of."""
-LIST_DEPTH: Final = 2
-LIST_ENTRIES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +79,12 @@ def _current(verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
 def _listing(verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
     assert verdict.proposal is not None
     args = verdict.proposal.args
-    most = int(args.get("maxEntries", LIST_ENTRIES))
+    most = int(args.get("maxEntries", limits.PROPOSAL_LIST_ENTRIES))
     project = sources.project()
     start = verdict.paths["path"]
     entries: list[dict[str, Any]] = []
     more = False
-    for entry, _ in project.walk(start.parts, depth=int(args.get("maxDepth", LIST_DEPTH))):
+    for entry, _ in project.walk(start.parts, depth=int(args.get("maxDepth", limits.PROPOSAL_LIST_DEPTH))):
         if len(entries) >= most:
             more = True
             break

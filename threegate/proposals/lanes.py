@@ -19,9 +19,6 @@ from threegate.proposals.proposal_verdict import ProposalVerdict
 from threegate.proposals.web_lanes import WEB_LANES
 from threegate.request.model import Sensitivity
 
-READ_BYTES: Final = 65_536
-GIT_BYTES: Final = 262_144
-SHELL_SECONDS: Final = 30
 _NOTES: Final = 10
 _HITS: Final = 20
 
@@ -42,7 +39,7 @@ def _read(verdict: ProposalVerdict, primary: Mapping[str, bytes], _settings: Set
     missing = "current" not in primary
     given = {
         "path": verdict.paths["path"].text,
-        "maxBytes": verdict.args.get("maxBytes", READ_BYTES),
+        "maxBytes": verdict.args.get("maxBytes", limits.PROPOSAL_READ_BYTES),
         "missing": missing,
     }
     outputs = () if missing else (("/out/content", "the file's bytes"),)
@@ -204,7 +201,7 @@ def _git(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Set
         "path": path.text if path else ".",
         "staged": args.get("staged", False),
         "limit": args.get("limit", _HITS),
-        "maxBytes": args.get("maxBytes", GIT_BYTES),
+        "maxBytes": args.get("maxBytes", limits.PROPOSAL_GIT_BYTES),
         "protected": [
             *sorted(PROTECTED_PATTERNS),
             *(f"{pattern}/**" for pattern in sorted(PROTECTED_PATTERNS)),
@@ -218,7 +215,7 @@ def _git(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Set
         given=given,
         derived={"lane.py": era_code.GIT.encode()},
         outputs=((f"/out/{out}", f"what git {verb} says"),),
-        time_sec=SHELL_SECONDS,
+        time_sec=limits.PROPOSAL_SHELL_SECONDS,
         memory_mb=512,
         sensitivity=_sensitivity(verdict),
     )
@@ -235,7 +232,7 @@ def _shell(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: S
         "ERA",
         argv=tuple(args["argv"]),
         workdir="/".join(("/in/project", *cwd.parts)),
-        time_sec=-(-int(args.get("timeoutMs", SHELL_SECONDS * 1000)) // 1000),
+        time_sec=-(-int(args.get("timeoutMs", limits.PROPOSAL_SHELL_SECONDS * 1000)) // 1000),
         memory_mb=1024,
         sensitivity=_sensitivity(verdict),
         notes=tuple(notes),

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.proposals.project_paths import PathBlocked, ProjectPath, is_own, is_protected, read_path
 from threegate.request.characters import has_hidden
 
-_LINKS_FOLLOWED = 40
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -86,7 +85,7 @@ class Project:
                 done.append(part)
                 continue
             followed += 1
-            if followed > _LINKS_FOLLOWED:
+            if followed > limits.PROJECT_LINKS:
                 raise PathBlocked("path_outside", "too many links in the path")
             pending.extend(reversed(self._inside(target, done)))
         if followed == 0:

@@ -15,11 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
+from threegate.core import limits
 from threegate.request.characters import has_hidden
-
-PATH_CHARS: Final = 1024
-NAME_BYTES: Final = 255
-_DECODINGS: Final = 8
 
 PROTECTED_FOLDERS: Final = frozenset(
     {"secrets", "credentials", "data", "database", "db", "backup", "backups", ".git"}
@@ -65,8 +62,8 @@ class ProjectPath:
 
 def read_path(text: str, *, writing: bool = False) -> ProjectPath:
     """Judge a path. Raises PathBlocked; `writing` also guards the guards' own settings."""
-    if len(text) > PATH_CHARS:
-        raise PathBlocked("path_too_long", f"a path has at most {PATH_CHARS} characters")
+    if len(text) > limits.PROJECT_PATH_CHARS:
+        raise PathBlocked("path_too_long", f"a path has at most {limits.PROJECT_PATH_CHARS} characters")
     if has_hidden(text) or "\n" in text or "\t" in text:
         raise PathBlocked("path_hidden", "the path has a character that cannot be seen")
     parts = _parts(text)
@@ -110,8 +107,8 @@ def _parts(text: str) -> tuple[str, ...]:
                 raise PathBlocked("path_outside", "the path leaves the project")
             parts.pop()
         elif part not in ("", "."):
-            if len(part.encode("utf-8")) > NAME_BYTES:
-                raise PathBlocked("path_too_long", f"a name has at most {NAME_BYTES} bytes")
+            if len(part.encode("utf-8")) > limits.PROJECT_NAME_BYTES:
+                raise PathBlocked("path_too_long", f"a name has at most {limits.PROJECT_NAME_BYTES} bytes")
             parts.append(part)
     return tuple(parts)
 
@@ -131,7 +128,7 @@ def _other_forms(text: str) -> list[str]:
     """What else the text would mean to a program that decodes percent signs or compatibility forms."""
     forms = []
     decoded = text
-    for _ in range(_DECODINGS):
+    for _ in range(limits.PROJECT_PATH_DECODINGS):
         again = unquote(decoded)
         if again == decoded:
             break

@@ -32,7 +32,6 @@ from threegate.request.characters import visible
 from threegate.request.model import Risk
 
 _CREATED: Final = re.compile(rb'\ncreated_utc: "([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)"\n')
-_REASON_CHARS: Final = 300
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -263,7 +262,7 @@ def _risk(verdict: ProposalVerdict) -> Risk:
 
 def _plain(text: str) -> str:
     """One short line of what an agent said."""
-    return visible(" ".join(text.split()))[:_REASON_CHARS]
+    return visible(" ".join(text.split()))[: limits.PROPOSAL_REASON_CHARS]
 
 
 def _quoted(text: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from threegate.core import limits
 from threegate.core.settings import Settings
 from threegate.proposals import era_code
 from threegate.proposals.draft_plan import Plan
@@ -16,8 +17,6 @@ from threegate.proposals.project import ProjectError
 from threegate.proposals.proposal_verdict import ProposalVerdict
 from threegate.proposals.urls import URL, URLError, reach, read_url
 
-WEB_BYTES: Final = 262_144
-WEB_SECONDS: Final = 60
 _HITS: Final = 20
 
 
@@ -29,7 +28,7 @@ def _page(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Se
     given: dict[str, Any] = {
         "text": verdict.proposal.tool.name != "web.fetch",
         "selector": args.get("selector") if reading else None,
-        "maxBytes": args.get("maxBytes", WEB_BYTES),
+        "maxBytes": args.get("maxBytes", limits.PROPOSAL_WEB_BYTES),
     }
     return _web(verdict.url, [step], given, "reads one page of this host")
 
@@ -40,7 +39,7 @@ def _search(verdict: ProposalVerdict, _primary: Mapping[str, bytes], settings: S
     if "{query}" not in template:
         raise ProjectError("no search page is set; put proposals.search_url with {query} into threegate.toml")
     url = _public(template.replace("{query}", quote(args["query"], safe="")), "proposals.search_url")
-    given: dict[str, Any] = {"text": True, "selector": None, "maxBytes": WEB_BYTES}
+    given: dict[str, Any] = {"text": True, "selector": None, "maxBytes": limits.PROPOSAL_WEB_BYTES}
     return _web(
         url, [{"method": "GET", "url": url.text}], given, "asks the search page that the operator named"
     )
@@ -56,7 +55,7 @@ def _repository(verdict: ProposalVerdict, _primary: Mapping[str, bytes], setting
     if args.get("includeReleases"):
         places.append(f"{url.text}/releases?{urlencode({'per_page': _HITS})}")
     steps = [{"method": "GET", "url": place, "accept": "application/vnd.github+json"} for place in places]
-    given: dict[str, Any] = {"text": False, "selector": None, "maxBytes": WEB_BYTES}
+    given: dict[str, Any] = {"text": False, "selector": None, "maxBytes": limits.PROPOSAL_WEB_BYTES}
     return _web(url, steps, given, "reads one public repository's facts")
 
 
@@ -79,7 +78,7 @@ def _create_issue(verdict: ProposalVerdict, _primary: Mapping[str, bytes], setti
         "body": body,
         "accept": "application/vnd.github+json",
     }
-    given: dict[str, Any] = {"text": False, "selector": None, "maxBytes": WEB_BYTES}
+    given: dict[str, Any] = {"text": False, "selector": None, "maxBytes": limits.PROPOSAL_WEB_BYTES}
     return _web(url, [step], given, "creates one issue; the token is added by the proxy, outside of the run")
 
 
@@ -101,12 +100,12 @@ def _web(url: URL, steps: list[dict[str, Any]], given: dict[str, Any], rationale
     return Plan(
         "ERA",
         argv=("python3", "/in/lane.py"),
-        given={**given, "steps": steps, "timeout": WEB_SECONDS // 2},
+        given={**given, "steps": steps, "timeout": limits.PROPOSAL_WEB_SECONDS // 2},
         derived={"lane.py": era_code.WEB.encode()},
         outputs=tuple(outputs),
         network=url,
         rationale=rationale,
-        time_sec=WEB_SECONDS,
+        time_sec=limits.PROPOSAL_WEB_SECONDS,
         memory_mb=256,
         sensitivity="public",
     )

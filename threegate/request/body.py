@@ -15,11 +15,9 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from threegate.core import limits
 from threegate.request.backend_rules import BACKENDS, OPTIONAL_SECTIONS, Backend
 from threegate.request.findings import Findings
-
-NESTING = 10
-"""Blocks may stand this deep in lists and quotes; markdown-it-py itself silently drops what is deeper than 20."""
 
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 _FENCE_OPENS = re.compile(r" {0,3}(?:(`{3,})[^`]*|(~{3,}).*)$")
@@ -196,8 +194,10 @@ def _check_blocks(
     for token in tokens:
         start, end = token.map or (0, 0)
         line = first_line + start
-        if token.level > NESTING:
-            findings.add("TG212", line, 1, f"nested deeper than {NESTING} lists or quotes; make it flatter")
+        if token.level > limits.BODY_NESTING:
+            findings.add(
+                "TG212", line, 1, f"nested deeper than {limits.BODY_NESTING} lists or quotes; make it flatter"
+            )
         elif token.type == "html_block":
             findings.add("TG208", line, 1, "raw HTML is not allowed; write plain text")
         elif token.type == "hr":

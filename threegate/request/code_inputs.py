@@ -25,7 +25,6 @@ from threegate.secretscan import has_secret
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NESTING: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
-_INTEGER_DIGITS: Final = 17
 _TAKEN: Final = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | frozenset(keyword.softkwlist)
 
 
@@ -91,7 +90,7 @@ def _float(digits: str) -> float:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > _INTEGER_DIGITS or abs(value := int(digits)) > INTEGER_MAX:
+    if len(digits) > limits.VARS_INTEGER_DIGITS or abs(value := int(digits)) > INTEGER_MAX:
         raise _Refused("TG413", "a whole number is beyond 2**53 - 1; write a string")
     return value
 

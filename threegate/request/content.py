@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from threegate.core import limits
 from threegate.request.command.installs import find_installs
 from threegate.request.command.paths import find_places
 from threegate.request.problem import Problem
@@ -18,8 +19,6 @@ from threegate.secretscan import Found, find_secrets
 from threegate.secretscan.linear import PatternSet, one_byte_each, spans
 
 _READ_ELSEWHERE: Final = ("## Command", "## Code", "## Inputs (JSON)")
-_ASKED: Final = 100
-_LOOKED_AT: Final = 150
 _DENIAL: Final = re.compile(
     r"(?i)\b(?:no|not|never|none|nothing|neither|nor|without|cannot|can't|won't|doesn't|don't|isn't|aren't|mustn't|avoids?|avoiding"
     r"|instead of|rather than|refus\w{1,4}|forbid\w{0,5}|forbidden|excluded?|excluding|outside|prevents?|unable|unlike|free of)\b"
@@ -89,11 +88,11 @@ def _installs(prose: str) -> Iterator[tuple[int, str, str]]:
     data = one_byte_each(prose)
     count = 0
     for number in _ORDERS.which(data):
-        for start, end in spans((_ORDER, _HOW)[number], data, most=_LOOKED_AT):
+        for start, end in spans((_ORDER, _HOW)[number], data, most=limits.CONTENT_PLACES):
             count += 1
             if not _NO_ORDER.match(prose, start) and not _denied(prose, start, end, count):
                 yield start, "TG502", "an instruction to install software; use what the sandbox has"
-    for start, end in find_installs(prose, most=_LOOKED_AT):
+    for start, end in find_installs(prose, most=limits.CONTENT_PLACES):
         count += 1
         if not _denied(prose, start, end, count):
             yield start, "TG502", "a command that installs software; use what the sandbox has"
@@ -113,9 +112,9 @@ def _places(prose: str) -> Iterator[tuple[int, str, str]]:
 def _denied(prose: str, start: int, end: int, count: int) -> bool:
     """Whether the sentence around a place denies what stands there: a denial before it, or ``is not``/``is refused`` after.
 
-    Beyond `_ASKED` places nobody writes honestly: they count as not denied, which keeps the time bounded.
+    Beyond `limits.CONTENT_DENIALS` places nobody writes honestly: they count as not denied, which keeps the time bounded.
     """
-    if count >= _ASKED:
+    if count >= limits.CONTENT_DENIALS:
         return False
     before = prose[max(0, start - 160) : start]
     ends = [match.end() for match in _SENTENCE_END.finditer(before)]

@@ -11,15 +11,15 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from decimal import Decimal
 
+from threegate.core import limits
 from threegate.core.strict_yaml import Node
 
 _TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?(?:Z|\+00:00)"
 )
 _DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,5})(?:\.[0-9]{1,6})?")
-FILE_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+FILE_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.FILE_NAME_CHARS}}}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
-_PATH_CHARS = 1024
 
 
 class FieldError(Exception):
@@ -96,7 +96,7 @@ def read_time(node: Node, rule: str) -> datetime:
 def check_file_name(name: str) -> str | None:
     """None for a bare file name that may be an input, else what is wrong with it (docs/spec/1-tool-request.md, `inputs`)."""
     if not FILE_NAME.fullmatch(name):
-        return "must be a bare file name of A-Z a-z 0-9 . _ - (at most 128), without folders"
+        return f"must be a bare file name of A-Z a-z 0-9 . _ - (at most {limits.FILE_NAME_CHARS}), without folders"
     if name in (".", ".."):
         return "must name a file, not a folder"
     return None
@@ -110,13 +110,13 @@ def check_output_path(path: str) -> tuple[str, str | None]:
         bare = path.removeprefix("/out/")
     else:
         bare = path
-    if len(path) > _PATH_CHARS or "\\" in path or "\n" in path or bare != bare.strip():
+    if len(path) > limits.PATH_CHARS or "\\" in path or "\n" in path or bare != bare.strip():
         return path, "must be a plain path under /out/, without backslashes or blanks at its ends"
     if not bare or bare.endswith("/"):
         return path, "must name a file under /out/, not a folder"
     segments = bare.split("/")
     if any(segment in ("", ".", "..") for segment in segments):
         return path, "must not have '..', '.' or empty segments"
-    if any(len(segment.encode()) > 255 for segment in segments):
-        return path, "has a name of more than 255 bytes"
+    if any(len(segment.encode()) > limits.SEGMENT_BYTES for segment in segments):
+        return path, f"has a name of more than {limits.SEGMENT_BYTES} bytes"
     return f"/out/{bare}", None

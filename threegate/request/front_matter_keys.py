@@ -22,7 +22,6 @@ from threegate.request.findings import Findings
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 _LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+#_/-]{0,63}")
 _WORKDIR = re.compile(r"/out|/in(?:/[A-Za-z0-9._-]{1,128}){0,8}")
-NAME_CHARS = 128
 
 SHELLS = frozenset(
     [
@@ -196,8 +195,8 @@ _TABLE = (
     Key(
         "approved_by",
         False,
-        _text("TG143", NAME_CHARS),
-        {"anyOf": [{"type": "null"}, {"type": "string", "maxLength": NAME_CHARS}]},
+        _text("TG143", limits.NAME_CHARS),
+        {"anyOf": [{"type": "null"}, {"type": "string", "maxLength": limits.NAME_CHARS}]},
         "the operator who approved it; written by threegate approve",
     ),
     Key(
@@ -265,7 +264,7 @@ _TABLE = (
         lambda node, bounds: lists.read_inputs(node, bounds.findings),
         {
             "type": "array",
-            "maxItems": lists.INPUT_ENTRIES,
+            "maxItems": limits.INPUT_ENTRIES,
             "items": {
                 "type": "object",
                 "additionalProperties": False,
@@ -297,7 +296,7 @@ _TABLE = (
                 "type": "object",
                 "additionalProperties": False,
                 "required": ["path"],
-                "properties": {"path": _named(1024), "description": _named(lists.TEXT_CHARS)},
+                "properties": {"path": _named(1024), "description": _named(limits.LIST_TEXT_CHARS)},
             },
         },
         "the files that the run leaves under /out/",
@@ -312,43 +311,43 @@ _TABLE = (
     Key(
         "constraints",
         False,
-        lambda node, bounds: lists.read_texts(node, "TG161", bounds.findings, most=lists.TEXT_CHARS),
-        {"type": "array", "maxItems": lists.TEXT_ENTRIES, "items": _named(lists.TEXT_CHARS)},
+        lambda node, bounds: lists.read_texts(node, "TG161", bounds.findings, most=limits.LIST_TEXT_CHARS),
+        {"type": "array", "maxItems": limits.LIST_ENTRIES, "items": _named(limits.LIST_TEXT_CHARS)},
         "what the operator should know; shown, not enforced",
     ),
     Key(
         "session_id",
         False,
-        _text("TG162", NAME_CHARS),
-        _named(NAME_CHARS),
+        _text("TG162", limits.NAME_CHARS),
+        _named(limits.NAME_CHARS),
         "the session that the contract gate counts it to",
     ),
     Key(
         "tool",
         False,
-        _text("TG162", NAME_CHARS),
-        _named(NAME_CHARS),
+        _text("TG162", limits.NAME_CHARS),
+        _named(limits.NAME_CHARS),
         "the tool whose contract applies besides the backend's",
     ),
     Key(
         "labels",
         False,
-        lambda node, bounds: lists.read_texts(node, "TG161", bounds.findings, most=lists.LABEL_CHARS),
-        {"type": "array", "maxItems": lists.TEXT_ENTRIES, "items": _named(lists.LABEL_CHARS)},
+        lambda node, bounds: lists.read_texts(node, "TG161", bounds.findings, most=limits.LABEL_CHARS),
+        {"type": "array", "maxItems": limits.LIST_ENTRIES, "items": _named(limits.LABEL_CHARS)},
         "labels of the call, for the contract gate",
     ),
     Key(
         "workflow",
         False,
-        _text("TG162", NAME_CHARS),
-        _named(NAME_CHARS),
+        _text("TG162", limits.NAME_CHARS),
+        _named(limits.NAME_CHARS),
         "the workflow that the session belongs to",
     ),
     Key(
         "role",
         False,
-        _text("TG162", NAME_CHARS),
-        _named(NAME_CHARS),
+        _text("TG162", limits.NAME_CHARS),
+        _named(limits.NAME_CHARS),
         "the role of the session in its workflow",
     ),
     Key(
@@ -362,7 +361,7 @@ _TABLE = (
         "evidence",
         False,
         lambda node, bounds: lists.read_evidence(node, bounds.findings),
-        {"type": "array", "maxItems": lists.TEXT_ENTRIES, "items": {"type": "object"}},
+        {"type": "array", "maxItems": limits.LIST_ENTRIES, "items": {"type": "object"}},
         "evidence references for the AANA gate",
     ),
 )

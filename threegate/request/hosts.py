@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
+from threegate.core import limits
 from threegate.request.characters import has_hidden
 from threegate.request.model import NetworkTarget
 
 DEFAULT_PORT = 443
-HOST_CHARS = 253
 
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
@@ -64,8 +64,8 @@ def read_target(text: str, default_port: int = DEFAULT_PORT) -> NetworkTarget:
 
 def read_host(text: str) -> str:
     """Read a bare host name and return it. Raises HostError."""
-    if len(text) > HOST_CHARS:
-        raise HostError(f"longer than {HOST_CHARS} characters")
+    if len(text) > limits.HOST_CHARS:
+        raise HostError(f"longer than {limits.HOST_CHARS} characters")
     if "*" in text:
         raise HostError("no wildcards; name each host")
     labels = text.split(".")

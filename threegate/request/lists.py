@@ -16,17 +16,12 @@ from threegate.request.hosts import HostError, read_target
 from threegate.request.model import InputFile, NetworkTarget, OutputFile
 from threegate.request.yaml_nodes import plain_value
 
-TEXT_ENTRIES = 64
-TEXT_CHARS = 500
-LABEL_CHARS = 128
-INPUT_ENTRIES = 256
-
 
 def read_inputs(node: Node, findings: Findings) -> tuple[InputFile, ...]:
     """``inputs``: a list of {name, sha256, unpack?}; names and unpacked stems are unique."""
     read: list[InputFile] = []
     taken: dict[str, int] = {}
-    for entry in _entries(node, "TG150", findings, most=INPUT_ENTRIES):
+    for entry in _entries(node, "TG150", findings, most=limits.INPUT_ENTRIES):
         fields = _mapping(entry, "TG150", ("name", "sha256", "unpack"), findings)
         if fields is None:
             continue
@@ -66,7 +61,7 @@ def read_outputs(node: Node, findings: Findings) -> tuple[OutputFile, ...]:
         description = ""
         if "description" in fields:
             try:
-                description = read_text(fields["description"], "TG156", most=TEXT_CHARS)
+                description = read_text(fields["description"], "TG156", most=limits.LIST_TEXT_CHARS)
             except FieldError as error:
                 findings.at(error.rule, fields["description"], f"the description {error}")
         read[path] = OutputFile(path, description)
@@ -97,7 +92,7 @@ def read_allowlist(node: Node, findings: Findings) -> tuple[NetworkTarget, ...]:
 def read_texts(node: Node, rule: str, findings: Findings, *, most: int) -> tuple[str, ...]:
     """A list of one-line texts of at most `most` characters (constraints, labels)."""
     read: list[str] = []
-    for entry in _entries(node, rule, findings, most=TEXT_ENTRIES):
+    for entry in _entries(node, rule, findings, most=limits.LIST_ENTRIES):
         try:
             read.append(read_text(entry, rule, most=most))
         except FieldError as error:
@@ -108,7 +103,7 @@ def read_texts(node: Node, rule: str, findings: Findings, *, most: int) -> tuple
 def read_evidence(node: Node, findings: Findings) -> tuple[Any, ...]:
     """``evidence``: a list of structured references (mappings), read by the AANA gate."""
     read: list[Any] = []
-    for entry in _entries(node, "TG163", findings, most=TEXT_ENTRIES):
+    for entry in _entries(node, "TG163", findings, most=limits.LIST_ENTRIES):
         if not isinstance(entry.value, dict):
             findings.at("TG163", entry, "each reference is a mapping such as {source_id: …, kind: …}")
             continue

@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from threegate.core import limits
 from threegate.request.model import NetworkTarget, Request
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._-]*(?: [A-Za-z0-9._-]+)*")
 _NO_STRINGS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 """Words that some YAML reader takes for no text; quoted, they are text to every reader."""
 _TICKS = re.compile(r"`+")
-SLUG_CHARS = 64
 
 
 def render_request(request: Request) -> bytes:
@@ -38,7 +38,7 @@ def render_time(moment: datetime) -> str:
 def slug_of(text: str) -> str:
     """A file name's slug made of some words: 1 to 64 of a-z, 0-9 and '-'."""
     words = re.sub(r"[^a-z0-9]+", "-", text.casefold()).strip("-")
-    return words[:SLUG_CHARS].strip("-") or "request"
+    return words[: limits.SLUG_CHARS].strip("-") or "request"
 
 
 def file_name(moment: datetime, slug: str) -> str:

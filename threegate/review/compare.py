@@ -23,7 +23,6 @@ from threegate.review.show import show_request
 
 _BYTES = frozenset(("data", "sha256", "file_name", "stage"))
 _SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
-_TEXT_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ def _inputs(
 def _content(workspace: Workspace, request: Path, name: str, sha256: str) -> str | None:
     for path in (workspace.inputs / sha256, request.parent / "files" / name, workspace.files / name):
         try:
-            data = durable.read_regular(path, max_bytes=_TEXT_BYTES)
+            data = durable.read_regular(path, max_bytes=limits.COMPARE_TEXT_BYTES)
             if sha256_hex(data) == sha256:
                 return data.decode("utf-8")
         except (OSError, UnicodeDecodeError):

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.workspace import Workspace
 from threegate.request.exposure import Exposure, exposure_json
@@ -22,7 +22,6 @@ from threegate.results import read_verdict
 from threegate.secretscan import mask_secrets
 
 _NOT_SEEN = "not looked at yet"
-_WORKERS_BYTES = 16 * 1024 * 1024
 _WHOM = {
     "draft": "operator: threegate approve",
     "invalid": "agent: fix the draft",
@@ -110,7 +109,7 @@ def status_lines(workspace: Workspace, *, ended: int = 20) -> list[Line]:
 def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:
     """What the running daemon last wrote of its workers; None without a cluster, or without a daemon."""
     try:
-        data = durable.read_regular(workspace.workers_file, max_bytes=_WORKERS_BYTES)
+        data = durable.read_regular(workspace.workers_file, max_bytes=limits.WORKERS_FILE_BYTES)
         value = json.loads(data)
     except (OSError, ValueError):
         return None

@@ -23,7 +23,6 @@ from threegate.runners.unpack import odd_name, unpack
 
 _CHUNK = 1 << 20
 _FICLONE = 0x40049409
-_DEPTH = 32
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -210,8 +209,8 @@ class _Collector:
         facts = os.stat(path.name, dir_fd=source, follow_symlinks=False)
         if not stat.S_ISDIR(facts.st_mode):
             return _refusal(facts) or self._file(source, target, path)
-        if depth >= _DEPTH:
-            return f"a folder more than {_DEPTH} deep"
+        if depth >= limits.OUT_DEPTH:
+            return f"a folder more than {limits.OUT_DEPTH} deep"
         with _open_folder(path.name, dir_fd=source) as inner:
             if target is None or self._found.exceeded:
                 self.walk(inner, None, path, depth + 1)

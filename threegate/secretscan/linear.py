@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import re2
 
-_MEMORY: Final = 64 * 1024 * 1024
+from threegate.core import limits
+
 _HANDLER: Final = "threegate-one-byte"
 
 
@@ -33,7 +34,7 @@ def one_byte_each(text: str) -> bytes:
 def _options() -> Any:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
-    options.max_mem = _MEMORY
+    options.max_mem = limits.REGEX_MEMORY_BYTES
     options.log_errors = False
     return options
 

@@ -8,12 +8,11 @@ from collections.abc import Callable
 
 import uvicorn
 
+from threegate.core import limits
 from threegate.serve.http_app import HttpOptions, create_app
 from threegate.serve.listening import BACKLOG, url_of
 
-_CONNECTIONS = 256
 _KEEP_ALIVE_SECONDS = 5
-_HEAD_BYTES = 16 * 1024
 
 
 def serve(listener: socket.socket, options: HttpOptions, *, ready: Callable[[str], None]) -> None:
@@ -28,10 +27,10 @@ def serve(listener: socket.socket, options: HttpOptions, *, ready: Callable[[str
         http="h11",
         ws="none",
         backlog=BACKLOG,
-        limit_concurrency=_CONNECTIONS,
+        limit_concurrency=limits.SERVE_CONNECTIONS,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=2,
-        h11_max_incomplete_event_size=_HEAD_BYTES,
+        h11_max_incomplete_event_size=limits.SERVE_HEAD_BYTES,
     )
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     ready(url_of(listener))

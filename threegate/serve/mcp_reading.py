@@ -18,7 +18,6 @@ Id = int | str | None
 Answer = Callable[[Id, int, str], Awaitable[None]]
 """(id, code, message) → an error to the client."""
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
-_NAME_BYTES: Final = 256
 
 
 class NotRead(Exception):
@@ -92,10 +91,10 @@ def _scalar(token: bytes) -> Id:
 
 def _text(token: bytes) -> str | None:
     """A JSON string's text; None for one that is long, or that has no one meaning."""
-    if not token.startswith(b'"') or len(token) > _NAME_BYTES:
+    if not token.startswith(b'"') or len(token) > limits.MCP_NAME_BYTES:
         return None
     try:
-        value: Any = canonical.loads_strict(token, max_bytes=_NAME_BYTES)
+        value: Any = canonical.loads_strict(token, max_bytes=limits.MCP_NAME_BYTES)
     except canonical.StrictJSONError:
         return None
     return str(value)

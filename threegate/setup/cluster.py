@@ -40,8 +40,6 @@ from threegate.trail.workspace_key import VerifierKey
 VHOST = "threegate"
 DAEMON = "daemon"
 _CA_DAYS, _LEAF_DAYS = 3650, 397
-_CANCEL_BYTES = 64 * limits.MIB
-_RESULT_BYTES = 512 * limits.MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +127,13 @@ def definitions(workers: Sequence[str]) -> dict[str, Any]:
             ),
             _queue(
                 cancel_queue(name),
-                {"x-max-length-bytes": _CANCEL_BYTES, "x-overflow": "reject-publish"},
+                {"x-max-length-bytes": limits.BROKER_CANCEL_BYTES, "x-overflow": "reject-publish"},
             ),
             _queue(
                 result,
                 {
                     "x-queue-type": "quorum",
-                    "x-max-length-bytes": _RESULT_BYTES,
+                    "x-max-length-bytes": limits.BROKER_RESULT_BYTES,
                     "x-overflow": "reject-publish",
                 },
             ),
@@ -367,7 +365,7 @@ def _result_key(home: Path, name: str) -> str:
 def _workspace_key(workspace: Workspace) -> str:
     path = workspace.audit / "workspace.pub"
     try:
-        text = durable.read_regular(path, max_bytes=1024).decode("ascii").strip()
+        text = durable.read_regular(path, max_bytes=limits.KEY_FILE_BYTES).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         raise Unavailable(f"{path}: cannot be read; it is made by threegate init") from None
     return VerifierKey.parse(text).render()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from threegate.acts.operator import add_operator
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.setup.agent_access import account_uid, let_agent_write
@@ -132,7 +132,7 @@ def _make_key() -> tuple[Path, bool]:
 def read_public_key(path: Path) -> str:
     """The one line of a .pub file. Raises InvalidInput."""
     try:
-        text = durable.read_regular(path, max_bytes=16 * 1024).decode("ascii")
+        text = durable.read_regular(path, max_bytes=limits.KEY_TEXT_BYTES).decode("ascii")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path}: cannot be read as a public key ({error}); give --key FILE.pub") from None
     if "PRIVATE KEY" in text:

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.settings import Settings, parse_settings
 
 _EXAMPLES = {
@@ -70,7 +70,7 @@ def set_values(path: Path, values: Mapping[str, Any]) -> None:
 
     The whole file is checked before and after; it is replaced in one rename.
     """
-    data = durable.read_regular(path, max_bytes=1 << 20)
+    data = durable.read_regular(path, max_bytes=limits.SETTINGS_BYTES)
     parse_settings(data, path)
     lines = data.decode().splitlines()
     for dotted, value in values.items():

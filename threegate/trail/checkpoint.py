@@ -12,11 +12,11 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.trail import tree
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 
-NOTE_BYTES: Final = 64 * 1024
 PROOF_MAGIC: Final = "c2sp.org/tlog-proof@v1"
 _NOTE = re.compile(
     r"(?P<origin>[!-*,-~]{1,255})\n(?P<size>0|[1-9][0-9]{0,15})\n(?P<root>[A-Za-z0-9+/]{43}=)\n\n"
@@ -63,7 +63,9 @@ class TrailCheckpoint:
     def parse(cls, data: bytes) -> TrailCheckpoint:
         """Read a signed note, whole. Raises InvalidInput."""
         try:
-            match = _NOTE.fullmatch(data.decode("utf-8")) if len(data) <= NOTE_BYTES else None
+            match = (
+                _NOTE.fullmatch(data.decode("utf-8")) if len(data) <= limits.TRAIL_CHECKPOINT_BYTES else None
+            )
             if match is None:
                 raise InvalidInput("is no signed checkpoint (origin, size, root, blank line, signatures)")
             signatures = []
@@ -122,7 +124,11 @@ class LineProof:
     def parse(cls, data: bytes) -> LineProof:
         """Read a proof, whole. Raises InvalidInput."""
         try:
-            match = _PROOF.fullmatch(data.decode("utf-8")) if len(data) <= 4 * NOTE_BYTES else None
+            match = (
+                _PROOF.fullmatch(data.decode("utf-8"))
+                if len(data) <= 4 * limits.TRAIL_CHECKPOINT_BYTES
+                else None
+            )
         except UnicodeDecodeError:
             match = None
         if match is None:

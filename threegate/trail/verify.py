@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.canonical import INTEGER_MAX
 from threegate.core.errors import InvalidInput, TrailError, Unavailable
 from threegate.core.limits import TRAIL_LINE_BYTES
@@ -27,7 +27,7 @@ from threegate.trail.chain import (
     segment_path,
     segment_paths,
 )
-from threegate.trail.checkpoint import NOTE_BYTES, TrailCheckpoint
+from threegate.trail.checkpoint import TrailCheckpoint
 from threegate.trail.event import Event, LineError, parse_line
 from threegate.trail.payloads import TreeAnnounced, WorkspaceAdopted, WorkspaceCreated
 from threegate.trail.tree import Frontier
@@ -98,7 +98,9 @@ class _Run:
         for name, data in [*sources, *external]:
             try:
                 note = TrailCheckpoint.parse(
-                    durable.read_regular(Path(name), max_bytes=NOTE_BYTES) if data is None else data
+                    durable.read_regular(Path(name), max_bytes=limits.TRAIL_CHECKPOINT_BYTES)
+                    if data is None
+                    else data
                 )
             except InvalidInput as error:
                 self.result.add(name, 0, str(error))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROBLEMS_KEPT = 100
+from threegate.core import limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class TrailProblem:
 
 @dataclass(slots=True)
 class Verification:
-    """What verification found. `problems` is cut at PROBLEMS_KEPT, `problem_count` is not."""
+    """What verification found. `problems` is cut at limits.VERIFY_PROBLEMS, `problem_count` is not."""
 
     lines: int = 0
     seq: int = 0
@@ -40,7 +40,7 @@ class Verification:
     problem_count: int = 0
     problems: list[TrailProblem] = field(default_factory=list)
     notes: list[TrailProblem] = field(default_factory=list)
-    """What somebody should know and nothing is wrong with; cut at PROBLEMS_KEPT."""
+    """What somebody should know and nothing is wrong with; cut at limits.VERIFY_PROBLEMS."""
 
     @property
     def ok(self) -> bool:
@@ -49,11 +49,11 @@ class Verification:
 
     def note(self, place: str | Path, message: str) -> None:
         """Note what is no problem."""
-        if len(self.notes) < PROBLEMS_KEPT:
+        if len(self.notes) < limits.VERIFY_PROBLEMS:
             self.notes.append(TrailProblem(str(place), 0, message))
 
     def add(self, place: str | Path, line: int, message: str) -> None:
         """Note a problem."""
         self.problem_count += 1
-        if len(self.problems) < PROBLEMS_KEPT:
+        if len(self.problems) < limits.VERIFY_PROBLEMS:
             self.problems.append(TrailProblem(str(place), line, message))

@@ -15,7 +15,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.user_state import UserState
 
@@ -98,7 +98,7 @@ def load_key(workspace_id: str) -> SigningKey:
     """The workspace's key of this user. Raises Unavailable when it is not here or is no key."""
     path = UserState.of(workspace_id).key_file
     try:
-        text = durable.read_regular(path, max_bytes=256)
+        text = durable.read_regular(path, max_bytes=limits.KEY_FILE_BYTES)
         private = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text.decode("ascii").strip()))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no key"

@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from threegate.approval import Operators
+from threegate.core import limits
 from threegate.core.errors import ThreeGateError
 from threegate.core.settings import Settings
 from threegate.runners.budget import Budget
@@ -21,8 +22,6 @@ from threegate.runners.registry import backends
 from threegate.setup.doctor import examine
 from threegate.setup.sandbox import known_images
 from threegate.worker.heartbeat import Capacity
-
-_SPACE = 256 << 20
 
 
 def images_of(settings: Settings) -> tuple[str, str]:
@@ -64,8 +63,8 @@ def quick_look(operators: Operators, state: Path) -> str | None:
         return f"operators: {operators.problem}"
     if not os.access("/usr/bin/ssh-keygen", os.X_OK):
         return "ssh-keygen: is not there (apt-get install openssh-client)"
-    if shutil.disk_usage(state).free < _SPACE:
-        return f"disk: less than {_SPACE >> 20} MiB free in {state}"
+    if shutil.disk_usage(state).free < limits.WORKER_FREE_BYTES:
+        return f"disk: less than {limits.WORKER_FREE_BYTES >> 20} MiB free in {state}"
     return None
 
 

@@ -20,7 +20,6 @@ from threegate.core import canonical, durable, limits
 from threegate.core.errors import Refused, Unavailable
 
 _LINES_BEFORE_REWRITE = 20_000
-_LINE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,7 @@ class NonceJournal:
         *lines, _torn = data.split(b"\n")
         for number, line in enumerate(lines, start=1):
             try:
-                value = canonical.loads_strict(line, max_bytes=_LINE_BYTES)
+                value = canonical.loads_strict(line, max_bytes=limits.JOURNAL_LINE_BYTES)
                 if set(value) == {"latest"}:
                     self._latest = max(self._latest, _whole(value["latest"]))
                     continue

@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 from threegate.cluster.broker import FAULTS, TASK, Broker
 from threegate.cluster.celery import make_app
 from threegate.cluster.seal import WORKER
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.settings import Settings, parse_settings
 from threegate.runners.budget import Budget
@@ -73,7 +73,11 @@ def read_identity(folder: Path) -> Identity:
     try:
         certificate = x509.load_pem_x509_certificate((folder / "tls.pem").read_bytes())
         names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        text = durable.read_regular(folder / WORKSPACE_KEY, max_bytes=1024).decode("ascii").strip()
+        text = (
+            durable.read_regular(folder / WORKSPACE_KEY, max_bytes=limits.KEY_FILE_BYTES)
+            .decode("ascii")
+            .strip()
+        )
     except (OSError, ValueError) as error:
         reason = (
             error.strerror if isinstance(error, OSError) and error.strerror else "is no certificate or key"
@@ -96,7 +100,7 @@ def _signing_key(path: Path, name: str) -> SigningKey:
     try:
         if path.stat().st_mode & 0o077:
             raise Unavailable(f"{path}: others may read it; chmod 600")
-        text = durable.read_regular(path, max_bytes=256)
+        text = durable.read_regular(path, max_bytes=limits.KEY_FILE_BYTES)
         return SigningKey(
             name, Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text.decode("ascii").strip()))
         )
@@ -230,7 +234,7 @@ def _settings(path: Path | None) -> Settings:
     if path is None:
         return Settings()
     try:
-        return parse_settings(durable.read_regular(path, max_bytes=256 * 1024), path)
+        return parse_settings(durable.read_regular(path, max_bytes=limits.SETTINGS_BYTES), path)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
 

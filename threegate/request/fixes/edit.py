@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
+from threegate.core import limits
 from threegate.request.front_matter_keys import GateSettings
 from threegate.request.report import Fix
-
-LINE_CHARS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class Draft:
     def line(self, number: int) -> str:
         """A line by its number from 1; empty where there is none, or where it is too long to be a slip of the pen."""
         line = self.lines[number - 1] if 1 <= number <= len(self.lines) else ""
-        return line if len(line) <= LINE_CHARS else ""
+        return line if len(line) <= limits.FIX_LINE_CHARS else ""
 
 
 def split_lines(text: str) -> tuple[str, ...]:

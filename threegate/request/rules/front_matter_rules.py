@@ -29,7 +29,13 @@ RULES = (
         "the front matter is no YAML",
         "Write 'key: value' lines; put a value with ': ' or ' #' in it into double quotes.",
         ('purpose: "Rank: the best first"',),
-        ("purpose: Rank: the best first", 'purpose: "unclosed', "\tpurpose: x"),
+        (
+            "purpose: Rank: the best first",
+            'purpose: "unclosed',
+            "\tpurpose: x",
+            'purpose: "x"# y',
+            "constraints: [-]",
+        ),
     ),
     _rule(
         "TG111",

@@ -39,8 +39,6 @@ _NOT_PUBLIC = [
 ]
 """This network, private, shared, loopback, link-local and metadata, benchmarking, multicast, reserved; and their IPv6
 kin with what would carry an IPv4 address in it."""
-_REFUSED = 64
-"""Refused destinations that are told; the allowed ones are all told, and are as few as the request lists."""
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9])?")
 
 _HEAD = f"""\
@@ -134,7 +132,7 @@ def read_access_log(text: str) -> list[Destination]:
         key = (*target, allowed)
         if key not in sums and not allowed:
             refused += 1
-        if key in sums or allowed or refused <= _REFUSED:
+        if key in sums or allowed or refused <= limits.EGRESS_REFUSED:
             sums[key] = sums.get(key, 0) + sum(int(size) for size in (sent, received) if size.isdigit())
             if status == "429":
                 busy.add(key)

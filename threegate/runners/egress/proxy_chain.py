@@ -32,7 +32,6 @@ from threegate.runners.interface import Control, Destination
 
 _RELAY_USER, _PROXY_USER, _FORWARDER_USER = 65533, 65532, 65531
 _READY_SECONDS = 10.0
-_LOG_BYTES = 4 * limits.MIB
 
 
 class EgressChain:
@@ -132,7 +131,7 @@ class EgressChain:
         except OSError:
             return ()
         with os.fdopen(descriptor, "rb") as stream:
-            text = stream.read(_LOG_BYTES).decode("utf-8", "backslashreplace")
+            text = stream.read(limits.EGRESS_LOG_BYTES).decode("utf-8", "backslashreplace")
         return tuple(read_access_log(text))
 
     def remove(self) -> None:
@@ -169,7 +168,7 @@ class EgressChain:
             log_config=LogConfig(type=LogConfig.types.NONE),
             ulimits=[
                 Ulimit(name="nofile", soft=512, hard=512),
-                Ulimit(name="fsize", soft=_LOG_BYTES, hard=_LOG_BYTES),
+                Ulimit(name="fsize", soft=limits.EGRESS_LOG_BYTES, hard=limits.EGRESS_LOG_BYTES),
                 Ulimit(name="core", soft=0, hard=0),
             ],
             tmpfs={

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.errors import Unavailable
 from threegate.core.settings import SecretReference
 from threegate.request.job import Job
@@ -24,7 +24,6 @@ FORWARD_PORT: Final = secret_forwarder.LISTEN[1]
 TOOLS: Final[Mapping[str, str]] = {"github.issue_create_approved": "github"}
 """Which secret a tool's job gets."""
 _VALUE: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}")
-_SECRET_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ def _read(name: str, reference: SecretReference) -> str:
         text = os.environ.get(reference.env, "")
     else:
         try:
-            data = durable.read_regular(Path(reference.file), max_bytes=_SECRET_BYTES)
+            data = durable.read_regular(Path(reference.file), max_bytes=limits.SECRET_BYTES)
         except OSError as error:
             raise Unavailable(
                 f"no secret: the file of secrets.{name} cannot be read ({error.strerror})"

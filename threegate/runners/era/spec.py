@@ -22,7 +22,6 @@ RUN_USER = 65534
 KEEPER = "/usr/local/libexec/threegate-keeper"
 """`timeout` under a name that nobody may read, so that the run can neither trace it nor write to its memory."""
 _GO = 'IFS= read -r go && [ "$go" = go ] || exit 125; exec "$@" </dev/null'
-_SHM_BYTES = 16 * limits.MIB
 _WAIT = """
 import os, signal
 def take(count):
@@ -101,7 +100,7 @@ def host_config(
         nano_cpus=int(Decimal(bounds.cpu) * 1_000_000_000),
         pids_limit=bounds.processes,
         ipc_mode="private",
-        shm_size=_SHM_BYTES,
+        shm_size=limits.RUN_SHM_BYTES,
         oom_score_adj=500,
         log_config=LogConfig(type=LogConfig.types.NONE),
         ulimits=[

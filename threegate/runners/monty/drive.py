@@ -13,17 +13,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pydantic_monty as pm
 
+from threegate.core import limits
 from threegate.request.job import Job, JobLimits
 from threegate.runners.interface import Control, Status
 from threegate.runners.monty.run_watch import BEAT, RunWatch
 from threegate.runners.streams import StreamMeter
 
 Ended = tuple[Status, str]
-_PATH_CHARS: Final = 4096
 _MAKING = frozenset(
     {
         "Path.write_text",
@@ -176,7 +176,7 @@ class Drive:
 
 def _names_below_out(path: str) -> set[str]:
     """The name and its folders below /out. Longer than the kernel takes: none, for nothing will be made."""
-    parts = os.path.normpath(path).split("/") if len(path) < _PATH_CHARS else []
+    parts = os.path.normpath(path).split("/") if len(path) < limits.MONTY_PATH_CHARS else []
     if parts[:2] != ["", "out"]:
         return set()
     return {"/".join(parts[:count]) for count in range(3, len(parts) + 1)}

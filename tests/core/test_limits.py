@@ -1,0 +1,60 @@
+"""Every bound on what somebody else sends is in `core/limits.py`: "A bound that is not here does not exist"."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2] / "threegate"
+BOUND = re.compile(
+    r"_?([A-Z0-9]+_)*(BYTES|CHARS|ENTRIES|NESTING|DEPTH|DIGITS|NODES|ROWS|KEYS|USES|SLOTS|MEMORY)"
+)
+"""What a bound on foreign data is called, by its unit."""
+
+OWN = {
+    "aana/decision_log.py": {"_SALT_BYTES"},
+    "cluster/notes.py": {"_TAIL_BYTES"},
+    "cluster/raw_transport.py": {"_FIXED_HEADER_BYTES"},
+    "cluster/remote_run.py": {"_SAID_CHARS"},
+    "cli/output.py": {"_LINE_CHARS"},
+    "daemon/input_hashes.py": {"_READ_BYTES"},
+    "daemon/log.py": {"_READ_CHARS", "_TEXT_CHARS"},
+    "daemon/supervisor.py": {"_STATUS_CHARS"},
+    "request/command/programs.py": {"_NAME_CHARS"},
+    "request/rules/rules_page.py": {"_CHARS"},
+    "runners/egress/secret_forwarder.py": {"ANSWER_BYTES", "REQUEST_BYTES"},
+    "secretscan/scan.py": {"_CLIENT_BYTES"},
+    "serve/page/views.py": {"_FIRST_BYTES"},
+    "tui/screens.py": {"_REASON_CHARS"},
+}
+"""Sizes of our own: of a format, a chunk, a shown line; and of the forwarder, which runs without this package."""
+
+
+def numbers(path: Path) -> set[str]:
+    """Names of the numeric constants at the top of a module."""
+    found = set()
+    for statement in ast.parse(path.read_text()).body:
+        targets = (
+            statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        )
+        value = getattr(statement, "value", None)
+        leaves = [] if value is None else [node for node in ast.walk(value) if isinstance(node, ast.Constant)]
+        if leaves and all(type(leaf.value) in (int, float) for leaf in leaves):
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def test_bounds_are_in_limits() -> None:
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        bounds = {bound for bound in numbers(path) if BOUND.fullmatch(bound)} - OWN.get(name, set())
+        if bounds and name != "core/limits.py":
+            found[name] = bounds
+    assert found == {}
+
+
+def test_what_is_read_from_a_file_has_a_named_bound() -> None:
+    literal = re.compile(r"max_bytes=[0-9](?! \* limits\.)")
+    assert [str(path) for path in PACKAGE.rglob("*.py") if literal.search(path.read_text())] == []
