@@ -24,6 +24,7 @@ OWN = {
     "request/command/programs.py": {"_NAME_CHARS"},
     "request/rules/rules_page.py": {"_CHARS"},
     "runners/egress/secret_forwarder.py": {"ANSWER_BYTES", "REQUEST_BYTES"},
+    "secretscan/linear.py": {"_MEMORY"},
     "secretscan/scan.py": {"_CLIENT_BYTES"},
     "serve/page/views.py": {"_FIRST_BYTES"},
     "tui/screens.py": {"_REASON_CHARS"},

@@ -268,8 +268,6 @@ USER_STATE_BYTES: Final = 64 * KIB
 AUDIT_FILE_BYTES: Final = 1 * MIB
 """A file that is given to `threegate audit`: a checkpoint or a proof."""
 GRANT_USES: Final = 10_000
-REGEX_MEMORY_BYTES: Final = 64 * MIB
-"""Of one linear-time pattern over a text."""
 TRAIL_CHECKPOINT_BYTES: Final = 64 * KIB
 VERIFY_PROBLEMS: Final = 100
 """Problems that `audit verify` keeps; all are counted."""

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import re2
 
-from threegate.core import limits
-
 _HANDLER: Final = "threegate-one-byte"
+_MEMORY: Final = 64 << 20
+"""Bytes that the compiled form of a pattern may take. Here and not in core/limits.py: this room imports no other."""
 
 
 def _as_delete(error: UnicodeError) -> tuple[str, int]:
@@ -34,7 +34,7 @@ def one_byte_each(text: str) -> bytes:
 def _options() -> Any:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
-    options.max_mem = limits.REGEX_MEMORY_BYTES
+    options.max_mem = _MEMORY
     options.log_errors = False
     return options
 
