@@ -147,7 +147,7 @@ def test_inputs_are_looked_at_where_they_lie(bench: Bench, tmp_path: Path) -> No
     assert "the request declares" in page and "An input is not the one that was declared or signed" in page
     place.unlink()
     os.mkfifo(place)
-    assert "is no regular file with one link" in words(only(client, "drafts"))
+    assert "is not a regular file with one link" in words(only(client, "drafts"))
     place.unlink()
     place.symlink_to(bench.keys["alice"])
     page = words(only(client, "drafts"))

@@ -315,9 +315,9 @@ def test_the_screens_look_as_they_did(bench: Bench) -> None:
     async def script(pilot: Pilot[None]) -> None:
         await take(pilot, "list", "DRAFTS: 2", "q Quit", "zbroken")
         lines = await open_first(pilot)
-        await take(pilot, "draft", "lines 1-21 of 51, 30 not seen yet", "a Approve")
+        await take(pilot, "draft", "lines 1-21 of 52, 31 not seen yet", "a Approve")
         await read_all(pilot, lines)
-        await take(pilot, "end", "lines 31-51 of 51, all seen", "a Approve")
+        await take(pilot, "end", "lines 32-52 of 52, all seen", "a Approve")
         await pilot.press("a")
         await take(pilot, "question", "[y/n]", "all seen")
         await pilot.press("n", "r")

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from threegate.approval import Check
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused
+from threegate.core.file_names import is_request_name
 from threegate.launch.context import Context
 from threegate.request import Report, read_request
 from threegate.request.report import Finding
@@ -62,6 +63,8 @@ def look_at(context: Context, entry: Entry) -> Look:
     line = row(context.workspace, entry)
     if entry.path.suffix != ".md":
         return Look(line, problem="a proposal: threegate proposal explain tells its verdict")
+    if entry.folder in GROUPS["drafts"] and not is_request_name(entry.path.name):
+        return Look(line, problem="its name is none of a request: TR-YYYYMMDD-HHMMSSZ-<slug>.md")
     if entry.folder in GROUPS["drafts"]:
         return _draft(context, entry, line)
     if entry.folder == "approved":
