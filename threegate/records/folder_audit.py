@@ -384,14 +384,13 @@ class FolderAudit:
     def _check_result(
         self, event: Event, stopped: payloads.Stopped, request_id: str, expected: bytes | None
     ) -> None:
-        path = self._result_path(event, request_id)
+        path, data = self._result(event, request_id)
         if path is None:
             if isinstance(stopped, payloads.End) or stopped.result_sha256 is not None:
                 name = f"results/{result_name(event.when, request_id)}"
                 self._bad(name, f"event {event.seq} ended {request_id}; its result is not there")
             return
         self._names.want(path, event.seq)
-        data = self._read(path, limits.RESULT_BYTES) or b""
         named = stopped.result_sha256
         if named is None and expected is not None:
             named = hashlib.sha256(expected).hexdigest()
@@ -427,15 +426,16 @@ class FolderAudit:
                 return False
         return True
 
-    def _result_path(self, event: Event, request_id: str) -> str | None:
-        """The result that names this event: its own name, or a numbered one."""
+    def _result(self, event: Event, request_id: str) -> tuple[str | None, bytes]:
+        """The result that names this event, under its own name or a numbered one, and its bytes."""
         first = Path("results") / result_name(event.when, request_id)
         number = 1
         while self._is_there(path := str(moves.numbered(first, number))):
-            if trail_seq_of(self._read(path, limits.RESULT_BYTES) or b"") == event.seq:
-                return path
+            data = self._read(path, limits.RESULT_BYTES) or b""
+            if trail_seq_of(data) == event.seq:
+                return path, data
             number += 1
-        return None
+        return None, b""
 
     # ---- the folders
 
