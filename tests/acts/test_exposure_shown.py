@@ -42,19 +42,19 @@ def screen(bench: Bench, path: Path) -> str:
     return "\n".join(lines)
 
 
-def test_the_review_screen_begins_what_runs_with_both_facts(bench: Bench) -> None:
-    shown = screen(bench, era(bench, "python3 a.py"))
-    _, _, runs = shown.partition("== WHAT RUNS\n")
-    assert [line.split("|")[0].strip() for line in runs.split("\n")[:3]] == ["opacity", "reach", "read whole"]
-    assert "transparent (a.py is an input to be read whole)" in runs and "/in/a.py" in runs
-    assert "TG332" not in shown
+def test_both_facts_are_in_the_first_lines_of_the_review_screen(bench: Bench) -> None:
+    first, _, rest = screen(bench, era(bench, "python3 a.py")).partition("== WHAT RUNS\n")
+    labels = [line[2:15].strip() for line in first.split("\n") if line.startswith("  ")]
+    assert labels[:2] == ["risk", "opacity"] and "reach" in labels
+    assert "transparent, once you have read whole:" in first and "/in/a.py" in first
+    assert "TG332" not in first + rest
 
 
 def test_an_opaque_request_is_warned_about_with_its_reason(bench: Bench) -> None:
-    shown = screen(bench, era(bench, "awk '{print}' /in/a.py"))
-    assert "opaque (awk is no data tool)" in shown
-    assert "TG332" in shown.partition("== WHAT RUNS")[0]
-    assert "declared risk low, effective risk medium" in shown
+    first = screen(bench, era(bench, "awk '{print}' /in/a.py")).partition("== WHAT RUNS")[0]
+    assert "opaque: code may run that is not on the screen" in first and "awk is no data tool" in first
+    assert "TG332" in first
+    assert "declared risk low, effective risk medium" in first
 
 
 def test_an_opaque_request_with_a_network_is_of_high_risk(bench: Bench) -> None:
@@ -63,10 +63,11 @@ def test_an_opaque_request_with_a_network_is_of_high_risk(bench: Bench) -> None:
     assert "network api.example.com:443" in shown and "effective risk high" in shown
 
 
-def test_a_script_too_large_to_read_is_opaque_on_the_screen(bench: Bench) -> None:
-    shown = screen(bench, era(bench, "python3 a.py", script=b"#" * (limits.SCRIPT_BYTES + 1)))
-    assert "opaque (a.py is larger than 64 KiB)" in shown
-    assert "not all code that runs is on the screen: a.py is larger" in shown.partition("== WHAT RUNS")[0]
+def test_a_script_that_no_screen_shows_whole_is_opaque_on_the_screen(bench: Bench) -> None:
+    for script in (b"#" * (limits.SHOWN_BYTES + 1), b"print(1)\n\xff", b"print(1)\nPK\x05\x06"):
+        first = screen(bench, era(bench, "python3 a.py", script=script)).partition("== WHAT RUNS")[0]
+        assert "opaque: code may run that is not on the screen" in first
+        assert "declared risk low, effective risk medium" in first
 
 
 def test_a_secret_of_the_proxy_is_part_of_the_reach(bench: Bench) -> None:

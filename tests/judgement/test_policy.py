@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.material import folder
+from threegate.contracts.folder import read_folder
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import parse_settings
 from threegate.core.workspace import Workspace
-from threegate.judgement.policy import Policy, load_policy, make_policy, read_contract_files
+from threegate.judgement.policy import Policy, load_policy, make_policy
 
 CONTRACTS = folder({"threegate.monty": {}})
 BY_STAGE = folder(
@@ -105,14 +106,23 @@ def test_it_is_read_once(tmp_path: Path) -> None:
 
 
 def test_which_files_are_contracts(tmp_path: Path) -> None:
-    assert read_contract_files(tmp_path / "none") == {}
-    for name in ("a.yaml", "b.yml", "sub/c.json", "README.md", ".d.yaml", ".state/e.yaml", "sub/.f/g.yaml"):
+    for name in (
+        "a.yaml",
+        "b.yml",
+        "sub/c.json",
+        "notes",
+        "README.md",
+        ".d.yaml",
+        ".state/e.yaml",
+        "sub/.f/g.yaml",
+    ):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(name.encode())
-    assert read_contract_files(tmp_path) == {
+    assert read_folder(tmp_path) == {
         "a.yaml": b"a.yaml",
         "b.yml": b"b.yml",
+        "notes": b"notes",
         "sub/c.json": b"sub/c.json",
     }
 
@@ -126,15 +136,15 @@ def test_a_link_a_second_name_and_too_many_files_are_named(
     contracts.mkdir()
     link = contracts / "a.yaml"
     link.symlink_to(outside)
-    with pytest.raises(InvalidInput, match=r"a\.yaml: is no regular file"):
-        read_contract_files(contracts)
+    with pytest.raises(InvalidInput, match=r"a\.yaml: cannot be read"):
+        read_folder(contracts)
     link.unlink()
     link.hardlink_to(outside)
     with pytest.raises(InvalidInput, match=r"a\.yaml: cannot be read"):
-        read_contract_files(contracts)
+        read_folder(contracts)
     link.unlink()
     monkeypatch.setattr(limits, "CONTRACT_FILES", 2)
     for number in range(3):
         (contracts / f"{number}.yaml").touch()
-    with pytest.raises(InvalidInput, match="more than 2 contract files"):
-        read_contract_files(contracts)
+    with pytest.raises(InvalidInput, match="more than 2 files"):
+        read_folder(contracts)

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from threegate.review.shown_text import CodeLine, Title
+from threegate.review.shown_text import LEAST_WIDTH, CodeLine, Title
 
 LEAST_HEIGHT = 10
 """Rows; on a lower terminal no line counts as seen."""
@@ -77,7 +77,9 @@ class Lines(ScrollView, can_focus=True):
         self.call_after_refresh(self._look)
 
     def _look(self) -> None:
-        if self.is_attached and self.screen.is_current and self.screen.size.height >= LEAST_HEIGHT:
+        screen = self.screen
+        on_top = self.app.screen is screen  # `is_current` is true below a dialog, too
+        if on_top and screen.size.height >= LEAST_HEIGHT and screen.size.width >= LEAST_WIDTH:
             left, top = self.scroll_offset
             for row in range(self.size.height):
                 if left == 0 and top + row in self._unseen and self._uncovered(row):

@@ -38,14 +38,16 @@ def screen_of(bench: Bench, path: Path, **changes: Any) -> list[str]:
         return render_reviewed_draft(changed, context.policy.settings, operator="alice")
 
 
-def under_a_terminal(command: list[str], answers: list[bytes], env: dict[str, str]) -> tuple[bytes, int]:
-    """Run a command on an 80x24 pseudo-terminal, answering each prompt; everything it wrote, and its exit code."""
+def under_a_terminal(
+    command: list[str], answers: list[bytes], env: dict[str, str], columns: int = 80, lines: int = 24
+) -> tuple[bytes, int]:
+    """Run a command on a pseudo-terminal, answering each prompt; everything it wrote, and its exit code."""
     parent, child = pty.openpty()
     import fcntl
     import struct
     import termios
 
-    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     process = subprocess.Popen(
         command, stdin=child, stdout=child, stderr=child, env=env, start_new_session=True, close_fds=True
     )
@@ -72,12 +74,12 @@ def terminal_environment(**more: str) -> dict[str, str]:
     return {**keep, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONUTF8": "1", **more}
 
 
-def rows(output: bytes) -> list[str]:
-    """What a terminal of 80 columns shows of it, scrolled back to the start."""
-    screen = pyte.HistoryScreen(80, 24, history=5000, ratio=0.5)
+def rows(output: bytes, columns: int = 80, lines: int = 24) -> list[str]:
+    """What a terminal shows of it, scrolled back to the start."""
+    screen = pyte.HistoryScreen(columns, lines, history=20_000, ratio=0.5)
     stream = pyte.ByteStream(screen)
     stream.feed(output)
-    history = ["".join(line[column].data for column in range(80)) for line in screen.history.top]
+    history = ["".join(line[column].data for column in range(columns)) for line in screen.history.top]
     return [line.rstrip() for line in [*history, *screen.display]]
 
 

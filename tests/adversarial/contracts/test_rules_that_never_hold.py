@@ -19,7 +19,7 @@ from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import load_policy
-from threegate.runners.era.seccomp import SECCOMP_SHA256
+from threegate.runners.registry import policy_facts
 
 
 def constrained(**operators: Any) -> Any:
@@ -250,10 +250,10 @@ def test_the_daemon_refuses_the_stray_file_that_check_names(
     workspace = Workspace(make_place(tmp_path).root)
     monkeypatch.chdir(workspace.root)
     lay(workspace.contracts, {"t": {}})
-    assert load_policy(workspace, seccomp_sha256=SECCOMP_SHA256).contracts.ok
+    assert load_policy(workspace, facts=policy_facts()).contracts.ok
     (workspace.contracts / name).write_text("x")
     (workspace.contracts / "README.md").write_text("x")
-    policy = load_policy(workspace, seccomp_sha256=SECCOMP_SHA256)
+    policy = load_policy(workspace, facts=policy_facts())
     assert run(capsys, "check")[0] == 2 and not policy.contracts.ok
     assert sorted(policy.contract_digests) == sorted(["t.yaml", name])
 
@@ -262,7 +262,7 @@ def test_contracts_that_are_no_folder_are_no_empty_contracts(tmp_path: Path) -> 
     workspace = Workspace(make_place(tmp_path).root)
     if workspace.contracts.is_dir():
         shutil.rmtree(workspace.contracts)
-    assert load_policy(workspace, seccomp_sha256=SECCOMP_SHA256).contracts.empty
+    assert load_policy(workspace, facts=policy_facts()).contracts.empty
     workspace.contracts.write_text("x")
     with pytest.raises(InvalidInput, match="is no folder"):
-        load_policy(workspace, seccomp_sha256=SECCOMP_SHA256)
+        load_policy(workspace, facts=policy_facts())

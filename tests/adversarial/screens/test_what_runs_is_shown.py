@@ -1,0 +1,163 @@
+"""Code in input files that used to be cut, shown as hex or not shown at all: on every screen it is whole, or it is named."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.acts.bench_workspace import Bench, make_bench
+from tests.serve.test_page import client_of, only, words
+from tests.support import era_draft
+from threegate.core import limits
+from threegate.core.errors import Refused
+from threegate.launch.approved_file import Approved, read_approved
+from threegate.request.tar_reader import TarError, read_tar
+from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
+from threegate.review.screen import render_reviewed_draft
+
+EVIL = "os.system('evil')"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    bench = make_bench(tmp_path)
+    bench.settings(runners__era__engine=f"unix://{tmp_path}/none", runners__era__image="sha256:" + "1" * 64)
+    return bench
+
+
+def draft(bench: Bench, command: str, unpack: bool = False, /, **inputs: bytes) -> Path:
+    """An ERA draft with these inputs; a name's last _ is a dot."""
+    files = {".".join(name.rsplit("_", 1)): data for name, data in inputs.items()}
+    digests = {}
+    for name, data in files.items():
+        (bench.workspace.files / name).write_bytes(data)
+        digests[name] = hashlib.sha256(data).hexdigest()
+    text = era_draft("TR-20260102-030405Z-attack", command, inputs=digests)
+    if unpack:
+        text = text.replace("sha256: ", "unpack: true\n    sha256: ")
+    path = bench.workspace.inbox / "TR-20260102-030405Z-attack.md"
+    path.write_text(text)
+    return path
+
+
+@contextmanager
+def reviewed(bench: Bench, path: Path) -> Iterator[ReviewedDraft]:
+    with open_reviewed_draft(bench.context, read_draft(bench.workspace, path)) as found:
+        yield found
+
+
+def screen(bench: Bench, path: Path, *, full: bool = True) -> list[str]:
+    with reviewed(bench, path) as found:
+        return render_reviewed_draft(found, bench.context.policy.settings, operator="alice", full=full)
+
+
+def tarred(*files: tuple[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, data in files:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return stream.getvalue()
+
+
+def test_code_after_byte_4096_of_a_script_is_on_the_full_screen(bench: Bench) -> None:
+    script = b"import os\n" + b"# padding\n" * 1000 + EVIL.encode() + b"\n"
+    path = draft(bench, "python3 run.py", run_py=script)
+    lines = screen(bench, path)
+    assert any(line.endswith(f"| {EVIL}") for line in lines)
+    assert sum("| # padding" in line for line in lines) == 1000
+    with reviewed(bench, path) as found:
+        assert found.job.unread == () and found.job.effective_risk == "low"
+
+
+def test_what_the_short_screen_leaves_out_is_named_in_its_first_lines(bench: Bench) -> None:
+    path = draft(bench, "python3 run.py", run_py=b"x = 1\n" * 300)
+    lines = screen(bench, path, full=False)
+    assert lines[1] == "== REQUEST" and lines[2].startswith("  left out below: 290 lines of input 1; --full")
+
+
+def test_one_byte_that_is_no_text_does_not_turn_a_script_into_hex(bench: Bench) -> None:
+    path = draft(bench, "python3 run.py", run_py=b"# caf\xe9\nimport os\n" + EVIL.encode())
+    lines = screen(bench, path)
+    assert any(line.endswith("| # caf\\xe9") for line in lines) and any(line.endswith(EVIL) for line in lines)
+    assert "  NOT SHOWN WHOLE, on no screen:" in lines[:14]
+    with reviewed(bench, path) as found:
+        assert found.job.unread == ("run.py",) and found.job.effective_risk == "medium"
+
+
+def test_text_followed_by_a_zip_is_named_and_raises_the_risk(bench: Bench) -> None:
+    stream = io.BytesIO(b"print('harmless')\n")
+    stream.seek(0, io.SEEK_END)
+    with zipfile.ZipFile(stream, "a") as archive:
+        archive.writestr("__main__.py", EVIL)
+    path = draft(bench, "python3 run.py", run_py=stream.getvalue())
+    lines = screen(bench, path)
+    assert "  NOT SHOWN WHOLE, on no screen:" in lines[:14]
+    assert "text followed by a zip archive" in " ".join(line.strip() for line in lines[:16])
+    with reviewed(bench, path) as found:
+        assert found.job.effective_risk == "medium"
+
+
+def test_a_script_in_another_encoding_is_named(bench: Bench) -> None:
+    path = draft(bench, "python3 run.py", run_py=b"# coding: utf-7\n# harmless +AAo-import os\n")
+    assert "another encoding" in " ".join(line.strip() for line in screen(bench, path)[:16])
+
+
+def test_the_files_of_a_tar_are_shown_whole(bench: Bench) -> None:
+    path = draft(
+        bench, "ls -l /in/tree", True, tree_tar=tarred(("a/b.py", b"import os\n"), ("run.sh", EVIL.encode()))
+    )
+    lines = screen(bench, path)
+    at = next(number for number, line in enumerate(lines) if line == "  inside      | run.sh")
+    assert lines[at + 1] == f"  {len(EVIL)} bytes, all of them:" and lines[at + 2] == f"  1 | {EVIL}"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"\x80" + bytes(3) + (1 << 62).to_bytes(8, "big"),  # a size of 2^62
+        b"-0000001000\x00",  # a negative one
+    ],
+)
+def test_a_tar_with_a_size_that_lies_is_refused_before_anybody_signs(bench: Bench, header: bytes) -> None:
+    block = (
+        b"a".ljust(100, b"\0") + b"0000644\0" * 3 + header + b"0" * 11 + b"\0" + b" " * 8 + b"L" + bytes(100)
+    )
+    block = (block + b"ustar\x0000").ljust(512, b"\0")
+    data = block[:148] + b"%06o\0 " % sum(block) + block[156:] + bytes(1024)
+    with pytest.raises(TarError):
+        read_tar(data)
+    path = draft(bench, "ls -l /in/tree", True, tree_tar=data)
+    with pytest.raises(Refused) as refused, reviewed(bench, path):
+        pass
+    assert refused.value.code == "input_unfit"
+
+
+def test_more_than_a_person_reads_is_named(bench: Bench) -> None:
+    path = draft(bench, "python3 run.py", run_py=b"x = 1\n" * limits.SHOWN_BYTES)
+    lines = screen(bench, path)
+    assert "  NOT SHOWN WHOLE, on no screen:" in lines[:14] and len(lines) < 2000
+
+
+def test_the_job_at_the_launch_is_the_one_that_was_signed(bench: Bench) -> None:
+    path = draft(bench, "python3 run.py", run_py=b"\xff\xfe")
+    done = bench.approve(path)
+    approved = read_approved(bench.context, done.path)
+    assert isinstance(approved, Approved) and approved.job.unread == ("run.py",)
+    assert approved.job.effective_risk == "medium"
+
+
+def test_the_page_shows_the_same(bench: Bench, tmp_path: Path) -> None:
+    draft(bench, "python3 run.py", run_py=b"# caf\xe9\n" + b"# padding\n" * 1000 + EVIL.encode())
+    page = only(client_of(bench.workspace, tmp_path), "drafts")
+    shown = words(page)
+    assert "os.system(&#39;evil&#39;)" in page and "NOT SHOWN WHOLE" in shown and "# caf\\xe9" in shown
+    assert shown.index("NOT SHOWN WHOLE") < shown.index("What runs")
