@@ -16,7 +16,7 @@ from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
 from threegate.secretscan import has_secret
-from threegate.trail.payloads import Applied
+from threegate.trail.payloads import Applied, Pruned
 
 NOTES_FILE = "notes.jsonl"
 _TOOLS = frozenset({"memory.propose"})
@@ -77,6 +77,26 @@ def store_note(context: Context, proposed: ProposedNote, signed: bytes) -> None:
             ),
         )
         durable.overwrite(path, old + line, 0o600)
+
+
+def remove_note(context: Context, which: str, *, actor: str) -> dict[str, Any]:
+    """Announce that a stored note is removed, and remove it: `which` is its FILE:LINE, or the id of the request that
+    proposed it. Returns the note. Raises InvalidInput, TrailError, OSError."""
+    with context.trail.locked() as held:
+        found = [
+            note
+            for note in notes(context)
+            if which in (f"{note['file']}:{note['line']}", note.get("request_id"))
+        ]
+        if len(found) != 1:
+            raise InvalidInput(f"{which}: {len(found)} notes are called so; see: threegate memory list")
+        path = context.workspace.memory / found[0]["file"]
+        lines = durable.read_regular(path, max_bytes=limits.MEMORY_BYTES).splitlines(keepends=True)
+        gone = lines.pop(found[0]["line"] - 1)
+        held.append(Pruned(what="memory note", note_sha256=canonical.sha256_hex(gone)), actor=actor)
+        held.sync()
+        durable.overwrite(path, b"".join(lines), 0o600)
+    return found[0]
 
 
 def notes(context: Context) -> list[dict[str, Any]]:

@@ -42,6 +42,27 @@ def approve(
         say(f"stored    {request_id}")
 
 
+@app.command()
+def remove(
+    which: Annotated[
+        str, typer.Argument(metavar="FILE:LINE|ID", help="As `threegate memory list` names it.")
+    ],
+    yes: YesOption = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Remove a stored note; the trail keeps its digest."""
+    from threegate.acts.memory import remove_note
+    from threegate.launch.context import open_context
+    from threegate.setup.init import account
+
+    ask(f"Remove the note {which}?", yes)
+    note = remove_note(open_context(workspace_here()), which, actor=account())
+    if wants_json(json_):
+        emit_json({"removed": note})
+    else:
+        say(f"removed   {note['file']}:{note['line']}  {note['content']}")
+
+
 @app.command("list")
 def list_notes(json_: JsonFlag = False) -> None:
     """List the stored notes."""

@@ -1,6 +1,7 @@
 """``threegate validate``: gate 1 on files, folders or standard input.
 
-Reads the named files and the settings, nothing else; needs no workspace.
+Reads the named files and the settings; needs no workspace. Of a draft in a workspace's inbox also the input files that it
+declares are hashed, as the daemon does.
 """
 
 from __future__ import annotations
@@ -107,7 +108,24 @@ def check_file(
     except OSError as error:
         reason = error.strerror or str(error).removeprefix(f"{Path(path).name}: ")
         return refuse_unread(path, reason, decided)
-    return _read(data, path, settings, now, decided, fixes)
+    report = _read(data, path, settings, now, decided, fixes)
+    return _with_inputs(report, Path(path).absolute()) if decided == "draft" else report
+
+
+def _with_inputs(report: Report, path: Path) -> Report:
+    """For a draft in the inbox of a workspace: what the daemon would say about its input files too."""
+    root = path.parent.parent
+    if report.request is None or not report.request.inputs or path.parent.name != "inbox":
+        return report
+    if not (root / "threegate.toml").is_file():
+        return report
+    from threegate.core.workspace import Workspace
+    from threegate.daemon.draft_findings import input_findings
+    from threegate.daemon.input_hashes import hash_now
+
+    workspace = Workspace(root)
+    digests = {item.name: hash_now(workspace, workspace.files / item.name) for item in report.request.inputs}
+    return replace(report, findings=(*report.findings, *input_findings(report.request, digests)))
 
 
 def _read(data: bytes, path: str, settings: GateSettings, now: datetime, stage: Stage, fixes: bool) -> Report:

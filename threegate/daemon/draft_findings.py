@@ -41,6 +41,15 @@ def surrounding_findings(
         findings.append(used_id_finding(request))
     elif index.name_used(request.file_name):
         findings.append(_finding("TG901", f"the file name {request.file_name} was used before"))
+    findings += input_findings(request, digests)
+    if has_program is False and request.argv:
+        findings.append(_finding("TG904", missing_program_text(request.argv[0])))
+    return findings
+
+
+def input_findings(request: Request, digests: Mapping[str, str | None]) -> list[Finding]:
+    """Findings about the files that a draft declares; `digests` as in `surrounding_findings`."""
+    findings = []
     for item in request.inputs:
         found = digests[item.name]
         if found is None:
@@ -49,8 +58,6 @@ def surrounding_findings(
             findings.append(
                 _finding("TG903", f"inbox/files/{item.name} has another sha256 than the one declared")
             )
-    if has_program is False and request.argv:
-        findings.append(_finding("TG904", missing_program_text(request.argv[0])))
     return findings
 
 

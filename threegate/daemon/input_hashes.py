@@ -133,6 +133,19 @@ class InputHashes:
                     self._waiting[owner] = jobs  # behind the other owners
 
 
+def hash_now(workspace: Workspace, place: Path) -> str | None:
+    """The file's digest as the loop would find it, for a command that may wait; None where it cannot be taken."""
+    try:
+        with workspace.hold(place.parent) as folder:
+            descriptor, facts = folder.open_regular(place.name)
+    except OSError:
+        return None
+    job = _Job(place, descriptor, _identity(facts), facts.st_size)
+    while facts.st_size <= limits.INPUT_FILE_BYTES and not _hash_piece(job):
+        pass
+    return _finished(job)
+
+
 def _hash_piece(job: _Job) -> bool:
     """Hash at most HASH_PIECE_BYTES more; whether the file is done (or cannot be read)."""
     piece = min(job.left, limits.HASH_PIECE_BYTES)

@@ -21,6 +21,7 @@ from threegate.proposals.urls import URL, URLError, reach, read_url
 from threegate.request.characters import has_hidden
 
 _REPOSITORY: Final = re.compile(r"([A-Za-z0-9_.-]{1,100})/([A-Za-z0-9_.-]{1,100})", re.ASCII)
+_GLOB: Final = re.compile(r"[*?\[\]]")
 _FOLDER: Final = re.compile(r"[A-Za-z0-9._-]{1,128}(?:/[A-Za-z0-9._-]{1,128}){0,6}", re.ASCII)
 _BARE_SELECTORS: Final = frozenset({"*", "a", "button", "input"})
 _HIDDEN_SELECTORS: Final = (":hidden", "[hidden", "display:none", "visibility:hidden")
@@ -239,6 +240,9 @@ def _check_cleanup(at: _Judging) -> None:
     for index, entry in enumerate(at.proposal.args.get("include", ())):
         if not _says(entry):
             at.reject(f"/args/include/{index}", "blank", "must say something")
+            continue
+        if _GLOB.search(entry):
+            at.reject(f"/args/include/{index}", "glob", "globs (* ? []) are not supported; name each path")
             continue
         path = _path(at, f"/args/include/{index}", entry, writing=True)
         if path is not None and path.protected:

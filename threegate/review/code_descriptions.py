@@ -123,6 +123,7 @@ PROPOSALS: Final[dict[str, str]] = {
     "unknown_key": "a key that the schema does not know",
     "type": "a value of another type than the schema asks for",
     "range": "a number outside of its bounds",
+    "glob": "project.cleanup_safe takes paths, no globs: name each path",
     "length": "a text or list that is too short or too long",
     "risk": "no risk of the four, or a lower one than the tool needs",
     "uri": "no http or https address, or one with credentials",

@@ -599,6 +599,19 @@ def test_argv_that_never_runs(argv: list[str], settings: Settings) -> None:
     assert any("would be blocked" in reason for reason in result.verdict.reasons)
 
 
+@pytest.mark.parametrize("entry", ["*", "dist/*", "build/**", "a?", "[ab]", "**/*.pyc"])
+def test_a_cleanup_by_a_glob_is_refused_and_says_so(entry: str, settings: Settings) -> None:
+    result = draft_from_proposal(
+        json.dumps(
+            {"tool": "project.cleanup_safe", "args": {"include": ["dist", entry]}, "risk": "high"}
+        ).encode(),
+        settings=settings,
+        now=NOW,
+    )
+    assert result.verdict.verdict == "reject"
+    assert "globs" in result.verdict.errors[0].message
+
+
 @pytest.mark.parametrize("program", ["python3", "node", "ls", "git", "echo", "psql"])
 @pytest.mark.parametrize("character", METACHARACTERS)
 def test_no_argument_has_what_a_shell_acts_on(program: str, character: str, settings: Settings) -> None:

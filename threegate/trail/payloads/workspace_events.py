@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from threegate.trail.payloads.payload import Payload, because, frozen_fields
+from threegate.trail.payloads.payload import Payload, because, frozen_fields, short
 from threegate.trail.payloads.placed import SignedAct
 
 
@@ -112,14 +112,18 @@ class Pruned(Payload):
     kind = "pruned"
 
     what: str | None = None
-    """``run`` (the event's request), ``inputs`` or ``snapshots``."""
+    """``run`` (the event's request), ``inputs``, ``snapshots`` or ``memory note``."""
     removed: int | None = None
     """Number of files."""
     inputs: tuple[str, ...] | None = None
     """Digests of inputs."""
     snapshots: tuple[str, ...] | None = None
     """Names of files that drafts of proposals had."""
+    note_sha256: str | None = None
+    """Digest of the line that a removed memory note was."""
 
     def sentence(self) -> str:
+        if self.note_sha256 is not None:
+            return f"removed the memory note {short(self.note_sha256)}"
         count = f"{self.removed} files" if self.removed is not None else "files"
         return f"removed {count} that nothing needs{f' ({self.what})' if self.what else ''}"
