@@ -92,8 +92,8 @@ class Inbox:
     _pass: Iterator[tuple[HeldFolder, str]] | None = None
     """Where the look through the folders goes on in the next turn; None between two looks."""
     _present: set[str] = field(default_factory=set)
-    _waits: bool = False
-    """Whether this look met a draft whose inputs are still being hashed."""
+    _awaited: set[Path] = field(default_factory=set)
+    """The inputs of drafts that this look met and whose digests are not all known yet."""
     types: TypecheckQueue = field(init=False)
     """Drafts that wait for the type checker."""
 
@@ -113,7 +113,7 @@ class Inbox:
     @property
     def unfinished(self) -> bool:
         """Whether there is more to do without anything new: the look goes on, or a draft waits for its inputs' hashes."""
-        return self.in_between or self._waits
+        return self.in_between or bool(self._awaited)
 
     def scan(self, policy: Policy, seconds: float = limits.INBOX_SLICE_SECONDS) -> int:
         """Look for at most `seconds` at what is new or changed, from where the last look stopped.
@@ -124,7 +124,7 @@ class Inbox:
         until = time.monotonic() + seconds
         self._record_suppressed()
         if self._pass is None:
-            self._pass, self._present, self._waits = self._walk(), set(), False
+            self._pass, self._present, self._awaited = self._walk(), set(), set()
         looked = 0
         reports: list[_Looked] = []
         for folder, name in self._pass:
@@ -160,7 +160,9 @@ class Inbox:
         for key in self._seen.keys() - self._present:
             del self._seen[key]
         self.valid = {path for path in self.valid if f"inbox/{path.name}" in self._present}
-        self._hashes.keep_only({place for seen in self._seen.values() for place, _ in seen.inputs})
+        # What a draft still waits for must stay known until all of it is: else it would wait for ever.
+        seen = {place for seen in self._seen.values() for place, _ in seen.inputs}
+        self._hashes.keep_only(seen | self._awaited)
 
     def _step(self, folder: HeldFolder, name: str, policy: Policy) -> _Looked | bool | None:
         """Look at one file: None when there was nothing to do, True when it is dealt with, or what it says."""
@@ -203,7 +205,7 @@ class Inbox:
             return True
         now = [(self._hashes.sha256(place), digest) for place, digest in seen.inputs]
         if any(found is PENDING for found, _ in now):
-            self._waits = True
+            self._awaited.update(place for place, _ in seen.inputs)
             return False
         return any(found != digest for found, digest in now)
 
@@ -240,16 +242,16 @@ class Inbox:
             return True
         now, settings = datetime.now(UTC), policy.settings.request
         report = read_request(data, path=name, settings=settings, now=now, stage="draft")
-        digests: dict[str, str | None] = {}
-        places: list[tuple[Path, str | None]] = []
-        for item in report.request.inputs if report.request is not None else ():
-            place = input_place(self.workspace, folder.path, item.name, item.sha256)
-            digest = self._hashes.sha256(place)
-            if digest is PENDING:
-                self._waits = True
-                return None
-            digests[item.name] = digest
-            places.append((place, digest))
+        inputs = report.request.inputs if report.request is not None else ()
+        found = {
+            item.name: input_place(self.workspace, folder.path, item.name, item.sha256) for item in inputs
+        }
+        hashed = {item: self._hashes.sha256(place) for item, place in found.items()}
+        digests = {item: digest for item, digest in hashed.items() if digest is not PENDING}
+        if len(digests) < len(hashed):
+            self._awaited.update(found.values())
+            return None
+        places = [(place, digests[item]) for item, place in found.items()]
         self._seen[key] = Seen(_identity(facts), tuple(places))
         report = replace(report, fixes=propose_fixes(data, report, settings=settings, now=now))
         request = report.request

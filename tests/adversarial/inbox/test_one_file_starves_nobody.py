@@ -213,3 +213,27 @@ def test_a_slice_ends_and_the_next_one_goes_on(tmp_path: Path) -> None:
         assert looks[:5] == [1, 1, 1, 1, 1] and inbox.in_between is False
     finally:
         inbox.close()
+
+
+def test_a_digest_that_is_known_before_the_look_ends_is_not_forgotten(tmp_path: Path) -> None:
+    """A draft that waits for two inputs gets its verdict, however the looks and the hashing fall together."""
+    bench = make_bench(tmp_path)
+    digests = {}
+    for number in range(4):
+        (bench.workspace.files / f"in-{number}").write_bytes(b"%d" % number)
+        digests[f"in-{number}"] = hashlib.sha256(b"%d" % number).hexdigest()
+    rid = request_id("four")
+    (bench.workspace.inbox / f"{rid}.md").write_text(monty_draft(rid, "1", inputs=digests))
+    inbox = inbox_of(bench)
+    try:
+        for _ in range(200):
+            inbox.scan(bench.context.policy)
+            time.sleep(
+                0.02
+            )  # each hash is known before the next look, and before this one forgot what is gone
+            if not inbox.unfinished:
+                break
+        assert not inbox.unfinished
+    finally:
+        inbox.close()
+    assert json.loads((bench.workspace.verdicts / f"{rid}.md.json").read_text())["state"] == "draft"
