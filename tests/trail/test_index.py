@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.trail.workspaces import WORKSPACE_ID
 from threegate.trail import RequestHistory, TrailIndex
 from threegate.trail.event import TYPES, Event, make_event
-from threegate.trail.payloads import PAYLOADS
+from threegate.trail.payloads import PAYLOADS, Stopped
 
 KINDS = sorted(TYPES - {"workspace_created"})
 STEPS = st.lists(
@@ -59,7 +59,9 @@ def test_histories_are_the_fold_of_their_events(steps) -> None:
         if event.request_id is not None:
             plain.setdefault(event.request_id, RequestHistory(event.request_id, event)).add(event)
         has_nonce = "nonce" in event.data and "nonce" in PAYLOADS[event.type].__dataclass_fields__
-        if has_nonce and event.type not in ("approved", "countersigned"):
+        # Events that only name the nonce of an approval (its own, a countersignature's, an end's) do not use it up.
+        ends = issubclass(PAYLOADS[event.type], Stopped)
+        if has_nonce and not ends and event.type not in ("approved", "countersigned"):
             nonces.add(event.data["nonce"])
         for request_id, history in plain.items():
             assert index.history(request_id) == history

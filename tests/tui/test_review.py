@@ -148,7 +148,7 @@ def test_a_rejection_with_its_reason(bench: Bench) -> None:
         await until(pilot, lambda: isinstance(app.screen, DraftList))
         await until(pilot, lambda: app.screen.query_one(DataTable).row_count == 1)
         lines = await open_first(pilot)
-        assert str(lines.lines[0]) == "== NOT VALID: 1 findings"
+        assert str(lines.lines[0]) == "== NOT VALID: 2 findings"
         await pilot.press("f", "a")
         assert "cannot be approved as it is" in said(app)
         await pilot.press("r", "enter")

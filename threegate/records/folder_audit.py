@@ -385,10 +385,9 @@ class FolderAudit:
         self, event: Event, stopped: payloads.Stopped, request_id: str, expected: bytes | None
     ) -> None:
         path, data = self._result(event, request_id)
-        if path is None:
+        if data is None:
             if isinstance(stopped, payloads.End) or stopped.result_sha256 is not None:
-                name = f"results/{result_name(event.when, request_id)}"
-                self._bad(name, f"event {event.seq} ended {request_id}; its result is not there")
+                self._bad(path, f"event {event.seq} ended {request_id}; its result is not there")
             return
         self._names.want(path, event.seq)
         named = stopped.result_sha256
@@ -426,8 +425,9 @@ class FolderAudit:
                 return False
         return True
 
-    def _result(self, event: Event, request_id: str) -> tuple[str | None, bytes]:
-        """The result that names this event, under its own name or a numbered one, and its bytes."""
+    def _result(self, event: Event, request_id: str) -> tuple[str, bytes | None]:
+        """The result that names this event, under its own name or a numbered one, and its bytes; without bytes, where it
+        should be: the first name that is free."""
         first = Path("results") / result_name(event.when, request_id)
         number = 1
         while self._is_there(path := str(moves.numbered(first, number))):
@@ -435,7 +435,7 @@ class FolderAudit:
             if trail_seq_of(data) == event.seq:
                 return path, data
             number += 1
-        return None, b""
+        return path, None
 
     # ---- the folders
 
