@@ -56,7 +56,7 @@ def test_an_input_that_is_gone(place: Place) -> None:
     place.approve(place.drop(monty_draft(rid, "open('/in/a.txt').read()", inputs={"a.txt": sha})))
     (place.root / "tool-exec" / "inputs" / sha).unlink()
     place.once()
-    only_reason(place, rid, "input_missing")
+    only_reason(place, rid, "input_missing", verifies=2)  # the bytes that it needs are gone for good
 
 
 def test_an_unknown_key(place: Place) -> None:
