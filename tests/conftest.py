@@ -47,6 +47,7 @@ GATED = {
     "judgement",
     "proposals",
     "request",
+    "worker",
 }
 """Where the tests of the gates lie: their coverage is measured there and nowhere else."""
 

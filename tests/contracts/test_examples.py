@@ -132,6 +132,7 @@ def test_rules_that_no_case_reached_are_named() -> None:
             "aggregates": [
                 {"name": "agg", "metric": "count", "tool": "t", "lte": 1, "reason": "r"},
                 {"name": "low", "metric": "count", "tool": "t", "gte": 1, "reason": "r"},
+                {"name": "least", "metric": "min", "path": "$.n", "tool": "t", "gte": 1, "reason": "r"},
             ],
             "envelopes": [
                 {
@@ -151,6 +152,7 @@ def test_rules_that_no_case_reached_are_named() -> None:
         "session: label_gate",
         "session: policy_denied",
         "session: policy_not_allowed",
+        "t: aggregate_below at least",
         "t: aggregate_exceeded at agg",
         "t: argument_invariant at $.n",
         "t: checkpoint_required at tool:t",

@@ -142,7 +142,8 @@ class Job:
             "effective_risk": self.effective_risk,
             "data_sensitivity": self.data_sensitivity,
             "proposal_sha256": self.proposal_sha256,
-            "unread": list(self.unread),
+            # Only where there are any: a job of an earlier version, all of whose inputs are shown, keeps its digest.
+            **({"unread": list(self.unread)} if self.unread else {}),
         }
 
     @property
