@@ -33,11 +33,13 @@ from threegate.proposals.in_workspace import input_place
 from threegate.request import read_request
 from threegate.request.exposure import Exposure
 from threegate.request.fixes import propose_fixes
+from threegate.request.model import Request
 from threegate.request.report import Finding, Fix, Report
 from threegate.results import Verdict, write_verdict
 from threegate.results.verdict import State
+from threegate.runners.egress.secret_header import secret_name
 from threegate.runners.registry import describe
-from threegate.trail import Trail
+from threegate.trail import Trail, TrailIndex
 from threegate.trail.payloads import Observed, Validated
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -289,7 +291,7 @@ class Inbox:
         verdicts = []
         with self.trail.locked() as held:
             for path, report, facts, digests, known in looked:
-                findings, fixes = list(report.findings), report.fixes
+                findings, fixes, exposure = list(report.findings), report.fixes, report.exposure
                 from_inbox = path.parent == self.workspace.inbox
                 owner = facts.st_uid if from_inbox else None
                 if report.request is not None:
@@ -297,6 +299,7 @@ class Inbox:
                         report.request, held.index, digests, owner_uid=owner, has_program=known
                     )
                     fixes += surrounding_fixes(report.request, held.index, owner_uid=owner)
+                    exposure = _with_secret(report.request, exposure, held.index)
                 valid = all(finding.severity != "error" for finding in findings)
                 rules = sorted({finding.rule for finding in findings})
                 if self._budget.take(facts.st_uid):
@@ -320,7 +323,7 @@ class Inbox:
                     None if valid else next(f.rule for f in findings if f.severity == "error"),
                     findings,
                     fixes,
-                    report.exposure,
+                    exposure,
                 )
                 verdicts.append((verdict, report.request))
                 if valid and from_inbox:
@@ -351,6 +354,14 @@ def _names(folder: HeldFolder) -> list[str]:
 
 def _identity(facts: os.stat_result) -> _Identity:
     return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+
+
+def _with_secret(request: Request, exposure: Exposure | None, index: TrailIndex) -> Exposure | None:
+    """The reach of a draft whose proposal's tool gets a secret: only the trail knows which draft has a proposal."""
+    history = index.history(request.request_id)
+    if exposure is None or history is None:
+        return exposure
+    return exposure.with_secret(secret_name(request.tool, history.proposal_sha256))
 
 
 def _unreadable(name: str, facts: os.stat_result, wanted: bool) -> str | None:

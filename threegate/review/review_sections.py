@@ -117,7 +117,8 @@ def _about(reviewed: ReviewedDraft) -> Iterator[Item]:
 
 def job_exposure(request: Request, job: Job) -> Exposure:
     """Opacity and reach of a Job: those of its request, with what is not shown of its inputs and the secret of its proxy."""
-    return exposure_of(request).with_unread(job.unread).with_secret(secret_name(job))
+    secret = secret_name(job.tool, job.proposal_sha256)
+    return exposure_of(request).with_unread(job.unread).with_secret(secret)
 
 
 def exposure_items(exposure: Exposure) -> Iterator[Item]:

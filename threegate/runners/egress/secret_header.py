@@ -37,14 +37,14 @@ class SecretHeader:
     value: str = field(repr=False)
 
 
-def secret_name(job: Job) -> str | None:
-    """The name of the secret that a job reaches through its proxy; None for a job that reaches none."""
-    return None if job.proposal_sha256 is None else TOOLS.get(job.tool or "")
+def secret_name(tool: str | None, proposal_sha256: str | None) -> str | None:
+    """The name of the secret that a run reaches through its proxy; None for a run that reaches none."""
+    return None if proposal_sha256 is None else TOOLS.get(tool or "")
 
 
 def secret_for(job: Job, references: Mapping[str, SecretReference]) -> SecretHeader | None:
     """The secret of a job, read now; None for a job that needs none. Raises Unavailable when it cannot be had."""
-    name = secret_name(job)
+    name = secret_name(job.tool, job.proposal_sha256)
     if name is None:
         return None
     reference = references.get(name)
