@@ -349,7 +349,7 @@ def test_everything_can_be_done_with_the_keyboard(shown: Shown) -> None:
     browser.key("Enter", 13, "\r")
     browser.until("document.activeElement.id === 'main'")
     wanted = browser.js(
-        "[...document.querySelectorAll('a, button:not([hidden]), input')].filter(e => e.className !== 'skip' && !e.closest('header')).length"
+        "[...document.querySelectorAll('a, button:not([hidden]), input, summary')].filter(e => e.className !== 'skip' && !e.closest('header')).length"
     )
     order = []
     for _ in range(wanted):
