@@ -167,7 +167,7 @@ def signed(name, namespace, recorded, *, by, at):
 
 
 # 6. Each request: who signed what, that this ran once, and what came of it.
-how = {"operator": 0, "grant": 0, "unsigned": 0}
+how = {"operator": 0, "grant": 0, "nobody": 0}
 runs = results = 0
 for entry in index["requests"]:
     request_id, folder = entry["request_id"], entry["folder"]
@@ -222,7 +222,7 @@ for entry in index["requests"]:
         how["grant"] += 1
     else:
         must(not approved or name in missing or signature in missing or not as_approved or not claims, f"{request_id}: nobody signed it")
-        how["unsigned"] += 1
+        how["nobody"] += 1
     for event, recorded in countersigned:
         name = f"{folder}/request.md.sig.{event['data']['countersigned_by']}"
         if as_approved and is_there(name):
@@ -238,7 +238,9 @@ for entry in index["requests"]:
         must(approval is None or approval[0]["seq"] < claim["seq"], f"{request_id}: claimed before it was approved")
         must(data["nonce"] is None or data["nonce"] not in nonces or data.get("grant"), f"{request_id}: its approval was used before")
         nonces.add(data["nonce"])
-        for key in ("request_sha256", "job_sha256", "policy_sha256", "approval_sha256") if approval else ():
+        for key in ("request_sha256", "job_sha256", "policy_sha256", "grant" if approved.get("grant") else "approval_sha256"):
+            if approval is None:
+                break  # put into approved/ by hand, unsigned
             must(data.get(key) == approved.get(key), f"{request_id}: {key} of the claim is not that of the approval")
         must(not exact(f"{folder}/request.md") or sums[f"{folder}/request.md"] == data["request_sha256"], f"{folder}/request.md: not what was claimed")
     if end is None:
@@ -283,8 +285,8 @@ for name in sums:
             is_there(f"contracts/{digest}")
 
 print(
-    f"checked: {len(packed)} requests ({how['operator']} signed by operators, {how['grant']} under grants, {how['unsigned']} without a"
-    f" signature), {runs} runs, {results} results, {len(events)} events in a trail of {size}; {len(masked)} files with secrets masked"
+    f"checked: {len(packed)} requests ({how['operator']} signed by operators, {how['grant']} under grants, {how['nobody']} by nobody),"
+    f" {runs} runs, {results} results, {len(events)} events in a trail of {size}; {len(masked)} files with secrets masked"
 )
 for name, why in missing.items():
     print(f"MISSING: {name}: {why}", file=sys.stderr)

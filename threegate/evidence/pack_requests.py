@@ -94,7 +94,7 @@ class RequestPacker:
             "ended": history.end.type if history.end is not None else None,
             "status": end.result_status if isinstance(end, End) else None,
             "approved_by": approved.approved_by if approved is not None else None,
-            "signed": "unsigned" if approved is None else "grant" if approved.grant else "operator",
+            "signed": "nobody" if approved is None else "grant" if approved.grant else "operator",
         }
 
     # ---- the request and what was signed
