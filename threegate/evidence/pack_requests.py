@@ -159,15 +159,15 @@ class RequestPacker:
         place = self.workspace.run_folder(request_id)
         if _SAFE.fullmatch(request_id) is None or not os.path.lexists(place):
             self.writer.lacks(name, self._gone(request_id) or "the folder of the run is not there")
-            return
-        try:
-            facts = read_record(place, created_utc=event.when, trail_seq=event.seq, sha256=record_sha256)
-            data = durable.read_regular(place / "record.json", max_bytes=limits.RECORD_BYTES)
-        except (InvalidInput, OSError) as error:
-            self.writer.lacks(name, _why(error))
-            return
-        self.writer.add(name, data, digest=record_sha256)
-        self._outputs(facts, place, f"runs/{request_id}/out")
+        else:
+            try:
+                facts = read_record(place, created_utc=event.when, trail_seq=event.seq, sha256=record_sha256)
+                data = durable.read_regular(place / "record.json", max_bytes=limits.RECORD_BYTES)
+            except (InvalidInput, OSError) as error:
+                self.writer.lacks(name, _why(error))
+            else:
+                self.writer.add(name, data, digest=record_sha256)
+                self._outputs(facts, place, f"runs/{request_id}/out")
         if self.key is not None and Finished.of(event) is not None:
             self._statement(history, self.key, f"{folder}/run.intoto.json")
 
