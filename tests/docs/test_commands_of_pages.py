@@ -197,6 +197,9 @@ RUN = {
     "threegate audit show": "",
     "threegate audit verify": "",
     "threegate audit checkpoint --out point": "",
+    "threegate evidence --out evidence": "",
+    "threegate evidence --since 30d --out evidence.zip": "",
+    "threegate evidence ID --out pack": "threegate evidence {first} --out pack",
     "threegate prune --older-than 90d": "",
     "threegate run --once": "",
 }
