@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import shutil
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.acts.bench_workspace import Bench, make_bench
-from tests.evidence.outside import Outside
+from tests.evidence.outside import Outside, flip, reseal
 from tests.support import Place
 from tests.upgrade.test_upgrade import KEPT, unpacked
 from threegate import cli
@@ -19,8 +24,9 @@ from threegate.acts.reject import reject_draft
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.evidence.pack import Packed, write_pack
-from threegate.records.trail_checkpoints import rotate
+from threegate.records.trail_checkpoints import rotate, write_trail_checkpoint
 from threegate.trail import Trail
+from threegate.trail.checkpoint import NoteSignature
 from threegate.trail.payloads import Observed, Rejected
 
 TOKEN = "ghp_" + "0123456789abcdefABCDEF0123456789abcd"
@@ -124,6 +130,38 @@ def test_an_id_that_is_no_file_name_gets_a_folder_of_its_own(
     )
     assert packed.missing == ({"file": f"{entry['folder']}/result.md", "why": "it is not there"},)
     assert outside.check(packed.path).returncode == 2
+
+
+def test_cosignatures_beside_a_checkpoint_are_taken_along_and_checked(
+    bench: Bench, outside: Outside, tmp_path: Path
+) -> None:
+    bench.approve(bench.draft("seen"))
+    with Trail(bench.workspace).locked() as held:
+        path, note = write_trail_checkpoint(held, actor="test")
+    witness = Ed25519PrivateKey.generate()
+    raw = b"\x04" + witness.public_key().public_bytes_raw()
+    key_id = hashlib.sha256(b"w.example\n" + raw).digest()[:4]
+    when = int(time.time())
+    signature = witness.sign(b"cosignature/v1\ntime %d\n" % when + note.body)
+    cosigned = NoteSignature("w.example", key_id, when.to_bytes(8) + signature)
+    path.with_name(f"{path.name}.w").write_bytes(
+        replace(note, signatures=(*note.signatures, cosigned)).render()
+    )
+    packed = write_pack(bench.workspace, tmp_path / "pack", ids=["seen"])
+    assert packed.size == note.size, "the cosigned checkpoint is what the proofs stand on"
+    vkey = f"w.example+{key_id.hex()}+{base64.b64encode(raw).decode()}"
+    done = outside.check(packed.path, WITNESS_KEYS=vkey)
+    assert done.returncode == 0 and done.stdout.startswith(
+        "w.example cosigned the first 3 events of this log\n"
+    ), done
+    other = vkey.replace("w.example", "x.example")
+    assert "no key of a witness" in outside.check(packed.path, WITNESS_KEYS=other).stderr
+    flip(packed.path / f"checkpoints/{path.name}.w", -20, bit=1)
+    reseal(packed.path, index(packed)["workspace"])
+    assert "InvalidSignature" in outside.check(packed.path, WITNESS_KEYS=vkey).stderr
+    path.with_name(f"{path.name}.w").unlink()
+    write_pack(bench.workspace, tmp_path / "without", ids=["seen"])
+    assert "none is cosigned by w.example" in outside.check(tmp_path / "without", WITNESS_KEYS=vkey).stderr
 
 
 @pytest.mark.parametrize("archive", KEPT, ids=[path.stem for path in KEPT])

@@ -2,7 +2,9 @@ set -eu
 # Whose word counts: the fingerprints that `threegate evidence` printed. Compare them over another channel, or set your own.
 LOG_KEYS="${LOG_KEYS-@LOG_KEYS@}"
 OPERATOR_KEYS="${OPERATOR_KEYS-@OPERATOR_KEYS@}"
-export LOG_KEYS OPERATOR_KEYS LC_ALL=C TZ=UTC
+# Witnesses that must have cosigned the log (C2SP verifier keys, name+id+key, as `threegate witness` prints them); none by default.
+WITNESS_KEYS="${WITNESS_KEYS-}"
+export LOG_KEYS OPERATOR_KEYS WITNESS_KEYS LC_ALL=C TZ=UTC
 
 # 1. Every file has the bytes that SHA256SUMS names.
 sha256sum --strict --quiet --check SHA256SUMS
@@ -94,11 +96,27 @@ if index["checkpoint"] is None:
     must("checkpoints/" in missing, "index.json: names no checkpoint")
     raise SystemExit("WRONG: " + missing.get("trail.jsonl", missing["checkpoints/"]))
 checkpoints = {}
-for name in sorted(name for name in sums if name.startswith("checkpoints/") and "." not in name):
+for name in sorted(name for name in sums if name.startswith("checkpoints/")):
     about, size, root, *_ = note(name)
     must(about == origin, f"{name}: of another log")
     checkpoints[name] = (int(size), base64.b64decode(root, validate=True))
 size, root = checkpoints[index["checkpoint"]]
+for vkey in os.environ["WITNESS_KEYS"].split():
+    witness, key_id, encoded = vkey.split("+", 2)
+    key = base64.b64decode(encoded, validate=True)
+    must(key[:1] == b"\x04" and sha256(witness.encode() + b"\n" + key)[:8] == key_id, f"WITNESS_KEYS: {witness}: no key of a witness")
+    seen = 0
+    for name in checkpoints:
+        text, _, signatures = read(name).decode().partition("\n\n")
+        for line in signatures.splitlines():
+            _, signer, encoded = line.split(" ")
+            raw = base64.b64decode(encoded)
+            if (signer, raw[:4].hex()) == (witness, key_id):
+                told = f"cosignature/v1\ntime {int.from_bytes(raw[4:12])}\n{text}\n".encode()
+                Ed25519PublicKey.from_public_bytes(key[1:]).verify(raw[12:], told)
+                seen = max(seen, checkpoints[name][0])
+    must(seen, f"checkpoints/: none is cosigned by {witness}")
+    print(f"{witness} cosigned the first {seen} events of this log")
 
 events = []
 tree = InmemoryTree(algorithm="sha256") if index["whole"] else None

@@ -26,7 +26,7 @@ could have made up the keys too. `threegate evidence` printed these:
 
 The log's key is the SHA-256 of its line in `log-keys`; the operators' are those that `ssh-keygen -l` prints. If yours differ, set
 `LOG_KEYS` and `OPERATOR_KEYS` to yours before you run the block. Take the block itself from `docs/evidence.md` of a ThreeGate that
-you trust: but for these defaults it is the same in every pack.
+you trust: but for these defaults it is the same in every pack. `WITNESS_KEYS` may name witnesses whose cosignatures you want to see.
 
 Run it in this folder. It ends with 0 when everything was there and every check passed; with 1 and one line at the first check that
 failed; with 2 when every check passed and something is missing, which it names.

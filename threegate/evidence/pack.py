@@ -33,7 +33,7 @@ from threegate.evidence.tree_nodes import TreeNodes
 from threegate.judgement.policy import load_policy
 from threegate.runners.registry import policy_facts
 from threegate.trail import Event, RequestHistory, Trail, format_time
-from threegate.trail.checkpoint import sign_trail_checkpoint
+from threegate.trail.checkpoint import TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.payloads import (
     Approved,
     Pruned,
@@ -50,7 +50,7 @@ INDEX_TYPE: Final = "threegate-evidence/1"
 _OF_ALL: Final = (WorkspaceCreated, WorkspaceAdopted, OperatorsChanged, SettingsChanged)
 """What every pack discloses besides the events of its requests: whose keys count, and what was in force."""
 _CHECKPOINT: Final = re.compile(r"([0-9]{12})(\.[A-Za-z0-9][A-Za-z0-9._+-]{0,100})?")
-"""A checkpoint, or something that lies beside it (cosignatures of witnesses)."""
+"""A checkpoint, or the same with the cosignature of a witness, which lies beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,12 @@ class _Pack:
                 for other in names:
                     path = trail_checkpoint_folder(self.workspace) / other
                     data = durable.read_regular(path, max_bytes=limits.TRAIL_CHECKPOINT_BYTES)
-                    self.writer.put(f"checkpoints/{other}", data)
+                    try:
+                        TrailCheckpoint.parse(data)
+                    except InvalidInput as error:
+                        self.writer.lacks(f"checkpoints/{other}", str(error))
+                    else:
+                        self.writer.put(f"checkpoints/{other}", data)
         if standing is None:
             self.writer.put(name, sign_trail_checkpoint(key, nodes.size, nodes.root()).render())
         self.checkpoint = name
