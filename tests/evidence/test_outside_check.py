@@ -74,8 +74,8 @@ def test_a_pack_of_everything_that_ran_is_confirmed(whole: Path, outside: Outsid
         place.root / "tool-exec/audit/trail.jsonl"
     ).read_bytes().rstrip(b"\0")
     assert outside.confirmed(whole) == (
-        f"checked: {RUNS} requests ({RUNS} signed by operators, 0 under grants, 0 by nobody), {RUNS} runs, {RUNS} results, "
-        f"{events} events in a trail of {events}; 0 files with secrets masked\n"
+        f"checked: {RUNS} requests ({RUNS} signed by operators, 0 under grants, 0 by nobody), {RUNS} runs (0 without a signature), "
+        f"{RUNS} results, {events} events in a trail of {events}\n"
     )
 
 
@@ -101,7 +101,7 @@ def test_everything_that_happens_to_requests_is_confirmed(tmp_path: Path, outsid
     packed = write_pack(workspace, tmp_path / "pack")
     assert packed.missing == () and len(packed.operator_keys) == 2
     assert outside.confirmed(packed.path).startswith(
-        "checked: 11 requests (8 signed by operators, 1 under grants, 2 by nobody), 4 runs, 9 results"
+        "checked: 11 requests (8 signed by operators, 1 under grants, 2 by nobody), 4 runs (0 without a signature), 9 results"
     )
     # A kept checkpoint that covers the chosen requests is what their proofs stand on.
     assert write_pack(workspace, tmp_path / "kept", ids=["ran", "granted"]).size < packed.size
@@ -282,7 +282,7 @@ def a_pack_of_a_thousand(tmp_path_factory: pytest.TempPathFactory, state: Path) 
 def test_a_thousand_runs_are_confirmed(thousand: Path, outside: Outside) -> None:
     said = outside.confirmed(thousand)
     assert said.startswith(
-        "checked: 1000 requests (1000 signed by operators, 0 under grants, 0 by nobody), 1000 runs, 1000 results"
+        "checked: 1000 requests (1000 signed by operators, 0 under grants, 0 by nobody), 1000 runs (0 without a signature), 1000 results"
     )
 
 

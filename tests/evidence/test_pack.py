@@ -24,6 +24,7 @@ from threegate.acts.reject import reject_draft
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.evidence.pack import Packed, write_pack
+from threegate.evidence.pack_writer import PackWriter
 from threegate.records.trail_checkpoints import rotate, write_trail_checkpoint
 from threegate.trail import Trail
 from threegate.trail.checkpoint import NoteSignature
@@ -51,7 +52,23 @@ def test_a_secret_is_masked_and_said(bench: Bench, outside: Outside, tmp_path: P
     assert (
         TOKEN not in (packed.path / name).read_text() and "[github-token]" in (packed.path / name).read_text()
     )
-    assert outside.confirmed(packed.path).endswith("; 1 files with secrets masked\n")
+    assert outside.confirmed(packed.path).endswith(
+        f"masked, so its digest was not checked: {name} (github-token)\n"
+    )
+
+
+def test_what_is_signed_is_never_masked(bench: Bench, outside: Outside, tmp_path: Path) -> None:
+    """Neither by us, nor by who holds the log's key and would rather not have a signature checked."""
+    with PackWriter(tmp_path / "signed") as writer:
+        writer.add("requests/a/request.md.sig", TOKEN.encode(), digest=None, signed=True)
+        assert writer.missing[0]["why"] == "it has a secret, and what is signed cannot be masked"
+    bench.approve(bench.draft("told"))
+    packed = write_pack(bench.workspace, tmp_path / "pack")
+    told = index(packed)
+    told["masked"] = [{"file": "requests/told/request.md.sig", "secrets": ["password"]}]
+    (packed.path / "index.json").write_text(json.dumps(told))
+    reseal(packed.path, told["workspace"])
+    assert "masks what is signed" in outside.check(packed.path).stderr
 
 
 def test_contracts_and_settings_in_force_are_in_the_pack(

@@ -77,12 +77,13 @@ must(not any(os.path.islink(os.path.join(place, name)) for place, some, files in
 index = json.loads(read("index.json"))
 must(index["type"] == "threegate-evidence/1" and origin == "threegate.local/" + index["workspace"], "index.json: of another workspace")
 missing = {item["file"]: item["why"] for item in index["missing"]}
-masked = {item["file"] for item in index["masked"]}
+masked = {item["file"]: item["secrets"] for item in index["masked"]}
+must(not any(".md.sig" in name or name.endswith(".intoto.json") for name in masked), "index.json: masks what is signed")
 
 
 def is_there(name):
     """Whether the pack has a file that must be there: if not, its index has to say that it is missing or withheld."""
-    must(name in sums or name in missing or name in masked, f"{name}: is not there, and the index does not say why")
+    must(name in sums or name in missing, f"{name}: is not there, and the index does not say why")
     return name in sums
 
 
@@ -171,7 +172,7 @@ def signed(name, namespace, recorded, *, by, at):
     statement, _, armor = read(name).partition(b"\n")
     said = json.loads(statement)
     files = [f"operators/{digest}" for digest in recorded if digest is not None]
-    if not all(is_there(file) for file in files) or name in masked:
+    if not all(is_there(file) for file in files):
         return said, statement, ""
     with tempfile.NamedTemporaryFile() as file:
         file.write(armor)
@@ -186,7 +187,7 @@ def signed(name, namespace, recorded, *, by, at):
 
 # 6. Each request: who signed what, that this ran once, and what came of it.
 how = {"operator": 0, "grant": 0, "nobody": 0}
-runs = results = 0
+runs = results = unsigned = 0
 for entry in index["requests"]:
     request_id, folder = entry["request_id"], entry["folder"]
     digests, approval, countersigned, claims, end = {}, None, [], [], None
@@ -226,21 +227,21 @@ for entry in index["requests"]:
     statement = None
     if approved.get("approval_sha256") and as_approved and is_there(signature):
         said, statement, told = signed(signature, "threegate-approval", approval[1], by="approved_by", at="approved_utc")
-        if signature not in masked:
-            must(sha256(statement) == approved["approval_sha256"], f"{signature}: not the statement that the trail names")
-            must(not told or not approved.get("key") or approved["key"] in told, f"{signature}: another key than the trail names")
-            for key in ("request_sha256", "job_sha256", "policy_sha256", "approved_by", "nonce", "shown_sha256"):
-                must(said.get(key) == approved.get(key), f"{signature}: {key} is not what the trail names")
-            must((said["request_id"], said["workspace"]["id"]) == (request_id, index["workspace"]), f"{signature}: about another request")
+        must(sha256(statement) == approved["approval_sha256"], f"{signature}: not the statement that the trail names")
+        must(not told or not approved.get("key") or approved["key"] in told, f"{signature}: another key than the trail names")
+        for key in ("request_sha256", "job_sha256", "policy_sha256", "approved_by", "nonce", "shown_sha256"):
+            must(said.get(key) == approved.get(key), f"{signature}: {key} is not what the trail names")
+        must((said["request_id"], said["workspace"]["id"]) == (request_id, index["workspace"]), f"{signature}: about another request")
         how["operator"] += 1
     elif approved.get("grant") and as_approved and is_there(signature):
         said, statement, told = signed(signature, "threegate-act", approval[1], by="acted_by", at="acted_utc")
-        must(signature in masked or sha256(statement) == approved["grant"], f"{signature}: not the grant that the trail names")
+        must(sha256(statement) == approved["grant"], f"{signature}: not the grant that the trail names")
         must(said["type"] == "threegate-grant/1" and said["workspace"]["id"] == index["workspace"], f"{signature}: no grant of this workspace")
         how["grant"] += 1
     else:
-        must(not approved or name in missing or signature in missing or not as_approved or not claims, f"{request_id}: nobody signed it")
+        must(not approved or signature in missing or not claims, f"{request_id}: nobody signed it")
         how["nobody"] += 1
+        unsigned += bool(claims)
     for event, recorded in countersigned:
         name = f"{folder}/request.md.sig.{event['data']['countersigned_by']}"
         if as_approved and is_there(name):
@@ -304,8 +305,10 @@ for name in sums:
 
 print(
     f"checked: {len(packed)} requests ({how['operator']} signed by operators, {how['grant']} under grants, {how['nobody']} by nobody),"
-    f" {runs} runs, {results} results, {len(events)} events in a trail of {size}; {len(masked)} files with secrets masked"
+    f" {runs} runs ({unsigned} without a signature), {results} results, {len(events)} events in a trail of {size}"
 )
+for name, secrets in masked.items():
+    print(f"masked, so its digest was not checked: {name} ({', '.join(secrets)})")
 for name, why in missing.items():
     print(f"MISSING: {name}: {why}", file=sys.stderr)
 raise SystemExit(2 if missing else 0)

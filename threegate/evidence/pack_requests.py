@@ -22,7 +22,7 @@ from threegate.core.workspace import STATES, Workspace
 from threegate.evidence.pack_writer import PackWriter
 from threegate.records.export import attest
 from threegate.results import ResultFacts, read_record, result_name
-from threegate.secretscan import find_secrets
+from threegate.secretscan import has_secret, mask_secrets
 from threegate.trail import Event, RequestHistory, moves
 from threegate.trail.payloads import Approved, Claimed, Countersigned, End, Finished, Promoted
 from threegate.trail.truncation_check import trail_seq_of
@@ -118,7 +118,7 @@ class RequestPacker:
                 if digest is not None or not suffix:
                     self.writer.lacks(name, _why(error))
                 continue
-            self.writer.add(name, data, digest=digest)
+            self.writer.add(name, data, digest=digest, signed=bool(suffix))
 
     def _in_a_state(self, state: str, name: str, most: int) -> bytes:
         """A file of a state folder; what has not ended may have moved on since the trail was read. Raises OSError."""
@@ -173,7 +173,7 @@ class RequestPacker:
 
     def _outputs(self, facts: ResultFacts, place: Path, told: str) -> None:
         for artifact in facts.artifacts:
-            name = f"{told}/{artifact.path}"
+            name = mask_secrets(f"{told}/{artifact.path}")
             try:
                 digest = self._digest(place / "out", artifact.path)
             except OSError as error:
@@ -205,10 +205,8 @@ class RequestPacker:
         except InvalidInput as error:
             self.writer.lacks(name, _why(error))
             return
-        payload = base64.b64decode(envelope["payload"]).decode("utf-8", "replace")
-        if found := find_secrets(payload):
-            # The name of an output. What is signed cannot be masked in part.
-            self.writer.masked.append({"file": name, "secrets": sorted({item.kind for item in found})})
+        if has_secret(base64.b64decode(envelope["payload"]).decode("utf-8", "replace")):
+            self.writer.lacks(name, "the name of an output is a secret, and what is signed cannot be masked")
             return
         self.writer.put(name, json.dumps(envelope, sort_keys=True, indent=2).encode() + b"\n")
 

@@ -91,21 +91,20 @@ class PackWriter:
         with self.open(name) as sink:
             sink.write(data)
 
-    def add(self, name: str, data: bytes, *, digest: str | None) -> bool:
-        """Foreign text, with its secrets masked; bytes without the digest that the trail names are missing instead.
-
-        Returns whether the pack has the very bytes. Raises OSError.
-        """
+    def add(self, name: str, data: bytes, *, digest: str | None, signed: bool = False) -> None:
+        """Foreign text with its secrets masked. Bytes without the digest that the trail names are missing instead, and so is
+        something `signed` that has a secret: masked, nobody could check its signature. Raises OSError."""
         if digest is not None and sha256_hex(data) != digest:
             self.lacks(name, "it was changed: it has not the digest that the trail names")
-            return False
+            return
         text = data.decode("utf-8", "surrogateescape")
-        found = find_secrets(text)
-        if found:
+        if found := find_secrets(text):
+            if signed:
+                self.lacks(name, "it has a secret, and what is signed cannot be masked")
+                return
             self.masked.append({"file": name, "secrets": sorted({item.kind for item in found})})
             data = mask_secrets(text).encode("utf-8", "surrogateescape")
         self.put(name, data)
-        return not found
 
     def lacks(self, name: str, why: str) -> None:
         """Say that a file is missing."""
