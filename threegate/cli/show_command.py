@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.approve_command import put
+from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
+from threegate.core.errors import NoWorkspace
+
+if TYPE_CHECKING:
+    from threegate.core.workspace import Workspace
+    from threegate.review.show import Shown
 
 app = typer.Typer()
 
@@ -14,13 +20,27 @@ app = typer.Typer()
 @app.command()
 def show(
     which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A request id, a file name, or a path.")],
+    input_name: Annotated[
+        str,
+        typer.Option(
+            "--input",
+            metavar="NAME",
+            help="Print all of this input file instead: the pinned bytes, or those that the draft declares.",
+        ),
+    ] = "",
     json_: JsonFlag = False,
 ) -> None:
     """Show everything that is known about one request."""
     from threegate.request.exposure import exposure_lines
     from threegate.review.show import show_request
 
-    shown = show_request(workspace_here(), which)
+    if input_name and wants_json(json_):
+        raise NoWorkspace("--input prints text for a person; leave out --input or --json")
+    workspace = workspace_here()
+    shown = show_request(workspace, which)
+    if input_name:
+        _show_input(workspace, shown, input_name)
+        return
     if wants_json(json_):
         emit_json(shown.to_json())
         return
@@ -62,3 +82,17 @@ def show(
         say(f"{event['seq']:>6}    {event['time']}  {event['type']:<12} {event['actor']}  {detail}".rstrip())
     for path in shown.results:
         say(f"result    {path}")
+
+
+def _show_input(workspace: Workspace, shown: Shown, name: str) -> None:
+    """Print an input, a page at a time."""
+    from threegate.review.preview import pages
+    from threegate.review.screen import render_page
+    from threegate.review.show import open_input
+    from threegate.review.shown_text import fact
+
+    width = screen_width()
+    with open_input(workspace, shown, name) as (item, copy):
+        put(fact("sha256", item.sha256, width=width))
+        for page in pages(item, copy):
+            put(render_page(name, page, width=width))

@@ -55,6 +55,8 @@ SHOWN_BYTES: Final = 256 * KIB
 """So much of a request's inputs, all of them together, is shown on a screen. What does not fit is not shown whole."""
 SHOWN_HEAD_BYTES: Final = 4 * KIB
 """So much is shown of an input that does not fit."""
+INPUT_PAGE_BYTES: Final = 256 * KIB
+"""So much of an input is in memory at a time while all of it is paged through."""
 
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60

@@ -12,7 +12,17 @@ from threegate.approval import format_utc
 from threegate.request import Report
 from threegate.request.model import Request
 from threegate.results import ResultFacts
-from threegate.review.review_sections import Fact, Field, Item, Listing, Note, Quote, Section, exposure_items
+from threegate.review.review_sections import (
+    Fact,
+    Field,
+    Item,
+    Listing,
+    Note,
+    Quote,
+    Section,
+    exposure_items,
+    read_all,
+)
 from threegate.trail import RequestHistory
 from threegate.trail.payloads import Approved, Cleared, Countersigned, End
 
@@ -126,6 +136,7 @@ def _asked(request: Request) -> Iterator[Item]:
         )
     for item in request.inputs:
         yield Field("input", f"/in/{item.name}{' (unpacked)' if item.unpack else ''}, sha256 {item.sha256}")
+        yield read_all(request.file_name, item.name)
     yield Field(
         "network", "\n".join(f"{item.host}:{item.port}" for item in request.network_allowlist) or "none"
     )

@@ -137,6 +137,11 @@ def exposure_items(exposure: Exposure) -> Iterator[Item]:
         yield Fact("reach", "nothing")
 
 
+def read_all(file_name: str, name: str) -> Field:
+    """The command that pages through an input of a request, all of it. Neither name holds what a shell obeys."""
+    return Field("read with", f"threegate show {file_name} --input={name}", LIMIT)
+
+
 def _own_words(reviewed: ReviewedDraft) -> Iterator[Item]:
     request = reviewed.request
     yield Field("id", request.request_id)
@@ -164,7 +169,12 @@ def _warnings(reviewed: ReviewedDraft, operator: str) -> Iterator[_Warning]:
     request, job = reviewed.request, reviewed.job
     for item, (found, _) in zip(request.inputs, previews(request.inputs, reviewed.inputs), strict=True):
         if found.why:
-            yield Note("NOT SHOWN WHOLE, on no screen:"), Field("input", f"/in/{item.name}"), Note(found.why)
+            yield (
+                Note("NOT SHOWN WHOLE:"),
+                Field("input", f"/in/{item.name}"),
+                Note(found.why),
+                read_all(request.file_name, item.name),
+            )
     if request.unusual_program:
         yield (
             Note("the program is not among request.programs, or comes from /in: nobody here vouches for it"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from threegate.core.settings import Settings
+from threegate.review.preview import Preview
 from threegate.review.review_sections import (
     Fact,
     Field,
@@ -44,6 +45,13 @@ def render_sections(sections: Iterable[Section], *, width: int = WIDTH, full: bo
     if cuts:
         first += own(f"left out below: {', '.join(cuts)}; --full shows all", width=width)
     return first + rest
+
+
+def render_page(name: str, page: Preview, *, width: int = WIDTH) -> list[str]:
+    """A page of the input `name`."""
+    inside = field("inside", page.path, width=width, limit=None) if page.path else []
+    head = [*field("input", f"/in/{name}", width=width), *inside, *own(page.head, width=width)]
+    return head + numbered(page.text, width=width, first=page.line)
 
 
 def render_invalid(error: InvalidDraft, *, width: int = WIDTH) -> list[str]:

@@ -33,6 +33,7 @@ from threegate.review.screen import render_invalid, render_reviewed_draft
 from threegate.review.shown_text import LEAST_WIDTH, WIDTH, quoted, shown
 from threegate.setup.init import account
 from threegate.trail import Trail
+from threegate.tui.input_screen import InputScreen
 from threegate.tui.lines import LEAST_HEIGHT, Lines
 from threegate.tui.screens import Confirm, ListScreen, OperatorApp, Reason, Row, changed_of
 
@@ -116,6 +117,7 @@ class DraftScreen(Screen[str]):
         Binding("a", "approve", "Approve"),
         Binding("r", "reject", "Reject"),
         Binding("f", "full", "Full"),
+        Binding("i", "inputs", "Inputs"),
         Binding("escape,s", "leave", "Skip"),
         Binding("q", "app.quit", "Quit"),
     ]
@@ -216,6 +218,14 @@ class DraftScreen(Screen[str]):
         if self._reviewed is not None:
             self._full = not self._full
             self._put()
+
+    def action_inputs(self) -> None:
+        """Page through all of its inputs."""
+        if self._reviewed is None or not self._reviewed[1].inputs:
+            self.say("there are no inputs to read")
+        else:
+            _, reviewed = self._reviewed
+            self.app.push_screen(InputScreen(reviewed.request.inputs, reviewed.inputs))
 
     def action_approve(self) -> None:
         """Ask, once every line has been on the screen."""
