@@ -343,6 +343,36 @@ def test_all_inputs_are_paged_through_from_the_copies(bench: Bench, monkeypatch:
     assert told == text.splitlines()
 
 
+def test_lines_report_what_is_seen_only_when_it_changed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.draft(data=None, code="x = 1\n" * 90)
+    app = app_of(bench)
+    told: list[int] = []
+    monkeypatch.setattr(
+        DraftScreen, "on_lines_seen", lambda screen: told.append(screen.query_one(Lines).unseen)
+    )
+
+    async def script(pilot: Pilot[None]) -> None:
+        lines = await open_first(pilot)
+        await until(pilot, lambda: bool(told))
+        before = list(told)
+        for _ in range(3):
+            lines.look()
+            await pilot.pause()
+        assert told == before
+        await pilot.press("space")
+        await until(pilot, lambda: len(told) > len(before) and told[-1] < before[-1])
+        count = len(told)
+        await pilot.press("home")
+        await until(pilot, lambda: len(told) > count)
+        lines.put(lines.lines)
+        await until(pilot, lambda: told[-1] == before[-1])
+
+    drive(app, script)
+    app.held.close()
+
+
 def test_a_draft_without_inputs_has_none_to_read(bench: Bench) -> None:
     bench.draft(data=None)
     app = app_of(bench)
