@@ -261,6 +261,12 @@ CONTENT_DENIALS: Final = 100
 VARS_INTEGER_DIGITS: Final = 17
 FIX_LINE_CHARS: Final = 2_000
 
+# ---- stopping the daemon
+STOP_GRACE_SECONDS: Final = 5.0
+"""So long what runs may go on when the daemon is asked to stop, before it is interrupted."""
+STOP_RECORD_SECONDS: Final = 90.0
+"""So long what was interrupted may take until it is recorded; with the grace less than the unit's TimeoutStopSec."""
+
 # ---- settings, grants, texts that are searched
 SETTINGS_BYTES: Final = 256 * KIB
 KEY_FILE_BYTES: Final = 1 * KIB

@@ -10,10 +10,13 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from typing import Any
 
+from threegate.core import limits
 from threegate.core.errors import ThreeGateError, TrailError
 from threegate.daemon.approved_queue import ApprovedQueue
 from threegate.daemon.log import Log
@@ -184,8 +187,19 @@ class Dispatcher:
                 return True
         return False
 
-    def stop(self, grace_seconds: float) -> None:
-        """Let what runs finish for `grace_seconds`, then interrupt it, and wait until it is recorded."""
+    def finish(self, stop: threading.Event) -> None:
+        """Let what runs finish, until somebody asks to stop."""
+        while self._running and not stop.is_set():
+            self._collect()
+            self.wake.wait(0.05)
+            self.wake.clear()
+
+    def stop(self, grace_seconds: float) -> bool:
+        """Let what runs finish for `grace_seconds`, then interrupt it, and wait until it is recorded.
+
+        Returns whether everything is. What is not after STOP_RECORD_SECONDS is left with its thread: only the end of the
+        process ends that, and the recovery of the next one ends the request.
+        """
         until = time.monotonic() + grace_seconds
         while self._running and time.monotonic() < until:
             self._collect()
@@ -194,8 +208,18 @@ class Dispatcher:
         for entry in self._running.values():
             self.log.say("interrupting", request=entry.approved.request_id)
             entry.control.interrupted.set()
-        self._pool.shutdown(wait=True)
+        works: list[Future[Any]] = [entry.future for entry in self._running.values()]
+        works += [item.future for item in self._ahead.values()]
+        _, left = wait_for(works, limits.STOP_RECORD_SECONDS)
+        self._pool.shutdown(wait=not left, cancel_futures=True)
         self._collect()
+        for entry in self._running.values():
+            self.log.say(
+                "stopped",
+                request=entry.approved.request_id,
+                what="gave up waiting for its end; the next start ends it",
+            )
+        return not left
 
     def _still_waits(self, name: str, identity: tuple[int, ...]) -> bool:
         wait = self._waits.get(name)
