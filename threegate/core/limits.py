@@ -169,6 +169,10 @@ HASH_PIECE_BYTES: Final = 16 * MIB
 OPEN_HASHES: Final = 64
 """So many input files of one owner are open at a time, waiting to be hashed; the others are asked for again later."""
 VERDICT_BATCH: Final = 64
+ONCE_HASHES: Final = 3
+"""So often `run --once` hashes an input that changes meanwhile; after that the change is its draft's finding."""
+ONCE_LOOKS: Final = 6
+"""So often `run --once` looks at one file of the inbox that changes; the next run looks again."""
 
 # ---- action proposals (docs/spec/5-proposals.md)
 PROPOSAL_BYTES: Final = 64 * KIB

@@ -120,6 +120,7 @@ class Daemon:
             on_draft=lambda file_name: self._runner_set.notices.draft_waits(file_name),
             beat=self.supervisor.turned,
             wake=self.wake.set,
+            once=self.once,
         )
         hinted = [
             self.workspace.inbox,
