@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from threegate.acts.approve import Promoted, Sealed
     from threegate.launch.context import Context
     from threegate.review.reviewed_draft import ReviewedDraft
+    from threegate.shown.time_read import Reader, Reading
 
 app = typer.Typer()
 
@@ -62,16 +63,18 @@ def approve(
             return
         if signature is not None:
             statement, signed = read_signature(signature)
-            show(reviewed, context, statement.approved_by, full=full, to_stderr=quiet)
+            reader = show(reviewed, context, statement.approved_by, full=full, to_stderr=quiet)
             ask("Deliver this approval?", yes)
+            reading = None if yes else reader.read()
             sealed = seal_as(context, reviewed, statement)
         else:
             acting = acting_operator(operators, name=name, key=key)
-            show(reviewed, context, acting.name, full=full, to_stderr=quiet)
+            reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet)
             ask(f"Sign as {acting.name} and let it run once?", yes)
+            reading = None if yes else reader.read()
             sealed = seal(context, reviewed, acting.name)
             signed = sign(sealed, acting.key)
-        done = finish(context, reviewed, sealed, signed, reason)
+        done = finish(context, reviewed, sealed, signed, reason, reading)
     if quiet:
         emit_json(promoted_json(done, sealed))
     else:
@@ -80,20 +83,24 @@ def approve(
 
 def show(
     reviewed: ReviewedDraft, context: Context, operator: str, *, full: bool, to_stderr: bool = False
-) -> None:
-    """Print the review screen."""
+) -> Reader:
+    """Print the review screen; gives who reads it from now on."""
     from threegate.review.screen import render_reviewed_draft
+    from threegate.shown.time_read import Reader
 
     width = screen_width(to_stderr=to_stderr)
-    put(
-        render_reviewed_draft(reviewed, context.policy.settings, operator=operator, width=width, full=full),
-        to_stderr=to_stderr,
+    lines = render_reviewed_draft(
+        reviewed, context.policy.settings, operator=operator, width=width, full=full
     )
+    put(lines, to_stderr=to_stderr)
+    reader = Reader()
+    reader.shows(lines)
+    return reader
 
 
 def put(lines: list[str], *, to_stderr: bool = False) -> None:
     """Print lines of a screen, in colours on a terminal that wants them."""
-    from threegate.review.shown_text import painted
+    from threegate.shown.escaped_lines import painted
 
     stream = sys.stderr if to_stderr else sys.stdout
     colours = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
@@ -101,12 +108,25 @@ def put(lines: list[str], *, to_stderr: bool = False) -> None:
         typer.echo(painted(line) if colours else str(line), err=to_stderr)
 
 
-def finish(context: Context, reviewed: ReviewedDraft, sealed: Sealed, signed: bytes, reason: str) -> Promoted:
-    """Deliver, in the name of the approver."""
+def finish(
+    context: Context,
+    reviewed: ReviewedDraft,
+    sealed: Sealed,
+    signed: bytes,
+    reason: str,
+    reading: Reading | None,
+) -> Promoted:
+    """Deliver, in the name of the approver. `reading`: how they read it, where they were asked."""
     from threegate.acts.approve import promote
 
     return promote(
-        context, reviewed, sealed, signed, actor=f"operator:{sealed.statement.approved_by}", reason=reason
+        context,
+        reviewed,
+        sealed,
+        signed,
+        actor=f"operator:{sealed.statement.approved_by}",
+        reason=reason,
+        reading=reading,
     )
 
 
@@ -120,6 +140,7 @@ def promoted_json(done: Promoted, sealed: Sealed) -> dict[str, object]:
         "request_sha256": sealed.statement.request_sha256,
         "job_sha256": sealed.statement.job_sha256,
         "policy_sha256": sealed.statement.policy_sha256,
+        "shown_sha256": sealed.statement.shown_sha256,
         "key": done.fingerprint,
         "expires_utc": f"{done.expires_utc:%Y-%m-%dT%H:%M:%SZ}",
         "waits_for_quorum": done.waits_for_quorum,

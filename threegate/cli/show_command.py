@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,9 +29,18 @@ def show(
             help="Print all of this input file instead: the pinned bytes, or those that the draft declares.",
         ),
     ] = "",
+    approved: Annotated[
+        bool,
+        typer.Option(
+            "--as-approved", help="Print the text that the approval's signature covers, as it was kept."
+        ),
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Show everything that is known about one request."""
+    if approved:
+        _say_as_approved(which)
+        return
     from threegate.request.exposure import exposure_lines
     from threegate.review.show import show_request
 
@@ -84,7 +94,7 @@ def show(
 
 def _tell(label: str, text: str) -> None:
     """A label of ours and a text beside it, however many rows that takes: no other word begins a row."""
-    from threegate.review.shown_text import own
+    from threegate.shown.escaped_lines import own
 
     first, *rest = own(text, width=screen_width(), indent=10)
     put([f"{label:<10}{first[10:]}", *rest])
@@ -95,10 +105,25 @@ def _show_input(workspace: Workspace, shown: Shown, name: str) -> None:
     from threegate.review.preview import pages
     from threegate.review.screen import render_page
     from threegate.review.show import open_input
-    from threegate.review.shown_text import fact
+    from threegate.shown.escaped_lines import fact
 
     width = screen_width()
     with open_input(workspace, shown, name) as (item, copy):
         put(fact("sha256", item.sha256, width=width))
         for page in pages(item, copy):
             put(render_page(name, page, width=width))
+
+
+def _say_as_approved(which: str) -> None:
+    """On a terminal at its width; elsewhere byte for byte, so that its sha256 is the signed one."""
+    from threegate.review.show import as_approved
+    from threegate.shown.escaped_lines import fitted
+
+    text = as_approved(workspace_here(), which)
+    if not sys.stdout.isatty():
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
+        return
+    for line in text.decode().removesuffix("\n").split("\n"):
+        for piece in fitted(line, width=screen_width()):
+            typer.echo(piece)

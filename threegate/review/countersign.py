@@ -34,8 +34,10 @@ from threegate.launch.approved_file import Approved, Unrunnable, read_approved
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch
 from threegate.request import read_request
+from threegate.review.compare import differs_from_last
 from threegate.review.input_copies import InputCopy
 from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock
+from threegate.shown.time_read import Reading
 from threegate.trail import moves, payloads
 
 _MODE = 0o600
@@ -150,15 +152,15 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
             now=now,
         ),
         owner_uid=owner_uid,
-        requester=requester_of(request, settings.requesters, owner_uid),
-        named_by_text=str(owner_uid) not in settings.requesters,
         proposal_sha256=job.proposal_sha256,
-        first_seen=event.time if event else None,
         now=now,
+        differs=differs_from_last(context.workspace, request),
     )
 
 
-def countersign(context: Context, approved: Approved, name: str, key: Path) -> Countersigned:
+def countersign(
+    context: Context, approved: Approved, name: str, key: Path, *, reading: Reading | None = None
+) -> Countersigned:
     """Sign the approval as a further operator and lay the signature beside it.
 
     Raises Refused with a reason code when the approval or this signature would not count, InvalidInput, TrailError.
@@ -213,6 +215,8 @@ def countersign(context: Context, approved: Approved, name: str, key: Path) -> C
                 countersigned_utc=format_utc(word.countersigned_utc),
                 key=signer.fingerprint,
                 nonce=word.nonce,
+                read_seconds=reading.seconds if reading else None,
+                read_whole=reading.whole if reading else None,
                 files={f".sig.{name}": sha256_hex(signed)},
             ),
             request_id=approved.request.request_id,

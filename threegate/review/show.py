@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import STATES, Workspace
 from threegate.proposals.in_workspace import input_place
@@ -23,6 +24,7 @@ from threegate.request.model import InputFile
 from threegate.results import Verdict, read_verdict
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.trail import Trail
+from threegate.trail.payloads import Approved
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,26 @@ def open_input(workspace: Workspace, shown: Shown, name: str) -> Iterator[tuple[
             return
     with seen_inputs(workspace, {name: workspace.inputs / item.sha256}, [item]) as (copy,):
         yield item, copy
+
+
+def as_approved(workspace: Workspace, which: str) -> bytes:
+    """The text that the approval of a request covers, as it was kept. Raises InvalidInput when there is none (any more)."""
+    request_id = show_request(workspace, which).request_id or which
+    with Trail(workspace).locked() as held:
+        history = held.index.history(request_id)
+    approved = Approved.of(history.approved) if history is not None else None
+    if approved is None or approved.shown_sha256 is None:
+        raise InvalidInput(f"{which}: the trail has no approval of it that says what was shown")
+    path = workspace.inputs / approved.shown_sha256
+    try:
+        text = durable.read_regular(path, max_bytes=limits.SHOWN_TEXT_BYTES)
+    except OSError as error:
+        raise InvalidInput(f"{path}: the kept text cannot be read ({error.strerror or error})") from None
+    if sha256_hex(text) != approved.shown_sha256:
+        raise InvalidInput(
+            f"{path}: was changed: it is not the text that was signed; see: threegate audit verify"
+        )
+    return text
 
 
 def _literal(text: str) -> str:

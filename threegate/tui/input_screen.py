@@ -19,7 +19,7 @@ from threegate.request.tar_reader import TarError
 from threegate.review.input_copies import InputCopy
 from threegate.review.preview import Preview, pages
 from threegate.review.screen import render_page
-from threegate.review.shown_text import LEAST_WIDTH, WIDTH, shown
+from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, shown
 from threegate.tui.lines import Lines
 
 

@@ -83,9 +83,12 @@ def test_code_after_byte_4096_of_a_script_is_on_the_full_screen(bench: Bench) ->
         assert found.job.unread == () and found.job.effective_risk == "low"
 
 
-def test_what_the_short_screen_leaves_out_is_named_in_its_first_lines(bench: Bench) -> None:
-    path = draft(bench, "python3 run.py", run_py=b"x = 1\n" * 300)
-    lines = screen(bench, path, full=False)
+def test_code_is_whole_on_the_short_screen_and_what_it_leaves_out_of_data_is_named_first(
+    bench: Bench,
+) -> None:
+    lines = screen(bench, draft(bench, "python3 run.py", run_py=b"x = 1\n" * 300), full=False)
+    assert sum(line.endswith("| x = 1") for line in lines) == 300
+    lines = screen(bench, bench.draft(data=b"1\n" * 300), full=False)
     assert lines[1] == "== REQUEST" and lines[2].startswith("  left out below: 290 lines of input 1; --full")
 
 
@@ -186,7 +189,7 @@ def test_what_does_not_fit_is_read_whole_with_the_command_on_the_screen(
     count = long_script().count(b"\n")
     assert sum(line.endswith("| # padding") for line in shown) == count - 1
     digest = hashlib.sha256(long_script()).hexdigest()
-    assert shown[0].endswith(digest) and any(line.endswith(digest) for line in lines)
+    assert shown[0].endswith(digest) and digest in "".join(line.partition("| ")[2] for line in lines)
     assert f"  {count} | {EVIL}" in shown and max(map(len, shown)) <= 80
     assert [item.name for item in bench.workspace.inputs.iterdir() if item.name.startswith(".tmp")] == []
 
