@@ -51,7 +51,7 @@ def _card(reviewed: ReviewedDraft) -> Iterator[Item]:
 
 
 def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[Warning_]]:
-    """What is shown of each input, and a warning for each that no screen shows whole."""
+    """What is shown of each input, and a warning for each that is not shown whole."""
     request = reviewed.request
     most = _PREVIEW if BACKENDS[request.backend].data_inputs else None
     shown: dict[str, tuple[Item, ...]] = {}
