@@ -250,9 +250,7 @@ class Dispatcher:
         future = self._pool.submit(launch, self.context, approved, control, judged)
         future.add_done_callback(self._recorded)
         status_at = time.monotonic() + _LASTING_SECONDS
-        self._running[path.name] = _Running(
-            approved, identity, control, lease, future, self._ends, status_at
-        )
+        self._running[path.name] = _Running(approved, identity, control, lease, future, self._ends, status_at)
         self._queue.taken(path.name)
         return 1
 
@@ -296,7 +294,9 @@ class Dispatcher:
             if isinstance(answer, Waiting):
                 self._wait(entry.approved, entry.identity, answer)
                 if entry.ends_before != self._ends:
-                    self._waits[name].looked = -_LOOK_AGAIN_AT_MOST  # it was judged before what has ended since
+                    self._waits[
+                        name
+                    ].looked = -_LOOK_AGAIN_AT_MOST  # it was judged before what has ended since
             else:
                 moved += 1
                 self._ends += 1
