@@ -113,6 +113,8 @@ AANA_NAME_CHARS: Final = 200
 SERVE_REQUESTS_PER_MINUTE: Final = 600
 SERVE_CLIENTS: Final = 4096
 SERVE_BODY_SECONDS: Final = 10
+SERVE_CONTRACT_SESSIONS: Final = 10_000
+"""Contract sessions, and open claims, that one HTTP server keeps."""
 MCP_LINE_BYTES: Final = 1 * MIB
 """One message; a request file with every character escaped fits."""
 MCP_DEPTH: Final = 68

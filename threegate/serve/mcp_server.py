@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, Final, cast
 
@@ -31,14 +31,18 @@ from mcp_types import (
 )
 
 from threegate import __version__
-from threegate.aana import DecisionLog, EvidenceMode, checked
-from threegate.aana.envelope import unrecorded
+from threegate.aana import (
+    AANA_PRE_TOOL_CHECK_TOOL,
+    DecisionLog,
+    EvidenceMode,
+    handle_aana_pre_tool_check,
+)
 from threegate.core.errors import ThreeGateError
 from threegate.serve import openapi
 from threegate.serve.mcp_reading import read_lines
 from threegate.serve.requests import RequestDesk
 
-CHECK: Final = "aana_pre_tool_check"
+CHECK: Final = AANA_PRE_TOOL_CHECK_TOOL["name"]
 _TEXT: Final = {"type": "string"}
 
 
@@ -46,12 +50,18 @@ class ToolServer:
     """The four tools. Without a workspace the three about requests say that there is none."""
 
     def __init__(
-        self, *, log: DecisionLog, desk: RequestDesk | None, evidence_mode: EvidenceMode = "quickstart"
+        self,
+        *,
+        log: DecisionLog,
+        desk: RequestDesk | None,
+        evidence_mode: EvidenceMode = "quickstart",
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Keep what the tools work with."""
+        """Keep what the tools work with. `now` is the moment that evidence is aged at."""
         self._log = log
         self._desk = desk
         self._mode: EvidenceMode = evidence_mode
+        self._now = now
 
     def server(self) -> Server[Any]:
         """The MCP server with its handlers."""
@@ -90,13 +100,10 @@ class ToolServer:
             return _failed(f"could not be done: {error.strerror or 'the disk refused'}")
 
     def _check(self, event: dict[str, Any]) -> CallToolResult:
-        try:
-            result = checked(
-                event, now=datetime.now(UTC), evidence_mode=self._mode, log=self._log, surface="mcp"
-            )
-        except OSError:
-            result = unrecorded()
-        return _answered({"route": result["recommended_action"], **result})
+        answer = handle_aana_pre_tool_check(
+            event, now=self._now(), evidence_mode=self._mode, log=self._log, surface="mcp"
+        )
+        return _answered(answer["structuredContent"])
 
 
 async def _always_an_object(ctx: Any, call_next: Any) -> Any:
@@ -114,19 +121,13 @@ async def _always_an_object(ctx: Any, call_next: Any) -> Any:
 
 def tools() -> list[Tool]:
     """The descriptions of the tools."""
-    result = openapi.result_schema()
-    result["properties"] = {"route": {"enum": ["accept", "ask", "defer", "refuse"]}, **result["properties"]}
-    result["required"] = ["route", *result["required"]]
     reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     return [
         Tool(
             name=CHECK,
-            description=(
-                "Decide on a proposed tool call (AANA Agent Action Contract v1) before it runs. Run the original tool "
-                "only when route is accept and hard_blockers is empty."
-            ),
-            input_schema=openapi.event_part(),
-            output_schema=result,
+            description=AANA_PRE_TOOL_CHECK_TOOL["description"],
+            input_schema=AANA_PRE_TOOL_CHECK_TOOL["inputSchema"],
+            output_schema=openapi.result_schema(),
             annotations=reading,
         ),
         Tool(

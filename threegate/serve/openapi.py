@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from threegate.aana import event_schema
 from threegate.aana import vocabulary as words
+from threegate.aana.envelope import EVENT_TYPE
 
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "public_read_accept": {
@@ -59,11 +59,6 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def event_part() -> dict[str, Any]:
-    """The event's schema as a part of a document that has its own `$schema`."""
-    return {key: value for key, value in event_schema().items() if key not in ("$schema", "$id", "allOf")}
-
-
 def result_schema() -> dict[str, Any]:
     """The JSON Schema of the result envelope."""
     text = {"type": "string"}
@@ -76,6 +71,7 @@ def result_schema() -> dict[str, Any]:
     return _object(
         {
             "contract_version": {"const": words.CONTRACT_VERSION},
+            "route": route,
             "tool_name": maybe_text,
             "tool_category": {"enum": [*words.CATEGORIES, None]},
             "effective_category": {"enum": list(words.CATEGORIES)},
@@ -121,6 +117,28 @@ def result_schema() -> dict[str, Any]:
                     "missing_source_ids": texts,
                     "stale_source_ids": texts,
                     "warning_codes": texts,
+                }
+            ),
+            "audit_safe_log_event": _object(
+                {
+                    "type": {"const": EVENT_TYPE},
+                    "request_id": maybe_text,
+                    "agent_id": maybe_text,
+                    "tool_name": maybe_text,
+                    "tool_category": {"enum": [*words.CATEGORIES, None]},
+                    "effective_category": {"enum": list(words.CATEGORIES)},
+                    "risk_domain": {"enum": [*words.RISK_DOMAINS, None]},
+                    "declared_state": state,
+                    "supported_state": state,
+                    "effective_state": state,
+                    "recommended_route": {"enum": [*words.ROUTES, None]},
+                    "route": route,
+                    "gate_decision": gate,
+                    "hard_blockers": texts,
+                    "deviations": texts,
+                    "aix_score": score,
+                    "argument_keys": texts,
+                    "evidence_source_ids": {"type": "array", "items": maybe_text},
                 }
             ),
         }
