@@ -42,7 +42,9 @@ def test_an_approved_request_lies_signed_in_the_queue(bench: Bench) -> None:
     assert approval.statement.request_sha256 == hashlib.sha256(data).hexdigest()
     pinned = bench.workspace.inputs / hashlib.sha256(DATA).hexdigest()
     assert pinned.read_bytes() == DATA and stat.S_IMODE(pinned.stat().st_mode) == 0o400
-    assert [entry.name for entry in bench.workspace.inputs.iterdir()] == [pinned.name]
+    shown = str(approval.statement.shown_sha256)
+    assert {entry.name for entry in bench.workspace.inputs.iterdir()} == {pinned.name, shown}
+    assert stat.S_IMODE((pinned.parent / shown).stat().st_mode) == 0o400
     assert all(check.ok for check in verify_approval(bench.context, done.path))
     with bench.context.trail.locked() as held:
         history = held.index.history("req-1")
@@ -169,7 +171,7 @@ def test_a_pinned_file_with_other_bytes_is_never_used(bench: Bench) -> None:
 def test_two_requests_share_one_pinned_input(bench: Bench) -> None:
     bench.approve(bench.draft())
     bench.approve(bench.draft("req-2", slug="again"))
-    assert len(list(bench.workspace.inputs.iterdir())) == 1
+    assert len(list(bench.workspace.inputs.iterdir())) == 1 + 2, "and the text of each"
 
 
 def test_drafts_lie_in_the_inbox(bench: Bench, tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from threegate.daemon.drafts import Inbox
 from threegate.daemon.log import Log
 from threegate.daemon.proposals import Proposer
 from threegate.results import read_verdict
-from threegate.review.review_sections import job_exposure
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
+from threegate.shown.request_sections import job_exposure
 
 SCRIPT = b"print(1)\n"
 
@@ -49,7 +49,7 @@ def screen(bench: Bench, path: Path) -> str:
 def test_both_facts_are_in_the_first_lines_of_the_review_screen(bench: Bench) -> None:
     first, _, rest = screen(bench, era(bench, "python3 a.py")).partition("== WHAT RUNS\n")
     labels = [line[2:15].strip() for line in first.split("\n") if line.startswith("  ")]
-    assert labels[:2] == ["risk", "opacity"] and "reach" in labels
+    assert labels[:2] == ["reach", "opacity"] and "risk" in labels
     assert "transparent, once you have read whole:" in first and "/in/a.py" in first
     assert "TG332" not in first + rest
 
@@ -58,20 +58,21 @@ def test_an_opaque_request_is_warned_about_with_its_reason(bench: Bench) -> None
     first = screen(bench, era(bench, "awk '{print}' /in/a.py")).partition("== WHAT RUNS")[0]
     assert "opaque: code may run that is not on the screen" in first and "awk is no data tool" in first
     assert "TG332" in first
-    assert "declared risk low, effective risk medium" in first
+    assert "medium, declared low: not all code is on the screen" in first
 
 
 def test_an_opaque_request_with_a_network_is_of_high_risk(bench: Bench) -> None:
     allowed = "network: allowlist\nnetwork_allowlist:\n  - api.example.com\n"
     shown = screen(bench, era(bench, "python3 -c 'print(1)'", extra=allowed))
-    assert "network api.example.com:443" in shown and "effective risk high" in shown
+    assert "network api.example.com:443" in shown and "high, declared low" in shown
+    assert "high, declared low: code that is not on the screen can reach out" in shown
 
 
 def test_a_script_that_no_screen_shows_whole_is_opaque_on_the_screen(bench: Bench) -> None:
     for script in (b"#" * (limits.SHOWN_BYTES + 1), b"print(1)\n\xff", b"print(1)\nPK\x05\x06"):
         first = screen(bench, era(bench, "python3 a.py", script=script)).partition("== WHAT RUNS")[0]
         assert "opaque: code may run that is not on the screen" in first
-        assert "declared risk low, effective risk medium" in first
+        assert "medium, declared low: not all code is on the screen" in first
 
 
 def test_a_secret_of_the_proxy_is_part_of_the_reach(bench: Bench) -> None:

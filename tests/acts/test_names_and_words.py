@@ -71,7 +71,7 @@ def test_grant_new_shows_what_it_lets_run(bench: Bench, capfd: pytest.CaptureFix
     assert signed(bench, "grant", "new", "--from", "req-1", "--max-uses", "2", "--expires", "1h") == 0
     shown = capfd.readouterr().out
     assert "print(sum(int(x) for x in open(" in shown and "== WHAT RUNS" in shown
-    assert "WHAT YOU WOULD SIGN" not in shown
+    assert "== WALLS" not in shown
 
 
 def test_init_calls_a_key_new_only_once(

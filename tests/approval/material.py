@@ -32,6 +32,7 @@ NOW = APPROVED + timedelta(minutes=5)
 TTL = 86400
 WORKSPACE = "ws-" + "0" * 32
 POLICY = "ab" * 32
+SHOWN = "5" * 64
 DATA = b"column\n1\n2\n"
 DATA_SHA = hashlib.sha256(DATA).hexdigest()
 
@@ -118,6 +119,7 @@ def make_statement(request: Request, job: Job, **changes: Any) -> Statement:
         expires_utc=APPROVED + timedelta(seconds=TTL),
         policy_sha256=POLICY,
         nonce="0" * 31 + "1",
+        shown_sha256=SHOWN,
     )
     return replace(statement, **changes)
 
@@ -160,6 +162,7 @@ def facts_of(
         pinned={DATA_SHA: PinnedFile(len(DATA))},
         nonce_used=frozenset(nonces).__contains__,
         id_used=False,
+        shown_sha256=lambda: SHOWN,
     )
     return replace(facts, **changes)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.launch.launching import (
     only_result,
     waiting,
 )
+from threegate.approval.facts import VerifiedApproval
 from threegate.judgement.judge import Cleared, NotCleared
 from threegate.launch.approved_file import Ended, Unrunnable, is_there, read_approved
 from threegate.launch.completion import (
@@ -66,6 +68,15 @@ def test_a_refusal(bench: Bench, context: Context) -> None:
         assert data[name] and data[name] == given[name], "the refusal names the approval that it ended"
 
 
+def test_a_refusal_behind_gate_2_names_the_approval_that_passed_it(bench: Bench, context: Context) -> None:
+    """Signature and nonce are of one approval, also where the trail knows of none or of an earlier one."""
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    passed = VerifiedApproval("alice", now, now, "f" * 32, "e" * 64, ())
+    refuse(context, waiting(bench, context), replace(NO, approval=passed))
+    data = history_of(context).end.data  # type: ignore[union-attr]
+    assert (data["approved_by"], data["nonce"], data["approval_sha256"]) == ("alice", "f" * 32, "e" * 64)
+
+
 def test_what_changed_meanwhile_is_not_refused(bench: Bench, context: Context) -> None:
     approved = waiting(bench, context)
     approved.path.write_bytes(approved.data + b"\n")
@@ -83,7 +94,10 @@ def test_a_file_that_is_no_request_ends_the_request_of_its_name(bench: Bench, co
     answer = refuse_unrunnable(context, broken)
     assert isinstance(answer, Ended) and answer.code == "request_invalid"
     assert ends_of(bench) == ["refused"] and where(bench, path.name) == ["refused"]
-    assert history_of(context).end.data["request_sha256"] is None  # type: ignore[union-attr]
+    data, given = history_of(context).end.data, history_of(context).approved.data  # type: ignore[union-attr]
+    assert data["request_sha256"] is None
+    for name in ("nonce", "approval_sha256"):
+        assert data[name] and data[name] == given[name], "whatever lies there now, this approval has ended"
 
 
 def test_a_copy_ends_alone(bench: Bench, context: Context, runner: CountingRunner) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import tempfile
 from pathlib import Path
 
 from tests.proposals.test_conformance import CASES, ORDER, verdict_of
+from tests.support import make_place
 from threegate.proposals.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
 from threegate.proposals.tools import TOOLS
 
@@ -81,7 +85,34 @@ def protected() -> str:
     return f"{folders} {' '.join(f'`{pattern}`' for pattern in PROTECTED_PATTERNS)}"
 
 
-PARTS = {"tools": table_of_tools, "differences": table_of_differences, "protected": protected}
+EXAMPLES = {
+    "AP-rates.json": {"tool": "web.fetch", "args": {"url": "https://example.com/rates"}},
+    "AP-outside.json": {"tool": "file.read", "args": {"path": "../x"}},
+}
+
+
+def verdict_files() -> str:
+    """What a daemon writes about two proposals; only the clock is not its own."""
+    parts = []
+    with tempfile.TemporaryDirectory() as folder:
+        place = make_place(Path(folder))
+        for name, proposal in EXAMPLES.items():
+            (place.root / "inbox" / name).write_text(json.dumps(proposal))
+        place.once()
+        for name, proposal in EXAMPLES.items():
+            text = (place.root / "tool-exec" / "verdicts" / f"{name}.json").read_text()
+            text = re.sub(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", "2026-01-01T00:00:00Z", text)
+            text = re.sub(r"\bTR-\d{8}-\d{6}Z-", "TR-20260101-000000Z-", text)
+            parts.append(f"`{json.dumps(proposal)}` as `inbox/{name}`:\n\n```json\n{text}```")
+    return "\n\n".join(parts)
+
+
+PARTS = {
+    "verdict": verdict_files,
+    "tools": table_of_tools,
+    "differences": table_of_differences,
+    "protected": protected,
+}
 
 
 def generated(text: str) -> str:
@@ -100,4 +131,5 @@ def test_the_document_is_current() -> None:
 
 
 if __name__ == "__main__":
+    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp()
     DOCUMENT.write_text(generated(DOCUMENT.read_text()))

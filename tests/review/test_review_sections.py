@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
-from tests.review.test_shown_text import ATTACKS, plain_and_narrow
+from tests.shown.test_escaped_lines import ATTACKS, plain_and_narrow
 from threegate.request.job import Job
-from threegate.review.review_sections import JOB_FIELDS
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
-from threegate.review.shown_text import Title
+from threegate.shown.escaped_lines import Title
+from threegate.shown.request_sections import JOB_FIELDS
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def screen_of(bench: Bench, path: Path, **changes: Any) -> list[str]:
     context = bench.context
     with open_reviewed_draft(context, read_draft(bench.workspace, path)) as reviewed:
         changed = replace(reviewed, **{key: value(reviewed) for key, value in changes.items()})
-        return render_reviewed_draft(changed, context.policy.settings, operator="alice")
+        return render_reviewed_draft(changed, context.policy.settings, operator="alice", full=True)
 
 
 def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
@@ -49,7 +49,7 @@ def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
         assert signed != [line for line in before if not line.startswith("  job   ")], name
     for item in ("cpu", "memory_mb", "time_sec", "processes", "open_files", "out_bytes", "out_files", "file_bytes",
                  "stream_bytes"):  # fmt: skip
-        value: Any = "3" if item == "cpu" else 12345
+        value: Any = "3" if item == "cpu" else 12345678
         after = screen_of(
             bench, path, job=lambda d, i=item, v=value: replace(d.job, limits=replace(d.job.limits, **{i: v}))
         )
@@ -89,15 +89,15 @@ def test_every_word_of_a_request_is_behind_the_gutter(bench: Bench) -> None:
             requested_by=text,
         )  # fmt: skip
 
-    lines = screen_of(bench, path, request=attacked, job=job, requester=lambda reviewed: text)
+    lines = screen_of(bench, path, request=attacked, job=job)
     plain_and_narrow(lines)
     titles = [line for line in lines if line.startswith("==")]
     assert all(isinstance(line, Title) for line in titles)
     assert [str(line) for line in titles if not line.startswith("== WARNINGS")] == [
         "== REQUEST",
         "== WHAT RUNS",
+        "== WALLS",
         "== WHAT THE JUDGEMENT WOULD SAY NOW",
-        "== WHAT YOU WOULD SIGN",
         "== WHAT THE REQUEST SAYS ABOUT ITSELF",
     ]
 
@@ -118,6 +118,7 @@ def test_the_full_screen_leaves_out_nothing(bench: Bench) -> None:
         )
         short = render_reviewed_draft(changed, context.policy.settings, operator="alice")
         full = render_reviewed_draft(changed, context.policy.settings, operator="alice", full=True)
-    assert sum("more lines of 200: --full shows all" in line for line in short) == 7
+    assert sum("more lines of 200: --full shows all" in line for line in short) == 5
     assert not [line for line in full if "--full" in line]
     assert sum(line.endswith("| word 199") for line in full) == 7
+    assert sum(line.endswith("| word 199") for line in short) == 2, "the code and the Inputs are always whole"

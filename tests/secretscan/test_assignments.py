@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import threegate
+from tests.adversarial.request.builders import command, prose
+from tests.request.examples import ids, read
 from threegate.secretscan import find_secrets, mask_secrets
 
 SECRET = [
@@ -72,6 +75,12 @@ SECRET = [
     ('char password[] = "letmein";', "letmein"),
     ('string token2 = "abcd1234efgh5678";', "abcd1234efgh5678"),
     ("--password HUNTER2", "HUNTER2"),
+    ("--password hunter2xyz", "hunter2xyz"),
+    ("--password hunter2xyz --user NAME", "hunter2xyz"),
+    ("--password 'HUNTER2'", "HUNTER2"),
+    ("--token ABCD1234EFGH5678", "ABCD1234EFGH5678"),
+    ("password = 'NAME'", "NAME"),
+    ("curl -H 'Authorization: Bearer ABCD1234EFGH'", "ABCD1234EFGH"),
     ("é password=hünter22 ü", "hünter22"),
     ("日本 password='密码密码密码' x", "密码密码密码"),
 ]
@@ -107,6 +116,13 @@ HARMLESS = [
     "--db-password PASS --host HOST",
     "--token TOKEN",
     "--api-key API_KEY",
+    "--password PASSWORD",
+    "--password 'NAME'",
+    '["tool", "--password", "NAME", "--token", "TOKEN"]',
+    "usage: tool [--password NAME] [--token TOKEN]",
+    "give it with --password NAME.",
+    "--api-key API-KEY",
+    "curl -H 'Authorization: Bearer ACCESS_TOKEN'",
     'var password string = ""',
     'var token string = "NAME"',
     'String password = "changeme";',
@@ -175,6 +191,25 @@ def test_an_assigned_value_is_found_exactly(text: str, value: str) -> None:
 @pytest.mark.parametrize("text", HARMLESS)
 def test_speaking_of_a_secret_is_none(text: str) -> None:
     assert [(found.kind, text[found.start : found.end]) for found in find_secrets(text)] == []
+
+
+@pytest.mark.parametrize("place", [command, prose])
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("tool --password NAME", False),
+        ("tool --password PASSWORD", False),
+        ("tool --password='DB_PASSWORD' --token=TOKEN", False),
+        ("tool --token TOKEN --api-key API_KEY", False),
+        ("tool --password hunter2xyz", True),
+        ("tool --password=hunter2xyz --user NAME", True),
+        ("tool --token ABCD1234EFGH5678", True),
+    ],
+)
+def test_gate_1_takes_placeholders_in_capitals_and_refuses_values(
+    place: Callable[[str], str], line: str, refused: bool
+) -> None:
+    assert ("TG501" in ids(read(place(line)))) == refused
 
 
 def test_our_own_code_holds_none_but_the_examples_of_the_rule() -> None:

@@ -27,9 +27,11 @@ from threegate.launch.context import open_context
 from threegate.results import Verdict, write_verdict
 from threegate.review.overview import entries
 from threegate.review.request_view import look_at
-from threegate.review.review_sections import JOB_FIELDS, Fact, Field, review_sections
+from threegate.review.review_sections import review_sections
 from threegate.serve.page.page_templates import foreign
 from threegate.serve.page.views import _pieces
+from threegate.shown.parts import Fact, Field
+from threegate.shown.request_sections import JOB_FIELDS
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def test_a_draft_is_shown_as_approve_shows_it(bench: Bench, tmp_path: Path) -> N
     for section in sections[1:]:
         assert "<h2 id" in page and section.title.capitalize() in shown
         for item in section.items:
-            if isinstance(item, Field | Fact) and item.label != "holds until":
+            if isinstance(item, Field | Fact):
                 assert f'<th scope="row">{html.escape(item.label)}</th>' in page, item.label
     assert "Sum &lt;b&gt;a&lt;/b&gt; column." in page and "<b>" not in page
     assert "The contracts folder is empty: there is no contract gate" in shown, "a code is explained"

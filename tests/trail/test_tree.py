@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+import pymerkle
 import pytest
 
 from threegate.trail import tree
@@ -50,6 +51,18 @@ def test_the_frontier_is_the_definition() -> None:
     for size, line in enumerate(LINES, start=1):
         frontier.add(line)
         assert frontier.root() == definition(LINES[:size]) == tree.root_of(LEAVES[:size])
+
+
+def test_another_implementation_has_our_roots_and_takes_our_inclusion_proofs() -> None:
+    theirs = pymerkle.InmemoryTree(algorithm="sha256")
+    for size, line in enumerate(LINES, start=1):
+        theirs.append_entry(line)
+        root = tree.root_of(LEAVES[:size])
+        assert theirs.get_state(size) == root
+        for index in range(size):
+            proof = theirs.prove_inclusion(index + 1, size)
+            proof.path = [LEAVES[index], *tree.inclusion_proof(index, LEAVES[:size])]
+            pymerkle.verify_inclusion(LEAVES[index], root, proof, index=index + 1, size=size)
 
 
 def test_every_inclusion_proof_verifies_and_no_other_does() -> None:

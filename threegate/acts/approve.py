@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from threegate.acts.approval_lines import insert_approval
-from threegate.acts.pinning import check_pinned, pin, to_be_pinned
+from threegate.acts.pinning import check_pinned, pin, text_to_pin, to_be_pinned
 from threegate.approval import (
     NAMESPACE_APPROVAL,
     Operators,
@@ -26,14 +26,14 @@ from threegate.approval import (
 )
 from threegate.approval.ssh_wire import MalformedError
 from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import facts_for_launch, read_operators
+from threegate.launch.launch_facts import DraftFacts, facts_for_launch, read_operators
 from threegate.request import read_request
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import Verdict, write_verdict
-from threegate.review.review_sections import job_exposure
 from threegate.review.reviewed_draft import (
     ReviewedDraft,
     refuse_bad_clock,
@@ -41,6 +41,8 @@ from threegate.review.reviewed_draft import (
     refuse_used,
     take_draft_away,
 )
+from threegate.shown.request_sections import job_exposure
+from threegate.shown.signed_text import shown_request, signed_text
 from threegate.trail import LockedTrail, moves
 from threegate.trail.payloads import Approved
 
@@ -55,6 +57,8 @@ class Sealed:
     request: Request
     job: Job
     statement: Statement
+    shown: bytes
+    """The text that the statement says was shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,15 @@ def seal(
         raise Refused(
             "request_changed", f"{reviewed.draft.path.name}: the approval lines are not read as written"
         )
+    shown = signed_text(
+        shown_request(
+            request,
+            reviewed.job,
+            context.policy.settings,
+            operator=approved_by,
+            owner_uid=reviewed.owner_uid,
+        )
+    )
     statement = Statement(
         workspace_id=context.policy.settings.workspace.id,
         epoch=_epoch(context),
@@ -115,8 +128,9 @@ def seal(
         expires_utc=moment + timedelta(seconds=context.policy.settings.approval.ttl),
         policy_sha256=context.policy.digest,
         nonce=nonce or secrets.token_hex(16),
+        shown_sha256=sha256_hex(shown),
     )
-    return Sealed(data, request, reviewed.job, statement)
+    return Sealed(data, request, reviewed.job, statement, shown)
 
 
 def seal_as(context: Context, reviewed: ReviewedDraft, statement: Statement) -> Sealed:
@@ -155,28 +169,31 @@ def promote(
     *,
     actor: str,
     reason: str = "",
+    asked: bool = False,
 ) -> Promoted:
-    """Pin, check as at launch, announce, deliver, take the draft away.
+    """Pin, check as at launch, announce, deliver, take the draft away. `asked`: somebody said yes after the text was shown.
 
     Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
     """
-    check_pinned(context.workspace, reviewed.inputs)
     name = reviewed.draft.path.name
-    with context.trail.locked() as held:
-        refuse_bad_clock(held)
-        refuse_used(held, sealed.request)
-        waits = _refuse_what_cannot_run(context, held, reviewed, sealed, signature)
-        approval = SignedApproval.parse(signature)
-        fingerprint = approval.signed.signature.key.fingerprint
-        target = context.workspace.approved / name
-        paths = moves.deliver(
-            held,
-            [(target.with_name(f"{name}.sig"), signature, _MODE), (target, sealed.data, _MODE)],
-            _payload(reviewed, sealed, approval, fingerprint, reason),
-            request_id=sealed.request.request_id,
-            actor=actor,
-            prepare=lambda: pin(context.workspace, reviewed.inputs),
-        )
+    with text_to_pin(context.workspace, sealed.shown) as text:
+        copies = (*reviewed.inputs, text)
+        check_pinned(context.workspace, copies)
+        with context.trail.locked() as held:
+            refuse_bad_clock(held)
+            refuse_used(held, sealed.request)
+            waits = _refuse_what_cannot_run(context, held, reviewed, sealed, signature)
+            approval = SignedApproval.parse(signature)
+            fingerprint = approval.signed.signature.key.fingerprint
+            target = context.workspace.approved / name
+            paths = moves.deliver(
+                held,
+                [(target.with_name(f"{name}.sig"), signature, _MODE), (target, sealed.data, _MODE)],
+                _payload(reviewed, sealed, approval, fingerprint, reason, asked),
+                request_id=sealed.request.request_id,
+                actor=actor,
+                prepare=lambda: pin(context.workspace, copies),
+            )
     removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, paths[-1].name, sealed)
     return Promoted(
@@ -253,18 +270,15 @@ def _refuse_what_cannot_run(
     context: Context, held: LockedTrail, reviewed: ReviewedDraft, sealed: Sealed, signature: bytes
 ) -> bool:
     """Make every check of a launch now; returns whether only the quorum is missing."""
-    facts = replace(
-        facts_for_launch(
-            context.workspace,
-            held,
-            context.policy,
-            sealed.request,
-            sealed.job,
-            signature=signature,
-            countersignatures={},
-        ),
-        owner_uid=reviewed.owner_uid,
-        pinned=to_be_pinned(reviewed.inputs),
+    facts = facts_for_launch(
+        context.workspace,
+        held,
+        context.policy,
+        sealed.request,
+        sealed.job,
+        signature=signature,
+        countersignatures={},
+        draft=DraftFacts(reviewed.owner_uid, to_be_pinned(reviewed.inputs)),
     )
     failed = [check for check in launch_checks(facts) if check.ok is False]
     for check in failed:
@@ -274,7 +288,12 @@ def _refuse_what_cannot_run(
 
 
 def _payload(
-    reviewed: ReviewedDraft, sealed: Sealed, approval: SignedApproval, fingerprint: str, reason: str
+    reviewed: ReviewedDraft,
+    sealed: Sealed,
+    approval: SignedApproval,
+    fingerprint: str,
+    reason: str,
+    asked: bool,
 ) -> Approved:
     statement = sealed.statement
     return Approved(
@@ -288,6 +307,8 @@ def _payload(
         expires_utc=format_utc(statement.expires_utc),
         key=fingerprint,
         nonce=statement.nonce,
+        shown_sha256=statement.shown_sha256,
+        asked=asked,
         owner_uid=reviewed.owner_uid,
         draft_sha256=reviewed.request.sha256,
         from_=reviewed.draft.path.parent.name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -35,12 +35,12 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import facts_for_launch, read_operators
+from threegate.launch.launch_facts import DraftFacts, facts_for_launch, read_operators
 from threegate.request import read_request
 from threegate.request.job import build_job
 from threegate.request.shown_whole import unread_inputs
 from threegate.review.countersign import read_waiting, review_waiting
-from threegate.review.review_sections import Section, review_sections
+from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import (
     Draft,
     ReviewedDraft,
@@ -51,6 +51,7 @@ from threegate.review.reviewed_draft import (
     take_draft_away,
 )
 from threegate.review.show import show_request
+from threegate.shown.parts import Section
 from threegate.trail import TrailIndex, moves, payloads
 
 _MODE = 0o600
@@ -215,7 +216,7 @@ def promote_granted(context: Context, path: Path, grants: Sequence[Grant]) -> Pr
     mine = [grant for grant in grants if grant.owner_uid == draft.owner_uid]
     if not _declared_covered(context, draft, mine):
         return None
-    with open_reviewed_draft(context, draft) as reviewed:
+    with open_reviewed_draft(context, draft, compared=False) as reviewed:
         for grant in mine:
             if grant.owner_uid == reviewed.owner_uid and covers(grant, reviewed.job):
                 return _promote(context, reviewed, grant)
@@ -255,18 +256,15 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         refuse_used(held, sealed.request)
-        facts = replace(
-            facts_for_launch(
-                context.workspace,
-                held,
-                context.policy,
-                sealed.request,
-                sealed.job,
-                signature=data,
-                countersignatures={},
-            ),
-            owner_uid=reviewed.owner_uid,
-            pinned=to_be_pinned(reviewed.inputs),
+        facts = facts_for_launch(
+            context.workspace,
+            held,
+            context.policy,
+            sealed.request,
+            sealed.job,
+            signature=data,
+            countersignatures={},
+            draft=DraftFacts(reviewed.owner_uid, to_be_pinned(reviewed.inputs)),
         )
         verified = check_launch(facts)
         _refuse_promised(held.index, grant)

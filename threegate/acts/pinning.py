@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from threegate.approval import PinnedFile
 from threegate.core import durable
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Unavailable
 from threegate.core.workspace import Workspace
 from threegate.review.input_copies import InputCopy
@@ -34,6 +35,16 @@ def check_pinned(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
 def to_be_pinned(copies: Sequence[InputCopy]) -> dict[str, PinnedFile]:
     """What a launch will find in inputs/, for the checks of a launch that are made before."""
     return {copy.sha256: PinnedFile(copy.size) for copy in copies}
+
+
+@contextmanager
+def text_to_pin(workspace: Workspace, text: bytes) -> Iterator[InputCopy]:
+    """A text of ours as a copy that `pin` takes; gone when the block ends, unless it was pinned. Raises OSError."""
+    path = durable.write_new(workspace.inputs / "text", text, 0o400)
+    try:
+        yield InputCopy("", sha256_hex(text), len(text), path)
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def pin(workspace: Workspace, copies: Sequence[InputCopy]) -> None:

@@ -22,6 +22,7 @@ REASON_CODES = (
     "signer_revoked",
     "signer_expired",
     "statement_mismatch",
+    "shown_changed",
     "request_changed",
     "job_changed",
     "input_missing",
@@ -95,6 +96,8 @@ class LaunchFacts:
     """How often a grant was used; None when the trail never knew it or it was revoked (`TrailIndex.grant_uses`)."""
     mode: Literal["required", "optional"] = "required"
     """`approval.signature` of the settings."""
+    shown_sha256: Callable[[], str] | None = None
+    """Makes the text again that the signature covers, and gives its digest. None on a worker: the daemon has compared it."""
 
 
 @dataclass(frozen=True, slots=True)

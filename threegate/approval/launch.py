@@ -80,6 +80,7 @@ def _steps(state: LaunchState) -> Iterator[_Step]:
         yield "request bytes", _check_request
         yield "policy", _check_policy
         yield "job", _check_job
+        yield "shown text", _check_shown
         yield "time", _check_time
     yield "used once", _check_unused
     yield "requester", _check_requester
@@ -190,6 +191,20 @@ def _check_job(state: LaunchState) -> str:
     if state.statement.job_sha256 != found:
         raise Refused("job_changed", "the request means something else today than when it was signed")
     return f"sha256 {found}"
+
+
+def _check_shown(state: LaunchState) -> str:
+    signed, again = state.statement.shown_sha256, state.facts.shown_sha256
+    if signed is None:
+        return "not part of a statement of version 1"
+    if again is None:
+        return "compared by the daemon"
+    if again() != signed:
+        raise Refused(
+            "shown_changed",
+            "the request would be shown otherwise today than when it was signed; approve it anew",
+        )
+    return f"sha256 {signed}"
 
 
 def _check_time(state: LaunchState) -> str:

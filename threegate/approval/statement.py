@@ -17,7 +17,9 @@ from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import SshSignature, parse_armor
 from threegate.core import canonical, limits
 
-APPROVAL_TYPE: Final = "threegate-approval/1"
+APPROVAL_TYPE: Final = "threegate-approval/2"
+FIRST_APPROVAL_TYPE: Final = "threegate-approval/1"
+"""Version 1, which does not say what was shown. It still verifies; no new one is made."""
 COUNTERSIGN_TYPE: Final = "threegate-countersign/1"
 ACT_TYPES: Final = frozenset(
     f"threegate-{name}/1"
@@ -43,7 +45,11 @@ class StatementInput:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """An approval: this request, meaning this job, in this workspace, under this policy, from then until then, once."""
+    """An approval: this request, meaning this job, shown as this text, in this workspace, under this policy, from then
+    until then, once.
+
+    `shown_sha256` is None in a statement of version 1 alone.
+    """
 
     workspace_id: str
     epoch: int
@@ -56,12 +62,15 @@ class Statement:
     expires_utc: datetime
     policy_sha256: str
     nonce: str
+    shown_sha256: str | None
 
     def to_bytes(self) -> bytes:
         """The canonical bytes that are signed; approval_sha256 is their digest."""
+        first = self.shown_sha256 is None
         return canonical.canonical_bytes(
             {
-                "type": APPROVAL_TYPE,
+                "type": FIRST_APPROVAL_TYPE if first else APPROVAL_TYPE,
+                **({} if first else {"shown_sha256": self.shown_sha256}),
                 "workspace": {"id": self.workspace_id, "epoch": self.epoch},
                 "request_id": self.request_id,
                 "request_sha256": self.request_sha256,
@@ -78,7 +87,8 @@ class Statement:
     @classmethod
     def parse(cls, data: bytes) -> Statement:
         """Read a statement's bytes. Raises MalformedError unless they are exactly what `to_bytes` gives."""
-        value = _object(data, APPROVAL_TYPE)
+        value = _object(data, APPROVAL_TYPE, FIRST_APPROVAL_TYPE)
+        first = value["type"] == FIRST_APPROVAL_TYPE
         workspace = _mapping(value.get("workspace"), {"id", "epoch"})
         items = value.get("inputs")
         if not isinstance(items, list):
@@ -95,6 +105,7 @@ class Statement:
             expires_utc=_time(value.get("expires_utc"), "expires_utc"),
             policy_sha256=_matched(value.get("policy_sha256"), _HEX64, "policy_sha256"),
             nonce=_matched(value.get("nonce"), _NONCE, "nonce"),
+            shown_sha256=None if first else _matched(value.get("shown_sha256"), _HEX64, "shown_sha256"),
         )
         return _same(parsed, data)
 
@@ -249,13 +260,13 @@ def parse_utc(text: str) -> datetime:
 _Parsed = TypeVar("_Parsed", Statement, Countersignature, Act)
 
 
-def _object(data: bytes, type: str) -> dict[str, Any]:
+def _object(data: bytes, *types: str) -> dict[str, Any]:
     try:
         value = canonical.loads_strict(data, max_bytes=limits.SIGNATURE_FILE_BYTES, max_depth=8)
     except canonical.StrictJSONError as error:
         raise MalformedError(f"is no strict JSON: {error}") from None
-    if not isinstance(value, dict) or value.get("type") != type:
-        raise MalformedError(f"is no statement of type {type}")
+    if not isinstance(value, dict) or value.get("type") not in types:
+        raise MalformedError(f"is no statement of type {types[0]}")
     return value
 
 

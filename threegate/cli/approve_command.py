@@ -71,7 +71,7 @@ def approve(
             ask(f"Sign as {acting.name} and let it run once?", yes)
             sealed = seal(context, reviewed, acting.name)
             signed = sign(sealed, acting.key)
-        done = finish(context, reviewed, sealed, signed, reason)
+        done = finish(context, reviewed, sealed, signed, reason, asked=not yes)
     if quiet:
         emit_json(promoted_json(done, sealed))
     else:
@@ -93,7 +93,7 @@ def show(
 
 def put(lines: list[str], *, to_stderr: bool = False) -> None:
     """Print lines of a screen, in colours on a terminal that wants them."""
-    from threegate.review.shown_text import painted
+    from threegate.shown.escaped_lines import painted
 
     stream = sys.stderr if to_stderr else sys.stdout
     colours = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
@@ -101,12 +101,20 @@ def put(lines: list[str], *, to_stderr: bool = False) -> None:
         typer.echo(painted(line) if colours else str(line), err=to_stderr)
 
 
-def finish(context: Context, reviewed: ReviewedDraft, sealed: Sealed, signed: bytes, reason: str) -> Promoted:
-    """Deliver, in the name of the approver."""
+def finish(
+    context: Context, reviewed: ReviewedDraft, sealed: Sealed, signed: bytes, reason: str, *, asked: bool
+) -> Promoted:
+    """Deliver, in the name of the approver. `asked`: they said yes to what was shown."""
     from threegate.acts.approve import promote
 
     return promote(
-        context, reviewed, sealed, signed, actor=f"operator:{sealed.statement.approved_by}", reason=reason
+        context,
+        reviewed,
+        sealed,
+        signed,
+        actor=f"operator:{sealed.statement.approved_by}",
+        reason=reason,
+        asked=asked,
     )
 
 
@@ -120,6 +128,7 @@ def promoted_json(done: Promoted, sealed: Sealed) -> dict[str, object]:
         "request_sha256": sealed.statement.request_sha256,
         "job_sha256": sealed.statement.job_sha256,
         "policy_sha256": sealed.statement.policy_sha256,
+        "shown_sha256": sealed.statement.shown_sha256,
         "key": done.fingerprint,
         "expires_utc": f"{done.expires_utc:%Y-%m-%dT%H:%M:%SZ}",
         "waits_for_quorum": done.waits_for_quorum,

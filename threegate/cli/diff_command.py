@@ -28,7 +28,7 @@ def diff(
 ) -> None:
     """Compare what two requests mean: every field, inputs by digest and, for text, by content."""
     from threegate.review.compare import compare
-    from threegate.review.shown_text import Title, field, quoted
+    from threegate.shown.escaped_lines import Title, field, quoted
 
     found = compare(workspace_here(), first, second)
     if wants_json(json_):

@@ -38,8 +38,8 @@ def new(
     from threegate.acts.grants import Standing, new_grant, what_a_grant_runs
     from threegate.core.settings import parse_duration
     from threegate.launch.context import open_context
-    from threegate.review.screen import render_sections
-    from threegate.review.shown_text import field
+    from threegate.shown.escaped_lines import field
+    from threegate.shown.screen_lines import render_sections
 
     try:
         seconds = parse_duration(expires)
@@ -103,7 +103,7 @@ def show(
     """Everything that a grant is bound to."""
     from threegate.acts.grants import find_grant
     from threegate.launch.context import open_context
-    from threegate.review.shown_text import field, quoted
+    from threegate.shown.escaped_lines import field, quoted
 
     standing = find_grant(open_context(workspace_here()), which)
     value = _json(standing)

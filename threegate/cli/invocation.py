@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from threegate.core.errors import InvalidInput
-from threegate.review.shown_text import LEAST_WIDTH, WIDTH
-from threegate.review.shown_text import safe as safe
+from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH
+from threegate.shown.escaped_lines import safe as safe
 
 if TYPE_CHECKING:
     from threegate.core.workspace import Workspace

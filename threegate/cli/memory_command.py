@@ -26,7 +26,7 @@ def approve(
     from threegate.acts.proposal_finished import APPLY
     from threegate.acts.signed_acts import sign_act
     from threegate.launch.context import open_context
-    from threegate.review.shown_text import quoted
+    from threegate.shown.escaped_lines import quoted
 
     context = open_context(workspace_here())
     quiet = wants_json(json_)

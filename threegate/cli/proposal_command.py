@@ -155,6 +155,8 @@ def _emit(value: object, *, one_line: bool) -> None:
 
 
 def _say_verdict(verdict: ProposalVerdict, *, explain: bool) -> None:
+    from threegate.proposals import AllowedProposal
+
     say(f"{verdict.verdict}  risk {verdict.risk or 'unknown'}  becomes {verdict.becomes}")
     for problem in verdict.errors:
         say(f"  {problem.path or '/'}: {problem.code}: {problem.message}")
@@ -166,7 +168,8 @@ def _say_verdict(verdict: ProposalVerdict, *, explain: bool) -> None:
         say(f"  tool {tool.name}: {tool.verdict} by itself, risk {tool.risk}{least}")
     for reason in verdict.reasons:
         say(f"  - {reason}")
-    for name, path in verdict.paths.items():
-        say(f"  {name} is {path.text} in the project{' (protected)' if path.protected else ''}")
-    if verdict.url is not None:
-        say(f"  the host that is asked is {verdict.url.host}, port {verdict.url.port}")
+    if isinstance(verdict, AllowedProposal):
+        for name, path in verdict.paths.items():
+            say(f"  {name} is {path.text} in the project{' (protected)' if path.protected else ''}")
+        for url in verdict.urls.values():
+            say(f"  the host that is asked is {url.host}, port {url.port}")

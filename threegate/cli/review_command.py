@@ -88,7 +88,7 @@ def _one(context: Context, acting: Acting, path: Path) -> str:
                     break
             if answer == "a":
                 sealed = seal(context, reviewed, acting.name)
-                tell(finish(context, reviewed, sealed, sign(sealed, acting.key), ""))
+                tell(finish(context, reviewed, sealed, sign(sealed, acting.key), "", asked=True))
                 return "approved"
     except TrailError:
         raise

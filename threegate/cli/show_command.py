@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 
 app = typer.Typer()
 
@@ -14,9 +15,18 @@ app = typer.Typer()
 @app.command()
 def show(
     which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A request id, a file name, or a path.")],
+    approved: Annotated[
+        bool,
+        typer.Option(
+            "--as-approved", help="Print the text that the approval's signature covers, as it was kept."
+        ),
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Show everything that is known about one request."""
+    if approved:
+        _say_as_approved(which)
+        return
     from threegate.request.exposure import exposure_lines
     from threegate.review.show import show_request
 
@@ -62,3 +72,18 @@ def show(
         say(f"{event['seq']:>6}    {event['time']}  {event['type']:<12} {event['actor']}  {detail}".rstrip())
     for path in shown.results:
         say(f"result    {path}")
+
+
+def _say_as_approved(which: str) -> None:
+    """On a terminal at its width; elsewhere byte for byte, so that its sha256 is the signed one."""
+    from threegate.review.show import as_approved
+    from threegate.shown.escaped_lines import fitted
+
+    text = as_approved(workspace_here(), which)
+    if not sys.stdout.isatty():
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
+        return
+    for line in text.decode().removesuffix("\n").split("\n"):
+        for piece in fitted(line, width=screen_width()):
+            typer.echo(piece)

@@ -217,7 +217,7 @@ def _derived(scope: Scope, contract: ToolContract, schema: Derived | None) -> tu
         scope.path(text, ("schema_derived_exclude", index))
         for index, text in enumerate(contract.schema_derived_exclude)
     ]
-    if schema is None or not contract.schema_derived:
+    if schema is None:
         return ()
     spoken = [
         scope.path(item.path, ("argument_value_invariants", index, "path"))

@@ -95,7 +95,9 @@ CODES: Final[dict[str, Code]] = {
     "PRECONDITION_EMPTY": _error(
         "A precondition names `requires_prior_tool` or `requires_step_count`, and one of them."
     ),
-    "BAD_SCHEMA": _error("The tool's JSON Schema file cannot be read; mend it or set schema_derived: false."),
+    "BAD_SCHEMA": _error(
+        "The tool's JSON Schema file cannot be read, or no rule follows from it; fix or remove it, or set schema_derived: false."
+    ),
     "SCHEMA_NOT_DERIVED": _warning(
         "Rules in anyOf, oneOf, not or a remote $ref are not derived; write them as invariants."
     ),

@@ -233,7 +233,7 @@ class _Compilation:
                 self.diagnostics.extend(loaded if isinstance(loaded, list) else [])
                 continue
             scope = self._scope(document)
-            parts = build_tool(scope, loaded, self._schema(folder, loaded.tool))
+            parts = build_tool(scope, loaded, self._schema(folder, loaded))
             self._take(scope)
             if loaded.tool in tools:
                 self.diagnostics.append(
@@ -242,15 +242,16 @@ class _Compilation:
             tools[loaded.tool] = parts
         return tools
 
-    def _schema(self, folder: str, tool: str) -> Derived | None:
+    def _schema(self, folder: str, contract: ToolContract) -> Derived | None:
         """What the tool's schema says; a role's contract without one of its own takes the folder's."""
-        names = [
-            name for name in (f"{folder}{tool}.schema.json", f"{tool}.schema.json") if name in self.files
-        ]
+        file = f"{contract.tool}.schema.json"
+        names = [name for name in (folder + file, file) if name in self.files]
         if not names:
             return None
         name = names[0]
         self.used.add(name)
+        if not contract.schema_derived:
+            return None
         derived, found = derive(name, self.files[name])
         self.diagnostics.extend(found)
         return derived

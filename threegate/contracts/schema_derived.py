@@ -49,9 +49,9 @@ def derive(file: str, data: bytes) -> tuple[Derived | None, list[Diagnostic]]:
         return None, [error("BAD_REGEX", file, str(problem))]
     except BadPath as problem:
         return None, [error("BAD_JSONPATH", file, str(problem))]
-    if not walk.entries and not walk.diagnostics:
+    if not walk.entries:
         message = "no rule follows from this file; give bounds, patterns or choices, or remove it"
-        return None, [error("BAD_SCHEMA", file, message)]
+        return None, [error("BAD_SCHEMA", file, message), *walk.diagnostics]
     return Derived(tuple(walk.entries)), walk.diagnostics
 
 

@@ -61,21 +61,22 @@ class SessionStore:
 
     def view(self, held: LockedTrail, compiled: Compiled, sources: Sources) -> SessionTable:
         """The session table as the trail has it now. Raises OSError when the state file cannot be written."""
-        if self._table is None or self._key != compiled.sha256:
-            self._load(held, compiled)
-        assert self._table is not None
+        table = self._table
+        if table is None or self._key != compiled.sha256:
+            table = self._load(held, compiled)
         moved = False
         for event in held.index.session_events_after(self._seq):
-            _fold(self._table, event, sources)
+            _fold(table, event, sources)
             self._seq = event.seq
             moved = True
         if moved:
-            self._save(held)
-        return self._table
+            self._save(held, table)
+        return table
 
-    def _load(self, held: LockedTrail, compiled: Compiled) -> None:
+    def _load(self, held: LockedTrail, compiled: Compiled) -> SessionTable:
         """The session table of the state file, or an empty one from which the whole trail is folded."""
-        self._table, self._seq, self._key = SessionTable(compiled), 0, compiled.sha256
+        table = SessionTable(compiled)
+        self._seq, self._key = 0, compiled.sha256
         try:
             data = durable.read_regular(self.path, max_bytes=limits.CONTRACT_STATE_BYTES)
             kept = loads_strict(data, max_bytes=limits.CONTRACT_STATE_BYTES, max_depth=2 * limits.JSON_DEPTH)
@@ -87,16 +88,15 @@ class SessionStore:
                 and kept["trail_seq"] <= held.index.head.seq
                 and known in (None, kept["trail_hash"])
             ):
-                self._table = SessionTable.from_json(compiled, kept["book"])
+                table = SessionTable.from_json(compiled, kept["book"])
                 self._seq = kept["trail_seq"]
-        except FileNotFoundError:
-            return
         except (OSError, StrictJSONError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
-            self._table = SessionTable(compiled)  # an unreadable cache is no state: the trail is folded anew
+            pass  # a cache that is missing or unreadable is no state: the trail is folded anew
+        self._table = table
+        return table
 
-    def _save(self, held: LockedTrail) -> None:
+    def _save(self, held: LockedTrail, table: SessionTable) -> None:
         """Keep the fold; the file says which event it reflects."""
-        assert self._table is not None
         if not self.path.parent.is_dir():
             durable.make_folder(self.path.parent)
         value = {
@@ -105,7 +105,7 @@ class SessionStore:
             "contracts_sha256": self._key,
             "trail_seq": self._seq,
             "trail_hash": held.index.hash_at(self._seq) or "",
-            "book": self._table.to_json(),
+            "book": table.to_json(),
         }
         durable.overwrite(self.path, canonical_bytes(value) + b"\n")
 

@@ -313,7 +313,11 @@ EGRESS_REFUSED: Final = 64
 """Refused destinations that are told; the allowed ones are all told, and are as few as the request lists."""
 EGRESS_LOG_BYTES: Final = 4 * MIB
 SECRET_BYTES: Final = 4096
+SHOWN_TEXT_BYTES: Final = 16 * MIB
+"""The text that an approval covers: a request of REQUEST_BYTES, each character escaped, takes less than a tenth."""
 COMPARE_TEXT_BYTES: Final = 64 * KIB
+COMPARED_REQUESTS: Final = 50
+"""Newest approved requests among which the last one of the same shape is looked for."""
 WORKERS_FILE_BYTES: Final = 16 * MIB
 OUTCOME_DEPTH: Final = 32
 JOURNAL_LINE_BYTES: Final = 4096

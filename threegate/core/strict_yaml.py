@@ -201,18 +201,17 @@ class _Reader:
             raise self._refused("nodes", event, str(self._max_nodes))
         stack = self._stack
         parent = stack[-1] if stack else None
-        if parent is not None and isinstance(parent.value, dict) and self._keys[-1] is None:
+        key = self._keys[-1] if stack else None
+        if parent is not None and isinstance(parent.value, dict) and key is None:
             self._keys[-1] = self._key(event, node, parent.value)
             return
         if len(stack) > self._max_depth:
             raise self._refused("depth", event, str(self._max_depth))
         if parent is None:
             self._root = node
-        elif isinstance(parent.value, list):
+        elif key is None:
             parent.value.append(node)
         else:
-            key = self._keys[-1]
-            assert key is not None
             parent.value[key.text] = (key, node)
             self._keys[-1] = None
 
@@ -279,8 +278,8 @@ class _Reader:
         else:
             gap = _FLOW_GAP
         found = gap.match(self._text, self._end)
-        assert found is not None
-        if (index := found.end()) < start:
+        index = found.end() if found else self._end
+        if index < start:
             mark = self._text[index]
             detail = (
                 "a comment needs a blank before it" if mark == "#" else f"{mark!r} needs a blank around it"

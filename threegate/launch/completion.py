@@ -117,7 +117,7 @@ def refuse_held(
         backend=DEFAULT_BACKEND,  # nothing in an unrunnable file is believed; the event has the same keys as any other refusal
         approved_by=approval.approved_by if approval else None,
         approval_sha256=approval.approval_sha256 if approval else given.approval_sha256,
-        nonce=given.nonce,
+        nonce=approval.nonce if approval else given.nonce,
         policy_sha256=context.policy.digest,
         inputs={},
         state="refused",

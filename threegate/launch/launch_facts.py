@@ -6,6 +6,7 @@ Invariant: everything here is read under the trail's lock, once, and handed on a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,8 +16,17 @@ from threegate.core.workspace import STATES, Workspace
 from threegate.judgement.policy import Policy
 from threegate.request.job import Job
 from threegate.request.model import Request
+from threegate.shown.signed_text import shown_request, shown_sha256
 from threegate.trail import LockedTrail, RequestHistory
 from threegate.trail.payloads import Approved
+
+
+@dataclass(frozen=True, slots=True)
+class DraftFacts:
+    """What of a launch no folder and no trail tells before the request is delivered."""
+
+    owner_uid: int
+    pinned: Mapping[str, PinnedFile]
 
 
 def file_identity(path: Path) -> tuple[int, ...]:
@@ -48,13 +58,20 @@ def facts_for_launch(
     *,
     signature: bytes | None,
     countersignatures: Mapping[str, bytes],
+    draft: DraftFacts | None = None,
 ) -> LaunchFacts:
-    """The facts of a launch now, under the trail's lock. Raises TrailError, OSError."""
+    """The facts of a launch now, under the trail's lock; `draft` for one that is not delivered yet. Raises TrailError, OSError."""
     index = held.index
     history = index.history(request.request_id)
     settings = policy.settings
     approved = Approved.of(history.approved) if history else None
     behind = timedelta(seconds=held.clock_behind_seconds)
+    owner_uid = draft.owner_uid if draft is not None else draft_owner(history)
+    operator = request.approved_by or ""
+
+    def shown() -> str:
+        return shown_sha256(shown_request(request, job, settings, operator=operator, owner_uid=owner_uid))
+
     return LaunchFacts(
         request=request,
         job=job,
@@ -67,19 +84,20 @@ def facts_for_launch(
         ttl_sec=settings.approval.ttl,
         now=held.now,
         clock_behind_sec=behind.total_seconds(),
-        pinned=pinned_inputs(workspace, job),
+        pinned=draft.pinned if draft is not None else pinned_inputs(workspace, job),
         nonce_used=index.nonce_used,
         id_used=id_used(workspace, history, request.request_id),
         countersignatures=countersignatures,
         quorum=settings.approval.quorum,
         requesters=settings.requesters,
-        owner_uid=draft_owner(history),
+        owner_uid=owner_uid,
         recorded_approval=approved.approval_sha256 if approved else None,
         recorded_file=approved.file if approved else None,
         was_approved=approved is not None,
         grants=settings.approval.grants,
         grant_uses=index.grant_uses,
         mode=settings.approval.signature,
+        shown_sha256=shown,
     )
 
 
@@ -114,6 +132,3 @@ def id_used(workspace: Workspace, history: RequestHistory | None, request_id: st
         for state in STATES
         if state != "approved"
     )
-
-
-__all__ = ["draft_owner", "facts_for_launch", "file_identity", "id_used", "pinned_inputs", "read_operators"]

@@ -16,12 +16,13 @@ from threegate.proposals.proposal_draft import (
     links_of,
     proposal_file,
 )
-from threegate.proposals.proposal_verdict import ProposalVerdict
+from threegate.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
 from threegate.proposals.rules import judge_proposal
 from threegate.proposals.tools import TOOLS, Tool
 
 __all__ = [
     "TOOLS",
+    "AllowedProposal",
     "DraftResult",
     "FormProblem",
     "Proposal",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from threegate.core import limits
-from threegate.proposals.proposal_verdict import ProposalVerdict
+from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.urls import URL
 from threegate.request.model import Backend, Sensitivity
 
@@ -36,10 +36,9 @@ class Plan:
     notes: tuple[str, ...] = ()
 
 
-def given_bytes(verdict: ProposalVerdict, plan: Plan, proposal_sha256: str) -> bytes:
+def given_bytes(verdict: AllowedProposal, plan: Plan, proposal_sha256: str) -> bytes:
     """args.json: the proposal's own words and what the program is given. Sorted, so that it is derived again alike."""
     proposal = verdict.proposal
-    assert proposal is not None
     value = {
         "proposal": {
             "sha256": proposal_sha256,

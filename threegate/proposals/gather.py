@@ -16,7 +16,7 @@ from threegate.core import canonical, durable, limits
 from threegate.core.settings import Settings
 from threegate.proposals.project import Entry, Project, ProjectError, read_at
 from threegate.proposals.project_paths import PathBlocked, ProjectPath, read_path
-from threegate.proposals.proposal_verdict import ProposalVerdict
+from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.snapshot import take_snapshot
 
 CLEANED: Final = (
@@ -46,9 +46,8 @@ class Sources:
         return Project.open(self.settings.project.root)
 
 
-def gather(verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
+def gather(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
     """The primary input files of an allowed proposal, by name. Raises ProjectError, PathBlocked."""
-    assert verdict.proposal is not None
     entry = _READERS.get(verdict.proposal.tool.name)
     return entry[0](verdict, sources) if entry is not None else {}
 
@@ -59,14 +58,13 @@ def primary_names(tool: str) -> frozenset[str]:
     return entry[1] if entry is not None else frozenset()
 
 
-def _current(verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
+def _current(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
     """The one file that read, diff and write speak of; nothing when it is not there."""
     project = sources.project()
     path = verdict.paths["path"]
     data = project.read(path, max_bytes=limits.PROPOSAL_FILE_BYTES)
     if data is not None:
         return {"current": data}
-    assert verdict.proposal is not None
     tool, optional = verdict.proposal.tool.name, verdict.proposal.args.get("optional")
     if tool != "file.write_safe" and optional is not True:
         raise ProjectError("there is no such file in the project")
@@ -76,8 +74,7 @@ def _current(verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
     return {}
 
 
-def _listing(verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
-    assert verdict.proposal is not None
+def _listing(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
     args = verdict.proposal.args
     most = int(args.get("maxEntries", limits.PROPOSAL_LIST_ENTRIES))
     project = sources.project()
@@ -94,8 +91,7 @@ def _listing(verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
     return {"manifest.json": _json({"entries": entries, "more": more})}
 
 
-def _cleanup(verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
-    assert verdict.proposal is not None
+def _cleanup(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
     project = sources.project()
     start = verdict.paths["path"]
     entries: list[dict[str, Any]] = []
@@ -167,8 +163,7 @@ def removal_facts(project: Project, path: ProjectPath) -> dict[str, Any]:
     }
 
 
-def _snapshot(verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
-    assert verdict.proposal is not None
+def _snapshot(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
     git = verdict.proposal.tool.name.startswith("git.")
     snapshot = take_snapshot(sources.project(), with_git=git)
     return {
@@ -177,7 +172,7 @@ def _snapshot(verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
     }
 
 
-def _notes(_verdict: ProposalVerdict, sources: Sources) -> dict[str, bytes]:
+def _notes(_verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
     """Every note, one JSON object a line, in the order of file names."""
     lines: list[bytes] = []
     total = 0
@@ -214,7 +209,7 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
-_Reader = Callable[[ProposalVerdict, Sources], dict[str, bytes]]
+_Reader = Callable[[AllowedProposal, Sources], dict[str, bytes]]
 _FILE, _MANIFEST = frozenset({"current"}), frozenset({"manifest.json"})
 _TREE = frozenset({"project.tar", "withheld.json"})
 _READERS: Final[dict[str, tuple[_Reader, frozenset[str]]]] = {

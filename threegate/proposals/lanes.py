@@ -15,7 +15,7 @@ from threegate.core.settings import Settings
 from threegate.proposals import era_code, monty_code
 from threegate.proposals.draft_plan import Plan
 from threegate.proposals.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
-from threegate.proposals.proposal_verdict import ProposalVerdict
+from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.web_lanes import WEB_LANES
 from threegate.request.model import Sensitivity
 
@@ -23,19 +23,18 @@ _NOTES: Final = 10
 _HITS: Final = 20
 
 
-def make_plan(verdict: ProposalVerdict, primary: Mapping[str, bytes], settings: Settings) -> Plan:
+def make_plan(verdict: AllowedProposal, primary: Mapping[str, bytes], settings: Settings) -> Plan:
     """The plan of an allowed proposal. Raises ProjectError when a setting is missing that the lane needs."""
-    assert verdict.proposal is not None
     if verdict.becomes == "dry-run record":
         return _record(verdict, primary, settings)
     return _LANES[verdict.proposal.tool.name](verdict, primary, settings)
 
 
-def _sensitivity(verdict: ProposalVerdict) -> Sensitivity:
+def _sensitivity(verdict: AllowedProposal) -> Sensitivity:
     return "confidential" if any(path.protected for path in verdict.paths.values()) else "internal"
 
 
-def _read(verdict: ProposalVerdict, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _read(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     missing = "current" not in primary
     given = {
         "path": verdict.paths["path"].text,
@@ -48,7 +47,7 @@ def _read(verdict: ProposalVerdict, primary: Mapping[str, bytes], _settings: Set
     )
 
 
-def _list(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _list(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     return Plan(
         "monty",
         code=monty_code.LIST,
@@ -58,9 +57,8 @@ def _list(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Se
     )
 
 
-def _change(verdict: ProposalVerdict, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _change(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     """file.diff and file.write_safe: the same facts, and the content only where it may be applied."""
-    assert verdict.proposal is not None
     path = verdict.paths["path"].text
     before, after = primary.get("current"), str(verdict.args["content"]).encode()
     derived = {"diff.patch": unified_diff(before, after, path)}
@@ -112,7 +110,7 @@ def unified_diff(before: bytes | None, after: bytes, path: str) -> bytes:
     return "".join(ended).encode()
 
 
-def _cleanup(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _cleanup(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     return Plan(
         "monty",
         code=monty_code.CLEANUP,
@@ -122,13 +120,13 @@ def _cleanup(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings:
     )
 
 
-def _search_notes(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _search_notes(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     args = verdict.args
     given = {"query": args["query"], "limit": args.get("limit", _NOTES), "scope": args.get("scope")}
     return Plan("monty", code=monty_code.SEARCH, given=given, outputs=(("/out/notes.json", "notes found"),))
 
 
-def _note(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _note(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     args = verdict.args
     note = {
         "type": args.get("type"),
@@ -145,7 +143,7 @@ def _note(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Se
     )
 
 
-def _issue(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _issue(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     args = verdict.args
     lines = [f"# {' '.join(args['title'].split())}", "", f"Repository: {args['repo']}"]
     if args.get("labels"):
@@ -160,8 +158,7 @@ def _issue(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: S
     )
 
 
-def _record(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
-    assert verdict.proposal is not None
+def _record(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     tool = verdict.proposal.tool.name
     record = {
         "tool": tool,
@@ -191,8 +188,7 @@ _WOULD: Final = {
 }
 
 
-def _git(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
-    assert verdict.proposal is not None
+def _git(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     args = verdict.proposal.args
     verb = verdict.proposal.tool.name.partition(".")[2]
     path = verdict.paths.get("path")
@@ -221,7 +217,7 @@ def _git(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Set
     )
 
 
-def _shell(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _shell(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     args = verdict.args
     cwd = verdict.paths["cwd"]
     kept = args.get("maxBufferBytes")
@@ -239,7 +235,7 @@ def _shell(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: S
     )
 
 
-_LANES: Final[Mapping[str, Callable[[ProposalVerdict, Mapping[str, bytes], Settings], Plan]]] = {
+_LANES: Final[Mapping[str, Callable[[AllowedProposal, Mapping[str, bytes], Settings], Plan]]] = {
     "file.read": _read,
     "file.list": _list,
     "file.diff": _change,

@@ -20,12 +20,12 @@ from threegate.core.errors import Refused
 from threegate.core.settings import RequestSettings, Settings
 from threegate.core.workspace import Workspace
 from threegate.proposals.draft_plan import Plan, given_bytes
-from threegate.proposals.form import FormProblem, Proposal
+from threegate.proposals.form import FormProblem
 from threegate.proposals.gather import Sources, gather, primary_names
 from threegate.proposals.lanes import make_plan
 from threegate.proposals.project import Project, ProjectError
 from threegate.proposals.project_paths import PathBlocked
-from threegate.proposals.proposal_verdict import ProposalVerdict
+from threegate.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
 from threegate.proposals.rules import Links, judge_proposal
 from threegate.request import read_request
 from threegate.request.characters import visible
@@ -83,7 +83,7 @@ def draft_from_proposal(
     sha256 = canonical.sha256_hex(data)
     verdict = judge_proposal(data, settings=settings, links=links_of(settings))
     result = DraftResult(verdict, data, sha256)
-    if not verdict.allowed or verdict.becomes == "verdict only":
+    if not isinstance(verdict, AllowedProposal) or verdict.becomes == "verdict only":
         return result
     sources = Sources(settings, workspace.memory if workspace is not None else None)
     try:
@@ -106,7 +106,7 @@ def derive_again(
     created = _CREATED.search(draft)
     if created is not None:
         verdict = judge_proposal(proposal, settings=settings, links=links_of(settings))
-        if verdict.allowed and verdict.becomes != "verdict only":
+        if isinstance(verdict, AllowedProposal) and verdict.becomes != "verdict only":
             when = datetime.strptime(created[1].decode(), _TIME).replace(tzinfo=UTC)
             primary = _primary(verdict, inputs)
             try:
@@ -121,8 +121,7 @@ def derive_again(
     )
 
 
-def _primary(verdict: ProposalVerdict, inputs: Mapping[str, bytes]) -> dict[str, bytes]:
-    assert verdict.proposal is not None
+def _primary(verdict: AllowedProposal, inputs: Mapping[str, bytes]) -> dict[str, bytes]:
     names = primary_names(verdict.proposal.tool.name)
     return {name: data for name, data in inputs.items() if name in names}
 
@@ -136,7 +135,7 @@ def links_of(settings: Settings) -> Links | None:
 
 
 def _render(
-    verdict: ProposalVerdict, primary: Mapping[str, bytes], data: bytes, settings: Settings, now: datetime
+    verdict: AllowedProposal, primary: Mapping[str, bytes], data: bytes, settings: Settings, now: datetime
 ) -> DraftResult:
     """The draft, with the agent's own words where gate 1 takes them, else without; blocked when it takes neither."""
     sha256 = canonical.sha256_hex(data)
@@ -146,15 +145,14 @@ def _render(
         **plan.derived,
         "args.json": given_bytes(verdict, plan, sha256),
     }
-    proposal = verdict.proposal
-    assert proposal is not None
+    tool = verdict.proposal.tool.name
     key = _key(data)
     stamp = now.astimezone(UTC).replace(microsecond=0)
-    slug = re.sub(r"[^a-z]", "-", proposal.tool.name)
+    slug = re.sub(r"[^a-z]", "-", tool)
     file_name = f"TR-{stamp:%Y%m%d-%H%M%S}Z-{slug}-{key[:12]}.md"
     findings: list[FormProblem] = []
     for spoken in (True, False):
-        draft = _text(verdict, proposal, plan, inputs, settings, stamp, key, sha256, spoken)
+        draft = _text(verdict, plan, inputs, settings, stamp, key, sha256, spoken)
         report = read_request(draft, path=file_name, settings=settings.request, now=stamp, stage="draft")
         if report.request is not None:
             return DraftResult(verdict, data, sha256, f"proposal-{key[:32]}", file_name, draft, inputs)
@@ -166,8 +164,10 @@ def _render(
     return DraftResult(_blocked(verdict, findings), data, sha256)
 
 
-def _blocked(verdict: ProposalVerdict, problems: list[FormProblem]) -> ProposalVerdict:
-    return replace(verdict, verdict="block", errors=tuple(problems), becomes="nothing")
+def _blocked(verdict: AllowedProposal, problems: list[FormProblem]) -> ProposalVerdict:
+    return ProposalVerdict(
+        "block", verdict.risk, tuple(problems), verdict.reasons, "nothing", verdict.proposal
+    )
 
 
 def _key(data: bytes) -> str:
@@ -177,8 +177,7 @@ def _key(data: bytes) -> str:
 
 
 def _text(
-    verdict: ProposalVerdict,
-    proposal: Proposal,
+    verdict: AllowedProposal,
     plan: Plan,
     inputs: Mapping[str, bytes],
     settings: Settings,
@@ -188,6 +187,7 @@ def _text(
     spoken: bool,
 ) -> bytes:
     """The bytes of the request file. `spoken`: with the agent's own reason and source in it."""
+    proposal = verdict.proposal
     bounds: RequestSettings = settings.request
     said = _plain(proposal.reason or proposal.task or "") if spoken else ""
     source = _plain(proposal.source or "")[: limits.REQUESTED_BY_CHARS] if spoken else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from threegate.proposals.form import FormProblem, Proposal
@@ -17,7 +17,7 @@ class ProposalVerdict:
     """The one verdict on a proposal.
 
     `errors` are all that reject or block it; `reasons` say in a sentence each why a human must look, and how high
-    the risk is. `proposal` is there when the form is valid; `paths` and `url` are its arguments as they were judged.
+    the risk is. `proposal` is there when the form is valid.
     """
 
     verdict: VerdictName
@@ -26,19 +26,11 @@ class ProposalVerdict:
     reasons: tuple[str, ...]
     becomes: Lane
     proposal: Proposal | None = None
-    paths: Mapping[str, ProjectPath] = field(default_factory=dict)
-    url: URL | None = None
 
     @property
     def allowed(self) -> bool:
         """Whether it may become a draft."""
-        return self.verdict in ("auto", "approval")
-
-    @property
-    def args(self) -> Mapping[str, Any]:
-        """The arguments of a proposal whose form is valid."""
-        assert self.proposal is not None
-        return self.proposal.args
+        return isinstance(self, AllowedProposal)
 
     def to_json(self) -> dict[str, Any]:
         """`{verdict, risk, errors, reasons, becomes}`, and the tool where one is known."""
@@ -50,3 +42,20 @@ class ProposalVerdict:
             "reasons": list(self.reasons),
             "becomes": self.becomes,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedProposal(ProposalVerdict):
+    """A verdict of `auto` or `approval`: the only one that a lane takes.
+
+    `paths` and `urls` are the proposal's arguments as they were judged, by their names.
+    """
+
+    proposal: Proposal
+    paths: Mapping[str, ProjectPath]
+    urls: Mapping[str, URL]
+
+    @property
+    def args(self) -> Mapping[str, Any]:
+        """The proposal's arguments."""
+        return self.proposal.args

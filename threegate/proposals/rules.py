@@ -15,7 +15,7 @@ from threegate.proposals.argv import judge_argv, judge_command
 from threegate.proposals.dangerous_words import names_secret, says_submit, types_secret
 from threegate.proposals.form import FormProblem, Proposal, check_form, read_json, sound_part
 from threegate.proposals.project_paths import PathBlocked, ProjectPath, read_path
-from threegate.proposals.proposal_verdict import ProposalVerdict
+from threegate.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
 from threegate.proposals.tools import RISKS, Lane, ProposalRisk, strictest
 from threegate.proposals.urls import URL, URLError, reach, read_url
 from threegate.request.characters import has_hidden
@@ -50,7 +50,7 @@ class _Judging:
     reasons: list[str] = field(default_factory=list)
     raised: bool = False
     paths: dict[str, ProjectPath] = field(default_factory=dict)
-    url: URL | None = None
+    urls: dict[str, URL] = field(default_factory=dict)
     lane: Lane = "nothing"
 
     def text(self, name: str) -> str:
@@ -139,7 +139,7 @@ def _conclude(at: _Judging) -> ProposalVerdict:
         at.reasons.insert(0, f"{tool.name} is drafted for a human's approval")
     else:
         at.reasons.insert(0, f"{tool.name} reads what it may read; nothing runs without an approval")
-    return ProposalVerdict(verdict, at.risk, (), tuple(at.reasons), at.lane, at.proposal, at.paths, at.url)
+    return AllowedProposal(verdict, at.risk, (), tuple(at.reasons), at.lane, at.proposal, at.paths, at.urls)
 
 
 def _check_blanks(at: _Judging) -> None:
@@ -180,11 +180,11 @@ def _path(at: _Judging, name: str, text: str, *, writing: bool) -> ProjectPath |
 
 def _check_url(at: _Judging) -> None:
     try:
-        at.url = read_url(at.text("url"))
+        url = at.urls["url"] = read_url(at.text("url"))
     except URLError as error:
         at.reject("/args/url", error.code, str(error))
         return
-    where = reach(at.url)
+    where = reach(url)
     if where == "metadata":
         at.block("/args/url", "url_metadata", "the host hands out a cloud's secrets; it is never asked")
     elif where == "private":

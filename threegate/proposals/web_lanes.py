@@ -14,26 +14,25 @@ from threegate.core.settings import Settings
 from threegate.proposals import era_code
 from threegate.proposals.draft_plan import Plan
 from threegate.proposals.project import ProjectError
-from threegate.proposals.proposal_verdict import ProposalVerdict
+from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.urls import URL, URLError, reach, read_url
 
 _HITS: Final = 20
 
 
-def _page(verdict: ProposalVerdict, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
-    assert verdict.proposal is not None and verdict.url is not None
+def _page(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     args = verdict.proposal.args
     reading = verdict.proposal.tool.name == "browser.extract"
-    step = {"method": "GET", "url": verdict.url.text}
+    step = {"method": "GET", "url": verdict.urls["url"].text}
     given: dict[str, Any] = {
         "text": verdict.proposal.tool.name != "web.fetch",
         "selector": args.get("selector") if reading else None,
         "maxBytes": args.get("maxBytes", limits.PROPOSAL_WEB_BYTES),
     }
-    return _web(verdict.url, [step], given, "reads one page of this host")
+    return _web(verdict.urls["url"], [step], given, "reads one page of this host")
 
 
-def _search(verdict: ProposalVerdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
+def _search(verdict: AllowedProposal, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
     args = verdict.args
     template = settings.proposals.search_url
     if "{query}" not in template:
@@ -45,7 +44,7 @@ def _search(verdict: ProposalVerdict, _primary: Mapping[str, bytes], settings: S
     )
 
 
-def _repository(verdict: ProposalVerdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
+def _repository(verdict: AllowedProposal, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
     args = verdict.args
     base = f"{settings.proposals.github_api.rstrip('/')}/repos/{args['repo']}"
     url = _public(base, "proposals.github_api")
@@ -59,7 +58,7 @@ def _repository(verdict: ProposalVerdict, _primary: Mapping[str, bytes], setting
     return _web(url, steps, given, "reads one public repository's facts")
 
 
-def _create_issue(verdict: ProposalVerdict, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
+def _create_issue(verdict: AllowedProposal, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
     args = verdict.args
     secret = settings.secrets.get("github")
     if secret is None:
@@ -111,7 +110,7 @@ def _web(url: URL, steps: list[dict[str, Any]], given: dict[str, Any], rationale
     )
 
 
-WEB_LANES: Final[Mapping[str, Callable[[ProposalVerdict, Mapping[str, bytes], Settings], Plan]]] = {
+WEB_LANES: Final[Mapping[str, Callable[[AllowedProposal, Mapping[str, bytes], Settings], Plan]]] = {
     "web.fetch": _page,
     "browser.open": _page,
     "browser.extract": _page,

@@ -199,7 +199,7 @@ class FolderAudit:
         if (place := _place(approved)) is None or event.request_id is None:
             return
         files = self._complete(event, place, {"": approved.request_sha256, ".sig": None}, approved.files)
-        inputs = tuple({*(approved.inputs or {}).values()})
+        inputs = tuple(approved.pinned or ())
         self._open[event.request_id] = _Request(place, event.seq, files, approved.approval_sha256, inputs)
         for digest in inputs:
             self._inputs[digest] = self._inputs.get(digest, 0) + 1

@@ -117,11 +117,11 @@ def _unneeded_inputs(workspace: Workspace, index: TrailIndex, old: set[str], bef
     named: set[str] = set()
     for history in index.histories():
         approved = Approved.of(history.approved)
-        inputs = approved.inputs if approved is not None else {}
+        pinned = approved.pinned if approved is not None else frozenset[str]()
         if history.request_id in old:
-            named.update((inputs or {}).values())
-        elif inputs is not None:
-            needed.update(inputs.values())
+            named.update(pinned or ())
+        elif pinned is not None:
+            needed.update(pinned)
         else:
             return []
     there = {name for name in os.listdir(workspace.inputs) if _SHA256.fullmatch(name)}

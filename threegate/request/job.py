@@ -154,12 +154,20 @@ class Job:
 
 def effective_risk(request: Request, exposure: Exposure) -> Risk:
     """max(declared, computed): docs/spec/2-approval.md, "Effective risk". `exposure` is that of the same request."""
-    computed: Risk = "low"
-    if request.network != "none" or request.data_sensitivity != "public" or exposure.opaque:
-        computed = "medium"
-    if request.unusual_program or (exposure.opaque and exposure.reach):
-        computed = "high"
-    return max(request.risk_level, computed, key=_RISKS.index)
+    computed = (risk for risk, _ in risk_reasons(request, exposure))
+    return max(request.risk_level, *computed, "low", key=_RISKS.index)
+
+
+def risk_reasons(request: Request, exposure: Exposure) -> list[tuple[Risk, str]]:
+    """Everything that raises a request's risk above low whatever it declares: how far, and why in words of ours."""
+    reasons: tuple[tuple[Risk, bool, str], ...] = (
+        ("high", bool(exposure.opaque and exposure.reach), "code that is not on the screen can reach out"),
+        ("high", request.unusual_program, "nobody here vouches for the program"),
+        ("medium", exposure.opaque, "not all code is on the screen"),
+        ("medium", request.network != "none", "it reaches the network"),
+        ("medium", request.data_sensitivity != "public", f"its data is {request.data_sensitivity}"),
+    )
+    return [(risk, why) for risk, holds, why in reasons if holds]
 
 
 def build_job(

@@ -18,6 +18,7 @@ APPROVAL: Final[dict[str, str]] = {
     "signer_expired": "the key's or certificate's time is over, or did not begin",
     "statement_mismatch": "a genuine signature about something else (another request, a copy under another name)",
     "request_changed": "the bytes are not those that were read or signed: look again, approve anew",
+    "shown_changed": "the text that was signed is not what the request would be shown as now: approve anew",
     "job_changed": "the same bytes would mean another job now (another version): approve anew",
     "input_missing": "a pinned input is not there any more",
     "input_changed": "an input is not the one that was declared or signed",

@@ -6,8 +6,10 @@ Invariant: every field of a request is compared; inputs by digest, and by conten
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,12 +18,15 @@ from typing import Any
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
+from threegate.core.file_names import is_request_name
 from threegate.core.workspace import STATES, Workspace
 from threegate.request import read_request
 from threegate.request.model import Request
 from threegate.review.show import show_request
 
 _BYTES = frozenset(("data", "sha256", "file_name", "stage"))
+_OWN = frozenset(("request_id", "created_utc", "approved_by", "approved_utc"))
+"""Fields that differ between any two requests."""
 _SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
 
 
@@ -49,11 +54,47 @@ def compare(workspace: Workspace, first: str, second: str = "") -> Comparison:
     before = _path(workspace, first) if second else _last_finished(workspace, after)
     old, new = _read(workspace, before), _read(workspace, after)
     found = [
-        Difference(field.name, _text(getattr(old, field.name)), _text(getattr(new, field.name)))
+        Difference(name, _text(getattr(old, name)), _text(getattr(new, name)))
+        for name in _differing(old, new)
+    ]
+    return Comparison(before, after, (*found, *_inputs(workspace, before, old, after, new)))
+
+
+def differs_from_last(workspace: Workspace, request: Request) -> str | None:
+    """What differs in meaning from the last approved request of the same shape, in one line; None when there was none.
+
+    Of one shape are requests of one requester with the same backend, tool and program. The newest COMPARED_REQUESTS are
+    looked through.
+    """
+    there: list[tuple[int, Path]] = []
+    for folder in (workspace.approved, workspace.running, workspace.finished):
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if is_request_name(entry.name) and entry.name != request.file_name:
+                    with suppress(FileNotFoundError):
+                        there.append((entry.stat(follow_symlinks=False).st_ctime_ns, Path(entry.path)))
+    for _, path in sorted(there, reverse=True)[: limits.COMPARED_REQUESTS]:
+        try:
+            earlier = _read(workspace, path)
+        except InvalidInput:
+            continue
+        if _shape(earlier) == _shape(request):
+            names = [name.replace("_", " ") for name in _differing(earlier, request) if name not in _OWN]
+            return f"{', '.join(names) or 'in nothing'} (since {path.name})"
+    return None
+
+
+def _shape(request: Request) -> tuple[object, ...]:
+    return request.requested_by, request.backend, request.tool, request.argv[0] if request.argv else None
+
+
+def _differing(old: Request, new: Request) -> list[str]:
+    """The names of the fields that differ in meaning."""
+    return [
+        field.name
         for field in fields(Request)
         if field.name not in _BYTES and getattr(old, field.name) != getattr(new, field.name)
     ]
-    return Comparison(before, after, (*found, *_inputs(workspace, before, old, after, new)))
 
 
 def _path(workspace: Workspace, which: str) -> Path:

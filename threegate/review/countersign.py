@@ -34,6 +34,7 @@ from threegate.launch.approved_file import Approved, Unrunnable, read_approved
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import facts_for_launch
 from threegate.request import read_request
+from threegate.review.compare import differs_from_last
 from threegate.review.input_copies import InputCopy
 from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock
 from threegate.trail import moves, payloads
@@ -150,11 +151,9 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
             now=now,
         ),
         owner_uid=owner_uid,
-        requester=requester_of(request, settings.requesters, owner_uid),
-        named_by_text=str(owner_uid) not in settings.requesters,
         proposal_sha256=job.proposal_sha256,
-        first_seen=event.time if event else None,
         now=now,
+        differs=differs_from_last(context.workspace, request),
     )
 
 

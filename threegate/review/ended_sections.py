@@ -12,7 +12,8 @@ from threegate.approval import format_utc
 from threegate.request import Report
 from threegate.request.model import Request
 from threegate.results import ResultFacts
-from threegate.review.review_sections import Fact, Field, Item, Listing, Note, Quote, Section, exposure_items
+from threegate.shown.parts import Fact, Field, Item, Listing, Note, Quote, Section
+from threegate.shown.request_sections import exposure_items
 from threegate.trail import RequestHistory
 from threegate.trail.payloads import Approved, Cleared, Countersigned, End
 

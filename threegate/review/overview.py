@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from threegate.core.workspace import Workspace
-from threegate.review.shown_text import shown
 from threegate.review.status import Line, files_in, line_of
+from threegate.shown.escaped_lines import shown
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "drafts": ("inbox", "drafts"),

@@ -20,9 +20,10 @@ from threegate.results import ResultFacts, read_record
 from threegate.review.countersign import read_waiting, review_waiting, verify_approval
 from threegate.review.ended_sections import ended_sections
 from threegate.review.overview import GROUPS, Entry, row
-from threegate.review.review_sections import Field, Listing, Quote, Section, review_sections
+from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import InvalidDraft, read_draft, view_draft
 from threegate.review.status import Line
+from threegate.shown.parts import Field, Listing, Quote, Section
 from threegate.trail import Event, RequestHistory
 from threegate.trail.payloads import End
 from threegate.trail.story import sentence
@@ -76,7 +77,7 @@ def _draft(context: Context, entry: Entry, line: Line) -> Look:
     draft = read_draft(context.workspace, entry.path)
     try:
         with view_draft(context, draft) as reviewed:
-            sections = _without_moment(review_sections(reviewed, context.policy.settings, operator=SOMEBODY))
+            sections = tuple(review_sections(reviewed, context.policy.settings, operator=SOMEBODY))
             findings = reviewed.report.findings
             return Look(replace(line, request_id=reviewed.request.request_id), sections, findings)
     except InvalidDraft as error:
@@ -99,17 +100,6 @@ def _draft(context: Context, entry: Entry, line: Line) -> Look:
         )
 
 
-def _without_moment(sections: list[Section]) -> tuple[Section, ...]:
-    """What would be signed, without what changes each second: who only looks gets the same as long as it is the same."""
-    return tuple(
-        Section(
-            section.title,
-            tuple(item for item in section.items if getattr(item, "label", "") != "holds until"),
-        )
-        for section in sections
-    )
-
-
 def _waiting(context: Context, entry: Entry, line: Line) -> Look:
     try:
         approved = read_waiting(context, entry.path)
@@ -120,7 +110,7 @@ def _waiting(context: Context, entry: Entry, line: Line) -> Look:
         return replace(_claimed(context, entry, line), problem=str(error))
     return Look(
         replace(line, request_id=reviewed.request.request_id),
-        tuple(section for section in sections if section.title != "WHAT YOU WOULD SIGN"),
+        tuple(sections),
         reviewed.report.findings,
         checks=checks,
         story=_story(approved.history, entry),

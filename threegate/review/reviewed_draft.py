@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from threegate.approval import requester_of
 from threegate.contracts import PASSING
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
@@ -29,6 +28,7 @@ from threegate.request.model import Request
 from threegate.request.shown_whole import unread_inputs
 from threegate.request.tar_reader import TarError, read_tar
 from threegate.request.typecheck import type_findings
+from threegate.review.compare import differs_from_last
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.runners.registry import describe
 from threegate.secretscan import mask_secrets
@@ -60,13 +60,10 @@ class ReviewedDraft:
     assessment: Assessment
     owner_uid: int
     """Who drafted it: the file's owner, or for a draft made from a proposal whom the trail names."""
-    requester: str
-    named_by_text: bool
-    """The requester's name comes from the file, because the settings name nobody for its owner."""
     proposal_sha256: str | None
-    first_seen: str | None
-    """Time of the first event of this request in the trail."""
     now: datetime
+    differs: str | None
+    """What differs from the last approved request of the same shape; None when there was none."""
     image_has_program: bool | None = True
     """Whether the sandbox image has the program that the argv starts with; None when that is not known."""
 
@@ -125,14 +122,16 @@ def _identity(facts: os.stat_result) -> tuple[int, ...]:
 
 
 @contextmanager
-def open_reviewed_draft(context: Context, draft: Draft) -> Iterator[ReviewedDraft]:
+def open_reviewed_draft(context: Context, draft: Draft, *, compared: bool = True) -> Iterator[ReviewedDraft]:
     """Validate, copy the inputs, build the Job, judge on trial. The copies live as long as the block.
+
+    `compared`: look for what differs from the last request of its shape, for a screen.
 
     Raises Refused (with a reason code), InvalidInput for a draft that is not valid, Unavailable, TrailError.
     """
     report, request = _valid(context, draft)
     with copied_inputs(context.workspace, _places(context, draft, request), request.inputs) as copies:
-        yield _reviewed(context, draft, report, request, copies)
+        yield _reviewed(context, draft, report, request, copies, compared)
 
 
 @contextmanager
@@ -140,7 +139,7 @@ def view_draft(context: Context, draft: Draft) -> Iterator[ReviewedDraft]:
     """The same for a reader who signs nothing: the inputs are hashed where they lie, and nothing is written."""
     report, request = _valid(context, draft)
     with seen_inputs(context.workspace, _places(context, draft, request), request.inputs) as seen:
-        yield _reviewed(context, draft, report, request, seen)
+        yield _reviewed(context, draft, report, request, seen, compared=True)
 
 
 def _valid(context: Context, draft: Draft) -> tuple[Report, Request]:
@@ -196,7 +195,12 @@ def refuse_bad_clock(held: LockedTrail) -> None:
 
 
 def _reviewed(
-    context: Context, draft: Draft, report: Report, request: Request, copies: tuple[InputCopy, ...]
+    context: Context,
+    draft: Draft,
+    report: Report,
+    request: Request,
+    copies: tuple[InputCopy, ...],
+    compared: bool,
 ) -> ReviewedDraft:
     settings, contracts = context.policy.settings, context.contracts
     opened = {copy.name: copy for copy in copies}
@@ -231,7 +235,6 @@ def _reviewed(
             # The daemon wrote the draft: who asks is whom the trail names.
             draft = replace(draft, owner_uid=history.owner_uid)
         decision = contracts.decide(held, context.policy, request, job, now, owner_uid=draft.owner_uid)
-        seen = history.last.time if history else None
     assessment = assess(
         request,
         job,
@@ -252,11 +255,9 @@ def _reviewed(
         inputs=copies,
         assessment=assessment,
         owner_uid=draft.owner_uid,
-        requester=requester_of(request, settings.requesters, draft.owner_uid),
-        named_by_text=str(draft.owner_uid) not in settings.requesters,
         proposal_sha256=proposal,
-        first_seen=seen,
         now=now,
+        differs=differs_from_last(context.workspace, request) if compared else None,
         image_has_program=describe(job.backend).has_program(settings.runners, job.argv[0])
         if job.argv
         else True,

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import STATES, Workspace
 from threegate.request import Report, read_request
 from threegate.request.exposure import exposure_json
 from threegate.results import Verdict, read_verdict
 from threegate.trail import Trail
+from threegate.trail.payloads import Approved
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,26 @@ def show_request(workspace: Workspace, which: str) -> Shown:
         if request_id
         else (),
     )
+
+
+def as_approved(workspace: Workspace, which: str) -> bytes:
+    """The text that the approval of a request covers, as it was kept. Raises InvalidInput when there is none (any more)."""
+    request_id = show_request(workspace, which).request_id or which
+    with Trail(workspace).locked() as held:
+        history = held.index.history(request_id)
+    approved = Approved.of(history.approved) if history is not None else None
+    if approved is None or approved.shown_sha256 is None:
+        raise InvalidInput(f"{which}: the trail has no approval of it that says what was shown")
+    path = workspace.inputs / approved.shown_sha256
+    try:
+        text = durable.read_regular(path, max_bytes=limits.SHOWN_TEXT_BYTES)
+    except OSError as error:
+        raise InvalidInput(f"{path}: the kept text cannot be read ({error.strerror or error})") from None
+    if sha256_hex(text) != approved.shown_sha256:
+        raise InvalidInput(
+            f"{path}: was changed: it is not the text that was signed; see: threegate audit verify"
+        )
+    return text
 
 
 def _literal(text: str) -> str:

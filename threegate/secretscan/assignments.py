@@ -28,8 +28,8 @@ _SETTER_BEFORE: Final = re.compile(r"(?is).*(?:set_?|with_?|\.)\Z")
 _SETTING_BEFORE: Final = re.compile(
     r"""(?ias).*(?:set|put|env|prop|header|param|field|with|entry|of|default|store|add|append|get)[a-z_]{0,24}\(\s{0,4}["'][a-z0-9_.-]*\Z"""
 )
-_METAVARIABLE: Final = re.compile(r"[A-Z][A-Z_]*")
-"""``--password NAME``, as usage lines have it."""
+_METAVARIABLE: Final = re.compile(r"[A-Z][A-Z_-]*[.:]?")
+"""``--password NAME``, as usage lines have it; a sentence may end with it."""
 _PLACEHOLDER: Final = re.compile(
     r"""(?ix)[<\[{(%*].* | \$.* | (.)\1* | x{3,}[-x]* | .*(?:\*\*\*|\.\.\.|…|xxxx).* |
     (?:your|my|the|an?|some|no|new|old|redacted|masked|hidden|removed|omitted|placeholder|example|sample|dummy|fake|todo|tbd|changeme|insert|enter)
@@ -75,7 +75,9 @@ def assigned_value(text: str, start: int, end: int, *, password: bool) -> Value 
     for group in ("double", "single"):
         value = after[group]
         if value is not None:
-            found = _literal(value, password=password, assigned=sign != ":" or option)
+            found = not (option and is_metavariable(value)) and _literal(
+                value, password=password, assigned=sign != ":" or option
+            )
             return Value(*after.span(group)) if found else None
     value = after["bare"]
     if (
@@ -85,6 +87,11 @@ def assigned_value(text: str, start: int, end: int, *, password: bool) -> Value 
     ):
         return None
     return Value(*after.span("bare"))
+
+
+def is_metavariable(value: str) -> bool:
+    """Whether a value is a word in capitals, which a command line's synopsis has where a value belongs."""
+    return _METAVARIABLE.fullmatch(value) is not None
 
 
 def _handed(text: str, start: int, end: int, *, password: bool) -> Value | None:
@@ -119,7 +126,7 @@ def _bare(value: str, *, password: bool, option: bool, tight: bool) -> bool:
     named = password and (option or tight)
     if not named and not (len(value) >= (6 if password else 16) and _mixed(value)):
         return False
-    if option and _METAVARIABLE.fullmatch(value):
+    if option and is_metavariable(value):
         return False
     if _PLACEHOLDER.fullmatch(value) or value[0] in "-/@" or _HASH_WORD.fullmatch(value):
         return False

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from threegate.secretscan.assignments import assigned_value
+from threegate.secretscan.assignments import assigned_value, is_metavariable
 from threegate.secretscan.linear import PatternSet, compiled, one_byte_each, spans
 from threegate.secretscan.patterns import ASSIGNED_NAME, FORMS
 
@@ -112,6 +112,11 @@ def _is_credential(data: bytes, start: int, end: int) -> bool:
     return not (value.startswith((b"<", b"$", b"{", b"%", b"*", b"[")) or value in _PLACEHOLDERS)
 
 
+def _is_header_value(data: bytes, start: int, end: int) -> bool:
+    """Whether the value of an Authorization header is one and no placeholder in capitals."""
+    return not is_metavariable(data[start:end].decode("latin-1"))
+
+
 def _is_of_a_web_client(data: bytes, start: int, end: int) -> bool:
     """Whether user:password is an option of a web client; -u means other things elsewhere (docker run -u 1000:1000)."""
     before = data[max(0, start - _CLIENT_BYTES) : start].lower()
@@ -138,6 +143,7 @@ _GENUINE: Final[dict[str, Callable[[bytes, int, int], bool]]] = {
     "user-credentials": _is_of_a_web_client,
     "basic-credentials": _is_credential,
     "sshpass-password": _is_credential,
+    "authorization-header": _is_header_value,
     "registry-credentials": _is_registry_auth,
 }
 """What a linear pattern cannot say about a form."""

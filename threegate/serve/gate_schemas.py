@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final, get_args
 
 from threegate.proposals.schema import published_schema
@@ -22,7 +21,7 @@ _OUTCOME: Final = {
                 "status": _TEXT,
                 "output": {},
                 "cost": {"type": "number"},
-                "exit_code": {"type": "integer"},
+                "exit_code": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 255},
                 "stderr": _TEXT,
                 "artifacts": _TEXTS,
                 "retry_after": {"type": "number"},
@@ -34,7 +33,8 @@ _OUTCOME: Final = {
 
 def proposal_schema() -> dict[str, Any]:
     """A proposal, as a part of a document that has its own `$schema`."""
-    return {key: value for key, value in published_schema().items() if key not in ("$schema", "$id")}
+    schema = {key: value for key, value in published_schema().items() if key not in ("$schema", "$id")}
+    return dict(_with_format(schema))
 
 
 def proposal_verdict_schema() -> dict[str, Any]:
@@ -82,7 +82,11 @@ def contract_decision_schema() -> dict[str, Any]:
     reasons = {
         "type": "array",
         "items": _object(
-            {"layer": {"type": "integer", "minimum": 0, "maximum": 9}, "code": _TEXT, "path": _TEXT}
+            {
+                "layer": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 9},
+                "code": _TEXT,
+                "path": _TEXT,
+            }
         ),
     }
     checkpoint = {
@@ -102,20 +106,14 @@ def contract_decision_schema() -> dict[str, Any]:
     }
 
 
-ROUTES: Final[dict[str, tuple[str, Callable[[], dict[str, Any]], Callable[[], dict[str, Any]]]]] = {
-    "proposal": (
-        "Judges one JSON action proposal. Nothing runs by it: approval and auto mean that it may become a draft.",
-        proposal_schema,
-        proposal_verdict_schema,
-    ),
-    "contract": (
-        "Decides by the workspace's contracts on one call of a tool that you run yourself. "
-        "Execute only when verdict is allow and there is no reason.",
-        contract_line_schema,
-        contract_decision_schema,
-    ),
-}
-"""What a route says of itself: its description, the schema of its body, the schema of its answer."""
+def _with_format(schema: Any) -> Any:
+    """The schema with the format that OpenAPI asks of integers."""
+    if isinstance(schema, list):
+        return [_with_format(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    below = {key: _with_format(item) for key, item in schema.items()}
+    return {**below, "format": "int32"} if below.get("type") == "integer" else below
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:

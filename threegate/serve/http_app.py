@@ -19,14 +19,12 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from threegate import __version__
 from threegate.aana import DecisionLog, EvidenceMode, check_bytes
-from threegate.aana.schema import event_part
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
 from threegate.core.workspace import Workspace
-from threegate.serve import gate_schemas, openapi
 from threegate.serve.docs_page import CONTENT_SECURITY_POLICY, render_docs
+from threegate.serve.openapi import openapi_document
 from threegate.serve.rate_limit import RateLimit
 from threegate.serve.recording import can_record
 from threegate.serve.workspace_gates import WorkspaceGates
@@ -79,15 +77,9 @@ class _Refusal(Exception):
 
 def create_app(options: HttpOptions) -> FastAPI:
     """The application; nothing is bound or read yet."""
-    app = FastAPI(
-        title="ThreeGate pre-tool check",
-        description="The AANA Agent Action Contract v1: may this tool call run now?",
-        version=__version__,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url="/openapi.json",
-        redirect_slashes=False,
-    )
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url="/openapi.json", redirect_slashes=False)
+    document = openapi_document(token=options.token is not None)
+    app.openapi = lambda: document  # type: ignore[method-assign]
     rate_limit = RateLimit(options.per_minute, clock=options.clock)
     gates = WorkspaceGates(options.workspace, options.log, clock=options.clock)
 
@@ -115,7 +107,7 @@ def create_app(options: HttpOptions) -> FastAPI:
             return _Refusal(405, "method_not_allowed", message, {"Allow": allowed}).response()
         return _Refusal(error.status_code, "not_found", "there is nothing at this path").response()
 
-    @app.post("/pre-tool-check", **_described(options))
+    @app.post("/pre-tool-check")
     async def pre_tool_check(request: Request) -> Response:
         data = await _body_of(request, options)
         try:
@@ -131,41 +123,33 @@ def create_app(options: HttpOptions) -> FastAPI:
         unreadable = any("cannot be read as JSON" in item["message"] for item in result["validation_errors"])
         return JSONResponse(result, status_code=400 if unreadable else 200)
 
-    @app.post("/proposals/validate", **_described(options, "proposal"))
+    @app.post("/proposals/validate")
     async def validate_proposal(request: Request) -> Response:
         return await _verdict(gates.judge_proposal, await _body_of(request, options), options.now())
 
-    @app.post("/contracts/decide", **_described(options, "contract"))
+    @app.post("/contracts/decide")
     async def decide_call(request: Request) -> Response:
         return await _verdict(gates.decide_call, await _body_of(request, options), options.now())
 
-    @app.get("/health", description="Whether the process answers.", responses=_answers(200))
+    @app.get("/health")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get(
-        "/ready",
-        description="Whether decisions can be made and written down.",
-        responses=_answers(200, 429, 503),
-    )
+    @app.get("/ready")
     async def ready() -> dict[str, str]:
         if not can_record(options.log.path):
             raise _Refusal(503, "decision_log_not_writable", "decisions cannot be written down")
         return {"status": "ready"}
 
-    @app.get(
-        "/metrics",
-        description="The workspace's numbers for Prometheus.",
-        responses=_answers(200, 401, 404, 429, 503),
-    )
+    @app.get("/metrics")
     async def metrics(request: Request) -> Response:
         _authorize(request, options.token)
         return await _numbers(options.metrics)
 
-    @app.get("/docs", include_in_schema=False)
+    @app.get("/docs")
     async def docs() -> HTMLResponse:
         return HTMLResponse(
-            render_docs(app.openapi()), headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY}
+            render_docs(document), headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY}
         )
 
     if options.page is not None:
@@ -264,55 +248,3 @@ async def _read_body(request: Request, seconds: float) -> bytes:
             408, "body_too_slow", f"the body did not arrive within {seconds:g} s", {"Connection": "close"}
         ) from None
     return bytes(data)
-
-
-_MEANINGS: Final = {
-    200: "A decision, or the state that was asked for.",
-    400: "The body is no JSON; the envelope says refuse.",
-    401: "No token, or another one.",
-    404: "There is nothing like that here.",
-    408: "The body came too slowly.",
-    413: "The body is larger than 64 KiB.",
-    415: "The body is not announced as application/json.",
-    429: "Too many requests from this address; Retry-After says how long to wait.",
-    503: "The decision could not be written down: do not execute.",
-}
-
-
-def _answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    found: dict[int | str, dict[str, Any]] = {}
-    for status in statuses:
-        schema = {"type": "object"} if status == 200 else openapi.error_schema()
-        found[status] = {
-            "description": _MEANINGS[status],
-            "content": {"application/json": {"schema": schema}},
-        }
-    return found
-
-
-def _described(options: HttpOptions, gate: str = "") -> dict[str, Any]:
-    """How a gate's route stands in the OpenAPI document; without a name POST /pre-tool-check."""
-    responses = _answers(200, 400, 408, 413, 415, 429, 503)
-    if gate:
-        description, body, answer = gate_schemas.ROUTES[gate]
-        content: dict[str, Any] = {"schema": body()}
-        responses[200]["content"] = {"application/json": {"schema": answer()}}
-        responses[400]["description"] = "The body says nothing that can be judged: do not execute."
-        responses.update(_answers(404))
-    else:
-        description = (
-            "Decides on one Agent Action Contract v1 event. Execute only when execution_allowed is true."
-        )
-        content = {"schema": event_part(), "examples": openapi.EXAMPLES}
-        for status in (200, 400):
-            responses[status]["content"] = {"application/json": {"schema": openapi.result_schema()}}
-    extra: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/json": content}}}
-    if options.token is not None:
-        responses.update(_answers(401))
-        extra["security"] = [{"bearer": []}]
-    return {
-        "description": description,
-        "responses": responses,
-        "openapi_extra": extra,
-        "response_class": JSONResponse,
-    }

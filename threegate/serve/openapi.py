@@ -1,11 +1,24 @@
-"""What the HTTP server says of itself: the event, the envelope, four example events."""
+"""What the HTTP server says of itself: the OpenAPI document, the event, the envelope, four example events.
+
+Invariant: the document is whole without a default of OpenAPI's: each operation names its security (an empty list where no
+token is wanted), all of its answers with their media types, and each integer its bounds.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from threegate import __version__
 from threegate.aana import vocabulary as words
 from threegate.aana.envelope import EVENT_TYPE
+from threegate.aana.schema import event_part
+from threegate.core import limits
+from threegate.serve.gate_schemas import (
+    contract_decision_schema,
+    contract_line_schema,
+    proposal_schema,
+    proposal_verdict_schema,
+)
 
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "public_read_accept": {
@@ -111,7 +124,7 @@ def result_schema() -> dict[str, Any]:
             "reasons": texts,
             "evidence_report": _object(
                 {
-                    "checked_ref_count": {"type": "integer", "minimum": 0},
+                    "checked_ref_count": _integer(0, limits.AANA_EVENT_BYTES),
                     "used_source_ids": texts,
                     "contradictory_source_ids": texts,
                     "missing_source_ids": texts,
@@ -145,10 +158,215 @@ def result_schema() -> dict[str, Any]:
     )
 
 
-def error_schema() -> dict[str, Any]:
+_JSON: Final = "application/json"
+_TEXT: Final = "text/plain"
+_MEANINGS: Final = {
+    200: "What was asked for.",
+    400: "No HTTP/1.1 request.",
+    401: "No token, or another one.",
+    404: "No workspace, or not the extra threegate[metrics].",
+    408: "The body came too slowly.",
+    413: "The body is larger than 64 KiB.",
+    415: "The body is not announced as application/json.",
+    429: "Too many requests from this address; Retry-After says how long to wait.",
+    503: "Not now: it cannot be written down, cannot be read, or too many connections are open.",
+}
+
+
+def openapi_document(*, token: bool) -> dict[str, Any]:
+    """The OpenAPI 3.1 document of a server that wants a bearer token, or none."""
+    components: dict[str, Any] = {
+        "schemas": {
+            "Event": event_part(),
+            "Decision": result_schema(),
+            "Proposal": proposal_schema(),
+            "ProposalVerdict": proposal_verdict_schema(),
+            "ContractLine": contract_line_schema(),
+            "ContractDecision": contract_decision_schema(),
+            "Error": _error_schema(),
+        }
+    }
+    if token:
+        components["securitySchemes"] = {
+            "bearer": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "The token that the server was started with (THREEGATE_TOKEN).",
+            }
+        }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "ThreeGate pre-tool check",
+            "description": (
+                "The AANA Agent Action Contract v1: may this tool call run now? And the verdicts on action proposals, and "
+                "the decisions by a workspace's contracts."
+            ),
+            "version": __version__,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            "contact": {
+                "name": "The ThreeGate developers",
+                "url": "https://github.com/threegate/threegate",
+            },
+        },
+        "servers": [{"url": "/", "description": "The server that this document came from."}],
+        "tags": [
+            {"name": "decision", "description": "What a gate says."},
+            {"name": "state", "description": "How the server and its workspace are."},
+        ],
+        "paths": {
+            "/pre-tool-check": {"post": _pre_tool_check(token)},
+            "/proposals/validate": {
+                "post": _judging(
+                    token,
+                    "validateProposal",
+                    "What becomes of this proposal?",
+                    "Judges one JSON action proposal. Nothing runs by it: auto and approval mean that it may become a draft.",
+                    "Proposal",
+                    "ProposalVerdict",
+                )
+            },
+            "/contracts/decide": {"post": _contracts_decide(token)},
+            "/health": {
+                "get": _operation(
+                    "health",
+                    "Is the process alive?",
+                    "Whether the process answers; not limited.",
+                    _state("ok"),
+                )
+            },
+            "/ready": {
+                "get": _operation(
+                    "ready",
+                    "Can it decide?",
+                    "Whether decisions can be made and written down.",
+                    _state("ready"),
+                    429,
+                )
+            },
+            "/metrics": {
+                "get": _operation(
+                    "metrics",
+                    "The workspace's numbers",
+                    "The workspace's numbers for Prometheus.",
+                    {_TEXT: {"schema": {"type": "string"}}},
+                    *((401,) if token else ()),
+                    404,
+                    429,
+                    secured=token,
+                )
+            },
+        },
+        "components": components,
+    }
+
+
+def _pre_tool_check(token: bool) -> dict[str, Any]:
+    operation = _judging(
+        token,
+        "preToolCheck",
+        "May this call run?",
+        "Decides on one Agent Action Contract v1 event. Execute only when execution_allowed is true.",
+        "Event",
+        "Decision",
+    )
+    unread = operation["responses"]["400"]
+    unread["description"] = "The body is no JSON, and the envelope says refuse; or no HTTP/1.1 request."
+    unread["content"] = {_JSON: {"schema": _reference("Decision")}, **unread["content"]}
+    operation["requestBody"]["content"][_JSON]["examples"] = EXAMPLES
+    return operation
+
+
+def _contracts_decide(token: bool) -> dict[str, Any]:
+    operation = _judging(
+        token,
+        "decideCall",
+        "Do the contracts allow this call?",
+        "Decides by the workspace's contracts on one call of a tool that you run yourself. "
+        "Execute only when verdict is allow and there is no reason.",
+        "ContractLine",
+        "ContractDecision",
+        404,
+    )
+    unread = operation["responses"]["400"]
+    unread["description"] = (
+        "The body says nothing that can be judged: do not execute; or no HTTP/1.1 request."
+    )
+    unread["content"] = {_JSON: {"schema": _reference("Error")}, **unread["content"]}
+    return operation
+
+
+def _judging(
+    token: bool, name: str, summary: str, description: str, body: str, answer: str, *statuses: int
+) -> dict[str, Any]:
+    """An operation that judges its body and writes that down; `body` and `answer` name schemas."""
+    content = {_JSON: {"schema": _reference(answer)}}
+    wanted = (401,) if token else ()
+    operation = _operation(
+        name,
+        summary,
+        description,
+        content,
+        *(*wanted, *statuses, 408, 413, 415, 429),
+        secured=token,
+        tag="decision",
+    )
+    operation["responses"]["200"]["description"] = "A decision."
+    operation["responses"]["503"]["description"] = (
+        "The decision could not be made or written down: do not execute."
+    )
+    request = {"required": True, "content": {_JSON: {"schema": _reference(body)}}}
+    return {**operation, "requestBody": request}
+
+
+def _operation(
+    name: str,
+    summary: str,
+    description: str,
+    content: dict[str, Any],
+    *statuses: int,
+    secured: bool = False,
+    tag: str = "state",
+) -> dict[str, Any]:
+    """One operation; 400 and 503 are answers of the HTTP server itself, in front of every path."""
+    responses: dict[str, Any] = {"200": {"description": _MEANINGS[200], "content": content}}
+    plain = {_TEXT: {"schema": {"type": "string"}}}
+    error = {_JSON: {"schema": _reference("Error")}}
+    for status in sorted((400, *statuses, 503)):
+        responses[str(status)] = {
+            "description": _MEANINGS[status],
+            "content": {400: plain, 503: {**error, **plain}}.get(status, error),
+        }
+    if 429 in statuses:
+        responses["429"]["headers"] = {
+            "Retry-After": {"description": "Seconds to wait.", "schema": _integer(1, 60)}
+        }
+    return {
+        "operationId": name,
+        "summary": summary,
+        "description": description,
+        "tags": [tag],
+        "security": [{"bearer": []}] if secured else [],
+        "responses": responses,
+    }
+
+
+def _state(word: str) -> dict[str, Any]:
+    return {_JSON: {"schema": _object({"status": {"const": word}})}}
+
+
+def _error_schema() -> dict[str, Any]:
     """The JSON Schema of every answer that is no decision."""
     text = {"type": "string"}
     return _object({"error": _object({"code": text, "message": text})})
+
+
+def _reference(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _integer(minimum: int, maximum: int) -> dict[str, Any]:
+    return {"type": "integer", "format": "int32", "minimum": minimum, "maximum": maximum}
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from threegate.review.shown_text import LEAST_WIDTH, CodeLine, Title
+from threegate.shown.escaped_lines import LEAST_WIDTH, CodeLine, Title
 
 LEAST_HEIGHT = 10
 """Rows; on a lower terminal no line counts as seen."""

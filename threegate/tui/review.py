@@ -30,8 +30,8 @@ from threegate.review.reviewed_draft import (
     read_draft,
 )
 from threegate.review.screen import render_invalid, render_reviewed_draft
-from threegate.review.shown_text import LEAST_WIDTH, WIDTH, quoted, shown
 from threegate.setup.init import account
+from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, quoted, shown
 from threegate.trail import Trail
 from threegate.tui.lines import LEAST_HEIGHT, Lines
 from threegate.tui.screens import Confirm, ListScreen, OperatorApp, Reason, Row, changed_of
@@ -259,7 +259,7 @@ class DraftScreen(Screen[str]):
         sealed = seal(context, reviewed, acting.name)
         says = f"threegate: {reviewed.request.file_name} as {acting.name}; ssh-keygen may ask now"
         signed = self.app.at_terminal(says, lambda: sign(sealed, acting.key))
-        return promote(context, reviewed, sealed, signed, actor=f"operator:{acting.name}")
+        return promote(context, reviewed, sealed, signed, actor=f"operator:{acting.name}", asked=True)
 
     def action_reject(self) -> None:
         """Ask for a reason."""

@@ -20,7 +20,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from threegate.core.errors import ThreeGateError, TrailError, Unavailable
-from threegate.review.shown_text import GUTTER, shown
+from threegate.shown.escaped_lines import GUTTER, shown
 
 EVERY_SECONDS = 1.0
 _REASON_CHARS = 500

@@ -13,9 +13,9 @@ from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
 from threegate.review.overview import Entry
 from threegate.review.request_view import Look, look_at, look_sections
-from threegate.review.screen import render_sections
-from threegate.review.shown_text import LEAST_WIDTH, WIDTH, quoted, shown
 from threegate.review.status import Line, status_lines, worker_lines, worker_text
+from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, quoted, shown
+from threegate.shown.screen_lines import render_sections
 from threegate.trail import Trail
 from threegate.tui.lines import Lines
 from threegate.tui.screens import ListScreen, OperatorApp, Row, changed_of

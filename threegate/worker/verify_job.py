@@ -5,7 +5,7 @@ signatures that this worker's own operators file allows. Nothing that the envelo
 what runs: it goes into the Job's digest, which the operator signed, or it only narrows.
 
 What stays the daemon's, since no worker can know it: contracts and sessions, whether a grant was revoked, the policy
-behind `policy_sha256`, who owns the draft, and whether another worker ran the same request.
+behind `policy_sha256`, the text that the operator was shown, who owns the draft, and whether another worker ran the same request.
 """
 
 from __future__ import annotations

@@ -86,8 +86,7 @@ def rows(output: bytes, columns: int = 80, lines: int = 24) -> list[str]:
 @pytest.mark.parametrize("colours", [True, False])
 def test_the_terminal_shows_exactly_our_lines(bench: Bench, colours: bool) -> None:
     code = (
-        "x = 1\nif x:\n    print('== WHAT YOU WOULD SIGN')  # Sign as alice and let it run once? [y/N]\n"
-        + "y = 2\n" * 90
+        "x = 1\nif x:\n    print('== WALLS')  # Sign as alice and let it run once? [y/N]\n" + "y = 2\n" * 90
     )
     path = bench.draft(
         code=code.rstrip("\n") + "\nlong = '" + "z" * 300 + "'", purpose="Rank [bold]cities[/bold]."
@@ -105,10 +104,6 @@ def test_the_terminal_shows_exactly_our_lines(bench: Bench, colours: bool) -> No
     assert status == 2 and path.exists()
     seen = rows(output)
     wanted = [str(line).rstrip() for line in expected]
-    volatile = [number for number, line in enumerate(wanted) if line.startswith("  holds until")]
-    for number in volatile:
-        assert seen[number].startswith("  holds until")
-        wanted[number] = seen[number]
     assert seen[: len(wanted)] == wanted
     left = SGR.sub("", output.decode())
     assert "\x1b" not in left and "\x07" not in left and "\u202e" not in left

@@ -11,7 +11,7 @@ MARK = "HOSTILE"
 PASSING = [
     "<script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
-    "</pre></td></table><h2>What you would sign</h2>",
+    "</pre></td></table><h2>Walls</h2>",
     "</style><style>body{display:none}</style>",
     "</title><script>alert(2)</script>",
     '"><svg onload=alert(3)>',

@@ -149,7 +149,7 @@ def test_headings_are_ours_alone(shown: Shown) -> None:
         shown.browser.open(address)
         titles = shown.browser.js("[...document.querySelectorAll('h2')].map(h => h.textContent)")
         known = {"The request", "What runs", "What the request says about itself", "What the judgement would say now",
-                 "What you would sign", "What you can type", "Findings of gate 1", "The file as it lies there", "Not as it is"}  # fmt: skip
+                 "Walls", "What you can type", "Findings of gate 1", "The file as it lies there", "Not as it is"}  # fmt: skip
         assert titles and {title for title in titles if not title.startswith("Warnings (")} <= known
         assert len(titles) == len(set(titles))
 
@@ -349,7 +349,7 @@ def test_everything_can_be_done_with_the_keyboard(shown: Shown) -> None:
     browser.key("Enter", 13, "\r")
     browser.until("document.activeElement.id === 'main'")
     wanted = browser.js(
-        "[...document.querySelectorAll('a, button:not([hidden]), input')].filter(e => e.className !== 'skip' && !e.closest('header')).length"
+        "[...document.querySelectorAll('a, button:not([hidden]), input, summary')].filter(e => e.className !== 'skip' && !e.closest('header')).length"
     )
     order = []
     for _ in range(wanted):

@@ -78,9 +78,12 @@ def test_code_after_byte_4096_of_a_script_is_on_the_full_screen(bench: Bench) ->
         assert found.job.unread == () and found.job.effective_risk == "low"
 
 
-def test_what_the_short_screen_leaves_out_is_named_in_its_first_lines(bench: Bench) -> None:
-    path = draft(bench, "python3 run.py", run_py=b"x = 1\n" * 300)
-    lines = screen(bench, path, full=False)
+def test_code_is_whole_on_the_short_screen_and_what_it_leaves_out_of_data_is_named_first(
+    bench: Bench,
+) -> None:
+    lines = screen(bench, draft(bench, "python3 run.py", run_py=b"x = 1\n" * 300), full=False)
+    assert sum(line.endswith("| x = 1") for line in lines) == 300
+    lines = screen(bench, bench.draft(data=b"1\n" * 300), full=False)
     assert lines[1] == "== REQUEST" and lines[2].startswith("  left out below: 290 lines of input 1; --full")
 
 

@@ -11,9 +11,10 @@ from textual.pilot import Pilot
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_terminal import rows, terminal_environment, under_a_terminal
 from tests.tui.terminal import drive, open_first, read_all, until
-from threegate.review.review_sections import Fact, Field, review_sections
+from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
+from threegate.shown.parts import Fact, Field
 from threegate.tui.lines import LEAST_HEIGHT
 from threegate.tui.review import ReviewApp
 from threegate.tui.screens import Confirm
@@ -43,7 +44,7 @@ def test_foreign_text_begins_no_row_of_a_narrow_terminal(bench: Bench, columns: 
         if "zz" in row or "aaa" in row:
             assert "| " in row[:20], row
     assert [row for row in seen if row.startswith("==")] == [
-        "== REQUEST", "== WHAT RUNS", "== WHAT THE JUDGEMENT WOULD SAY NOW", "== WHAT YOU WOULD SIGN",
+        "== REQUEST", "== WHAT RUNS", "== WALLS", "== WHAT THE JUDGEMENT WOULD SAY NOW",
         "== WHAT THE REQUEST SAYS ABOUT ITSELF",
     ]  # fmt: skip
 
@@ -64,8 +65,18 @@ def test_the_bar_stands_before_foreign_text_only_and_that_comes_last(bench: Benc
         lines = render_reviewed_draft(reviewed, bench.context.policy.settings, operator="alice")
     facts = {item.label for section in sections for item in section.items if isinstance(item, Fact)}
     fields = {item.label for section in sections for item in section.items if isinstance(item, Field)}
-    assert {"risk", "AANA", "contracts", "opacity", "reach", "sha256", "job", "draft", "as"} <= facts
-    assert fields <= {"", "asked by", "file", "starts in", "requester", "id", "purpose", "because", "outputs"}
+    assert {
+        "risk",
+        "AANA",
+        "contracts",
+        "opacity",
+        "reach",
+        "job",
+        "draft",
+        "you sign as",
+        "can run",
+    } <= facts
+    assert fields <= {"asked by", "input", "digest of", "requester", "file", "id", "purpose", "because"}
     assert not [
         line for line in lines if "|" in line and ("accept" in line or "risk" in line.partition("|")[0])
     ]

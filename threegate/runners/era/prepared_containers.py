@@ -139,7 +139,6 @@ class PreparedContainers:
         self._url = url
         self._folder = folder
         self._recent: deque[Kind] = deque(maxlen=count)
-        self._control: Control | None = None
         self._ready: list[PreparedContainer] = []
         self._changed = threading.Condition()
         self._closed = False
@@ -165,9 +164,10 @@ class PreparedContainers:
             if self._closed:
                 return
             self._recent.append(kind)
-            self._control = control
             if self._thread is None:
-                self._thread = threading.Thread(target=self._keep_ready, name="era-preparer", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._keep_ready, args=(control,), name="era-preparer", daemon=True
+                )
                 self._thread.start()
             self._changed.notify_all()
 
@@ -186,10 +186,11 @@ class PreparedContainers:
         for item in left:
             answers = item.discard(ask_engine=answers)
 
-    def _keep_ready(self) -> None:
+    def _keep_ready(self, control: Control) -> None:
+        # Workspace and boot, which are all that is taken of it, are the same for every run of this process.
         while (kind := self._next()) is not None:
             try:
-                item = self._prepare(kind)
+                item = self._prepare(kind, control)
             except (Unavailable, KeyError, ValueError, *container_engine.FAULTS):
                 # The next run of this kind says by itself what is wrong, and asks for another one.
                 with self._changed, suppress(ValueError):
@@ -231,9 +232,8 @@ class PreparedContainers:
                 surplus.append(item)
         return surplus
 
-    def _prepare(self, kind: Kind) -> PreparedContainer:
+    def _prepare(self, kind: Kind, control: Control) -> PreparedContainer:
         """Make and start one. Raises Unavailable, the engine's faults, and KeyError or ValueError for odd answers."""
-        assert self._control is not None
         token = secrets.token_hex(6)
         with ExitStack() as stack:
             api = container_engine.connect(self._url)
@@ -245,8 +245,8 @@ class PreparedContainers:
             out = OutVolume(folder / "out", kind.limits, spec.RUN_USER)
             stack.callback(out.close)
             host = spec.host_config(api, kind.limits, folder, network="none", runtime=kind.runtime)
-            name = f"threegate-{self._control.boot_nonce[:8]}-{token}"
-            marks = spec.labels(_REQUEST, self._control)
+            name = f"threegate-{control.boot_nonce[:8]}-{token}"
+            marks = spec.labels(_REQUEST, control)
             # Before it is there: the engine may make it and not say so. The name is ours alone.
             stack.callback(container_engine.remove_container, api, name)
             container = spec.create(api, kind.image, spec.waiting_words(), host, marks, name)

@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from threegate import __version__
 from threegate.review.code_descriptions import meaning
-from threegate.review.shown_text import shown
+from threegate.shown.escaped_lines import shown
 
 _FOLDER: Final = files("threegate.serve.page") / "templates"
 _STYLE: Final = (_FOLDER / "page.css").read_text("utf-8")

@@ -32,6 +32,10 @@ class Approved(Placed):
     """Fingerprint of the key, ``SHA256:…``."""
     nonce: str | None = None
     """Used up by the claim, not by the approval."""
+    shown_sha256: str | None = None
+    """Digest of the text that the signature covers, which is kept among the pinned inputs. None: of version 1, or no signature."""
+    asked: bool | None = None
+    """Whether the operator was asked after the text had been shown; false with ``--yes``. None: not known."""
     draft_sha256: str | None = None
     """Digest of the draft, without the lines that approving adds."""
     grant: str | None = None
@@ -57,7 +61,15 @@ class Approved(Placed):
             given_by = f" of {self.approved_by}" if self.approved_by else ""
             return f"approved under grant {short(self.grant)}{given_by}{detail}"
         by = f" by {self.approved_by}" if self.approved_by else ""
-        return f"approved{' and signed' if self.approval_sha256 else ''}{by}{detail}"
+        unasked = ", who was not asked (--yes)" if self.asked is False else ""
+        return f"approved{' and signed' if self.approval_sha256 else ''}{by}{unasked}{detail}"
+
+    @property
+    def pinned(self) -> frozenset[str] | None:
+        """Digests of what approving pinned: inputs and the signed text. None when the event's list was cut."""
+        if self.inputs is None:
+            return None
+        return frozenset(filter(None, (*self.inputs.values(), self.shown_sha256)))
 
     def change(self, history: History, event: object) -> None:
         history.abandoned = False

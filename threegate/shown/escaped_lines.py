@@ -198,6 +198,18 @@ def field(label: str, value: str, *, width: int = WIDTH, limit: int | None = 12)
     return clipped(lines, limit)
 
 
+def fitted(line: str, *, width: int = WIDTH) -> list[str]:
+    """A line that was made without a width, cut for one: foreign text stays behind its gutter, ours at its indent."""
+    head, gutter, text = line.partition(GUTTER)
+    if not gutter:
+        indent = len(line) - len(line.lstrip())
+        return own(line.strip(), width=width, indent=indent)
+    pieces = wrapped(text, width - len(head) - len(GUTTER))
+    return [
+        f"{head if number == 0 else ' ' * len(head)}{GUTTER}{piece}" for number, piece in enumerate(pieces)
+    ]
+
+
 def painted(line: str) -> str:
     """A line of the screen with colours: what is taken away again by removing the SGR sequences is `line`."""
     if isinstance(line, Title):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threegate.review.shown_text import (
+from threegate.shown.escaped_lines import (
     GUTTER,
     CodeLine,
     Cut,
@@ -26,7 +26,7 @@ from threegate.review.shown_text import (
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 ATTACKS = [
-    "\x1b[2J\x1b[H== WHAT YOU WOULD SIGN",
+    "\x1b[2J\x1b[H== WALLS",
     "\x1b]0;title\x07\x1b]52;c;aGk=\x07",
     "\x1bP+q\x1b\\ \x9b2J \x90 \x9d",
     "harmless\rAPPROVED",

@@ -1,0 +1,304 @@
+"""What an operator sees of a request, part by part: the card, what runs, the walls, and the request's own words.
+
+Invariant: `request_sections` without `Beside` is a pure function of what the signature binds (request, Job, policy,
+operator, requester): it is the text whose digest is signed (signed_text.py). `Beside` only adds lines between these, so
+that whatever is signed is on the screen. Every field of the Job has its place (a test fails when one has none).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from threegate.approval import format_utc
+from threegate.core import limits
+from threegate.request.exposure import Exposure, exposure_of
+from threegate.request.job import Job, JobInput, JobLimits, risk_reasons
+from threegate.request.model import Request
+from threegate.runners.egress.secret_header import secret_name
+from threegate.shown.parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
+
+Warning_ = tuple[Item, ...]
+"""What is to be seen first: a line of ours, and foreign words below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRequest:
+    """A request as the signed text tells it."""
+
+    request: Request
+    job: Job
+    operator: str
+    """Who signs."""
+    requester: str
+    named_by_text: bool
+    """The requester's name comes from the file, because the settings name nobody for its owner."""
+    signatures: int
+    """How many the quorum asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What stands on the screen beside the signed text: facts of this moment, and bytes that the text names by digest."""
+
+    card: tuple[Item, ...] = ()
+    warnings: tuple[Warning_, ...] = ()
+    inputs: Mapping[str, tuple[Item, ...]] = field(default_factory=dict)
+    """What is shown of each input, by name."""
+    digests: tuple[Item, ...] = ()
+    judgement: Section | None = None
+
+
+_NOTHING: Final = Beside()
+
+
+def request_sections(view: ShownRequest, beside: Beside = _NOTHING) -> list[Section]:
+    """Everything that an operator has to see of a request, in the order of the screen."""
+    warnings = [*_warnings(view), *beside.warnings]
+    counted = [Fact("warnings", f"{len(warnings)}, below")] if warnings else []
+    runs: list[Item] = []
+    walls: list[Item] = []
+    for name, show in JOB_FIELDS.items():
+        shown = _inputs(view.job, beside) if name == "inputs" else show(view.job)
+        (walls if name in _WALLS else runs).extend(shown)
+    walls += [*_usual_limits(view.job.limits), *_digests(view.job), *beside.digests]
+    sections = [
+        Section("REQUEST", (*_card(view), *beside.card, *counted)),
+        Section(f"WARNINGS ({len(warnings)})", tuple(item for warning in warnings for item in warning)),
+        Section("WHAT RUNS", tuple(runs)),
+        Section("WALLS", tuple(walls), folded=f"{len(walls)} walls and digests as always"),
+        *([beside.judgement] if beside.judgement else ()),
+        Section("WHAT THE REQUEST SAYS ABOUT ITSELF", tuple(_own_words(view))),
+    ]
+    return [section for section in sections if section.items]
+
+
+def job_exposure(request: Request, job: Job) -> Exposure:
+    """Opacity and reach of a Job: those of its request, with what is not shown of its inputs and the secret of its proxy."""
+    secret = secret_name(job.tool, job.proposal_sha256)
+    return exposure_of(request).with_unread(job.unread).with_secret(secret)
+
+
+def exposure_items(exposure: Exposure) -> Iterator[Item]:
+    """Both facts, and the inputs that have to be read whole for the first one to hold. A reason may name foreign things."""
+    if exposure.reach:
+        yield Field("reach", "\n".join(exposure.reach), LIMIT)
+    else:
+        yield Fact("reach", "nothing")
+    if exposure.opaque:
+        yield Fact("opacity", "opaque: code may run that is not on the screen, because")
+        yield Field("", exposure.why)
+    elif exposure.scripts:
+        yield Fact("opacity", "transparent, once you have read whole:")
+        yield Field("", "\n".join(f"/in/{name}" for name in exposure.scripts), LIMIT)
+    else:
+        yield Fact("opacity", f"transparent ({exposure.why})")
+
+
+def _card(view: ShownRequest) -> Iterator[Item]:
+    exposure = job_exposure(view.request, view.job)
+    yield from exposure_items(exposure)
+    yield Fact("risk", _risk(view, exposure))
+    if view.named_by_text:
+        yield Field("asked by", f"{view.requester} (as the file says)")
+    else:
+        yield Fact("asked by", view.requester)
+    signed = "1 signature is" if view.signatures == 1 else f"{view.signatures} signatures are"
+    yield Fact("you sign as", f"{view.operator}; {signed} needed")
+
+
+def _risk(view: ShownRequest, exposure: Exposure) -> str:
+    declared, effective = view.request.risk_level, view.job.effective_risk
+    if declared == effective:
+        return f"{effective}, as declared"
+    why = [why for risk, why in risk_reasons(view.request, exposure) if risk == effective]
+    return f"{effective}, declared {declared}: {' and '.join(why) or 'its tool changes things outside'}"
+
+
+def _own_words(view: ShownRequest) -> Iterator[Item]:
+    request = view.request
+    yield Field("file", request.file_name)
+    yield Field("id", request.request_id)
+    yield Fact("created", format_utc(request.created_utc))
+    yield Field("purpose", request.purpose)
+    yield Field("because", request.justification, LIMIT)
+    if request.network_rationale:
+        yield Field("network why", request.network_rationale, LIMIT)
+    for item in request.constraints:
+        yield Field("constraint", item, LIMIT)
+    for output in request.outputs:
+        if output.description:
+            yield Field("output", f"{output.path}: {output.description}", LIMIT)
+    for number, evidence in enumerate(request.evidence, start=1):
+        yield Field(f"evidence {number}", repr(evidence), LIMIT)
+    if request.risk_domain:
+        yield Field("risk domain", request.risk_domain)
+
+
+def _warnings(view: ShownRequest) -> Iterator[Warning_]:
+    request, job = view.request, view.job
+    if request.unusual_program:
+        yield (
+            Note("the program is not among request.programs, or comes from /in: nobody here vouches for it"),
+        )
+    yield from _foreign_letters(job)
+    if view.requester == view.operator:
+        yield (Note("you asked for this yourself: it cannot run with your approval"),)
+
+
+def _foreign_letters(job: Job) -> Iterator[Warning_]:
+    """Letters that may look like others: a look-alike in a name is another name."""
+    for label, text in (
+        ("command", "\n".join(job.argv or ())),
+        ("code", job.code or ""),
+        ("Inputs", job.vars_json or ""),
+    ):
+        strange = sorted({char for char in text if char > "~"})
+        if strange:
+            names = ", ".join(f"U+{ord(char):04X}" for char in strange[:6])
+            yield (
+                Note(
+                    f"the {label} has {len(strange)} kinds of characters outside ASCII ({names}): they may look like others"
+                ),
+            )
+
+
+_Show = Callable[[Job], list[Item]]
+
+
+def _foreign(label: str, value: Callable[[Job], str | None]) -> _Show:
+    """What the request chose; nothing is said of what it left out."""
+
+    def show(job: Job) -> list[Item]:
+        text = value(job)
+        return [Field(label, text, LIMIT)] if text else []
+
+    return show
+
+
+def _ours(label: str, value: Callable[[Job], str | None]) -> _Show:
+    """What ThreeGate, its settings or this machine decide, and words of a closed list."""
+
+    def show(job: Job) -> list[Item]:
+        text = value(job)
+        return [Fact(label, text)] if text else []
+
+    return show
+
+
+def _argv(job: Job) -> list[Item]:
+    if job.argv is None:
+        return []
+    head = f"the command, {len(job.argv)} words, run without a shell:"
+    return [Listing(head, "\n".join(job.argv), "the command")]
+
+
+def _code(job: Job) -> list[Item]:
+    if job.code is None:
+        return []
+    count = job.code.removesuffix("\n").count("\n") + 1
+    return [Listing(f"the code, {count} lines:", job.code, "the code")]
+
+
+def _vars(job: Job) -> list[Item]:
+    text = job.vars_json
+    if text is None:
+        return []
+    return [Quote(text, f"the Inputs (JSON), {len(text)} characters:", None, "the Inputs")]
+
+
+def _inputs(job: Job, beside: Beside) -> list[Item]:
+    return [part for item in job.inputs for part in (_input(item), *beside.inputs.get(item.name, ()))]
+
+
+def _input(item: JobInput) -> Item:
+    unpacked = " (unpacked)" if item.unpack else ""
+    return Field("input", f"/in/{item.name}{unpacked}, {size_text(item.size)}")
+
+
+def _limits(job: Job) -> list[Item]:
+    """What this request asked for, and what is not as it is for every other one."""
+    held = job.limits
+    items: list[Item] = [
+        Fact(
+            "limits",
+            f"{held.cpu} {'core' if held.cpu == '1' else 'cores'}, {held.memory_mb} MiB, {held.time_sec} s",
+        )
+    ]
+    return items + [fact for fact, usual in _more_limits(held) if fact != usual]
+
+
+def _usual_limits(held: JobLimits) -> list[Item]:
+    return [fact for fact, usual in _more_limits(held) if fact == usual]
+
+
+def _more_limits(held: JobLimits) -> Iterable[tuple[Item, Item]]:
+    """What no request asks for, and what it is for every one."""
+    return zip(_as_facts(held), _as_facts(JobLimits("1", 1, 1)), strict=True)
+
+
+def _as_facts(held: JobLimits) -> list[Item]:
+    return [
+        Fact("processes", f"{held.processes}"),
+        Fact("open files", f"{held.open_files}"),
+        Fact("/out", f"{size_text(held.out_bytes)} together, {size_text(held.file_bytes)} each"),
+        Fact("/out files", f"{held.out_files}"),
+        Fact("streams", f"{size_text(held.stream_bytes)} of stdout and stderr"),
+    ]
+
+
+def _environment(job: Job) -> list[Item]:
+    return [Fact("environment", f"{name}={value}") for name, value in sorted(job.environment.items())]
+
+
+def _digests(job: Job) -> Iterator[Item]:
+    for item in job.inputs:
+        yield Field("digest of", f"/in/{item.name}: {item.sha256}")
+    yield Fact("job", job.digest)
+
+
+def size_text(size: int) -> str:
+    """Bytes as a person reads them: whole MiB, else KiB with one digit, else bytes; the number of bytes where that is exact."""
+    if size and size % limits.MIB == 0:
+        return f"{size // limits.MIB} MiB"
+    if size >= limits.MIB:
+        return f"{size / limits.MIB:.1f} MiB ({size} bytes)"
+    return f"{size / limits.KIB:.1f} KiB ({size} bytes)" if size >= 10 * limits.KIB else f"{size} bytes"
+
+
+JOB_FIELDS: dict[str, _Show] = {
+    "backend": _ours("backend", lambda job: job.backend),
+    "argv": _argv,
+    "code": _code,
+    "vars_json": _vars,
+    "workdir": _foreign("starts in", lambda job: None if job.workdir == "/in" else job.workdir),
+    "inputs": lambda job: _inputs(job, _NOTHING),
+    "unread": _foreign("not shown", lambda job: "\n".join(f"/in/{name}" for name in job.unread)),
+    "outputs": _foreign("files out", lambda job: "\n".join(job.outputs)),
+    "network": _foreign("network", lambda job: "\n".join(job.network)),
+    "limits": _limits,
+    "tool": _foreign("tool", lambda job: job.tool),
+    "session_id": _foreign("session", lambda job: job.session_id),
+    "labels": _foreign("labels", lambda job: "\n".join(job.labels)),
+    "workflow": _foreign("workflow", lambda job: job.workflow),
+    "role": _foreign("role", lambda job: job.role),
+    "data_sensitivity": _ours("data", lambda job: job.data_sensitivity),
+    "environment": _environment,
+    "image": _ours("image", lambda job: job.image),
+    "egress_image": _ours("egress image", lambda job: job.egress_image),
+    "runtime": _ours("OCI runtime", lambda job: job.runtime),
+    "seccomp_sha256": _ours("seccomp", lambda job: job.seccomp_sha256),
+    "requested_by": _foreign("requester", lambda job: job.requested_by),
+    "effective_risk": _ours("risk", lambda job: job.effective_risk),
+    "proposal_sha256": _ours("proposal", lambda job: job.proposal_sha256),
+}
+"""How each field of the Job is shown."""
+
+_WALLS: Final = frozenset(
+    (
+        *("environment", "image", "egress_image", "runtime", "seccomp_sha256"),
+        *("requested_by", "effective_risk", "proposal_sha256"),
+    )
+)
+"""Fields that are the same for every request of its kind, or that the card tells: folded to one line."""
