@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 
 from threegate.aana import DecisionLog, EvidenceMode, check_bytes
 from threegate.core import limits
-from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
+from threegate.core.errors import InvalidInput, NoWorkspace, ThreeGateError, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.serve.docs_page import CONTENT_SECURITY_POLICY, render_docs
 from threegate.serve.openapi import openapi_document
@@ -174,8 +174,8 @@ async def _verdict(
         return JSONResponse(await asyncio.to_thread(judge, data, now))
     except InvalidInput as error:
         raise _Refusal(400, "not_judged", str(error)) from None
-    except Refused as error:
-        raise _Refusal(404, error.code, str(error)) from None
+    except NoWorkspace as error:
+        raise _Refusal(404, "no_workspace", str(error)) from None
     except Unavailable as error:
         raise _Refusal(503, "gate_not_usable", str(error)) from None
     except OSError:

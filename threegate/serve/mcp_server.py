@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, Self, cast
 
 import anyio
 import anyio.to_thread
@@ -37,6 +37,7 @@ from threegate.aana import (
     EvidenceMode,
     handle_aana_pre_tool_check,
 )
+from threegate.core import limits
 from threegate.core.errors import ThreeGateError
 from threegate.serve import openapi
 from threegate.serve.mcp_reading import read_lines
@@ -44,6 +45,7 @@ from threegate.serve.requests import RequestDesk
 
 CHECK: Final = AANA_PRE_TOOL_CHECK_TOOL["name"]
 _TEXT: Final = {"type": "string"}
+_PAUSE_SECONDS: Final = 0.01
 
 
 class ToolServer:
@@ -176,15 +178,27 @@ def _failed(message: str) -> CallToolResult:
 
 
 class _Lines:
-    """stdin as `stdio_server` takes it, behind the strict reader. `write` is its stream to the client."""
+    """stdin as `stdio_server` takes it, behind the strict reader. `write` is its stream to the client.
+
+    The end of stdin waits for the answers that are due, so that lines that are piped in get all of theirs.
+    """
 
     write: Any = None
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
+        self.due: set[Any] = set()
+        """Ids of requests that were read and are not answered yet."""
 
-    def __aiter__(self) -> AsyncIterator[str]:
-        return read_lines(self._readline, self._answer)
+    async def __aiter__(self) -> AsyncIterator[str]:
+        async for text in read_lines(self._readline, self._answer):
+            message = json.loads(text)
+            if "method" in message and "id" in message:
+                self.due.add(message["id"])
+            yield text
+        with anyio.move_on_after(limits.MCP_LAST_ANSWERS_SECONDS):
+            while self.due:
+                await anyio.sleep(_PAUSE_SECONDS)
 
     async def _readline(self, most: int) -> bytes:
         return await anyio.to_thread.run_sync(self._stream.readline, most)
@@ -195,10 +209,33 @@ class _Lines:
             await self.write.send(SessionMessage(error))
 
 
+class _Answers:
+    """The stream to the client, which tells the lines what was answered."""
+
+    def __init__(self, stream: Any, lines: _Lines) -> None:
+        self._stream = stream
+        self._lines = lines
+
+    async def send(self, item: SessionMessage) -> None:
+        await self._stream.send(item)
+        self._lines.due.discard(getattr(item.message, "id", None))
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return cast("bool | None", await self._stream.__aexit__(*error))
+
+
 async def serve_stdio(server: Server[Any]) -> None:
     """Serve on stdin and stdout until the client goes away."""
     with open(os.dup(0), "rb") as stdin:
         lines = _Lines(stdin)
         async with stdio_server(stdin=cast(Any, lines)) as (read_stream, write_stream):
             lines.write = write_stream
-            await server.run(read_stream, write_stream, server.create_initialization_options())
+            answers = _Answers(write_stream, lines)
+            await server.run(read_stream, answers, server.create_initialization_options())

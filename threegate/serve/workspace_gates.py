@@ -19,7 +19,7 @@ from threegate.contracts.compiler import compile_folder
 from threegate.contracts.folder import read_folder
 from threegate.contracts.play import Play
 from threegate.core import canonical, limits
-from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.proposals import judge_proposal, links_of
@@ -73,7 +73,7 @@ class WorkspaceGates:
     def decide_call(self, data: bytes, now: datetime) -> dict[str, Any]:
         """What the contracts say of one line: a call, or the end of one or of a session.
 
-        Raises InvalidInput for a line that says nothing here, Refused without a workspace, Unavailable where the
+        Raises InvalidInput for a line that says nothing here, NoWorkspace without one, Unavailable where the
         contracts cannot be used, OSError for the log.
         """
         begun = time.perf_counter_ns()
@@ -106,7 +106,7 @@ class WorkspaceGates:
 
     def _current_play(self) -> Play:
         if self._workspace is None:
-            raise Refused("no_workspace", "no workspace here: start the server with --workspace DIR")
+            raise NoWorkspace("no workspace here: start the server with --workspace DIR")
         try:
             files = read_folder(self._workspace.contracts)
             if self._play is None:
