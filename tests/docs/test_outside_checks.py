@@ -86,7 +86,7 @@ def test_openssh_accepts_the_approval(workspace: Path, ran: tuple[Place, str]) -
         (".md.sig", b'"request_sha256":'),
         (".md.sig", b"}}\n"),
         (".md.sig", b"U1NIU0lH"),
-        (".md.sig", b"threegate-approval/1"),
+        (".md.sig", b"threegate-approval/2"),
         (".md", b"request_id"),
         (".md", b"print(len("),
     ],
