@@ -13,7 +13,7 @@ const ROUTES = ["accept", "ask", "defer", "refuse"];
 const CASES = JSON.parse(readFileSync(new URL("../../../examples/agent_action_contract_cases.json", import.meta.url), "utf8")).cases;
 const DRAFT = { tool_name: "send_email", tool_category: "write", authorization_state: "user_claimed", evidence_refs: ["draft_id:123"], risk_domain: "customer_support", proposed_arguments: { to: "customer@example.com" }, recommended_route: "accept" };
 
-test("the contract's own examples", async () => {
+test("the example cases", async () => {
   assert.equal(CASES.length >= 4, true);
   for (const { name, event, expected_route } of CASES) {
     assert.deepEqual(client.validateEvent(event), [], name);
@@ -22,6 +22,19 @@ test("the contract's own examples", async () => {
     assert.equal(client.shouldExecuteTool(decision), expected_route === "accept", name);
     assert.equal(decision.audit_safe_log_event.route, expected_route);
   }
+});
+
+test("the four examples of the contract's text, as the server's own document shows them", async () => {
+  const document = await (await fetch(`${SERVER.baseUrl}/openapi.json`)).json();
+  const { examples } = document.paths["/pre-tool-check"].post.requestBody.content["application/json"];
+  const routes = [];
+  for (const [name, { value }] of Object.entries(examples)) {
+    const decision = await client.checkToolPrecheck(value, SERVER);
+    assert.ok(name.endsWith(decision.route), name);
+    assert.equal(client.shouldExecuteTool(decision), decision.route === "accept");
+    routes.push(decision.route);
+  }
+  assert.deepEqual(routes, ["accept", "ask", "defer", "refuse"]);
 });
 
 test("every shared event: never laxer than the reference, now", async () => {
