@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, emit_json, moment_of, say, wants_json, workspace_here
 from threegate.cli.progress import busy
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from threegate.trail.workspace_key import VerifierKey
 
 app = typer.Typer(no_args_is_help=True, help="Show, verify, prove and export the trail.")
@@ -43,7 +41,7 @@ def show(
     events = select(
         Trail(workspace_here()).events(),
         request_id=request or None,
-        since=_moment(since) if since else None,
+        since=moment_of(since) if since else None,
         types=frozenset(type_ or ()),
     )
     shown = 0
@@ -232,26 +230,8 @@ def report(
     from threegate.records.trail_report import write_report
 
     with busy("verifying the trail and writing the page"):
-        count = write_report(workspace_here(), out, since=_moment(since) if since else None)
+        count = write_report(workspace_here(), out, since=moment_of(since) if since else None)
     say(f"{out}: {count} requests")
-
-
-def _moment(text: str) -> datetime:
-    from datetime import UTC, datetime, timedelta
-
-    from threegate.core.settings import parse_duration
-
-    try:
-        return datetime.now(UTC) - timedelta(seconds=parse_duration(text))
-    except ValueError:
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(
-            f"--since {text}: give a date, a moment or a duration (2026-11-22, 24h, 7d)"
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _read(path: Path) -> bytes:

@@ -318,6 +318,10 @@ SECRET_BYTES: Final = 4096
 SHOWN_TEXT_BYTES: Final = 16 * MIB
 """The text that an approval covers: a request of REQUEST_BYTES, each character escaped, takes less than a tenth."""
 COMPARE_TEXT_BYTES: Final = 64 * KIB
+PRACTICE_DECISIONS: Final = 10_000
+"""Decisions whose seconds, and different reasons, that records of practice keep in memory."""
+PRACTICE_REASONS: Final = 20
+"""Reasons of rejections that `stats` lists, the most frequent ones."""
 COMPARED_REQUESTS: Final = 50
 """Newest approved requests among which the last one of the same shape is looked for."""
 WORKERS_FILE_BYTES: Final = 16 * MIB

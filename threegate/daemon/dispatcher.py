@@ -41,6 +41,8 @@ class _Running:
     control: Control
     lease: Lease
     future: Future[Ended | Waiting]
+    ends_before: int
+    """How many requests had ended when it was started."""
     status_at: float
     """When to write that it runs, by the monotonic clock; inf once it is written."""
 
@@ -93,6 +95,8 @@ class Dispatcher:
     _ahead: dict[str, _Ahead] = field(default_factory=dict)
     _forgotten: int = 0
     """The listing of the queue after which what is gone was forgotten."""
+    _ends: int = 0
+    """How many requests have ended."""
     _pool: ThreadPoolExecutor = field(init=False)
     _queue: ApprovedQueue = field(init=False)
 
@@ -246,7 +250,9 @@ class Dispatcher:
         future = self._pool.submit(launch, self.context, approved, control, judged)
         future.add_done_callback(self._recorded)
         status_at = time.monotonic() + _LASTING_SECONDS
-        self._running[path.name] = _Running(approved, identity, control, lease, future, status_at)
+        self._running[path.name] = _Running(
+            approved, identity, control, lease, future, self._ends, status_at
+        )
         self._queue.taken(path.name)
         return 1
 
@@ -289,8 +295,11 @@ class Dispatcher:
                 continue
             if isinstance(answer, Waiting):
                 self._wait(entry.approved, entry.identity, answer)
+                if entry.ends_before != self._ends:
+                    self._waits[name].looked = -_LOOK_AGAIN_AT_MOST  # it was judged before what has ended since
             else:
                 moved += 1
+                self._ends += 1
                 self._waits.pop(name, None)
                 self.log.say(answer.event, request=entry.approved.request_id, what=answer.code)
         if moved:

@@ -30,8 +30,8 @@ from threegate.review.reviewed_draft import (
     read_draft,
 )
 from threegate.review.screen import render_invalid, render_reviewed_draft
-from threegate.setup.init import account
 from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, quoted, shown
+from threegate.shown.time_read import Reader, Reading
 from threegate.trail import Trail
 from threegate.tui.lines import LEAST_HEIGHT, Lines
 from threegate.tui.screens import Confirm, ListScreen, OperatorApp, Reason, Row, changed_of
@@ -131,6 +131,7 @@ class DraftScreen(Screen[str]):
         self._problem: ThreeGateError | None = None
         self._full = False
         self._width = 0
+        self._reader = Reader()
 
     def compose(self) -> ComposeResult:
         """A bar of ours above, the lines, what we have to say, the keys."""
@@ -181,7 +182,9 @@ class DraftScreen(Screen[str]):
 
     def _put(self) -> None:
         self._width = self._fitting()
-        self.query_one(Lines).put(self._lines(self._width))
+        lines = self._lines(self._width)
+        self._reader.shows(lines)
+        self.query_one(Lines).put(lines)
         self._tell_place()
 
     def _lines(self, width: int) -> list[str]:
@@ -259,7 +262,12 @@ class DraftScreen(Screen[str]):
         sealed = seal(context, reviewed, acting.name)
         says = f"threegate: {reviewed.request.file_name} as {acting.name}; ssh-keygen may ask now"
         signed = self.app.at_terminal(says, lambda: sign(sealed, acting.key))
-        return promote(context, reviewed, sealed, signed, actor=f"operator:{acting.name}", asked=True)
+        return promote(
+            context, reviewed, sealed, signed, actor=f"operator:{acting.name}", reading=self._reading()
+        )
+
+    def _reading(self) -> Reading:
+        return self._reader.read(unseen=self.query_one(Lines).unseen)
 
     def action_reject(self) -> None:
         """Ask for a reason."""
@@ -273,7 +281,12 @@ class DraftScreen(Screen[str]):
             self.say("not rejected; nothing was changed")
             return
         try:
-            done = reject_draft(*self._draft, reason=reason, actor=account())
+            done = reject_draft(
+                *self._draft,
+                reason=reason,
+                actor=f"operator:{self.app.acting.name}",
+                reading=self._reading(),
+            )
         except TrailError as error:
             self.app.stop(error)
         except ThreeGateError as error:
