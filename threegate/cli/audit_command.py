@@ -206,13 +206,14 @@ def rotate(json_: JsonFlag = False) -> None:
 
 @app.command()
 def export(
-    format_: Annotated[str, typer.Option("--format", help="csv, jsonl or in-toto.")] = "jsonl",
+    format_: Annotated[str, typer.Option("--format", help="csv, jsonl, in-toto or ack.")] = "jsonl",
     out: Annotated[
-        Path | None, typer.Option("--out", help="A file (csv, jsonl) or a folder (in-toto); default stdout.")
+        Path | None,
+        typer.Option("--out", help="A file (csv, jsonl, ack) or a folder (in-toto); default stdout."),
     ] = None,
     request: Annotated[str, typer.Option("--request", metavar="ID", help="Only this request.")] = "",
 ) -> None:
-    """Write the trail for other programs: csv, jsonl, or one signed in-toto statement a run."""
+    """Write the trail for other programs: csv, jsonl, a trace for AgentAck, or one signed in-toto statement a run."""
     from threegate.records.export import export_trail
 
     with busy("exporting the trail"):

@@ -115,10 +115,14 @@ AANA_NAME_CHARS: Final = 200
 SERVE_REQUESTS_PER_MINUTE: Final = 600
 SERVE_CLIENTS: Final = 4096
 SERVE_BODY_SECONDS: Final = 10
+SERVE_CONTRACT_SESSIONS: Final = 10_000
+"""Contract sessions, and open claims, that one HTTP server keeps."""
 MCP_LINE_BYTES: Final = 1 * MIB
 """One message; a request file with every character escaped fits."""
 MCP_DEPTH: Final = 68
 """An event of AANA_EVENT_DEPTH, inside a message, its params and their arguments."""
+MCP_LAST_ANSWERS_SECONDS: Final = 2
+"""How long the end of stdin waits for answers that are due."""
 MCP_BATCH_ANSWERS: Final = 100
 """Errors for one line that holds a batch of messages."""
 
