@@ -145,6 +145,7 @@ def promoted_json(done: Promoted, sealed: Sealed) -> dict[str, object]:
         "expires_utc": f"{done.expires_utc:%Y-%m-%dT%H:%M:%SZ}",
         "waits_for_quorum": done.waits_for_quorum,
         "draft_removed": done.draft_removed,
+        "daemon_runs": done.daemon_runs,
     }
 
 
@@ -156,6 +157,8 @@ def tell(done: Promoted) -> None:
     say(f"until     {done.expires_utc:%Y-%m-%dT%H:%M:%SZ}")
     if done.waits_for_quorum:
         say(f"waits     for further operators: threegate countersign {done.path.name}")
+    if not done.daemon_runs:
+        say("waits     for a daemon: none runs here; start one with: threegate run")
     if not done.draft_removed:
         warn(
             "the draft's file changed since it was read and was left where it is; what you saw is what was approved"

@@ -262,7 +262,8 @@ class DraftScreen(Screen[str]):
         else:
             self.app.done.approved.append(done)
             waits = "; waits for further operators" if done.waits_for_quorum else ""
-            self._close(f"approved {done.path.name}{waits}")
+            daemon = "" if done.daemon_runs else "; no daemon runs: threegate run"
+            self._close(f"approved {done.path.name}{waits}{daemon}")
 
     def _sign(self, context: Context, reviewed: ReviewedDraft) -> Promoted:
         """Seal, sign and deliver what was on the screen; ssh-keygen may ask on the terminal."""
