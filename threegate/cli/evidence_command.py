@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, since_moment, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, emit_json, moment_of, say, wants_json, workspace_here
 from threegate.cli.progress import busy
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
 
@@ -41,9 +41,7 @@ def evidence(
     if ids and since:
         raise InvalidInput("give either IDs or --since, not both")
     with busy("verifying the trail and writing the pack"):
-        packed = write_pack(
-            workspace_here(), out, ids=ids or (), since=since_moment(since) if since else None
-        )
+        packed = write_pack(workspace_here(), out, ids=ids or (), since=moment_of(since) if since else None)
     if wants_json(json_):
         emit_json(
             {

@@ -96,8 +96,8 @@ def on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def since_moment(text: str) -> datetime:
-    """The moment of `--since`: a date, a moment, or a duration before now. Raises InvalidInput."""
+def moment_of(text: str) -> datetime:
+    """The moment of a ``--since``: a date, a moment, or a duration ago. Raises InvalidInput."""
     from datetime import UTC, datetime, timedelta
 
     from threegate.core.settings import parse_duration
