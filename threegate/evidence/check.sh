@@ -113,7 +113,7 @@ for vkey in os.environ["WITNESS_KEYS"].split():
             _, signer, encoded = line.split(" ")
             raw = base64.b64decode(encoded)
             if (signer, raw[:4].hex()) == (witness, key_id):
-                told = f"cosignature/v1\ntime {int.from_bytes(raw[4:12])}\n{text}\n".encode()
+                told = f"cosignature/v1\ntime {int.from_bytes(raw[4:12], 'big')}\n{text}\n".encode()
                 Ed25519PublicKey.from_public_bytes(key[1:]).verify(raw[12:], told)
                 seen = max(seen, checkpoints[name][0])
     must(seen, f"checkpoints/: none is cosigned by {witness}")

@@ -13,8 +13,8 @@ _PAGE = """# How to check this pack
 
 It holds evidence of {requests} requests of the workspace `{workspace}`. {extent}
 
-You need a POSIX shell, `sha256sum` (GNU coreutils), `ssh-keygen` (OpenSSH 8.9 or later), and a Python in an environment of its
-own with three libraries from the package index, which know nothing of ThreeGate:
+You need a POSIX shell, `sha256sum` (GNU coreutils), `ssh-keygen` (OpenSSH 8.9 or later), and Python 3.10 or later in an environment
+of its own with three libraries from the package index, which know nothing of ThreeGate:
 
     python3 -m venv check && . check/bin/activate
     pip install pymerkle==7.0.0 'securesystemslib>=1.1' 'cryptography>=42'
