@@ -95,11 +95,21 @@ def another_shown_text(forger: Forger) -> None:
 
 def a_key_of_ones_own(forger: Forger) -> None:
     """A signature by another key, which the operators file gives to alice."""
+    with_a_key(forger, "{name} {options} {kind} {blob}")
+
+
+def a_key_behind_a_trusted_one(forger: Forger) -> None:
+    """A line in which OpenSSH reads another key than somebody who splits it at its blanks."""
+    with_a_key(forger, '{name} namespaces="threegate-approval,x {kind} {trusted} " {kind} {blob}')
+
+
+def with_a_key(forger: Forger, line: str) -> None:
     key = make_key(forger.bench.workspace.root.parent, "mallory")
     (operators,) = (forger.pack / "operators").iterdir()
     kind, blob, *_ = key.with_suffix(".pub").read_text().split()
-    name, options, *_ = operators.read_text().split()
-    forger.change(f"operators/{operators.name}", f"{name} {options} {kind} {blob}\n".encode())
+    name, options, _, trusted, *_ = operators.read_text().split()
+    text = line.format(name=name, options=options, kind=kind, blob=blob, trusted=trusted)
+    forger.change(f"operators/{operators.name}", f"{text}\n".encode())
     done = subprocess.run(
         ["ssh-keygen", "-q", "-Y", "sign", "-n", "threegate-approval", "-f", str(key)],
         input=forger.statement, capture_output=True, check=True,
@@ -123,6 +133,7 @@ def a_signature_for_another_purpose(forger: Forger) -> None:
         (another_request, "request.md.sig: Signature verification failed: incorrect signature"),
         (another_shown_text, "request.md.sig: Signature verification failed: incorrect signature"),
         (a_key_of_ones_own, "is none of OPERATOR_KEYS"),
+        (a_key_behind_a_trusted_one, "a line of another form"),
         (
             a_signature_for_another_purpose,
             "request.md.sig: Couldn't verify signature: namespace does not match",

@@ -10,7 +10,7 @@ export LOG_KEYS OPERATOR_KEYS WITNESS_KEYS LC_ALL=C TZ=UTC
 sha256sum --strict --quiet --check SHA256SUMS
 
 python3 -I - <<'CHECK'
-import base64, hashlib, json, os, subprocess, sys, tempfile
+import base64, hashlib, json, os, re, subprocess, sys, tempfile
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pymerkle import InclusionProof, InmemoryTree, verify_inclusion
@@ -141,6 +141,7 @@ with open("trail.jsonl", "rb") as lines, open("trail.jsonl" if index["whole"] el
             verify_inclusion(leaf, root, proof, index=at + 1, size=size, algorithm="sha256")
         events.append(json.loads(line))
         must(events[-1]["seq"] == at + 1, f"trail.jsonl: event {at + 1} has another number")
+        must(len(events) < 2 or events[-2]["seq"] <= at, "trail.jsonl: its events are not in order")
 must(len(events) == index["events"], "trail.jsonl: another number of events than in the index")
 if index["whole"]:
     must(tree.get_size() == size, "trail.jsonl: lines that the checkpoint does not cover")
@@ -148,8 +149,12 @@ if index["whole"]:
         must(before <= size and tree.get_root(before) == state, f"{name}: not a state of this trail")
 
 # 5. The operators' files: each state that the trail recorded, with keys that you trust only.
+OPERATOR = re.compile(  # this form only: what OpenSSH reads as the key must be what we look at
+    r'[A-Za-z0-9][A-Za-z0-9._@+-]* (?:cert-authority,)?namespaces="threegate-approval,threegate-act"'
+    r'(?:,valid-(?:after|before)="[0-9]+Z")* [a-z0-9@.-]+ (?P<key>[A-Za-z0-9+/]+=*)(?: [ -~]*)?'
+)
 ENDS = ("finished", "interrupted", "cancelled", "refused", "rejected")
-of_request, nonces, recorded = {}, set(), (None, None)
+of_request, nonces, uses, recorded = {}, set(), {}, (None, None)
 for event in events:
     data = event["data"]
     if event["type"] in ("operator_added", "operator_revoked"):
@@ -158,9 +163,10 @@ for event in events:
             if exact(f"operators/{digest}"):
                 must(sums[f"operators/{digest}"] == digest, f"operators/{digest}: not what the trail recorded")
         if recorded[0] is not None and is_there(f"operators/{recorded[0]}"):
-            for line in read(f"operators/{recorded[0]}").decode().splitlines():
+            for line in read(f"operators/{recorded[0]}").decode().split("\n"):
                 if line and not line.startswith("#"):
-                    blob = base64.b64decode(line.split(" ")[3], validate=True)
+                    must((found := OPERATOR.fullmatch(line)) is not None, f"operators/{recorded[0]}: a line of another form")
+                    blob = base64.b64decode(found["key"], validate=True)
                     key = "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
                     must(key in os.environ["OPERATOR_KEYS"].split(), f"operators: {key} is none of OPERATOR_KEYS")
     elif event["request_id"] is not None and event["type"] != "quarantined":
@@ -232,11 +238,15 @@ for entry in index["requests"]:
         for key in ("request_sha256", "job_sha256", "policy_sha256", "approved_by", "nonce", "shown_sha256"):
             must(said.get(key) == approved.get(key), f"{signature}: {key} is not what the trail names")
         must((said["request_id"], said["workspace"]["id"]) == (request_id, index["workspace"]), f"{signature}: about another request")
+        must(all(claim["time"][:19] < said["expires_utc"][:19] for claim in claims), f"{request_id}: claimed after its approval had expired")
         how["operator"] += 1
     elif approved.get("grant") and as_approved and is_there(signature):
         said, statement, told = signed(signature, "threegate-act", approval[1], by="acted_by", at="acted_utc")
         must(sha256(statement) == approved["grant"], f"{signature}: not the grant that the trail names")
         must(said["type"] == "threegate-grant/1" and said["workspace"]["id"] == index["workspace"], f"{signature}: no grant of this workspace")
+        uses[approved["grant"]] = uses.get(approved["grant"], 0) + len(claims)
+        must(uses[approved["grant"]] <= said["about"]["max_uses"], f"{signature}: used more often than it allows")
+        must(all(claim["time"][:19] < said["about"]["expires_utc"][:19] for claim in claims), f"{request_id}: claimed after its grant had expired")
         how["grant"] += 1
     else:
         must(not approved or signature in missing or not claims, f"{request_id}: nobody signed it")
