@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import shutil
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +16,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.acts.bench_workspace import Bench, make_bench
+from tests.approval.material import make_key
 from tests.evidence.outside import Outside, flip, reseal
 from tests.support import Place
 from tests.upgrade.test_upgrade import KEPT, unpacked
 from threegate import cli
-from threegate.acts.operator import record_operators, revoke_operator
+from threegate.acts.operator import add_operator, record_operators, revoke_operator
 from threegate.acts.reject import reject_draft
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
@@ -99,6 +101,27 @@ def test_earlier_states_of_the_operators_files_are_packed(
     assert outside.confirmed(packed.path).startswith("checked: 1 requests (1 signed"), (
         "alice's key was good then"
     )
+
+
+@pytest.mark.parametrize("kind", ["ecdsa", "rsa"])
+def test_each_kind_of_key(bench: Bench, outside: Outside, tmp_path: Path, kind: str) -> None:
+    bench.operator("bob", kind)
+    bench.approve(bench.draft("other"), "bob")
+    packed = write_pack(bench.workspace, tmp_path / "pack")
+    assert outside.confirmed(packed.path).startswith("checked: 1 requests (1 signed by operators")
+
+
+def test_a_certificate_is_checked_by_its_authority(bench: Bench, outside: Outside, tmp_path: Path) -> None:
+    authority, carol = make_key(tmp_path, "authority"), make_key(tmp_path, "carol")
+    line = authority.with_suffix(".pub").read_text()
+    entry = add_operator(bench.workspace, "carol", line, actor="test", authority=True)
+    command = ["ssh-keygen", "-q", "-s", str(authority), "-I", "c", "-n", "carol", "-V", "-5m:+1d"]
+    subprocess.run([*command, f"{carol}.pub"], check=True)
+    bench.keys["carol"] = tmp_path / "carol-cert.pub"
+    bench.approve(bench.draft("certified"), "carol")
+    packed = write_pack(bench.workspace, tmp_path / "pack")
+    assert entry.key.fingerprint in packed.operator_keys
+    assert outside.confirmed(packed.path).startswith("checked: 1 requests (1 signed by operators")
 
 
 def test_a_state_that_was_replaced_by_hand_is_missing(bench: Bench, outside: Outside, tmp_path: Path) -> None:
