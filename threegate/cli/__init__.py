@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "result": ("result_command", "Check a result file."),
     "replay": ("replay_command", "Run a finished request again and compare."),
     "audit": ("audit_command", "Show, verify, prove and export the trail."),
+    "witness": ("witness_command", "Cosign the trail checkpoints of other workspaces."),
     "operator": ("operator_command", "Who may approve: add, list, revoke."),
     "aana": ("aana_command", "The Agent Action Contract: check events, sum up decisions."),
     "contracts": ("contracts_command", "The contract language: check, test, decide."),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from threegate.trail.workspace_key import VerifierKey
+
+_Key = TypeVar("_Key", bound="VerifierKey")
 
 app = typer.Typer(no_args_is_help=True, help="Show, verify, prove and export the trail.")
 
@@ -63,15 +66,25 @@ def verify(
         list[Path] | None, typer.Option("--checkpoint", help="A checkpoint that was kept elsewhere.")
     ] = None,
     key: KeyOption = "",
+    witness: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--witness",
+            metavar="KEY",
+            help="A witness that must have cosigned the newest checkpoint; repeat it.",
+        ),
+    ] = None,
     json_: JsonFlag = False,
 ) -> None:
     """Check the chain, the tree, signatures, and that folders and artifacts agree with the trail; 2 if not."""
     from threegate.records.audit_verify import verify_workspace
+    from threegate.trail.cosignature import WitnessKey
 
     workspace = workspace_here()
     external = [(str(path), _read(path)) for path in checkpoint or ()]
     with busy("verifying the trail"):
-        result = verify_workspace(workspace, external=external, key=_key(key))
+        witnesses = [read_key(WitnessKey, item) for item in witness or ()]
+        result = verify_workspace(workspace, external=external, key=_key(key), witnesses=witnesses)
     if wants_json(json_):
         emit_json(
             {
@@ -82,6 +95,7 @@ def verify(
                 "checkpoints": result.checkpoints,
                 "head": {"seq": result.seq, "hash": result.head, "time": result.last_time},
                 "root": result.root.hex(),
+                "cosigned": {name: {"size": size, "time": time} for name, size, time in result.cosigned},
                 "problem_count": result.problem_count,
                 "problems": [
                     {"place": item.place, "line": item.line, "message": item.message}
@@ -98,6 +112,8 @@ def verify(
             say(f"... and {left} more")
         for note in result.notes:
             say(f"note: {note}")
+        for name, size, time in result.cosigned:
+            say(f"cosigned by {name}: {size} events at {time}")
         verdict = (
             "trail verifies" if result.ok else f"TRAIL DOES NOT VERIFY ({result.problem_count} problems)"
         )
@@ -263,7 +279,17 @@ def _read(path: Path) -> bytes:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
-def _key(path: str) -> VerifierKey | None:
+def read_key(kind: type[_Key], given: str) -> _Key:
+    """A verifier key by the file that holds it, or the key itself. Raises InvalidInput."""
+    if "+" in given and not os.path.lexists(given):
+        return kind.parse(given)
+    try:
+        return kind.parse(_read(Path(given)).decode("ascii", "replace").strip())
+    except InvalidInput as error:
+        raise InvalidInput(str(error) if given in str(error) else f"{given}: {error}") from None
+
+
+def _key(given: str) -> VerifierKey | None:
     from threegate.trail.workspace_key import VerifierKey
 
-    return VerifierKey.parse(_read(Path(path)).decode("ascii", "replace").strip()) if path else None
+    return read_key(VerifierKey, given) if given else None

@@ -28,6 +28,7 @@ from threegate.trail.payloads import (
     SettingsChanged,
     SignedAct,
     TreeAnnounced,
+    Witnessed,
     WorkspaceAdopted,
     WorkspaceCreated,
 )
@@ -69,6 +70,10 @@ class TrailIndex:
         """Size of the tree at the last `checkpoint` or `rotated` event."""
         self.last_checkpoint_root: str | None = None
         """Its root hash; None when an older version kept the index."""
+        self.answers = 0
+        """Answers of witnesses since then."""
+        self.cosigned: Witnessed | None = None
+        """The last cosignature that was announced."""
         self.counts: dict[str, int] = {}
         self.kept = kept
         """What stands for the first events, or None: then all of them were put in here."""
@@ -96,11 +101,14 @@ class TrailIndex:
         self.head = Head(header["seq"], header["hash"], header["time"])
         self.frontier = Frontier.of(header["seq"], [bytes.fromhex(node) for node in header["nodes"]])
         self.last_checkpoint, self.counts = header["last_checkpoint"], dict(header["counts"])
+        self.answers, self.cosigned = header.get("answers", 0), Witnessed.read(header.get("cosigned"))
         self._grants, self._session_seqs = dict(header["grants"]), list(header["sessions"])
 
     def to_header(self) -> dict[str, Any]:
         """What `TrailIndex(kept)` begins from, as a JSON object; requests, nonces and names are not in it."""
+        witnessed = {"answers": self.answers, "cosigned": self.cosigned.to_data()} if self.cosigned else {}
         return {
+            **witnessed,
             "workspace_id": self.workspace_id,
             "epoch": self.epoch,
             "vkey": self.vkey,
@@ -167,7 +175,11 @@ class TrailIndex:
             case OperatorsChanged():
                 self.operators = (payload.operators_sha256, payload.revoked_sha256)
             case TreeAnnounced(size=int(size)):
-                self.last_checkpoint, self.last_checkpoint_root = size, payload.root
+                self.last_checkpoint, self.last_checkpoint_root, self.answers = size, payload.root, 0
+            case Witnessed():
+                self.answers += 1
+                if payload.cosignature is not None:
+                    self.cosigned = payload
             case Granted(grant=str(grant)):
                 self._grants.setdefault(grant, 0)
             case GrantRevoked(grant=str(grant)):

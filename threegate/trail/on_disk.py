@@ -18,11 +18,20 @@ from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import TrailError, Unavailable
 from threegate.core.workspace import Workspace
-from threegate.trail.chain import Chain, ChainError, open_segment, read_lines, segment_path, segment_paths
+from threegate.trail.chain import (
+    Chain,
+    ChainError,
+    open_segment,
+    read_blocks,
+    read_lines,
+    segment_path,
+    segment_paths,
+)
 from threegate.trail.event import Event, LineError, format_time, make_event, parse_line
 from threegate.trail.index import TrailIndex
 from threegate.trail.payloads import Payload, Quarantined
 from threegate.trail.resume import line_at, resume
+from threegate.trail.tree import leaf_hash
 
 Clock = Callable[[], datetime]
 
@@ -122,6 +131,16 @@ class TrailOnDisk:
                         yield chain.take(raw.data)
                     except LineError as error:
                         raise TrailError(f"{path}:{number}: the line {error}") from None
+        finally:
+            for _, descriptor, _ in parts:
+                os.close(descriptor)
+
+    def _leaf_blocks(self, parts: list[tuple[Path, int, int]]) -> Iterator[list[bytes]]:
+        """The leaf hashes of all whole lines, block by block; nothing is checked. Closes the files."""
+        try:
+            for _, descriptor, size in parts:
+                for block in read_blocks(descriptor, size):
+                    yield [leaf_hash(line) for line in block.split(b"\n")[:-1]]
         finally:
             for _, descriptor, _ in parts:
                 os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Evidence that leaves the house: witnesses of the trail."""
