@@ -7,7 +7,6 @@ follows from its event and the checkpoint.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 from collections.abc import Callable
@@ -82,7 +81,7 @@ def record_cosignature(
             size=note.size,
             witness=name,
             vkey=key.render(),
-            cosignature=base64.b64encode(signature.key_id + signature.signature).decode(),
+            cosignature=(signature.key_id + signature.signature).hex(),
             cosigned_sha256=hashlib.sha256(note.render()).hexdigest(),
         )
         held.append(cosigned, actor=actor)
@@ -120,9 +119,9 @@ def _complete_cosignature(held: LockedTrail) -> Path | None:
     try:
         note = _read(_place(held, cosigned.size))
         key = WitnessKey.parse(cosigned.vkey or "")
-    except (InvalidInput, FileNotFoundError):
+        raw = bytes.fromhex(cosigned.cosignature or "")
+    except (InvalidInput, FileNotFoundError, ValueError):
         return None
-    raw = base64.b64decode(cosigned.cosignature or "")
     signatures = (*note.signatures, NoteSignature(key.name, raw[:4], raw[4:]))
     durable.overwrite(path, replace(note, signatures=signatures).render(), 0o644)
     return path

@@ -90,7 +90,7 @@ class Witnessed(Payload):
     vkey: str | None
     """Its public key, as a C2SP verifier key."""
     cosignature: str | None = None
-    """The cosignature (C2SP cosignature/v1): key id, time and signature, in base64."""
+    """The cosignature (C2SP cosignature/v1): key id, time and signature, in hex (a text that no pattern of a secret takes for one)."""
     cosigned_sha256: str | None = None
     """Digest of ``audit/checkpoints/<size>.<witness>``, which is the checkpoint with the cosignature."""
     reason: str | None = None
