@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -42,11 +42,8 @@ def server(serve: Serve) -> Iterator[str]:
                 connection, _ = listener.accept()
             except OSError:
                 return
-            with connection:
-                try:
-                    serve(connection)
-                except OSError:
-                    pass
+            with connection, suppress(OSError):
+                serve(connection)
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
