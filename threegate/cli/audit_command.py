@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -134,11 +135,13 @@ def checkpoint(
 ) -> None:
     """Sign size and root of the tree; keep the note on paper, in mail or on another machine."""
     from threegate.core import durable
+    from threegate.launch.completion import still_open
     from threegate.records.trail_checkpoints import write_trail_checkpoint
     from threegate.setup.init import account
     from threegate.trail import Trail
 
-    with Trail(workspace_here()).locked() as held:
+    workspace = workspace_here()
+    with Trail(workspace, spill=partial(still_open, workspace)).locked() as held:
         path, note = write_trail_checkpoint(held, actor=account())
     if out is not None:
         durable.overwrite(out.absolute(), note.render(), 0o644)

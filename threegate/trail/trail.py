@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from threegate.core import durable
@@ -19,6 +19,7 @@ from threegate.core.workspace import Workspace
 from threegate.trail import tree, workspace_key
 from threegate.trail.chain import WORKSPACE_ID, Chain, segment_paths
 from threegate.trail.event import Event, format_time, make_event
+from threegate.trail.history import RequestHistory
 from threegate.trail.index import TrailIndex
 from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.on_disk import Clock, TrailOnDisk, system_clock
@@ -28,8 +29,14 @@ from threegate.trail.payloads import Payload, WorkspaceCreated
 class Trail(TrailOnDisk):
     """A workspace's trail. One object may serve many threads; each process has its own."""
 
-    def __init__(self, workspace: Workspace, *, clock: Clock = system_clock) -> None:
-        super().__init__(workspace, clock=clock)
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        clock: Clock = system_clock,
+        spill: Callable[[RequestHistory], bool] | None = None,
+    ) -> None:
+        super().__init__(workspace, clock=clock, spill=spill)
         self._thread = threading.Lock()
         self._holder: int | None = None
 
