@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -132,24 +130,19 @@ def test_no_body_beyond_its_bound_is_read(running: Running) -> None:
     assert post(running, asked(0, 40)).status_code == 409
 
 
-def test_it_remembers_over_a_kill(tmp_path: Path) -> None:
-    with witness(tmp_path / "w", [LOG.public.render()]) as running:
-        vkey = running.vkey
-        assert post(running, asked(0, 12)).status_code == 200
-        os.kill(running.process.pid, signal.SIGKILL)
-    with witness(tmp_path / "w", [LOG.public.render()]) as running:
-        assert running.vkey == vkey and vkey.startswith("threegate.local/witness-")
-        assert post(running, asked(0, 9)).text == "12\n"
-        assert post(running, asked(12, 13, root=b"x" * 32)).status_code == 422
-        with pytest.raises(Unavailable, match="another witness works here"):
-            opened(tmp_path / "w" / "state", LOG)
-
-
 def opened(
     folder: Path, *keys: SigningKey, clock: Callable[[], float] = lambda: 1_700_000_000.5, name: str = ""
 ) -> Witness:
     logs = {key.name: [item.public for item in keys if item.name == key.name] for key in keys}
     return Witness.open(folder, logs, clock, name)
+
+
+def test_one_process_works_on_a_state(tmp_path: Path) -> None:
+    mine = opened(tmp_path / "w", LOG)
+    with pytest.raises(Unavailable, match="another witness works here"):
+        opened(tmp_path / "w", LOG)
+    mine.close()
+    opened(tmp_path / "w", LOG).close()
 
 
 def test_the_state_is_on_disk_before_the_answer(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.adversarial.trail.everything import cosign_newest
 from tests.trail.workspaces import grow, make_workspace
@@ -20,7 +22,10 @@ from threegate.records.trail_checkpoints import (
     write_trail_checkpoint,
 )
 from threegate.trail import Trail
+from threegate.trail.checkpoint import TrailCheckpoint
+from threegate.trail.cosignature import WitnessKey
 from threegate.trail.event import Event
+from threegate.trail.workspace_key import SigningKey
 
 
 class Killed(BaseException):
@@ -89,6 +94,43 @@ def test_each_file_is_compared_with_its_event(signed: Workspace) -> None:
     assert complete_trail_checkpoint(Trail(signed)) is None and path.read_bytes() == good
     path.with_name(f"{path.name}2").write_bytes(good)
     assert any("no event announced this file" in line for line in problems(signed))
+
+
+def test_each_named_witness_must_have_cosigned_the_newest_checkpoint(
+    signed: Workspace, tmp_path: Path
+) -> None:
+    office = WitnessKey.of(SigningKey("witness.example/w1", Ed25519PrivateKey.from_private_bytes(b"w" * 32)))
+    other = WitnessKey(office.name, bytes(range(32)))
+
+    def wrong(*witnesses: WitnessKey, external: list[tuple[str, bytes]] | None = None) -> list[str]:
+        result = verify_workspace(signed, witnesses=witnesses, external=external or [])
+        return [item.message for item in result.problems]
+
+    (message,) = wrong(office)
+    assert message.startswith(f"has no cosignature by {office.name}+{office.key_id.hex()}")
+    path = cosign_newest(signed)
+    assert not wrong(office) and len(wrong(other)) == 1 and len(wrong(office, other)) == 1
+    result = verify_workspace(signed, witnesses=[office])
+    assert result.cosigned == [(office.name, 9, "2026-01-01T00:00:00Z")] and result.checkpoints == 1
+    with Trail(signed).locked() as held:
+        write_trail_checkpoint(held, actor="me")
+    assert len(wrong(office)) == 1, "an older one does not count"
+    note = newest_trail_checkpoint(Trail(signed), "office")
+    assert note is not None
+    elsewhere = path.with_name("elsewhere").name
+    line = TrailCheckpoint.parse(path.read_bytes()).signatures[-1]
+    forged = replace(note, signatures=(*note.signatures, line)).render()
+    assert wrong(office, external=[(elsewhere, forged)]) == [
+        f"has a cosignature by {office.name} that does not verify"
+    ]
+
+
+def test_a_trail_without_a_checkpoint_has_no_cosignature(tmp_path: Path) -> None:
+    workspace, _ = make_workspace(tmp_path / "ws")
+    result = verify_workspace(workspace, witnesses=[WitnessKey("w.example", bytes(32))])
+    assert ["has no checkpoint, so w.example cosigned none" in item.message for item in result.problems] == [
+        True
+    ]
 
 
 def test_a_checkpoint_that_is_gone_stops_no_start(signed: Workspace) -> None:

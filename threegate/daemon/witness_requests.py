@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 
 from threegate.core import limits
-from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
 from threegate.core.settings import WitnessReference
 from threegate.daemon.log import Log
 from threegate.evidence.witness_client import WitnessClient
@@ -37,11 +37,12 @@ class WitnessRequests:
             return
         named = set(witnesses.items())
         for gone in self._askers.keys() - named:
-            self._askers.pop(gone).stop.set()
+            self._askers.pop(gone).end()
         for name, reference in named - self._askers.keys():
             self._askers[name, reference] = _Asker(name, reference, self._trail, self._log)
         if signed:
             for asker in self._askers.values():
+                asker.idle.clear()
                 asker.wake.set()
 
     def close(self, seconds: float) -> None:
@@ -50,8 +51,7 @@ class WitnessRequests:
         for asker in self._askers.values():
             asker.idle.wait(max(0.0, until - time.monotonic()))
         for asker in self._askers.values():
-            asker.stop.set()
-            asker.wake.set()
+            asker.end()
 
 
 class _Asker:
@@ -71,6 +71,11 @@ class _Asker:
         self.idle = threading.Event()
         """Set while nothing is asked and nothing is known to be asked for."""
         threading.Thread(target=self._work, name=f"witness-{name}", daemon=True).start()
+
+    def end(self) -> None:
+        """Note nothing more; an exchange that is under way ends by itself."""
+        self.stop.set()
+        self.wake.set()
 
     def _work(self) -> None:
         while not self.stop.is_set():
@@ -111,6 +116,6 @@ class _Asker:
                 self._log.say("cosigned", what=str(path))
         except (Unavailable, InvalidInput) as error:
             return str(error)
-        except (OSError, TrailError, ThreeGateError) as error:
+        except (OSError, ThreeGateError) as error:
             return f"no cosignature is kept ({error})"
         return None

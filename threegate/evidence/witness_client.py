@@ -113,7 +113,7 @@ def _exchange(scheme: str, netloc: str, path: str, body: bytes) -> tuple[int, st
         return response.status, response.headers.get("Content-Type", ""), data
     except TimeoutError:
         raise Unavailable(f"it does not answer within {seconds:g} s") from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError, OverflowError) as error:
         if late.is_set():
             raise Unavailable(f"it does not answer within {seconds:g} s") from None
         said = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
