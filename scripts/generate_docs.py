@@ -1,4 +1,4 @@
-"""Writes what is made from the code: docs/rules.md, settings.md, codes.md, events.md, cli.md, the man page, and the schemas of gate 1, of gate 3a and of verdicts. ``--check`` only compares.
+"""Writes what is made from the code: docs/rules.md, settings.md, codes.md, events.md, cli.md, the man page, and the schemas of gate 1, of gate 3a, of verdicts and of what the HTTP server answers. ``--check`` only compares.
 
 Usage: python scripts/generate_docs.py [--check]; exit 1 when a file is not current.
 """
@@ -20,6 +20,12 @@ from threegate.aana import event_schema
 from threegate.request.rules.rules_page import rules_page
 from threegate.request.schema import report_schema, request_schema
 from threegate.results.verdict_schema import verdict_schema
+from threegate.serve.gate_schemas import (
+    contract_decision_schema,
+    contract_line_schema,
+    proposal_verdict_schema,
+)
+from threegate.serve.openapi import result_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -40,7 +46,26 @@ def made() -> dict[str, str]:
         "schemas/tool-request.schema.json": _json(request_schema()),
         "schemas/report.schema.json": _json(report_schema()),
         "schemas/verdict.schema.json": _json(verdict_schema()),
+        **{
+            f"schemas/{name}.schema.json": _json(_published(name, title, schema))
+            for name, title, schema in (
+                ("agent_action_result", "AANA Agent Action Contract v1 result", result_schema()),
+                ("proposal-verdict", "ThreeGate proposal verdict", proposal_verdict_schema()),
+                ("contract-line", "ThreeGate contract line", contract_line_schema()),
+                ("contract-decision", "ThreeGate contract decision", contract_decision_schema()),
+            )
+        },
     }
+
+
+def _published(name: str, title: str, schema: dict[str, object]) -> dict[str, object]:
+    """A part of the OpenAPI document as a schema of its own."""
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"https://threegate.dev/schemas/{name}.schema.json",
+        "title": title,
+    }
+    return {**head, **schema}
 
 
 def _json(value: object) -> str:

@@ -140,9 +140,49 @@ def test_the_summary_counts_a_period(tmp_path: Path) -> None:
     assert aana.summarise(lines, until=later).decisions == 2
 
 
+def test_verdicts_of_other_gates_are_counted_apart_and_hold_no_value(tmp_path: Path) -> None:
+    secret = generated.SECRETS[0]
+    log = aana.DecisionLog(tmp_path / "d.jsonl")
+    recorded(log, EVENT)
+    for verdict in ("block", "auto", "block"):
+        line = log.record_verdict(
+            "proposal_verdict/1",
+            {"path": "canary-value-3"},
+            names={"request_id": f"a {secret}", "tool_name": None},
+            verdict=verdict,
+            codes=["x"],
+            surface="http",
+            now=NOW,
+        )
+        assert line["tool_name"] is None and line["fingerprint"].startswith("hmac-sha256:")
+    text = log.path.read_text()
+    assert secret not in text and "canary-value" not in text
+    total = aana.summarise(text.encode().splitlines())
+    assert total.decisions == 1 and total.unreadable_lines == 0
+    assert total.verdicts == {"proposal_verdict/1 block": 2, "proposal_verdict/1 auto": 1}
+
+
+def test_the_envelope_holds_the_event_of_the_log(tmp_path: Path) -> None:
+    result = aana.check_tool_call(EVENT, now=NOW)
+    safe = result["audit_safe_log_event"]
+    line = aana.DecisionLog(tmp_path / "d.jsonl").record(EVENT, result, surface="api", now=NOW)
+    assert {name: line[name] for name in safe} == safe
+    assert set(line) - set(safe) == {
+        "time", "surface", "arguments_fingerprint", "event_fingerprint", "latency_us",
+    }  # fmt: skip
+    assert result["route"] == safe["route"] == "ask"
+    text = json.dumps(safe)
+    for value in ("canary-value", "71234", "inner", "jane"):
+        assert value not in text
+    malformed = aana.check_tool_call({**EVENT, "tool_category": "x"})
+    assert malformed["route"] == "refuse" and malformed["audit_safe_log_event"]["argument_keys"] == []
+
+
 @pytest.mark.parametrize(
     "line",
-    [b"", b"{", b"[]", b"7", b"{}", b'{"time":"x"}', b"[" * 100_000, b"\xff",
+    [b"", b"{",
+     b'{"type":"proposal_verdict/1","time":"2026-05-10T00:00:00Z","route":"ask","tool_name":"x","surface":"api"}',
+     b'{"type":"contract_decision/1","time":"2026-05-10T00:00:00Z","verdict":["ask"],"tool_name":"x","surface":"api"}', b"[]", b"7", b"{}", b'{"time":"x"}', b"[" * 100_000, b"\xff",
      b'{"type":"other","time":"2026-05-10T00:00:00Z","route":"ask","tool_name":"x","surface":"api","hard_blockers":[]}',
      b'{"type":"aana_decision/1","time":"2026-05-10T00:00:00Z","route":[],"tool_name":"x","surface":"api","hard_blockers":[]}',
      b'{"type":"aana_decision/1","time":"2026-05-10T00:00:00","route":"ask","tool_name":"x","surface":"api","hard_blockers":[]}'],

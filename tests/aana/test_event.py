@@ -37,6 +37,18 @@ def with_ref(**changes: Any) -> dict[str, Any]:
         ({**VALID, "tool_name": ""}, "tool_name", "is no non-empty string"),
         ({**VALID, "tool_name": None}, "tool_name", "is no non-empty string"),
         ({**VALID, "tool_category": "read"}, "tool_category", "is none of the contract's values"),
+        (
+            {**VALID, "recommended_route": "revise"},
+            "recommended_route",
+            "revise is a route for answers and workflows, not for a tool call: use ask, and check the revised call again",
+        ),
+        (
+            {**VALID, "recommended_route": "retrieve"},
+            "recommended_route",
+            "retrieve is a route for answers and workflows, not for a tool call: use defer, and check again with the "
+            "evidence that was retrieved",
+        ),
+        ({**VALID, "recommended_route": ["revise"]}, "recommended_route", "is none of the contract's values"),
         ({**VALID, "risk_domain": ["research"]}, "risk_domain", "is none of the contract's values"),
         ({**VALID, "proposed_arguments": []}, "proposed_arguments", "is no object"),
         ({**VALID, "evidence_refs": {}}, "evidence_refs", "is no array"),

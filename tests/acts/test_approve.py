@@ -234,3 +234,13 @@ def test_off_a_terminal_a_yes_is_needed(bench: Bench, capfd: pytest.CaptureFixtu
     assert "--yes" in capfd.readouterr().err
     assert run([*root, "approve", str(path), *key, "--yes", "--json"]) == 0
     assert not path.exists()
+
+
+def test_approve_says_when_no_daemon_runs(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--workspace", str(bench.workspace.root), "approve"]
+    key = ["--key", str(bench.keys["alice"]), "--yes"]
+    assert run([*words, str(bench.draft()), *key]) == 0
+    assert "none runs here; start one with: threegate run" in capsys.readouterr().out
+    with bench.workspace.daemon_lock():
+        assert run([*words, str(bench.draft("req-2", slug="again")), *key]) == 0
+    assert "none runs here" not in capsys.readouterr().out

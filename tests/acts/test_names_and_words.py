@@ -9,6 +9,7 @@ import pytest
 
 from tests.acts.bench_workspace import Bench
 from tests.acts.test_grant import once
+from tests.support import era_draft
 from threegate.cli import execute as run
 from threegate.setup.init import init_workspace
 
@@ -61,6 +62,28 @@ def test_show_names_the_network(bench: Bench, capfd: pytest.CaptureFixture[str])
     assert run([*root(bench), "--json", "show", str(path)]) == 0
     shown = json.loads(capfd.readouterr().out)
     assert (shown["network"], shown["network_allowlist"]) == ("none", [])
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_show_wraps_at_the_terminals_width(
+    bench: Bench, width: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No word of the agent, and no reason that names what it wrote, begins a row."""
+    monkeypatch.setattr("threegate.cli.show_command.screen_width", lambda: width)
+    words = ("== WARNINGS (0) " * 20).strip()
+    draft = era_draft("TR-20260102-030405Z-wide", f"python3 -c '{'pass;' * 60}'")
+    path = bench.workspace.inbox / "TR-20260102-030405Z-wide.md"
+    purpose = next(line for line in draft.splitlines() if line.startswith("purpose:"))
+    path.write_text(draft.replace(purpose, f"purpose: '{words}'"))
+    assert run([*root(bench), "show", path.name]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    ours = [line for line in lines if not line.startswith(("file ", "result "))]
+    assert max(map(len, ours)) <= width
+    heads = {line[:10].strip() for line in ours}
+    assert {"purpose", "argv", "opacity", "reach", "warning", ""} <= heads
+    assert not [
+        line for line in ours if line[:10].strip() and "WARNINGS" in line and "purpose" not in line[:10]
+    ]
 
 
 def test_grant_new_shows_what_it_lets_run(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.acts.bench_workspace import DATA, Bench
 from tests.acts.test_grant import once
 from threegate.cli import execute as run
+from threegate.proposals import draft_inputs_folder
 
 
 def rules_of(bench: Bench, path: Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
@@ -50,6 +51,24 @@ def test_validate_and_the_daemon_agree(bench: Bench, case: str, capfd: pytest.Ca
     said = capfd.readouterr()
     for data in (b"1234", b"changed", DATA):
         assert hashlib.sha256(data).hexdigest() not in said.out + said.err
+
+
+@pytest.mark.parametrize("case", ["right", "missing", "other", "link"])
+def test_validate_and_the_daemon_agree_on_drafts_of_proposals(
+    bench: Bench, case: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Their inputs are beside them, named by digest; what lies in the inbox is not theirs."""
+    made = bench.draft()
+    path = made.rename(bench.workspace.drafts / made.name)
+    place = draft_inputs_folder(bench.workspace) / hashlib.sha256(DATA).hexdigest()
+    place.parent.mkdir(exist_ok=True)
+    if case == "link":
+        os.symlink(bench.workspace.files / "data.csv", place)
+    elif case != "missing":
+        place.write_bytes(DATA if case == "right" else b"changed")
+    expected = {"right": [], "other": ["TG903"]}.get(case, ["TG902"])
+    assert rules_of(bench, path, capfd) == (2 if expected else 0, expected)
+    assert verdict_of(bench, path) == expected
 
 
 def test_a_linked_folder_is_not_followed(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:

@@ -43,6 +43,7 @@ def test_an_approval_of_these_bytes_passes(approved: Approved) -> None:
         ("workspace_mismatch", {"workspace_id": "ws-" + "1" * 32}),
         ("workspace_mismatch", {"epoch": 2}),
         ("policy_changed", {"policy_sha256": "cd" * 32}),
+        ("shown_changed", {"shown_sha256": lambda: "0" * 64}),
         ("statement_mismatch", {"recorded_approval": "0" * 64}),
         ("statement_mismatch", {"recorded_file": "TR-20261122-100000Z-copy.md"}),
         ("expired", {"now": APPROVED + timedelta(seconds=TTL)}),
@@ -62,6 +63,21 @@ def test_each_failure_has_its_code(approved: Approved, code: str, changes: dict[
     assert code_of(facts) == code
     failed = [check for check in launch_checks(facts) if not check.ok]
     assert failed[0].code == code
+
+
+def test_an_approval_of_version_1_still_passes(approved: Approved) -> None:
+    """It was signed before an approval said what was shown; nothing else of it may be missing."""
+    first = replace(approved.statement, shown_sha256=None).to_bytes()
+    assert b'"threegate-approval/1"' in first and b"shown" not in first
+    signature = material.signed(first, approved.key)
+    assert check_launch(approved.facts(signature=signature)).approved_by == "operator"
+    assert code_of(approved.facts(signature=signature, policy_sha256="cd" * 32)) == "policy_changed"
+
+
+def test_a_worker_leaves_the_shown_text_to_the_daemon(approved: Approved) -> None:
+    checks = {check.name: check.detail for check in launch_checks(approved.facts(shown_sha256=None))}
+    assert checks["shown text"] == "compared by the daemon"
+    check_launch(approved.facts(shown_sha256=None))
 
 
 def test_the_edges_of_time_hold(approved: Approved) -> None:

@@ -105,6 +105,12 @@ def test_decide(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         ('{"tool": "t", "outcome": {"status": "x", "cost": "1"}}\n', "cost of an outcome"),
         ('{"tool": "t", "outcome": {"status": "x", "costs": 1}}\n', "no key 'costs'"),
         ('{"tool": "t", "at": -1}\n', "at is a number"),
+        ('{"tool": "t", "outcome": {"status": "x", "artifacts": 5}}\n', "artifacts of an outcome"),
+        ('{"tool": "t", "role": 5}\n', "role has another type"),
+        (
+            '{"tool": "t", "arguments": {"n": 1}, "claim": "c"}\n' * 2,
+            "calls.jsonl:2: claim names an open claim",
+        ),
         ('{"finish": "z"}\n', "nothing was claimed as 'z'"),
         ('{"kill": 5}\n', "a line is an object"),
         ('{"at": 5}\n', "a line is a call"),

@@ -60,6 +60,7 @@ NOT_RUN = {
     "pip install 'threegate[tui]'": "changes the environment: the tests run in one that has it",
     "threegate status --watch": "runs until it is stopped: tests/tui",
     "curl -s http://127.0.0.1:8766/pre-tool-check \\": "needs that server: tests/serve/test_http.py",
+    "curl -s http://127.0.0.1:8766/proposals/validate \\": "needs that server: tests/docs/test_arriving.py sends it",
     "sudo threegate -w /srv/gate/ws service install": "changes the machine: tests of the service run it on a root of their own",
     "threegate cluster init ~/cluster --worker w1 --worker w2 --host broker.example --enter": (
         "makes a broker's keys and starts it: tests/cluster"
@@ -197,11 +198,15 @@ RUN = {
     "threegate proposal explain FILE|-": "threegate proposal explain proposal.json",
     "threegate status": "",
     "threegate show ID": "threegate show {first}",
+    "threegate show TR-….md --input=data.csv": "threegate show {draft} --input=data.csv",
     "threegate results": "",
     "threegate results ID": "threegate results {first}",
     "threegate checkpoint list": "",
     "threegate audit show": "",
     "threegate audit verify": "",
+    "threegate stats --since 90d": "",
+    "threegate audit report --out q4.html": "",
+    "threegate audit export --format ack --out trace.jsonl": "",
     "threegate audit checkpoint --out point": "",
     "threegate prune --older-than 90d": "",
     "threegate run --once": "",

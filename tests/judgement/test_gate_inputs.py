@@ -34,7 +34,7 @@ def request(**more: Any) -> Request:
         text.encode(),
         path="TR-event.md",
         settings=Settings().request,
-        now=NOW + timedelta(seconds=5),
+        now=datetime.now(UTC) + timedelta(seconds=5),
         stage="draft",
     )
     assert report.request is not None, report.findings

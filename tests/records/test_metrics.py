@@ -114,6 +114,14 @@ def test_the_numbers_of_the_dashboard_and_of_the_page_exist(place: Place) -> Non
     assert spoken <= {name.removesuffix("_total") for name in families}
 
 
+def test_verdicts_of_other_gates_are_no_decisions_of_gate_3a() -> None:
+    counts = Counts()
+    counts.decided(b'{"type":"aana_decision/1","surface":"http","route":"ask"}')
+    counts.decided(b'{"type":"contract_decision/1","surface":"http","verdict":"block"}')
+    counts.decided(b"[]")
+    assert counts.decisions == {("http", "ask"): 1, ("other", "other"): 1}
+
+
 def test_over_http_with_the_same_token_as_everything_else(place: Place) -> None:
     from fastapi.testclient import TestClient
 

@@ -165,8 +165,9 @@ def test_old_requests_are_counted_and_not_listed(tmp_path: Path, monkeypatch: py
 
 def test_the_page_needs_no_requests(tmp_path: Path) -> None:
     page = render_page(
-        title="<t>", made="m", verdict="v", problems=["<p>"], tiles=[("a", "1")], days=[], requests=[]
-    )
-    assert "&lt;t&gt;" in page and "&lt;p&gt;" in page and len(GROUPS) == 4
+        title="<t>", made="m", verdict="v", problems=["<p>"], tiles=[("a", "1")], days=[],
+        practice=[("<l>", "<v>")], requests=[],
+    )  # fmt: skip
+    assert "&lt;t&gt;" in page and "&lt;p&gt;" in page and "&lt;v&gt;" in page and len(GROUPS) == 4
     workspace, _ = make_workspace(tmp_path / "ws")
     assert workspace.root.is_dir()

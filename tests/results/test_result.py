@@ -31,6 +31,7 @@ from threegate.results import (
     write_record,
 )
 from threegate.results.model import schema
+from threegate.runners.egress.egress import read_access_log
 from threegate.runners.interface import Artifact, Destination, Outcome, Stream
 
 SHA = "a" * 64
@@ -94,6 +95,29 @@ def test_every_end_has_a_well_formed_result(status: str) -> None:
     ]  # fmt: skip
     assert headings(data) == SECTIONS
     jsonschema.validate(front, schema())
+
+
+@pytest.mark.parametrize("status", ["succeeded", "failed"])
+def test_a_host_that_the_proxy_refused_is_unexpected_behavior(status: str) -> None:
+    """The result of a run whose proxy wrote this log said "Unexpected behavior: none" after two refused hosts."""
+    log = """TCP_TUNNEL 200 300 500 CONNECT api.example.com:443
+TCP_DENIED 403 0 10 CONNECT evil.example:443
+TCP_DENIED 403 0 10 CONNECT evil.example:443
+TCP_DENIED 403 0 10 GET http://169.254.169.254/latest/meta-data
+"""
+    data = render_result(ran(status=status, destinations=tuple(read_access_log(log))))
+    assert validate_result(data) == []
+    safety = data.decode().partition("## Safety Notes")[2]
+    count = 1 if status == "succeeded" else 2  # the failure is noted, too
+    assert f"\nUnexpected behavior: {count} noted.\n" in safety
+    assert "- Noted: it tried 2 destinations that the request does not allow; they were refused\n" in safety
+    assert "Network confirmation: 1 destinations were reached, 2 were refused;" in safety
+    told = front_matter(data)["network_destinations"]
+    assert sorted((item["host"], item["port"]) for item in told if not item["allowed"]) == [
+        ("169.254.169.254", 80), ("evil.example", 443),
+    ]  # fmt: skip
+    allowed = render_result(ran(destinations=tuple(read_access_log(log.splitlines()[0]))))
+    assert b"\nUnexpected behavior: none.\n" in allowed
 
 
 def test_an_unknown_status_is_our_own_mistake() -> None:

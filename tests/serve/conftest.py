@@ -28,7 +28,7 @@ class Running:
     process: subprocess.Popen[str]
 
 
-def start(folder: Path, *options: str, token: str | None = TOKEN) -> Running:
+def start(folder: Path, *options: str, token: str | None = TOKEN, workspace: Path | None = None) -> Running:
     """Start ``threegate serve http`` on a free port and wait for its first line."""
     log = folder / "decisions.jsonl"
     environment = {
@@ -39,8 +39,21 @@ def start(folder: Path, *options: str, token: str | None = TOKEN) -> Running:
     environment["XDG_STATE_HOME"] = str(folder / "state")
     if token is not None:
         environment["THREEGATE_TOKEN"] = token
+    where = ["--workspace", str(workspace)] if workspace else []
     process = subprocess.Popen(
-        [sys.executable, "-m", "threegate", "serve", "http", "--port", "0", "--log", str(log), *options],
+        [
+            sys.executable,
+            "-m",
+            "threegate",
+            *where,
+            "serve",
+            "http",
+            "--port",
+            "0",
+            "--log",
+            str(log),
+            *options,
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -24,6 +24,7 @@ pytestmark = [
         reason="no systemd-nspawn (apt-get install systemd-container)",
     ),
 ]
+ROOT = Path(__file__).resolve().parents[2]
 WS = Path("/var/lib/gate/ws")
 Said = subprocess.CompletedProcess[str]
 
@@ -179,3 +180,42 @@ def test_the_unit_with_era_keeps_the_machine_s_own_mounts(machine: Machine) -> N
     status = machine.run("cat", f"/proc/{main}/status").stdout
     assert "NoNewPrivs:\t1" in status and "Seccomp:\t2" in status
     threegate(machine, "service", "uninstall", "--yes", "--name", "gate-era")
+
+
+def test_a_threegate_that_is_installed_in_a_home_is_started(machine: Machine) -> None:
+    """A virtual environment in a home: the unit lets the daemon see it. Hidden, the same unit does not start."""
+    venv, name = Path("/home/alice/venv"), "gate-home"
+    machine.run("mkdir", "-p", str(venv.parent))
+    machine.run(sys._base_executable, "-m", "venv", "--without-pip", str(venv))  # type: ignore[attr-defined]
+    found = [path for path in sys.path if path.endswith("site-packages")]
+    (site,) = machine.root.joinpath(*venv.parts[1:]).glob("lib/python*/site-packages")
+    (site / "threegate.pth").write_text("\n".join([str(ROOT), *found]) + "\n")
+    machine.run(
+        str(venv / "bin" / "python"),
+        "-P",
+        "-m",
+        "threegate",
+        "service",
+        "install",
+        "--yes",
+        "--name",
+        name,
+        cwd=WS,
+    )
+    unit = f"/etc/systemd/system/{name}.service"
+    text = (machine.root / unit.lstrip("/")).read_text()
+    assert f"\nExecStart={venv}/bin/python " in text and "\nProtectHome=read-only\n" in text
+    verified = machine.run("systemd-analyze", "verify", unit)
+    assert name not in verified.stderr, verified.stderr
+    assert machine.run("systemctl", "is-active", name, check=False).stdout.strip() == "active"
+    pid = machine.run("systemctl", "show", "-P", "MainPID", name).stdout.strip()
+    assert machine.run("cat", f"/proc/{pid}/cmdline").stdout.startswith(f"{venv}/bin/python\0")
+    machine.run("systemctl", "stop", name)
+    (machine.root / f"{unit.lstrip('/')}.d").mkdir()
+    (machine.root / f"{unit.lstrip('/')}.d" / "hide.conf").write_text(
+        "[Service]\nProtectHome=yes\nRestart=no\n"
+    )
+    machine.run("systemctl", "daemon-reload")
+    assert machine.run("systemctl", "start", name, check=False).returncode != 0
+    assert machine.run("systemctl", "show", "-P", "ExecMainStatus", name).stdout.strip() == "203"  # EXIT_EXEC
+    threegate(machine, "service", "uninstall", "--yes", "--name", name)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import missing
 from tests.support import Place, make_place
+from threegate.core import limits
 from threegate.setup.service_unit import UnitFacts, render_unit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,6 +99,12 @@ def test_a_program_that_is_installed_in_a_home_can_be_started(tmp_path: Path) ->
         facts(), program=("/usr/bin/python3", "-m", "threegate"), installed=(Path("/opt/threegate"),)
     )
     assert "ProtectHome=yes" in render_unit(hidden)
+
+
+def test_the_daemon_has_stopped_before_systemd_kills_it() -> None:
+    minutes = re.search(r"^TimeoutStopSec=(\d+)min$", render_unit(facts()), re.M)
+    assert minutes is not None
+    assert 60 * int(minutes[1]) > limits.STOP_GRACE_SECONDS + limits.STOP_RECORD_SECONDS + 15
 
 
 def test_what_cannot_be_is_said_in_one_line(place: Place) -> None:

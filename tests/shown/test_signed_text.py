@@ -146,6 +146,7 @@ def test_the_trail_says_when_nobody_was_asked(bench: Bench, capsys: pytest.Captu
     event = approved_event(bench)
     assert told["shown_sha256"] == event.shown_sha256 and event.asked is False
     assert "alice, who was not asked (--yes)" in event.sentence()
+    assert event.read_seconds is None and event.read_whole is None
     assert "not asked" not in replace(event, asked=True).sentence()
 
 

@@ -14,11 +14,14 @@ from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.page.hostile_texts import MARK, fill
 from tests.tui.terminal import SCREENS, drive, open_first, read_all, rows, until
 from threegate.acts.list_drafts import drafts_of
+from threegate.core import limits
 from threegate.core.errors import InvalidInput, TrailError
 from threegate.review.countersign import verify_approval
 from threegate.review.reviewed_draft import InvalidDraft, open_reviewed_draft, read_draft
 from threegate.review.screen import render_invalid, render_reviewed_draft
-from threegate.tui.review import DraftList, ReviewApp, run_review
+from threegate.tui.input_screen import InputScreen
+from threegate.tui.lines import Lines
+from threegate.tui.review import DraftList, DraftScreen, ReviewApp, run_review
 from threegate.tui.screens import Confirm, text_of
 
 
@@ -124,7 +127,7 @@ def test_an_approval_by_a_real_key(bench: Bench) -> None:
             assert "nothing was changed" in said(app) and path.exists()
         await pilot.press("a", "y")
         await until(pilot, lambda: isinstance(app.screen, DraftList))
-        assert said(app) == f"approved {path.name}" or "no drafts" in said(app)
+        assert said(app) == f"approved {path.name}; no daemon runs: threegate run" or "no drafts" in said(app)
 
     drive(app, script)
     (promoted,) = app.done.approved
@@ -295,6 +298,89 @@ def test_refusals_are_told_on_the_screen(bench: Bench) -> None:
         await pilot.press("escape")
         path.unlink()
         (bench.workspace.inbox / path.name).symlink_to("/etc/passwd")
+
+    drive(app, script)
+
+
+def test_all_inputs_are_paged_through_from_the_copies(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than any screen holds, a page at a time; what lies in the inbox meanwhile is not what is read."""
+    monkeypatch.setattr(limits, "SHOWN_BYTES", 100)
+    monkeypatch.setattr(limits, "INPUT_PAGE_BYTES", 400)
+    text = "".join(f"line {number}\n" for number in range(1, 121))
+    bench.draft(data=text.encode())
+    app, seen = app_of(bench), []
+
+    async def script(pilot: Pilot[None]) -> None:
+        draft = await open_first(pilot)
+        (bench.workspace.files / "data.csv").write_bytes(b"other\n")
+        assert any(line.startswith("  NOT SHOWN WHOLE:") for line in draft.lines)
+        unseen = draft.unseen
+        await pilot.press("i")
+        await until(pilot, lambda: isinstance(app.screen, InputScreen) and "page 1" in rows(app)[0])
+        await pilot.press("p")
+        assert "this is the first page" in said(app)
+        for number in range(2, 5):
+            seen.extend(await read_all(pilot, app.screen.query_one(Lines)))
+            await pilot.press("n")
+            await pilot.pause()
+            if number < 4:
+                assert f"INPUTS, page {number}" in rows(app)[0] and said(app) == ""
+        assert "this is the last page" in said(app)
+        await pilot.press("p")
+        await pilot.pause()
+        assert "INPUTS, page 2" in rows(app)[0]
+        await pilot.resize_terminal(50, 20)
+        await pilot.pause()
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, DraftScreen))
+        assert app.screen.query_one(Lines).unseen >= unseen, "what was read there decides nothing here"
+        await pilot.press("a")
+        assert "have not been on the screen" in said(app)
+
+    drive(app, script)
+    app.held.close()
+    told = [row.partition("| ")[2] for row in seen if "| line" in row]
+    assert told == text.splitlines()
+
+
+def test_lines_report_what_is_seen_only_when_it_changed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.draft(data=None, code="x = 1\n" * 90)
+    app = app_of(bench)
+    told: list[int] = []
+    monkeypatch.setattr(
+        DraftScreen, "on_lines_seen", lambda screen: told.append(screen.query_one(Lines).unseen)
+    )
+
+    async def script(pilot: Pilot[None]) -> None:
+        lines = await open_first(pilot)
+        await until(pilot, lambda: bool(told))
+        before = list(told)
+        for _ in range(3):
+            lines.look()
+            await pilot.pause()
+        assert told == before
+        await pilot.press("space")
+        await until(pilot, lambda: len(told) > len(before) and told[-1] < before[-1])
+        count = len(told)
+        await pilot.press("home")
+        await until(pilot, lambda: len(told) > count)
+        lines.put(lines.lines)
+        await until(pilot, lambda: told[-1] == before[-1])
+
+    drive(app, script)
+    app.held.close()
+
+
+def test_a_draft_without_inputs_has_none_to_read(bench: Bench) -> None:
+    bench.draft(data=None)
+    app = app_of(bench)
+
+    async def script(pilot: Pilot[None]) -> None:
+        await open_first(pilot)
+        await pilot.press("i")
+        assert "no inputs" in said(app)
 
     drive(app, script)
 

@@ -13,17 +13,20 @@ import json
 import os
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
-from threegate.aana.leaks import masked_all
+from threegate.aana.envelope import EVENT_TYPE
+from threegate.aana.leaks import masked_names
 from threegate.core import durable, limits
 
-EVENT_TYPE: Final = "aana_decision/1"
 Surface = Literal["api", "guard", "cli", "http", "mcp", "daemon"]
+VerdictType = Literal["proposal_verdict/1", "contract_decision/1"]
+VERDICT_TYPES: Final[frozenset[str]] = frozenset(get_args(VerdictType))
+"""Lines about what another gate said, in the same file."""
 
 _SALT_BYTES: Final = 32
 
@@ -41,49 +44,19 @@ def audit_event(
 
     `salt` keys the fingerprints (HMAC-SHA256), so that equal arguments are recognised and none can be guessed.
     """
-    source: dict[str, Any] = event if isinstance(event, dict) else {}
-    arguments: Any = source.get("proposed_arguments")
     formed = not result["validation_errors"]
-    keys = list(arguments)[: limits.AANA_LOG_KEYS] if formed else []
-    sources = result["evidence_report"]["used_source_ids"][: limits.AANA_LOG_KEYS]
-    request_id, agent_id, tool_name, *rest = _identifiers(
-        [source.get("request_id"), source.get("agent_id"), result["tool_name"], *sources, *keys]
-    )
     return {
-        "type": EVENT_TYPE,
-        "time": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        **result["audit_safe_log_event"],
+        "time": _written(now),
         "surface": surface,
-        "request_id": request_id,
-        "agent_id": agent_id,
-        "tool_name": tool_name,
-        "tool_category": result["tool_category"],
-        "effective_category": result["effective_category"],
-        "risk_domain": result["risk_domain"],
-        "declared_state": result["authorization"]["declared_state"],
-        "supported_state": result["authorization"]["evidence_supported_state"],
-        "effective_state": result["authorization"]["effective_state"],
-        "recommended_route": result["runtime_recommended_route"],
-        "route": result["recommended_action"],
-        "gate_decision": result["gate_decision"],
-        "hard_blockers": list(result["hard_blockers"]),
-        "deviations": list(result["deviations"]),
-        "aix_score": result["aix"]["score"],
-        "argument_keys": sorted((key or "")[: limits.AANA_LOG_KEY_CHARS] for key in rest[len(sources) :]),
-        "arguments_fingerprint": _fingerprint(arguments, salt) if formed else None,
+        "arguments_fingerprint": _fingerprint(event["proposed_arguments"], salt) if formed else None,
         "event_fingerprint": _fingerprint(event, salt) if formed else None,
-        "evidence_source_ids": rest[: len(sources)],
         "latency_us": latency_us,
     }
 
 
-def _identifiers(values: Sequence[Any]) -> list[str | None]:
-    """Identifiers, masked (all at once) before they are cut; None for what is none."""
-    names = [
-        value if isinstance(value, str) and len(value) <= limits.AANA_EVENT_BYTES else None
-        for value in values
-    ]
-    safe = iter(masked_all([name for name in names if name is not None]))
-    return [None if name is None else next(safe)[: limits.AANA_NAME_CHARS] for name in names]
+def _written(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _fingerprint(value: Any, salt: bytes) -> str | None:
@@ -113,6 +86,34 @@ class DecisionLog:
         line = audit_event(
             event, result, salt=self._own_salt(), surface=surface, now=now, latency_us=latency_us
         )
+        return self._append(line)
+
+    def record_verdict(
+        self,
+        kind: VerdictType,
+        value: Any,
+        *,
+        names: Mapping[str, Any],
+        verdict: str,
+        codes: Sequence[str],
+        surface: Surface,
+        now: datetime,
+        latency_us: int = 0,
+    ) -> dict[str, Any]:
+        """Append what another gate said of `value`: `names` masked, its codes, a fingerprint. Raises OSError as `record`."""
+        line = {
+            "type": kind,
+            **dict(zip(names, masked_names(list(names.values())), strict=True)),
+            "verdict": verdict,
+            "codes": list(codes)[: limits.AANA_LOG_KEYS],
+            "time": _written(now),
+            "surface": surface,
+            "fingerprint": _fingerprint(value, self._own_salt()),
+            "latency_us": latency_us,
+        }
+        return self._append(line)
+
+    def _append(self, line: dict[str, Any]) -> dict[str, Any]:
         data = json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
         descriptor = os.open(
             self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
@@ -144,6 +145,8 @@ class Summary:
     blockers: Counter[str] = field(default_factory=Counter)
     tools: Counter[str] = field(default_factory=Counter)
     surfaces: Counter[str] = field(default_factory=Counter)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    """What other gates said, as ``proposal_verdict/1 block``; not among `decisions`."""
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON value, most frequent first."""
@@ -152,7 +155,7 @@ class Summary:
             "unreadable_lines": self.unreadable_lines,
             **{
                 name: dict(getattr(self, name).most_common())
-                for name in ("routes", "blockers", "tools", "surfaces")
+                for name in ("routes", "blockers", "tools", "surfaces", "verdicts")
             },
         }
 
@@ -166,17 +169,22 @@ def summarise(
         try:
             value = json.loads(line)
             moment = datetime.fromisoformat(value["time"])
-            counted = (value["route"], value["tool_name"] or "(none)", value["surface"])
-            blockers = list(value["hard_blockers"])
-            if value["type"] != EVENT_TYPE or not all(
-                isinstance(word, str) for word in (*counted, *blockers)
-            ):
+            other = value["type"] in VERDICT_TYPES
+            route = value["verdict" if other else "route"]
+            counted = (route, value["tool_name"] or "(none)", value["surface"])
+            blockers = [] if other else list(value["hard_blockers"])
+            if not all(isinstance(word, str) for word in (*counted, *blockers)):
+                raise ValueError
+            if not other and value["type"] != EVENT_TYPE:
                 raise ValueError
             outside = (since is not None and moment < since) or (until is not None and moment >= until)
         except (ValueError, KeyError, TypeError, RecursionError):
             total.unreadable_lines += 1
             continue
         if outside:
+            continue
+        if other:
+            total.verdicts[f"{value['type']} {route}"] += 1
             continue
         total.decisions += 1
         total.routes[counted[0]] += 1

@@ -1,7 +1,8 @@
 """The result envelope of a decision: the names of the Agent Action Contract, and nothing of what the event holds in values.
 
 Invariant: everything here is a fixed word, a number, a name of the vocabulary or an identifier that was masked
-when anything in the event leaks (D9).
+when anything in the event leaks (D9). `audit_safe_log_event` may be kept anywhere: its identifiers and argument keys are
+masked always, personal data too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 from threegate.aana import vocabulary as words
 from threegate.aana.evidence import Findings
-from threegate.aana.leaks import masked, masked_all
+from threegate.aana.leaks import masked, masked_all, masked_names
 from threegate.core import limits
 
 _SCORES: Final = (0.95, 0.72, 0.45, 0.15)
@@ -20,6 +21,8 @@ _ADVICE: Final = (
     "Take it to a person or fetch stronger evidence, then check again.",
     "Do not execute.",
 )
+EVENT_TYPE: Final = "aana_decision/1"
+"""What an audit-safe event calls itself."""
 _FORM_DEVIATIONS: Final = ("D1", "D2", "D10", "D12", "D15")
 """Those that a problem of form may name; whatever names none is D1."""
 
@@ -74,8 +77,9 @@ def render(verdict: GuardVerdict) -> dict[str, Any]:
         "evidence_supported_state": words.STATES[verdict.supported],
         "effective_state": words.STATES[verdict.state],
     }
-    return {
+    result = {
         "contract_version": words.CONTRACT_VERSION,
+        "route": route,
         "tool_name": (masked(name) if verdict.leaking else name)[: limits.AANA_NAME_CHARS],
         "tool_category": event["tool_category"],
         "effective_category": verdict.category,
@@ -103,6 +107,7 @@ def render(verdict: GuardVerdict) -> dict[str, Any]:
         "reasons": verdict.reasons,
         "evidence_report": _report(verdict),
     }
+    return {**result, "audit_safe_log_event": _audit_safe(event, result, list(event["proposed_arguments"]))}
 
 
 def unrecorded() -> dict[str, Any]:
@@ -122,8 +127,9 @@ def malformed(
     ]
     if event_is_at_fault and not deviations:
         deviations = ["D1"]
-    return {
+    result = {
         "contract_version": words.CONTRACT_VERSION,
+        "route": "refuse",
         "tool_name": _name_of(event),
         "tool_category": None,
         "effective_category": "unknown",
@@ -154,6 +160,37 @@ def malformed(
         "validation_errors": problems,
         "reasons": ["event_is_not_well_formed" if event_is_at_fault else blocker],
         "evidence_report": _no_report(),
+    }
+    return {**result, "audit_safe_log_event": _audit_safe(event, result, [])}
+
+
+def _audit_safe(event: Any, result: dict[str, Any], keys: list[str]) -> dict[str, Any]:
+    """The audit-safe event of a decision: ids, names, codes and argument `keys`, never values (docs/spec/3-aana.md)."""
+    source: dict[str, Any] = event if isinstance(event, dict) else {}
+    keys = keys[: limits.AANA_LOG_KEYS]
+    sources = result["evidence_report"]["used_source_ids"][: limits.AANA_LOG_KEYS]
+    request_id, agent_id, tool_name, *rest = masked_names(
+        [source.get("request_id"), source.get("agent_id"), result["tool_name"], *sources, *keys]
+    )
+    return {
+        "type": EVENT_TYPE,
+        "request_id": request_id,
+        "agent_id": agent_id,
+        "tool_name": tool_name,
+        "tool_category": result["tool_category"],
+        "effective_category": result["effective_category"],
+        "risk_domain": result["risk_domain"],
+        "declared_state": result["authorization"]["declared_state"],
+        "supported_state": result["authorization"]["evidence_supported_state"],
+        "effective_state": result["authorization"]["effective_state"],
+        "recommended_route": result["runtime_recommended_route"],
+        "route": result["route"],
+        "gate_decision": result["gate_decision"],
+        "hard_blockers": list(result["hard_blockers"]),
+        "deviations": list(result["deviations"]),
+        "aix_score": result["aix"]["score"],
+        "argument_keys": sorted((key or "")[: limits.AANA_LOG_KEY_CHARS] for key in rest[len(sources) :]),
+        "evidence_source_ids": rest[: len(sources)],
     }
 
 

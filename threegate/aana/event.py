@@ -64,7 +64,7 @@ def check_event(event: Any, mode: EvidenceMode) -> tuple[list[EventProblem], lis
         problems.append(_problem("tool_name", "is no non-empty string"))
     for field, allowed in _ENUMERATIONS:
         if field in event and not _one_of(event[field], allowed):
-            problems.append(_problem(field, "is none of the contract's values"))
+            problems.append(_problem(field, _not_allowed(field, event[field])))
     if not isinstance(event.get("proposed_arguments", {}), dict):
         problems.append(_problem("proposed_arguments", "is no object"))
     refs = event.get("evidence_refs", [])
@@ -209,6 +209,13 @@ def _check_conditions(event: dict[str, Any], problems: list[EventProblem]) -> No
 
 def _one_of(value: Any, allowed: frozenset[str]) -> bool:
     return isinstance(value, str) and value in allowed
+
+
+def _not_allowed(field: str, value: Any) -> str:
+    """What is wrong with a value that the contract does not list; the two routes of the broader envelope are named."""
+    if field == "recommended_route" and isinstance(value, str) and value in words.BROADER_ROUTES:
+        return f"{value} is a route for answers and workflows, not for a tool call: {words.BROADER_ROUTES[value]}"
+    return "is none of the contract's values"
 
 
 def _strings(value: Any) -> bool:

@@ -7,12 +7,14 @@ patterns are linear (RE2). What was found leaves this module only as its kind (D
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import re2
 
 from threegate import secretscan
+from threegate.core import limits
 
 _LEFT: Final = r"(?:^|[^\pL\pN_])"
 _RIGHT: Final = r"(?:$|[^\pL\pN_])"
@@ -129,6 +131,8 @@ def _secret_parts(parts: list[str]) -> set[int]:
 def masked(text: str) -> str:
     """`text` with every secret and all personal data replaced by their kind."""
     data = secretscan.mask_secrets(text).encode("utf-8", "replace")
+    if _REF_LEAK.search(data) is None:
+        return data.decode("utf-8", "replace")  # the same patterns as _MASKS, in one search
     for pattern, kind in _MASKS:
         for _ in range(_MASK_PASSES):
             data, found = pattern.subn(lambda match, kind=kind: match[0].replace(match[1], kind), data)
@@ -141,6 +145,16 @@ def masked_all(texts: list[str]) -> list[str]:
     """Each of the texts, masked; done at once, since there may be thousands of them."""
     together = masked(_BETWEEN.join(texts)).split(_BETWEEN)
     return together if len(together) == len(texts) else [masked(text) for text in texts]
+
+
+def masked_names(values: Sequence[Any]) -> list[str | None]:
+    """Identifiers, masked (all at once) before they are cut; None for what is none."""
+    names = [
+        value if isinstance(value, str) and len(value) <= limits.AANA_EVENT_BYTES else None
+        for value in values
+    ]
+    safe = iter(masked_all([name for name in names if name is not None]))
+    return [None if name is None else next(safe)[: limits.AANA_NAME_CHARS] for name in names]
 
 
 def _search(pattern: Any, text: str) -> bool:

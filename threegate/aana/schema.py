@@ -74,6 +74,11 @@ def event_schema() -> dict[str, Any]:
     }
 
 
+def event_part() -> dict[str, Any]:
+    """The event's schema as a part of a document that has its own `$schema`, without the rules that join fields."""
+    return {key: value for key, value in event_schema().items() if key not in ("$schema", "$id", "allOf")}
+
+
 def _when_accepted(category: str, field: str, values: Sequence[str]) -> dict[str, Any]:
     """What a field must be in an event of a category for which accept is recommended (D15)."""
     said = {"tool_category": {"const": category}, "recommended_route": {"const": "accept"}}

@@ -45,6 +45,11 @@ ACCEPTED_FROM: Final = {"private_read": AUTHENTICATED, "write": VALIDATED}
 """The least declared state with which a runtime may recommend accept, by category; an unknown one never may."""
 ROUTES: Final = ("accept", "ask", "defer", "refuse")
 """Routes, laxest first."""
+BROADER_ROUTES: Final = {
+    "revise": "use ask, and check the revised call again",
+    "retrieve": "use defer, and check again with the evidence that was retrieved",
+}
+"""Routes of the broader result envelope, which no tool call has, and what to use instead."""
 ACCEPT, ASK, DEFER, REFUSE = range(4)
 """Ranks of the routes."""
 ROUTE_RANK: Final = {route: rank for rank, route in enumerate(ROUTES)}

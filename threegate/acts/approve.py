@@ -43,6 +43,7 @@ from threegate.review.reviewed_draft import (
 )
 from threegate.shown.request_sections import job_exposure
 from threegate.shown.signed_text import shown_request, signed_text
+from threegate.shown.time_read import Reading
 from threegate.trail import LockedTrail, moves
 from threegate.trail.payloads import Approved
 
@@ -71,6 +72,8 @@ class Promoted:
     fingerprint: str
     waits_for_quorum: bool
     draft_removed: bool
+    daemon_runs: bool
+    """Whether a daemon works here, which would launch it."""
 
 
 def seal(
@@ -169,9 +172,9 @@ def promote(
     *,
     actor: str,
     reason: str = "",
-    asked: bool = False,
+    reading: Reading | None = None,
 ) -> Promoted:
-    """Pin, check as at launch, announce, deliver, take the draft away. `asked`: somebody said yes after the text was shown.
+    """Pin, check as at launch, announce, deliver, take the draft away. `reading`: of who was asked.
 
     Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
     """
@@ -189,7 +192,7 @@ def promote(
             paths = moves.deliver(
                 held,
                 [(target.with_name(f"{name}.sig"), signature, _MODE), (target, sealed.data, _MODE)],
-                _payload(reviewed, sealed, approval, fingerprint, reason, asked),
+                _payload(reviewed, sealed, approval, fingerprint, reason, reading),
                 request_id=sealed.request.request_id,
                 actor=actor,
                 prepare=lambda: pin(context.workspace, copies),
@@ -203,6 +206,7 @@ def promote(
         fingerprint=fingerprint,
         waits_for_quorum=waits,
         draft_removed=removed,
+        daemon_runs=context.workspace.daemon_lock_held(),
     )
 
 
@@ -293,7 +297,7 @@ def _payload(
     approval: SignedApproval,
     fingerprint: str,
     reason: str,
-    asked: bool,
+    reading: Reading | None,
 ) -> Approved:
     statement = sealed.statement
     return Approved(
@@ -308,7 +312,9 @@ def _payload(
         key=fingerprint,
         nonce=statement.nonce,
         shown_sha256=statement.shown_sha256,
-        asked=asked,
+        asked=reading is not None,
+        read_seconds=reading.seconds if reading else None,
+        read_whole=reading.whole if reading else None,
         owner_uid=reviewed.owner_uid,
         draft_sha256=reviewed.request.sha256,
         from_=reviewed.draft.path.parent.name,

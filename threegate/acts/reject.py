@@ -16,6 +16,7 @@ from threegate.launch.context import Context
 from threegate.request import Report, read_request
 from threegate.results import Verdict, reserve_result, write_verdict
 from threegate.review.reviewed_draft import Draft, read_draft, take_draft_away
+from threegate.shown.time_read import Reading
 from threegate.trail import LockedTrail, moves, payloads, trail_text
 
 _MODE = 0o600
@@ -30,7 +31,9 @@ class Rejected:
     draft_removed: bool
 
 
-def reject_draft(context: Context, which: Path | Draft, *, reason: str, actor: str) -> Rejected:
+def reject_draft(
+    context: Context, which: Path | Draft, *, reason: str, actor: str, reading: Reading | None = None
+) -> Rejected:
     """Say no to one draft, by its file or as it was read. Raises InvalidInput, TrailError, Unavailable, OSError."""
     draft = which if isinstance(which, Draft) else read_draft(context.workspace, which)
     with context.trail.locked() as held:
@@ -44,7 +47,7 @@ def reject_draft(context: Context, which: Path | Draft, *, reason: str, actor: s
         request_id = _own_id(context, held, report, draft)
         if request_id is not None:
             reserve_result(context.workspace, request_id)
-        rejected = _payload(draft, report, request_id, reason)
+        rejected = _payload(draft, report, request_id, reason, reading)
         (copy,) = moves.deliver(
             held,
             [(context.workspace.refused / moves.told_name(draft.path.name), draft.data, _MODE)],
@@ -83,7 +86,9 @@ def _own_id(context: Context, held: LockedTrail, report: Report, draft: Draft) -
     return None if taken or anothers else request_id
 
 
-def _payload(draft: Draft, report: Report, request_id: str | None, reason: str) -> payloads.Rejected:
+def _payload(
+    draft: Draft, report: Report, request_id: str | None, reason: str, reading: Reading | None
+) -> payloads.Rejected:
     return payloads.Rejected(
         reason="rejected",
         message=reason or "the operator said no",
@@ -92,6 +97,8 @@ def _payload(draft: Draft, report: Report, request_id: str | None, reason: str) 
         from_=draft.path.parent.name,
         claims_id=None if request_id else report.request_id,
         backend=report.request.backend if report.request else None,
+        read_seconds=reading.seconds if reading else None,
+        read_whole=reading.whole if reading else None,
     )
 
 

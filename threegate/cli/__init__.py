@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "results": ("results_command", "List results, or print one."),
     "result": ("result_command", "Check a result file."),
     "replay": ("replay_command", "Run a finished request again and compare."),
+    "stats": ("stats_command", "How people decided: how much, how fast, and how stops went."),
     "audit": ("audit_command", "Show, verify, prove and export the trail."),
     "witness": ("witness_command", "Cosign the trail checkpoints of other workspaces."),
     "operator": ("operator_command", "Who may approve: add, list, revoke."),

@@ -120,6 +120,7 @@ def summary(
             ("blockers", total.blockers),
             ("tools", total.tools),
             ("surfaces", total.surfaces),
+            ("verdicts of other gates", total.verdicts),
         ):
             say(f"{title}:")
             for name, count in counts.most_common():

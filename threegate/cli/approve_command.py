@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from threegate.acts.approve import Promoted, Sealed
     from threegate.launch.context import Context
     from threegate.review.reviewed_draft import ReviewedDraft
+    from threegate.shown.time_read import Reader, Reading
 
 app = typer.Typer()
 
@@ -62,16 +63,18 @@ def approve(
             return
         if signature is not None:
             statement, signed = read_signature(signature)
-            show(reviewed, context, statement.approved_by, full=full, to_stderr=quiet)
+            reader = show(reviewed, context, statement.approved_by, full=full, to_stderr=quiet)
             ask("Deliver this approval?", yes)
+            reading = None if yes else reader.read()
             sealed = seal_as(context, reviewed, statement)
         else:
             acting = acting_operator(operators, name=name, key=key)
-            show(reviewed, context, acting.name, full=full, to_stderr=quiet)
+            reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet)
             ask(f"Sign as {acting.name} and let it run once?", yes)
+            reading = None if yes else reader.read()
             sealed = seal(context, reviewed, acting.name)
             signed = sign(sealed, acting.key)
-        done = finish(context, reviewed, sealed, signed, reason, asked=not yes)
+        done = finish(context, reviewed, sealed, signed, reason, reading)
     if quiet:
         emit_json(promoted_json(done, sealed))
     else:
@@ -80,15 +83,19 @@ def approve(
 
 def show(
     reviewed: ReviewedDraft, context: Context, operator: str, *, full: bool, to_stderr: bool = False
-) -> None:
-    """Print the review screen."""
+) -> Reader:
+    """Print the review screen; gives who reads it from now on."""
     from threegate.review.screen import render_reviewed_draft
+    from threegate.shown.time_read import Reader
 
     width = screen_width(to_stderr=to_stderr)
-    put(
-        render_reviewed_draft(reviewed, context.policy.settings, operator=operator, width=width, full=full),
-        to_stderr=to_stderr,
+    lines = render_reviewed_draft(
+        reviewed, context.policy.settings, operator=operator, width=width, full=full
     )
+    put(lines, to_stderr=to_stderr)
+    reader = Reader()
+    reader.shows(lines)
+    return reader
 
 
 def put(lines: list[str], *, to_stderr: bool = False) -> None:
@@ -102,9 +109,14 @@ def put(lines: list[str], *, to_stderr: bool = False) -> None:
 
 
 def finish(
-    context: Context, reviewed: ReviewedDraft, sealed: Sealed, signed: bytes, reason: str, *, asked: bool
+    context: Context,
+    reviewed: ReviewedDraft,
+    sealed: Sealed,
+    signed: bytes,
+    reason: str,
+    reading: Reading | None,
 ) -> Promoted:
-    """Deliver, in the name of the approver. `asked`: they said yes to what was shown."""
+    """Deliver, in the name of the approver. `reading`: how they read it, where they were asked."""
     from threegate.acts.approve import promote
 
     return promote(
@@ -114,7 +126,7 @@ def finish(
         signed,
         actor=f"operator:{sealed.statement.approved_by}",
         reason=reason,
-        asked=asked,
+        reading=reading,
     )
 
 
@@ -133,6 +145,7 @@ def promoted_json(done: Promoted, sealed: Sealed) -> dict[str, object]:
         "expires_utc": f"{done.expires_utc:%Y-%m-%dT%H:%M:%SZ}",
         "waits_for_quorum": done.waits_for_quorum,
         "draft_removed": done.draft_removed,
+        "daemon_runs": done.daemon_runs,
     }
 
 
@@ -144,6 +157,8 @@ def tell(done: Promoted) -> None:
     say(f"until     {done.expires_utc:%Y-%m-%dT%H:%M:%SZ}")
     if done.waits_for_quorum:
         say(f"waits     for further operators: threegate countersign {done.path.name}")
+    if not done.daemon_runs:
+        say("waits     for a daemon: none runs here; start one with: threegate run")
     if not done.draft_removed:
         warn(
             "the draft's file changed since it was read and was left where it is; what you saw is what was approved"

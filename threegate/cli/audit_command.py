@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, emit_json, moment_of, say, wants_json, workspace_here
 from threegate.cli.progress import busy
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from threegate.trail.workspace_key import VerifierKey
 
 _Key = TypeVar("_Key", bound="VerifierKey")
@@ -47,7 +45,7 @@ def show(
     events = select(
         Trail(workspace_here()).events(),
         request_id=request or None,
-        since=_moment(since) if since else None,
+        since=moment_of(since) if since else None,
         types=frozenset(type_ or ()),
     )
     shown = 0
@@ -227,13 +225,14 @@ def rotate(json_: JsonFlag = False) -> None:
 
 @app.command()
 def export(
-    format_: Annotated[str, typer.Option("--format", help="csv, jsonl or in-toto.")] = "jsonl",
+    format_: Annotated[str, typer.Option("--format", help="csv, jsonl, in-toto or ack.")] = "jsonl",
     out: Annotated[
-        Path | None, typer.Option("--out", help="A file (csv, jsonl) or a folder (in-toto); default stdout.")
+        Path | None,
+        typer.Option("--out", help="A file (csv, jsonl, ack) or a folder (in-toto); default stdout."),
     ] = None,
     request: Annotated[str, typer.Option("--request", metavar="ID", help="Only this request.")] = "",
 ) -> None:
-    """Write the trail for other programs: csv, jsonl, or one signed in-toto statement a run."""
+    """Write the trail for other programs: csv, jsonl, a trace for AgentAck, or one signed in-toto statement a run."""
     from threegate.records.export import export_trail
 
     with busy("exporting the trail"):
@@ -251,26 +250,8 @@ def report(
     from threegate.records.trail_report import write_report
 
     with busy("verifying the trail and writing the page"):
-        count = write_report(workspace_here(), out, since=_moment(since) if since else None)
+        count = write_report(workspace_here(), out, since=moment_of(since) if since else None)
     say(f"{out}: {count} requests")
-
-
-def _moment(text: str) -> datetime:
-    from datetime import UTC, datetime, timedelta
-
-    from threegate.core.settings import parse_duration
-
-    try:
-        return datetime.now(UTC) - timedelta(seconds=parse_duration(text))
-    except ValueError:
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(
-            f"--since {text}: give a date, a moment or a duration (2026-11-22, 24h, 7d)"
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _read(path: Path) -> bytes:

@@ -32,9 +32,11 @@ def countersign(
     acting = acting_here(context, name, key)
     quiet = wants_json(json_)
     with open_waiting(context, file) as (prepared, reviewed):
-        show(reviewed, context, acting.name, full=full, to_stderr=quiet)
+        reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet)
         ask(f"Countersign as {acting.name}?", yes)
-        done = add_signature(context, prepared, acting.name, acting.key)
+        done = add_signature(
+            context, prepared, acting.name, acting.key, reading=None if yes else reader.read()
+        )
     if quiet:
         emit_json(
             {

@@ -20,6 +20,8 @@ from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH
 from threegate.shown.escaped_lines import safe as safe
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from threegate.core.workspace import Workspace
 
 PlainFlag = Annotated[
@@ -92,3 +94,22 @@ def screen_width(*, to_stderr: bool = False) -> int:
 def on_terminal() -> bool:
     """Whether a person can be asked."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def moment_of(text: str) -> datetime:
+    """The moment of a ``--since``: a date, a moment, or a duration ago. Raises InvalidInput."""
+    from datetime import UTC, datetime, timedelta
+
+    from threegate.core.settings import parse_duration
+
+    try:
+        return datetime.now(UTC) - timedelta(seconds=parse_duration(text))
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(
+            f"--since {text}: give a date, a moment or a duration (2026-11-22, 24h, 7d)"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

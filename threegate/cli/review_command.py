@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from threegate.acts.signing_key import Acting
     from threegate.launch.context import Context
     from threegate.review.reviewed_draft import Draft
+    from threegate.shown.time_read import Reading
 
 app = typer.Typer()
 _QUESTION = "\n[a]pprove  [r]eject  [f]ull  [s]kip  [q]uit > "
@@ -76,19 +77,21 @@ def _one(context: Context, acting: Acting, path: Path) -> str:
     from threegate.review.screen import render_invalid
 
     draft: Draft | None = None
+    reading: Reading | None = None
     try:
         draft = read_draft(context.workspace, path)
         with open_reviewed_draft(context, draft) as reviewed:
             full = False
             while True:
-                show(reviewed, context, acting.name, full=full)
+                reader = show(reviewed, context, acting.name, full=full)
                 answer = _answer(_QUESTION, "arfsq")
                 full = answer == "f"
                 if not full:
                     break
+            reading = reader.read()
             if answer == "a":
                 sealed = seal(context, reviewed, acting.name)
-                tell(finish(context, reviewed, sealed, sign(sealed, acting.key), "", asked=True))
+                tell(finish(context, reviewed, sealed, sign(sealed, acting.key), "", reading))
                 return "approved"
     except TrailError:
         raise
@@ -99,17 +102,16 @@ def _one(context: Context, acting: Acting, path: Path) -> str:
         warn(str(error))
         answer = _answer(_INVALID, "rsq")
     if answer == "r" and draft is not None:
-        return _reject(context, draft)
+        return _reject(context, draft, acting, reading)
     return "quit" if answer == "q" else "skipped"
 
 
-def _reject(context: Context, draft: Draft) -> str:
+def _reject(context: Context, draft: Draft, acting: Acting, reading: Reading | None) -> str:
     from threegate.acts.reject import reject_draft
-    from threegate.setup.init import account
 
     typer.echo("reason (told to the agent) > ", nl=False)
     reason = sys.stdin.readline().strip()
-    done = reject_draft(context, draft, reason=reason, actor=account())
+    done = reject_draft(context, draft, reason=reason, actor=f"operator:{acting.name}", reading=reading)
     say(f"rejected {done.path}")
     return "rejected"
 

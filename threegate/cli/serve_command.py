@@ -53,7 +53,7 @@ def http(
         bool, typer.Option("--page", help="Show the operator's page too, on loopback only.")
     ] = False,
 ) -> None:
-    """Serve POST /pre-tool-check. The bearer token is read from THREEGATE_TOKEN."""
+    """Serve POST /pre-tool-check, /proposals/validate and /contracts/decide. The bearer token is read from THREEGATE_TOKEN."""
     for module in ("fastapi", "uvicorn", *(("jinja2",) if page else ())):
         need_extra(module, "http")
     token = os.environ.pop(TOKEN_VARIABLE, "") or None
@@ -66,8 +66,9 @@ def http(
     from threegate.serve.listening import bind
     from threegate.serve.recording import decision_log
 
-    shown = workspace_here() if page else None
-    decisions = decision_log(log, shown or _workspace())
+    workspace = workspace_here() if page else _workspace()
+    shown = workspace if page else None
+    decisions = decision_log(log, workspace)
     listener = bind(host, port, reachable=token is not None)
     from threegate.serve.http_app import HttpOptions, create_app
     from threegate.serve.http_server import serve
@@ -77,7 +78,8 @@ def http(
         log=decisions,
         evidence_mode=evidence.value,
         per_minute=rate,
-        metrics=_metrics(decisions.path),
+        metrics=_metrics(workspace, decisions.path),
+        workspace=workspace,
         page=shown,
     )
     warn(f"decisions are recorded in {decisions.path}")
@@ -131,9 +133,8 @@ def mcp(evidence: _EvidenceOption = Evidence.quickstart, log: _LogOption = "") -
     anyio.run(serve_stdio, tools.server())
 
 
-def _metrics(decisions: Path) -> Callable[[], bytes] | None:
+def _metrics(workspace: Workspace | None, decisions: Path) -> Callable[[], bytes] | None:
     """What /metrics answers with; None without a workspace or without the extra."""
-    workspace = _workspace()
     if workspace is None or importlib.util.find_spec("prometheus_client") is None:
         return None
     from threegate.records.gauge import SharedGauge

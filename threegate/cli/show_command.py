@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
+from threegate.core.errors import NoWorkspace
+
+if TYPE_CHECKING:
+    from threegate.core.workspace import Workspace
+    from threegate.review.show import Shown
 
 app = typer.Typer()
 
@@ -15,6 +21,14 @@ app = typer.Typer()
 @app.command()
 def show(
     which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A request id, a file name, or a path.")],
+    input_name: Annotated[
+        str,
+        typer.Option(
+            "--input",
+            metavar="NAME",
+            help="Print all of this input file instead: the pinned bytes, or those that the draft declares.",
+        ),
+    ] = "",
     approved: Annotated[
         bool,
         typer.Option(
@@ -30,48 +44,74 @@ def show(
     from threegate.request.exposure import exposure_lines
     from threegate.review.show import show_request
 
-    shown = show_request(workspace_here(), which)
+    if input_name and wants_json(json_):
+        raise NoWorkspace("--input prints text for a person; leave out --input or --json")
+    workspace = workspace_here()
+    shown = show_request(workspace, which)
+    if input_name:
+        _show_input(workspace, shown, input_name)
+        return
     if wants_json(json_):
         emit_json(shown.to_json())
         return
-    say(f"request   {shown.request_id}")
+    _tell("request", f"{shown.request_id}")
     if shown.path is not None:
         say(f"file      {shown.path}")
     request = shown.report.request if shown.report else None
     if request is not None:
-        say(
-            f"asked by  {request.requested_by} (as the file says), created {request.created_utc:%Y-%m-%dT%H:%M:%SZ}"
-        )
-        say(f"purpose   {request.purpose}")
-        say(
-            f"runs in   {request.backend}, cpu {request.cpu_limit}, {request.memory_limit_mb} MiB, {request.time_limit_sec} s"
-        )
+        created = f"{request.created_utc:%Y-%m-%dT%H:%M:%SZ}"
+        _tell("asked by", f"{request.requested_by} (as the file says), created {created}")
+        _tell("purpose", request.purpose)
+        cost = f"cpu {request.cpu_limit}, {request.memory_limit_mb} MiB, {request.time_limit_sec} s"
+        _tell("runs in", f"{request.backend}, {cost}")
         hosts = ", ".join(f"{target.host}:{target.port}" for target in request.network_allowlist)
-        say(f"network   {hosts or request.network}")
+        _tell("network", hosts or request.network)
         if request.argv is not None:
-            say("argv      " + "  ".join(repr(word) for word in request.argv))
+            _tell("argv", "  ".join(repr(word) for word in request.argv))
         if shown.report is not None and shown.report.exposure is not None:
             opacity, reach = exposure_lines(shown.report.exposure)
-            say(f"opacity   {opacity}")
-            say(f"reach     {reach}")
+            _tell("opacity", opacity)
+            _tell("reach", reach)
         for item in request.inputs:
-            say(f"input     {item.name} sha256 {item.sha256}")
+            _tell("input", f"{item.name} sha256 {item.sha256}")
     if shown.report is not None:
         for finding in shown.report.findings:
-            say(f"{finding.severity:<9} line {finding.line}: {finding.rule} {finding.message}")
+            _tell(finding.severity, f"line {finding.line}: {finding.rule} {finding.message}")
     if shown.verdict is not None:
         reason = f" ({shown.verdict.reason})" if shown.verdict.reason else ""
-        say(f"verdict   {shown.verdict.state}{reason}")
+        _tell("verdict", f"{shown.verdict.state}{reason}")
         judgement = shown.verdict.judgement
         if judgement is not None:
             contract = judgement.get("contract") or {}
-            say(f"judged    AANA {judgement.get('route')}, contract {contract.get('verdict')}")
+            _tell("judged", f"AANA {judgement.get('route')}, contract {contract.get('verdict')}")
     for event in shown.events:
         facts = event["data"]
         detail = "  ".join(str(facts[key]) for key in ("reason", "status", "approved_by") if facts.get(key))
         say(f"{event['seq']:>6}    {event['time']}  {event['type']:<12} {event['actor']}  {detail}".rstrip())
     for path in shown.results:
         say(f"result    {path}")
+
+
+def _tell(label: str, text: str) -> None:
+    """A label of ours and a text beside it, however many rows that takes: no other word begins a row."""
+    from threegate.shown.escaped_lines import own
+
+    first, *rest = own(text, width=screen_width(), indent=10)
+    put([f"{label:<10}{first[10:]}", *rest])
+
+
+def _show_input(workspace: Workspace, shown: Shown, name: str) -> None:
+    """Print an input, a page at a time."""
+    from threegate.review.preview import pages
+    from threegate.review.screen import render_page
+    from threegate.review.show import open_input
+    from threegate.shown.escaped_lines import fact
+
+    width = screen_width()
+    with open_input(workspace, shown, name) as (item, copy):
+        put(fact("sha256", item.sha256, width=width))
+        for page in pages(item, copy):
+            put(render_page(name, page, width=width))
 
 
 def _say_as_approved(which: str) -> None:

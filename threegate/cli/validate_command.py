@@ -1,7 +1,7 @@
 """``threegate validate``: gate 1 on files, folders or standard input.
 
-Reads the named files and the settings; needs no workspace. Of a draft in a workspace's inbox also the input files that it
-declares are hashed, as the daemon does.
+Reads the named files and the settings; needs no workspace. Of a draft in a workspace's inbox or tool-exec/drafts also the
+input files that it declares are hashed, as the daemon does.
 """
 
 from __future__ import annotations
@@ -113,18 +113,23 @@ def check_file(
 
 
 def _with_inputs(report: Report, path: Path) -> Report:
-    """For a draft in the inbox of a workspace: what the daemon would say about its input files too."""
-    root = path.parent.parent
-    if report.request is None or not report.request.inputs or path.parent.name != "inbox":
-        return report
-    if not (root / "threegate.toml").is_file():
+    """For a draft in a workspace: what the daemon would say about its input files too."""
+    roots = [root for root in path.parents[1:3] if (root / "threegate.toml").is_file()]
+    if report.request is None or not report.request.inputs or not roots:
         return report
     from threegate.core.workspace import Workspace
     from threegate.daemon.draft_findings import input_findings
     from threegate.daemon.input_hashes import hash_now
+    from threegate.proposals.in_workspace import input_place
 
-    workspace = Workspace(root)
-    digests = {item.name: hash_now(workspace, workspace.files / item.name) for item in report.request.inputs}
+    folder = path.parent
+    workspace = next((w for w in map(Workspace, roots) if folder in (w.inbox, w.drafts)), None)
+    if workspace is None:
+        return report
+    digests = {
+        item.name: hash_now(workspace, input_place(workspace, folder, item.name, item.sha256))
+        for item in report.request.inputs
+    }
     return replace(report, findings=(*report.findings, *input_findings(report.request, digests)))
 
 

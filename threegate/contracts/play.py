@@ -29,6 +29,8 @@ CALL_KEYS = frozenset(
 OUTCOME_KEYS = frozenset({"status", "output", "cost", "exit_code", "stderr", "artifacts", "retry_after"})
 ACT_KEYS = frozenset({"close", "kill", "finish", "outcome", "at"})
 
+_TEXTS = ("session_id", "workflow_session", "role", "parent", "claim")
+
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 """The clock of a play; `at` counts seconds from here."""
 
@@ -110,6 +112,8 @@ class Play:
         if decision.verdict == "checkpoint" or self.compiled.empty:
             return Played(decision)
         if "claim" in value:
+            if str(value["claim"]) in self.claimed:
+                raise InvalidInput("claim names an open claim; name each claim once")
             claimed = replace(call, call_id=str(value["claim"]))
             self.table.reserve(claimed)
             self.claimed[claimed.call_id] = claimed
@@ -155,7 +159,7 @@ def _read_call(value: Mapping[str, Any]) -> Call:
             ("tool", isinstance(value["tool"], str)),
             ("arguments", isinstance(arguments, dict)),
             ("principal", principal is None or isinstance(principal, dict)),
-            ("session_id", isinstance(value.get("session_id", ""), str)),
+            *((name, isinstance(value.get(name, ""), str)) for name in _TEXTS),
             ("labels", isinstance(labels, list) and all(isinstance(item, str) for item in labels)),
             ("artifacts", isinstance(artifacts, list) and all(isinstance(item, str) for item in artifacts)),
             ("cost", _number(value.get("cost", 0))),
@@ -187,9 +191,11 @@ def read_outcome(value: Any) -> Outcome:
             "an outcome is a status, or a mapping with status, output, cost, exit_code, stderr"
         )
     _keys(value, OUTCOME_KEYS)
-    for name in ("cost", "retry_after"):
-        if name in value and not _number(value[name]):
+    for name in ("cost", "retry_after", "exit_code"):
+        if value.get(name) is not None and not _number(value[name]):
             raise InvalidInput(f"{name} of an outcome is a number")
+    if not isinstance(value.get("artifacts", []), list):
+        raise InvalidInput("artifacts of an outcome are a list")
     return Outcome(
         status=value["status"],
         output=value.get("output", MISSING),

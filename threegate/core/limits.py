@@ -55,6 +55,8 @@ SHOWN_BYTES: Final = 256 * KIB
 """So much of a request's inputs, all of them together, is shown on a screen. What does not fit is not shown whole."""
 SHOWN_HEAD_BYTES: Final = 4 * KIB
 """So much is shown of an input that does not fit."""
+INPUT_PAGE_BYTES: Final = 256 * KIB
+"""So much of an input is in memory at a time while all of it is paged through."""
 
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60
@@ -113,10 +115,14 @@ AANA_NAME_CHARS: Final = 200
 SERVE_REQUESTS_PER_MINUTE: Final = 600
 SERVE_CLIENTS: Final = 4096
 SERVE_BODY_SECONDS: Final = 10
+SERVE_CONTRACT_SESSIONS: Final = 10_000
+"""Contract sessions, and open claims, that one HTTP server keeps."""
 MCP_LINE_BYTES: Final = 1 * MIB
 """One message; a request file with every character escaped fits."""
 MCP_DEPTH: Final = 68
 """An event of AANA_EVENT_DEPTH, inside a message, its params and their arguments."""
+MCP_LAST_ANSWERS_SECONDS: Final = 2
+"""How long the end of stdin waits for answers that are due."""
 MCP_BATCH_ANSWERS: Final = 100
 """Errors for one line that holds a batch of messages."""
 
@@ -167,6 +173,10 @@ HASH_PIECE_BYTES: Final = 16 * MIB
 OPEN_HASHES: Final = 64
 """So many input files of one owner are open at a time, waiting to be hashed; the others are asked for again later."""
 VERDICT_BATCH: Final = 64
+ONCE_HASHES: Final = 3
+"""So often `run --once` hashes an input that changes meanwhile; after that the change is its draft's finding."""
+ONCE_LOOKS: Final = 6
+"""So often `run --once` looks at one file of the inbox that changes; the next run looks again."""
 
 # ---- action proposals (docs/spec/5-proposals.md)
 PROPOSAL_BYTES: Final = 64 * KIB
@@ -274,6 +284,12 @@ WITNESS_SECONDS: Final = 10.0
 WITNESS_PAUSE_SECONDS: Final = 60.0
 """Between two looks for a checkpoint that a witness has not cosigned; a new checkpoint of the daemon's is asked for at once."""
 
+# ---- stopping the daemon
+STOP_GRACE_SECONDS: Final = 5.0
+"""So long what runs may go on when the daemon is asked to stop, before it is interrupted."""
+STOP_RECORD_SECONDS: Final = 90.0
+"""So long what was interrupted may take until it is recorded; with the grace less than the unit's TimeoutStopSec."""
+
 # ---- settings, grants, texts that are searched
 SETTINGS_BYTES: Final = 256 * KIB
 KEY_FILE_BYTES: Final = 1 * KIB
@@ -329,6 +345,10 @@ SECRET_BYTES: Final = 4096
 SHOWN_TEXT_BYTES: Final = 16 * MIB
 """The text that an approval covers: a request of REQUEST_BYTES, each character escaped, takes less than a tenth."""
 COMPARE_TEXT_BYTES: Final = 64 * KIB
+PRACTICE_DECISIONS: Final = 10_000
+"""Decisions whose seconds, and different reasons, that records of practice keep in memory."""
+PRACTICE_REASONS: Final = 20
+"""Reasons of rejections that `stats` lists, the most frequent ones."""
 COMPARED_REQUESTS: Final = 50
 """Newest approved requests among which the last one of the same shape is looked for."""
 WORKERS_FILE_BYTES: Final = 16 * MIB

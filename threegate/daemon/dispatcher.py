@@ -10,10 +10,13 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from typing import Any
 
+from threegate.core import limits
 from threegate.core.errors import ThreeGateError, TrailError
 from threegate.daemon.approved_queue import ApprovedQueue
 from threegate.daemon.log import Log
@@ -41,6 +44,8 @@ class _Running:
     control: Control
     lease: Lease
     future: Future[Ended | Waiting]
+    ends_before: int
+    """How many requests had ended when it was started."""
     status_at: float
     """When to write that it runs, by the monotonic clock; inf once it is written."""
 
@@ -93,6 +98,8 @@ class Dispatcher:
     _ahead: dict[str, _Ahead] = field(default_factory=dict)
     _forgotten: int = 0
     """The listing of the queue after which what is gone was forgotten."""
+    _ends: int = 0
+    """How many requests have ended."""
     _pool: ThreadPoolExecutor = field(init=False)
     _queue: ApprovedQueue = field(init=False)
 
@@ -184,8 +191,19 @@ class Dispatcher:
                 return True
         return False
 
-    def stop(self, grace_seconds: float) -> None:
-        """Let what runs finish for `grace_seconds`, then interrupt it, and wait until it is recorded."""
+    def finish(self, stop: threading.Event) -> None:
+        """Let what runs finish, until somebody asks to stop."""
+        while self._running and not stop.is_set():
+            self._collect()
+            self.wake.wait(0.05)
+            self.wake.clear()
+
+    def stop(self, grace_seconds: float) -> bool:
+        """Let what runs finish for `grace_seconds`, then interrupt it, and wait until it is recorded.
+
+        Returns whether everything is. What is not after STOP_RECORD_SECONDS is left with its thread: only the end of the
+        process ends that, and the recovery of the next one ends the request.
+        """
         until = time.monotonic() + grace_seconds
         while self._running and time.monotonic() < until:
             self._collect()
@@ -194,8 +212,18 @@ class Dispatcher:
         for entry in self._running.values():
             self.log.say("interrupting", request=entry.approved.request_id)
             entry.control.interrupted.set()
-        self._pool.shutdown(wait=True)
+        works: list[Future[Any]] = [entry.future for entry in self._running.values()]
+        works += [item.future for item in self._ahead.values()]
+        _, left = wait_for(works, limits.STOP_RECORD_SECONDS)
+        self._pool.shutdown(wait=not left, cancel_futures=True)
         self._collect()
+        for entry in self._running.values():
+            self.log.say(
+                "stopped",
+                request=entry.approved.request_id,
+                what="gave up waiting for its end; the next start ends it",
+            )
+        return not left
 
     def _still_waits(self, name: str, identity: tuple[int, ...]) -> bool:
         wait = self._waits.get(name)
@@ -246,7 +274,7 @@ class Dispatcher:
         future = self._pool.submit(launch, self.context, approved, control, judged)
         future.add_done_callback(self._recorded)
         status_at = time.monotonic() + _LASTING_SECONDS
-        self._running[path.name] = _Running(approved, identity, control, lease, future, status_at)
+        self._running[path.name] = _Running(approved, identity, control, lease, future, self._ends, status_at)
         self._queue.taken(path.name)
         return 1
 
@@ -289,8 +317,13 @@ class Dispatcher:
                 continue
             if isinstance(answer, Waiting):
                 self._wait(entry.approved, entry.identity, answer)
+                if entry.ends_before != self._ends:
+                    self._waits[
+                        name
+                    ].looked = -_LOOK_AGAIN_AT_MOST  # it was judged before what has ended since
             else:
                 moved += 1
+                self._ends += 1
                 self._waits.pop(name, None)
                 self.log.say(answer.event, request=entry.approved.request_id, what=answer.code)
         if moved:

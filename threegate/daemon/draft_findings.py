@@ -53,7 +53,11 @@ def input_findings(request: Request, digests: Mapping[str, str | None]) -> list[
     for item in request.inputs:
         found = digests[item.name]
         if found is None:
-            findings.append(_finding("TG902", f"inbox/files/{item.name} is not there or is no plain file"))
+            findings.append(
+                _finding(
+                    "TG902", f"inbox/files/{item.name} is not there, is no plain file, or keeps changing"
+                )
+            )
         elif found != item.sha256:
             findings.append(
                 _finding("TG903", f"inbox/files/{item.name} has another sha256 than the one declared")

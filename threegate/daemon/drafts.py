@@ -11,10 +11,12 @@ import os
 import re
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -82,11 +84,15 @@ class Inbox:
     """Called for each file that was looked at: a long look comes forward, it does not hang."""
     wake: Callable[[], None] = lambda: None
     """Called when an input's digest is known."""
+    once: bool = False
+    """Come to an end: what changes again and again has its finding as it was, ONCE_HASHES and ONCE_LOOKS times."""
     valid: set[Path] = field(default_factory=set)
     """The valid drafts of inbox/."""
     fresh: dict[Path, None] = field(default_factory=dict)
     """Those of them that no standing grant was compared with yet; who compares takes them out."""
     _seen: dict[str, Seen] = field(default_factory=dict)
+    _looks: Counter[str] = field(default_factory=Counter)
+    """How often each file was looked at, where that has an end."""
     _hashes: InputHashes = field(init=False)
     _budget: EventBudget = field(default_factory=EventBudget)
     _closed: dict[str, str] = field(default_factory=dict)
@@ -100,7 +106,8 @@ class Inbox:
     """Drafts that wait for the type checker."""
 
     def __post_init__(self) -> None:
-        self._hashes = InputHashes(self.workspace, lambda: self.wake())
+        most = limits.ONCE_HASHES if self.once else inf
+        self._hashes = InputHashes(self.workspace, lambda: self.wake(), most=most)
         self.types = TypecheckQueue(self.workspace)
 
     def close(self) -> None:
@@ -131,7 +138,10 @@ class Inbox:
         reports: list[_Looked] = []
         for folder, name in self._pass:
             found = self._step(folder, name, policy)
-            looked += found is not None
+            if found is not None:
+                looked += 1
+                if self.once:
+                    self._looks[f"{folder.path.name}/{name}"] += 1
             if isinstance(found, _Looked):
                 reports.append(found)
                 if len(reports) >= limits.VERDICT_BATCH:
@@ -174,7 +184,7 @@ class Inbox:
             facts = folder.stat(name)
         except OSError:
             return None
-        if not self._is_new(key, facts):
+        if self._looks[key] >= limits.ONCE_LOOKS or not self._is_new(key, facts):
             return None
         self.beat()
         try:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,9 +49,15 @@ class _Job:
 class InputHashes:
     """The digests of input files in the folders that drafts take them from. Used by the loop's thread alone."""
 
-    def __init__(self, workspace: Workspace, wake: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, workspace: Workspace, wake: Callable[[], None] = lambda: None, *, most: float = inf
+    ) -> None:
+        """`most`: so often a file that changes is hashed; then it cannot be taken as an input."""
         self._workspace = workspace
         self._wake = wake
+        self._most = most
+        self._times: Counter[Path] = Counter()
+        """How often each file was to be hashed, where that has an end."""
         self._known: dict[Path, tuple[_Identity, str | None]] = {}
         self._lock = threading.Condition()
         self._waiting: dict[int, deque[_Job]] = {}
@@ -70,11 +77,15 @@ class InputHashes:
         with self._lock:
             known = self._known.get(place)
             stale = known is None or known[0] != identity
-            pending = stale and facts.st_size <= limits.INPUT_FILE_BYTES
+            asked = self._asked.get(place) == identity
+            spent = not asked and self._times[place] >= self._most
+            pending = stale and not spent and facts.st_size <= limits.INPUT_FILE_BYTES
             queue = self._waiting.get(facts.st_uid, ())
-            new = pending and self._asked.get(place) != identity and len(queue) < limits.OPEN_HASHES
+            new = pending and not asked and len(queue) < limits.OPEN_HASHES
             if new:
                 self._asked[place] = identity
+                if self._most < inf:
+                    self._times[place] += 1
                 job = _Job(place, descriptor, identity, facts.st_size)
                 self._waiting.setdefault(facts.st_uid, deque()).append(job)
                 self._start()

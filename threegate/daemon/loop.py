@@ -36,7 +36,6 @@ from threegate.judgement.policy import Policy
 from threegate.records.trail_checkpoints import complete_trail_checkpoint, trail_checkpoint_when_due
 from threegate.trail import Trail
 
-STOP_GRACE_SECONDS = 5.0
 _TYPES_SECONDS = 0.2
 _NAMES_SHOWN = 8
 _GRANTS_COMPARED = 16
@@ -59,6 +58,8 @@ class Daemon:
     """Set to have settings and contracts read again whether or not their files were touched."""
     supervisor: Supervisor = field(default_factory=Supervisor)
     on_ready: Callable[[], None] = lambda: None
+    abandon: Callable[[int], None] = lambda code: None
+    """Ends the process where a request's thread does not end: the workspace stays locked until none of us is left."""
     _reported_checkpoint: bool = False
     _looked_for_trail_checkpoint: float = 0.0
     _looked_through: float = 0.0
@@ -121,6 +122,7 @@ class Daemon:
             on_draft=lambda file_name: self._runner_set.notices.draft_waits(file_name),
             beat=self.supervisor.turned,
             wake=self.wake.set,
+            once=self.once,
         )
         hinted = [
             self.workspace.inbox,
@@ -152,8 +154,10 @@ class Daemon:
             watch.close()
             inbox.close()
             self._metrics_file.close()
-            grace = 3600.0 if self.once and not self.stop.is_set() else STOP_GRACE_SECONDS
-            self._runner_set.dispatcher.stop(grace)
+            if self.once:
+                self._runner_set.dispatcher.finish(self.stop)
+            if not self._runner_set.dispatcher.stop(limits.STOP_GRACE_SECONDS):
+                self.abandon(EXIT_FAILED)
             self._witnesses.close(limits.WITNESS_SECONDS if self.once and not self.stop.is_set() else 0.0)
         self.log.say("ended")
         dispatcher = self._runner_set.dispatcher
@@ -338,7 +342,7 @@ def run_daemon(workspace: Workspace, *, once: bool, log: Log) -> int:
     """Run a daemon in this process. SIGTERM and SIGINT stop it gracefully, SIGHUP has it read its settings again;
     a SIGHUP of a terminal that was closed is a stop. Returns the exit code.
     """
-    daemon = Daemon(workspace, log, once=once, supervisor=Supervisor.of(os.environ))
+    daemon = Daemon(workspace, log, once=once, supervisor=Supervisor.of(os.environ), abandon=os._exit)
     from_terminal = os.isatty(0)
 
     def react(number: signal.Signals) -> None:

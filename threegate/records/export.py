@@ -1,4 +1,4 @@
-"""The trail for other programs: CSV, JSON lines, or one signed in-toto statement for each run.
+"""The trail for other programs: CSV, JSON lines, a trace for AgentAck, or one signed in-toto statement for each run.
 
 Invariant: what is exported was verified as it was read; a statement names everything by digest: the request, the
 approval, the policy and the inputs as materials, the outputs as products. Sources: in-toto Statement v1, DSSE.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import io
 import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from threegate.core import durable
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
+from threegate.records.ack_trace import ack_trace
 from threegate.results import read_record
 from threegate.trail import Event, RequestHistory, Trail
 from threegate.trail.payloads import Approved, Claimed, Finished
@@ -39,24 +39,31 @@ def export_trail(
     workspace: Workspace, format: str, out: Path | None, *, request_id: str | None = None
 ) -> int:
     """Write the export to a file, a folder (in-toto) or stdout; returns how many records. Raises InvalidInput, TrailError."""
-    if format not in ("csv", "jsonl", "in-toto"):
-        raise InvalidInput(f"--format {format}: give csv, jsonl or in-toto")
+    if format not in ("csv", "jsonl", "in-toto", "ack"):
+        raise InvalidInput(f"--format {format}: give csv, jsonl, in-toto or ack")
+    if format == "ack" and request_id is not None:
+        raise InvalidInput("--format ack: is of the whole trail; leave --request out")
     if format == "in-toto":
         return _export_statements(workspace, out, request_id)
     events = select(Trail(workspace).events(), request_id=request_id)
     if out is None:
         import sys
 
-        return _write(events, format, sys.stdout)
+        return _write(events, format, sys.stdout, workspace)
     buffer = out.with_name(f".{out.name}.part")
     with buffer.open("w", encoding="ascii", newline="") as stream:
-        count = _write(events, format, stream)
+        count = _write(events, format, stream, workspace)
     buffer.replace(out)
     return count
 
 
-def _write(events: Iterable[Event], format: str, stream: TextIO) -> int:
+def _write(events: Iterable[Event], format: str, stream: TextIO, workspace: Workspace) -> int:
     count = 0
+    if format == "ack":
+        for line in ack_trace(events, workspace.load_settings().workspace.id):
+            count += 1
+            stream.write(json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n")
+        return count
     rows = csv.writer(stream, lineterminator="\n") if format == "csv" else None
     if rows is not None:
         rows.writerow(COLUMNS)
@@ -229,10 +236,3 @@ def verify_envelope(value: dict[str, Any], key: Key) -> dict[str, Any]:
         raise InvalidInput(f"the envelope does not verify ({type(error).__name__})") from None
     statement: dict[str, Any] = json.loads(base64.b64decode(value["payload"]))
     return statement
-
-
-def as_csv(events: Iterable[Event]) -> str:
-    """The events as CSV text."""
-    stream = io.StringIO()
-    _write(events, "csv", stream)
-    return stream.getvalue()

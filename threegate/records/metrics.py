@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from threegate.aana.decision_log import VERDICT_TYPES
 from threegate.aana.vocabulary import ROUTES
 from threegate.core import limits
 from threegate.runners.registry import backend_names
@@ -133,11 +134,13 @@ class Counts:
             self._open.popitem(last=False)
 
     def decided(self, line: bytes) -> None:
-        """Take a line of the decision log; one that is none counts as `other`."""
+        """Take a line of the decision log: a decision of gate 3a is counted, and one that is no line counts as `other`."""
         try:
             value = json.loads(line)
+            if value.get("type") in VERDICT_TYPES:
+                return
             surface, route = value["surface"], value["route"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             surface = route = None
         self.decisions[_one_of(surface, _SURFACES), _one_of(route, ROUTES)] += 1
 

@@ -95,10 +95,11 @@ def render_page(
     problems: Sequence[str],
     tiles: Sequence[tuple[str, str]],
     days: Sequence[tuple[str, Mapping[str, int]]],
+    practice: Sequence[tuple[str, str]],
     requests: Sequence[Mapping[str, Any]],
     note: str = "",
 ) -> str:
-    """The whole page. `days` are (label, group to count); `requests` have the keys that the script reads.
+    """The whole page. `days` are (label, group to count), `practice` (label, value); `requests` have the keys that the script reads.
 
     `note` stands above the list.
     """
@@ -124,6 +125,7 @@ def render_page(
         f'<h1>{_text(title)}</h1><div class="dim">{_text(made)}</div>{banner}'
         f'<div class="tiles">{tile_html}</div>'
         f'<section class="card"><h2>Requests by day and outcome</h2>{_chart(days)}<div class="legend">{legend}</div></section>'
+        f"{_practice(practice)}"
         '<div class="tools"><input id="search" type="search" placeholder="Search ids, names, reasons, hashes" '
         'aria-label="Search"><select id="group" aria-label="Outcome"><option value="">All outcomes</option>'
         f'{options}</select><span id="count" class="dim" role="status"></span></div>'
@@ -133,6 +135,13 @@ def render_page(
         f'<script id="data" type="application/json">{data}</script><script>{_SCRIPT}</script>'
         "</main></body></html>\n"
     )
+
+
+def _practice(lines: Sequence[tuple[str, str]]) -> str:
+    if not lines:
+        return ""
+    rows = "".join(f"<tr><td>{_text(label)}</td><td>{_text(value)}</td></tr>" for label, value in lines)
+    return f'<section class="card"><h2>How people decided</h2><table>{rows}</table></section>'
 
 
 def _hash(text: str) -> str:

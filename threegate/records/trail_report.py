@@ -13,6 +13,7 @@ from threegate.core import durable, limits
 from threegate.core.errors import TrailError
 from threegate.core.workspace import Workspace
 from threegate.records.audit_verify import verify_workspace
+from threegate.records.practice import Practice, practice_lines
 from threegate.records.report_page import GROUPS, render_page
 from threegate.trail import Event, Trail
 from threegate.trail.event import format_time
@@ -146,9 +147,11 @@ def write_report(workspace: Workspace, out: Path, *, since: datetime | None = No
     if result.problem_count > len(problems):
         problems.append(f"and {result.problem_count - len(problems)} more")
     gathered = _Gathered(format_time(since) if since else "")
+    practice = Practice(gathered.first)
     try:
         for event in Trail(workspace).events():
             gathered.take(event)
+            practice.take(event)
     except TrailError as error:
         problems.append(f"what follows is told up to the first line that does not verify: {error}")
     requests, counts = gathered.newest_first(), gathered.counts()
@@ -170,6 +173,7 @@ def write_report(workspace: Workspace, out: Path, *, since: datetime | None = No
             ("Events", str(gathered.events)),
         ],
         days=_days(counts),
+        practice=practice_lines(practice),
         requests=[item.to_json() for item in requests],
         note=""
         if total == len(requests)

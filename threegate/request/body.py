@@ -27,6 +27,8 @@ _IMAGE = re.compile(r"!\[")
 
 _MARKDOWN = MarkdownIt("commonmark")
 _MARKDOWN.core.ruler.enableOnly(["normalize", "block"])
+# It compiles its rules at the first use without a lock. Two threads at once would leave each rule twice, or some not at all.
+_MARKDOWN.parse("x")
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class Exposure:
         return self if name is None else replace(self, reach=(*self.reach, f"secret {name}"))
 
     def with_unread(self, unread: Collection[str]) -> Exposure:
-        """The same, opaque where a script is among the inputs that no screen shows whole (shown_whole.py)."""
+        """The same, opaque where a script is among the inputs that the full screen does not show whole."""
         for name in self.scripts:
             if name in unread:
                 return replace(self, opacity="opaque", why=f"{name} cannot be shown whole")

@@ -101,7 +101,7 @@ class Job:
     data_sensitivity: Sensitivity = "confidential"
     proposal_sha256: str | None = None
     unread: tuple[str, ...] = ()
-    """Names of inputs that may hold code and that no screen shows whole (shown_whole.py)."""
+    """Names of inputs that may hold code and that the full screen does not show whole (shown_whole.py)."""
 
     def meaning(self) -> dict[str, Any]:
         """The canonical meaning as a JSON value: code and variables by their sha256, everything else as it is."""

@@ -1,4 +1,4 @@
-"""Which inputs a screen can show whole, so that a person can read everything in them.
+"""Which inputs the full review screen shows whole, so that a person can read everything in them at once.
 
 Invariant: the answer is a fact of the inputs' bytes. It is the same when a request is approved and when it is launched,
 whoever asks and however far they scrolled; therefore it may be part of the Job that is signed. An input is shown whole
@@ -59,7 +59,7 @@ class ShownInput:
 
 
 def unread_inputs(request: Request, open_input: OpenInput) -> tuple[str, ...]:
-    """The names of inputs that may hold code and that no screen shows whole. Raises OSError."""
+    """The names of inputs that may hold code and that the full screen does not show whole. Raises OSError."""
     if BACKENDS[request.backend].data_inputs:
         return ()
     shown = shown_inputs(request.inputs, open_input)

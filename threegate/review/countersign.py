@@ -37,6 +37,7 @@ from threegate.request import read_request
 from threegate.review.compare import differs_from_last
 from threegate.review.input_copies import InputCopy
 from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock
+from threegate.shown.time_read import Reading
 from threegate.trail import moves, payloads
 
 _MODE = 0o600
@@ -157,7 +158,9 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
     )
 
 
-def countersign(context: Context, approved: Approved, name: str, key: Path) -> Countersigned:
+def countersign(
+    context: Context, approved: Approved, name: str, key: Path, *, reading: Reading | None = None
+) -> Countersigned:
     """Sign the approval as a further operator and lay the signature beside it.
 
     Raises Refused with a reason code when the approval or this signature would not count, InvalidInput, TrailError.
@@ -212,6 +215,8 @@ def countersign(context: Context, approved: Approved, name: str, key: Path) -> C
                 countersigned_utc=format_utc(word.countersigned_utc),
                 key=signer.fingerprint,
                 nonce=word.nonce,
+                read_seconds=reading.seconds if reading else None,
+                read_whole=reading.whole if reading else None,
                 files={f".sig.{name}": sha256_hex(signed)},
             ),
             request_id=approved.request.request_id,

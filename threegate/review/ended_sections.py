@@ -13,7 +13,7 @@ from threegate.request import Report
 from threegate.request.model import Request
 from threegate.results import ResultFacts
 from threegate.shown.parts import Fact, Field, Item, Listing, Note, Quote, Section
-from threegate.shown.request_sections import exposure_items
+from threegate.shown.request_sections import exposure_items, read_all
 from threegate.trail import RequestHistory
 from threegate.trail.payloads import Approved, Cleared, Countersigned, End
 
@@ -127,6 +127,7 @@ def _asked(request: Request) -> Iterator[Item]:
         )
     for item in request.inputs:
         yield Field("input", f"/in/{item.name}{' (unpacked)' if item.unpack else ''}, sha256 {item.sha256}")
+        yield read_all(request.file_name, item.name)
     yield Field(
         "network", "\n".join(f"{item.host}:{item.port}" for item in request.network_allowlist) or "none"
     )

@@ -1,26 +1,35 @@
-"""The inputs of a request as parts of a screen, from our own copies: what `request/shown_whole.py` says is shown, in its order.
+"""The inputs of a request as parts of a screen, from our own copies: what `request/shown_whole.py` says is shown, in its order,
+and for who wants to read more, all of an input in pages.
 
-Invariant: bounded in time and memory whatever the files hold; bytes that are no text are shown as escapes, so that one of
-them hides nothing of the others; nothing is unpacked.
+Invariant: bounded in memory whatever the files hold; bytes that are no text are shown as escapes, so that one of them hides
+nothing of the others; the pages of an input hold each of its bytes once, in order; nothing is unpacked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import codecs
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import BinaryIO
 
+from threegate.core import limits
 from threegate.request.model import InputFile
 from threegate.request.shown_whole import Part, ShownInput, shown_inputs
+from threegate.request.tar_reader import TarEntry, read_tar
 from threegate.review.input_copies import InputCopy
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A head of ours, and foreign text below it (not yet escaped); `path` names a file of a tar and is foreign, too."""
+    """A head of ours, and foreign text below it (not yet escaped); `path` names a file of a tar and is foreign, too.
+
+    `line` is the number of the text's first line.
+    """
 
     head: str
     text: str
     path: str = ""
+    line: int = 1
 
 
 def previews(
@@ -44,12 +53,42 @@ def _previews(found: ShownInput, copy: InputCopy, *, unpack: bool) -> list[Previ
 
         previews = [Preview(_head(part), text(part), part.path) for part in found.parts if part.size]
     if unpack:
-        names = "\n".join(
-            f"{entry.size:>12} {entry.path}{'/' if entry.folder else ''}" for entry in found.entries
-        )
-        files = sum(not entry.folder for entry in found.entries)
-        previews.insert(0, Preview(f"archive, {files} files:", names))
+        previews.insert(0, _names(found.entries))
     return previews or [Preview("empty", "")]
+
+
+def pages(item: InputFile, copy: InputCopy) -> Iterator[Preview]:
+    """All of an input: of a tar that is unpacked the names, and then each file. Raises OSError, TarError."""
+    with copy.open() as stream:
+        if not item.unpack:
+            yield from _pages(stream, Part("", 0, copy.size, 0))
+            return
+        entries = read_tar(stream)
+        yield _names(entries)
+        for entry in entries:
+            if not entry.folder:
+                yield from _pages(stream, Part(entry.path, entry.offset, entry.size, 0))
+
+
+def _pages(stream: BinaryIO, part: Part) -> Iterator[Preview]:
+    """A part, up to INPUT_PAGE_BYTES at a time: whole lines, or pieces of a line that is longer."""
+    at, line, inside = 0, 1, False
+    while True:
+        stream.seek(part.offset + at)
+        data = stream.read(min(limits.INPUT_PAGE_BYTES, part.size - at))
+        last = not data or at + len(data) == part.size
+        cut = len(data) if last else data.rfind(b"\n") + 1 or len(data)
+        text, taken = codecs.utf_8_decode(data[:cut], "backslashreplace", last)
+        goes_on = f", line {line} goes on" if inside else ""
+        yield Preview(f"bytes {at} to {at + taken} of {part.size}{goes_on}:", text, part.path, line)
+        if last:
+            return
+        at, line, inside = at + taken, line + text.count("\n"), not text.endswith("\n")
+
+
+def _names(entries: Sequence[TarEntry]) -> Preview:
+    names = "\n".join(f"{entry.size:>12} {entry.path}{'/' if entry.folder else ''}" for entry in entries)
+    return Preview(f"archive, {sum(not entry.folder for entry in entries)} files:", names)
 
 
 def _head(part: Part) -> str:

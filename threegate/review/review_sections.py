@@ -14,7 +14,7 @@ from threegate.request.backend_rules import BACKENDS
 from threegate.review.preview import previews
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
 from threegate.shown.parts import Fact, Field, Item, Listing, Note, Quote, Section
-from threegate.shown.request_sections import Beside, Warning_, request_sections
+from threegate.shown.request_sections import Beside, Warning_, read_all, request_sections
 from threegate.shown.signed_text import shown_request
 
 _PREVIEW: Final = 10
@@ -51,7 +51,7 @@ def _card(reviewed: ReviewedDraft) -> Iterator[Item]:
 
 
 def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[Warning_]]:
-    """What is shown of each input, and a warning for each that no screen shows whole."""
+    """What is shown of each input, and a warning for each that is not shown whole."""
     request = reviewed.request
     most = _PREVIEW if BACKENDS[request.backend].data_inputs else None
     shown: dict[str, tuple[Item, ...]] = {}
@@ -63,7 +63,12 @@ def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[
         if found.why:
             items.append(Note(f"not shown whole: {found.why}"))
             warnings.append(
-                (Note("NOT SHOWN WHOLE, on no screen:"), Field("input", f"/in/{item.name}"), Note(found.why))
+                (
+                    Note("NOT SHOWN WHOLE:"),
+                    Field("input", f"/in/{item.name}"),
+                    Note(found.why),
+                    read_all(request.file_name, item.name),
+                )
             )
         for part in parts:
             if part.path:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from threegate.core.settings import Settings
+from threegate.review.preview import Preview
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import InvalidDraft, ReviewedDraft
-from threegate.shown.escaped_lines import WIDTH, Title, own, quoted
+from threegate.shown.escaped_lines import WIDTH, Title, field, numbered, own, quoted
 from threegate.shown.screen_lines import render_sections
 
 
@@ -14,6 +15,13 @@ def render_reviewed_draft(
 ) -> list[str]:
     """The whole screen as lines. `full` leaves nothing out."""
     return render_sections(review_sections(reviewed, settings, operator=operator), width=width, full=full)
+
+
+def render_page(name: str, page: Preview, *, width: int = WIDTH) -> list[str]:
+    """A page of the input `name`."""
+    inside = field("inside", page.path, width=width, limit=None) if page.path else []
+    head = [*field("input", f"/in/{name}", width=width), *inside, *own(page.head, width=width)]
+    return head + numbered(page.text, width=width, first=page.line)
 
 
 def render_invalid(error: InvalidDraft, *, width: int = WIDTH) -> list[str]:

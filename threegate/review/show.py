@@ -5,6 +5,9 @@ Invariant: what is shown of the history comes from the trail, never from the fil
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +17,12 @@ from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import STATES, Workspace
+from threegate.proposals.in_workspace import input_place
 from threegate.request import Report, read_request
 from threegate.request.exposure import exposure_json
+from threegate.request.model import InputFile
 from threegate.results import Verdict, read_verdict
+from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.trail import Trail
 from threegate.trail.payloads import Approved
 
@@ -83,6 +89,27 @@ def show_request(workspace: Workspace, which: str) -> Shown:
         if request_id
         else (),
     )
+
+
+@contextmanager
+def open_input(workspace: Workspace, shown: Shown, name: str) -> Iterator[tuple[InputFile, InputCopy]]:
+    """An input with the digest that the request declares: pinned, or before the approval a copy of ours for the block.
+
+    Raises InvalidInput when the request has no such input, Refused (input_missing, input_changed), Unavailable.
+    """
+    request = shown.report.request if shown.report else None
+    item = next((item for item in request.inputs if item.name == name), None) if request else None
+    if shown.path is None or item is None:
+        raise InvalidInput(f"{shown.request_id}: has no input {name!r}; threegate show lists its inputs")
+    here = os.path.realpath(shown.path.parent)
+    for folder in (workspace.inbox, workspace.drafts):
+        if here == os.path.realpath(folder):
+            places = {name: input_place(workspace, folder, name, item.sha256)}
+            with copied_inputs(workspace, places, [item]) as (copy,):
+                yield item, copy
+            return
+    with seen_inputs(workspace, {name: workspace.inputs / item.sha256}, [item]) as (copy,):
+        yield item, copy
 
 
 def as_approved(workspace: Workspace, which: str) -> bytes:

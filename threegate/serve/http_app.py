@@ -1,4 +1,4 @@
-"""The HTTP surface of gate 3a: POST /pre-tool-check, GET /health, /ready, /docs, /openapi.json.
+"""The gates over HTTP: POST /pre-tool-check, /proposals/validate, /contracts/decide; GET /health, /ready, /docs, /openapi.json.
 
 Invariants: a caller is limited by its address first, then must hold the token, then its body is read, never more of
 it than the limit, counted on the stream; query parameters and headers have no part in a decision; a decision that
@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -21,17 +21,20 @@ from starlette.exceptions import HTTPException
 
 from threegate.aana import DecisionLog, EvidenceMode, check_bytes
 from threegate.core import limits
-from threegate.core.errors import ThreeGateError
+from threegate.core.errors import InvalidInput, NoWorkspace, ThreeGateError, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.serve.docs_page import CONTENT_SECURITY_POLICY, render_docs
 from threegate.serve.openapi import openapi_document
 from threegate.serve.rate_limit import RateLimit
 from threegate.serve.recording import can_record
+from threegate.serve.workspace_gates import WorkspaceGates
 
 _OPEN: Final = frozenset({"/health"})
 """Paths that are not counted: a probe must not use up its host's requests."""
 _METHODS: Final = {
     "/pre-tool-check": "POST",
+    "/proposals/validate": "POST",
+    "/contracts/decide": "POST",
     "/health": "GET",
     "/ready": "GET",
     "/docs": "GET",
@@ -50,6 +53,10 @@ class HttpOptions:
     per_minute: int = limits.SERVE_REQUESTS_PER_MINUTE
     body_seconds: float = limits.SERVE_BODY_SECONDS
     clock: Callable[[], float] = field(default=time.monotonic)
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    """The moment of a decision; evidence is aged at it."""
+    workspace: Workspace | None = None
+    """Whose project, settings and contracts judge proposals and contract calls."""
     page: Workspace | None = None
     """The workspace whose operator's page is shown below /page, to loopback only."""
     metrics: Callable[[], bytes] | None = None
@@ -74,6 +81,7 @@ def create_app(options: HttpOptions) -> FastAPI:
     document = openapi_document(token=options.token is not None)
     app.openapi = lambda: document  # type: ignore[method-assign]
     rate_limit = RateLimit(options.per_minute, clock=options.clock)
+    gates = WorkspaceGates(options.workspace, options.log, clock=options.clock)
 
     @app.middleware("http")
     async def in_front(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -101,23 +109,27 @@ def create_app(options: HttpOptions) -> FastAPI:
 
     @app.post("/pre-tool-check")
     async def pre_tool_check(request: Request) -> Response:
-        _authorize(request, options.token)
-        _require_json(request)
-        data = await _read_body(request, options.body_seconds)
+        data = await _body_of(request, options)
         try:
             result = check_bytes(
                 data,
-                now=datetime.now(UTC),
+                now=options.now(),
                 evidence_mode=options.evidence_mode,
                 log=options.log,
                 surface="http",
             )
         except OSError:
-            raise _Refusal(
-                503, "decision_not_recorded", "the decision could not be written down; do not execute"
-            ) from None
+            raise _not_recorded() from None
         unreadable = any("cannot be read as JSON" in item["message"] for item in result["validation_errors"])
         return JSONResponse(result, status_code=400 if unreadable else 200)
+
+    @app.post("/proposals/validate")
+    async def validate_proposal(request: Request) -> Response:
+        return await _verdict(gates.judge_proposal, await _body_of(request, options), options.now())
+
+    @app.post("/contracts/decide")
+    async def decide_call(request: Request) -> Response:
+        return await _verdict(gates.decide_call, await _body_of(request, options), options.now())
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -145,6 +157,33 @@ def create_app(options: HttpOptions) -> FastAPI:
 
         app.mount("/page", create_page(options.page, count=rate_limit.wait_for, clock=options.clock))
     return app
+
+
+async def _body_of(request: Request, options: HttpOptions) -> bytes:
+    """The JSON body of a caller who may ask."""
+    _authorize(request, options.token)
+    _require_json(request)
+    return await _read_body(request, options.body_seconds)
+
+
+async def _verdict(
+    judge: Callable[[bytes, datetime], dict[str, Any]], data: bytes, now: datetime
+) -> Response:
+    """What a gate of the workspace says, or why it says nothing."""
+    try:
+        return JSONResponse(await asyncio.to_thread(judge, data, now))
+    except InvalidInput as error:
+        raise _Refusal(400, "not_judged", str(error)) from None
+    except NoWorkspace as error:
+        raise _Refusal(404, "no_workspace", str(error)) from None
+    except Unavailable as error:
+        raise _Refusal(503, "gate_not_usable", str(error)) from None
+    except OSError:
+        raise _not_recorded() from None
+
+
+def _not_recorded() -> _Refusal:
+    return _Refusal(503, "decision_not_recorded", "the decision could not be written down; do not execute")
 
 
 async def _numbers(metrics: Callable[[], bytes] | None) -> Response:

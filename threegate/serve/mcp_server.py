@@ -11,9 +11,9 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, Self, cast
 
 import anyio
 import anyio.to_thread
@@ -31,27 +31,39 @@ from mcp_types import (
 )
 
 from threegate import __version__
-from threegate.aana import DecisionLog, EvidenceMode, checked
-from threegate.aana.envelope import unrecorded
+from threegate.aana import (
+    AANA_PRE_TOOL_CHECK_TOOL,
+    DecisionLog,
+    EvidenceMode,
+    handle_aana_pre_tool_check,
+)
+from threegate.core import limits
 from threegate.core.errors import ThreeGateError
 from threegate.serve import openapi
 from threegate.serve.mcp_reading import read_lines
 from threegate.serve.requests import RequestDesk
 
-CHECK: Final = "aana_pre_tool_check"
+CHECK: Final = AANA_PRE_TOOL_CHECK_TOOL["name"]
 _TEXT: Final = {"type": "string"}
+_PAUSE_SECONDS: Final = 0.01
 
 
 class ToolServer:
     """The four tools. Without a workspace the three about requests say that there is none."""
 
     def __init__(
-        self, *, log: DecisionLog, desk: RequestDesk | None, evidence_mode: EvidenceMode = "quickstart"
+        self,
+        *,
+        log: DecisionLog,
+        desk: RequestDesk | None,
+        evidence_mode: EvidenceMode = "quickstart",
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Keep what the tools work with."""
+        """Keep what the tools work with. `now` is the moment that evidence is aged at."""
         self._log = log
         self._desk = desk
         self._mode: EvidenceMode = evidence_mode
+        self._now = now
 
     def server(self) -> Server[Any]:
         """The MCP server with its handlers."""
@@ -90,13 +102,10 @@ class ToolServer:
             return _failed(f"could not be done: {error.strerror or 'the disk refused'}")
 
     def _check(self, event: dict[str, Any]) -> CallToolResult:
-        try:
-            result = checked(
-                event, now=datetime.now(UTC), evidence_mode=self._mode, log=self._log, surface="mcp"
-            )
-        except OSError:
-            result = unrecorded()
-        return _answered({"route": result["recommended_action"], **result})
+        answer = handle_aana_pre_tool_check(
+            event, now=self._now(), evidence_mode=self._mode, log=self._log, surface="mcp"
+        )
+        return _answered(answer["structuredContent"])
 
 
 async def _always_an_object(ctx: Any, call_next: Any) -> Any:
@@ -114,19 +123,13 @@ async def _always_an_object(ctx: Any, call_next: Any) -> Any:
 
 def tools() -> list[Tool]:
     """The descriptions of the tools."""
-    result = openapi.result_schema()
-    result["properties"] = {"route": {"enum": ["accept", "ask", "defer", "refuse"]}, **result["properties"]}
-    result["required"] = ["route", *result["required"]]
     reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     return [
         Tool(
             name=CHECK,
-            description=(
-                "Decide on a proposed tool call (AANA Agent Action Contract v1) before it runs. Run the original tool "
-                "only when route is accept and hard_blockers is empty."
-            ),
-            input_schema=openapi.event_part(),
-            output_schema=result,
+            description=AANA_PRE_TOOL_CHECK_TOOL["description"],
+            input_schema=AANA_PRE_TOOL_CHECK_TOOL["inputSchema"],
+            output_schema=openapi.result_schema(),
             annotations=reading,
         ),
         Tool(
@@ -175,15 +178,27 @@ def _failed(message: str) -> CallToolResult:
 
 
 class _Lines:
-    """stdin as `stdio_server` takes it, behind the strict reader. `write` is its stream to the client."""
+    """stdin as `stdio_server` takes it, behind the strict reader. `write` is its stream to the client.
+
+    The end of stdin waits for the answers that are due, so that lines that are piped in get all of theirs.
+    """
 
     write: Any = None
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
+        self.due: set[Any] = set()
+        """Ids of requests that were read and are not answered yet."""
 
-    def __aiter__(self) -> AsyncIterator[str]:
-        return read_lines(self._readline, self._answer)
+    async def __aiter__(self) -> AsyncIterator[str]:
+        async for text in read_lines(self._readline, self._answer):
+            message = json.loads(text)
+            if "method" in message and "id" in message:
+                self.due.add(message["id"])
+            yield text
+        with anyio.move_on_after(limits.MCP_LAST_ANSWERS_SECONDS):
+            while self.due:
+                await anyio.sleep(_PAUSE_SECONDS)
 
     async def _readline(self, most: int) -> bytes:
         return await anyio.to_thread.run_sync(self._stream.readline, most)
@@ -194,10 +209,33 @@ class _Lines:
             await self.write.send(SessionMessage(error))
 
 
+class _Answers:
+    """The stream to the client, which tells the lines what was answered."""
+
+    def __init__(self, stream: Any, lines: _Lines) -> None:
+        self._stream = stream
+        self._lines = lines
+
+    async def send(self, item: SessionMessage) -> None:
+        await self._stream.send(item)
+        self._lines.due.discard(getattr(item.message, "id", None))
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return cast("bool | None", await self._stream.__aexit__(*error))
+
+
 async def serve_stdio(server: Server[Any]) -> None:
     """Serve on stdin and stdout until the client goes away."""
     with open(os.dup(0), "rb") as stdin:
         lines = _Lines(stdin)
         async with stdio_server(stdin=cast(Any, lines)) as (read_stream, write_stream):
             lines.write = write_stream
-            await server.run(read_stream, write_stream, server.create_initialization_options())
+            answers = _Answers(write_stream, lines)
+            await server.run(read_stream, answers, server.create_initialization_options())

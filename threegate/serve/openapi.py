@@ -9,9 +9,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from threegate import __version__
-from threegate.aana import event_schema
 from threegate.aana import vocabulary as words
+from threegate.aana.envelope import EVENT_TYPE
+from threegate.aana.schema import event_part
 from threegate.core import limits
+from threegate.serve.gate_schemas import (
+    contract_decision_schema,
+    contract_line_schema,
+    proposal_schema,
+    proposal_verdict_schema,
+)
 
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "public_read_accept": {
@@ -65,11 +72,6 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def event_part() -> dict[str, Any]:
-    """The event's schema as a part of a document that has its own `$schema`."""
-    return {key: value for key, value in event_schema().items() if key not in ("$schema", "$id", "allOf")}
-
-
 def result_schema() -> dict[str, Any]:
     """The JSON Schema of the result envelope."""
     text = {"type": "string"}
@@ -82,6 +84,7 @@ def result_schema() -> dict[str, Any]:
     return _object(
         {
             "contract_version": {"const": words.CONTRACT_VERSION},
+            "route": route,
             "tool_name": maybe_text,
             "tool_category": {"enum": [*words.CATEGORIES, None]},
             "effective_category": {"enum": list(words.CATEGORIES)},
@@ -129,6 +132,28 @@ def result_schema() -> dict[str, Any]:
                     "warning_codes": texts,
                 }
             ),
+            "audit_safe_log_event": _object(
+                {
+                    "type": {"const": EVENT_TYPE},
+                    "request_id": maybe_text,
+                    "agent_id": maybe_text,
+                    "tool_name": maybe_text,
+                    "tool_category": {"enum": [*words.CATEGORIES, None]},
+                    "effective_category": {"enum": list(words.CATEGORIES)},
+                    "risk_domain": {"enum": [*words.RISK_DOMAINS, None]},
+                    "declared_state": state,
+                    "supported_state": state,
+                    "effective_state": state,
+                    "recommended_route": {"enum": [*words.ROUTES, None]},
+                    "route": route,
+                    "gate_decision": gate,
+                    "hard_blockers": texts,
+                    "deviations": texts,
+                    "aix_score": score,
+                    "argument_keys": texts,
+                    "evidence_source_ids": {"type": "array", "items": maybe_text},
+                }
+            ),
         }
     )
 
@@ -151,7 +176,15 @@ _MEANINGS: Final = {
 def openapi_document(*, token: bool) -> dict[str, Any]:
     """The OpenAPI 3.1 document of a server that wants a bearer token, or none."""
     components: dict[str, Any] = {
-        "schemas": {"Event": event_part(), "Decision": result_schema(), "Error": _error_schema()}
+        "schemas": {
+            "Event": event_part(),
+            "Decision": result_schema(),
+            "Proposal": proposal_schema(),
+            "ProposalVerdict": proposal_verdict_schema(),
+            "ContractLine": contract_line_schema(),
+            "ContractDecision": contract_decision_schema(),
+            "Error": _error_schema(),
+        }
     }
     if token:
         components["securitySchemes"] = {
@@ -165,7 +198,10 @@ def openapi_document(*, token: bool) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "ThreeGate pre-tool check",
-            "description": "The AANA Agent Action Contract v1: may this tool call run now?",
+            "description": (
+                "The AANA Agent Action Contract v1: may this tool call run now? And the verdicts on action proposals, and "
+                "the decisions by a workspace's contracts."
+            ),
             "version": __version__,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             "contact": {
@@ -175,11 +211,22 @@ def openapi_document(*, token: bool) -> dict[str, Any]:
         },
         "servers": [{"url": "/", "description": "The server that this document came from."}],
         "tags": [
-            {"name": "decision", "description": "Gate 3a."},
+            {"name": "decision", "description": "What a gate says."},
             {"name": "state", "description": "How the server and its workspace are."},
         ],
         "paths": {
             "/pre-tool-check": {"post": _pre_tool_check(token)},
+            "/proposals/validate": {
+                "post": _judging(
+                    token,
+                    "validateProposal",
+                    "What becomes of this proposal?",
+                    "Judges one JSON action proposal. Nothing runs by it: auto and approval mean that it may become a draft.",
+                    "Proposal",
+                    "ProposalVerdict",
+                )
+            },
+            "/contracts/decide": {"post": _contracts_decide(token)},
             "/health": {
                 "get": _operation(
                     "health",
@@ -215,29 +262,61 @@ def openapi_document(*, token: bool) -> dict[str, Any]:
 
 
 def _pre_tool_check(token: bool) -> dict[str, Any]:
-    decision = {_JSON: {"schema": _reference("Decision")}}
-    operation = _operation(
+    operation = _judging(
+        token,
         "preToolCheck",
         "May this call run?",
         "Decides on one Agent Action Contract v1 event. Execute only when execution_allowed is true.",
-        decision,
-        *((401,) if token else ()),
-        408,
-        413,
-        415,
-        429,
+        "Event",
+        "Decision",
+    )
+    unread = operation["responses"]["400"]
+    unread["description"] = "The body is no JSON, and the envelope says refuse; or no HTTP/1.1 request."
+    unread["content"] = {_JSON: {"schema": _reference("Decision")}, **unread["content"]}
+    operation["requestBody"]["content"][_JSON]["examples"] = EXAMPLES
+    return operation
+
+
+def _contracts_decide(token: bool) -> dict[str, Any]:
+    operation = _judging(
+        token,
+        "decideCall",
+        "Do the contracts allow this call?",
+        "Decides by the workspace's contracts on one call of a tool that you run yourself. "
+        "Execute only when verdict is allow and there is no reason.",
+        "ContractLine",
+        "ContractDecision",
+        404,
+    )
+    unread = operation["responses"]["400"]
+    unread["description"] = (
+        "The body says nothing that can be judged: do not execute; or no HTTP/1.1 request."
+    )
+    unread["content"] = {_JSON: {"schema": _reference("Error")}, **unread["content"]}
+    return operation
+
+
+def _judging(
+    token: bool, name: str, summary: str, description: str, body: str, answer: str, *statuses: int
+) -> dict[str, Any]:
+    """An operation that judges its body and writes that down; `body` and `answer` name schemas."""
+    content = {_JSON: {"schema": _reference(answer)}}
+    wanted = (401,) if token else ()
+    operation = _operation(
+        name,
+        summary,
+        description,
+        content,
+        *(*wanted, *statuses, 408, 413, 415, 429),
         secured=token,
         tag="decision",
     )
-    answers = operation["responses"]
-    answers["200"]["description"] = "A decision."
-    answers["400"]["description"] = (
-        "The body is no JSON, and the envelope says refuse; or no HTTP/1.1 request."
+    operation["responses"]["200"]["description"] = "A decision."
+    operation["responses"]["503"]["description"] = (
+        "The decision could not be made or written down: do not execute."
     )
-    answers["400"]["content"] = {**decision, **answers["400"]["content"]}
-    answers["503"]["description"] = "The decision could not be written down: do not execute."
-    content = {_JSON: {"schema": _reference("Event"), "examples": EXAMPLES}}
-    return {**operation, "requestBody": {"required": True, "content": content}}
+    request = {"required": True, "content": {_JSON: {"schema": _reference(body)}}}
+    return {**operation, "requestBody": request}
 
 
 def _operation(

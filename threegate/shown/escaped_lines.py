@@ -174,12 +174,12 @@ def _between_words(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
-def numbered(text: str, *, width: int = WIDTH, limit: int | None = None) -> list[str]:
-    """Code with line numbers; a wrapped line's pieces go on behind an empty number."""
+def numbered(text: str, *, width: int = WIDTH, limit: int | None = None, first: int = 1) -> list[str]:
+    """Code with line numbers from `first` on; a wrapped line's pieces go on behind an empty number."""
     source = text.removesuffix("\n").split("\n")
-    size = len(str(len(source)))
+    size = len(str(first + len(source) - 1))
     lines: list[str] = []
-    for number, line in enumerate(source, start=1):
+    for number, line in enumerate(source, start=first):
         label = str(number).rjust(size)
         for piece in wrapped(line, width - size - 3 - len(GUTTER)):
             lines.append(CodeLine.of(f"  {label} {GUTTER}", piece))

@@ -96,6 +96,11 @@ def exposure_items(exposure: Exposure) -> Iterator[Item]:
         yield Fact("opacity", f"transparent ({exposure.why})")
 
 
+def read_all(file_name: str, name: str) -> Field:
+    """The command that pages through an input of a request, all of it. Neither name holds what a shell obeys."""
+    return Field("read with", f"threegate show {file_name} --input={name}", LIMIT)
+
+
 def _card(view: ShownRequest) -> Iterator[Item]:
     exposure = job_exposure(view.request, view.job)
     yield from exposure_items(exposure)

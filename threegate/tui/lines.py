@@ -42,11 +42,14 @@ class Lines(ScrollView, can_focus=True):
         super().__init__(id=id)
         self.lines: Sequence[str] = ()
         self._unseen: set[int] = set()
+        self._told: tuple[int, str] | None = None
+        """What was said last of the lines that are shown: how many are unseen, and which are on the screen."""
 
     def put(self, lines: Sequence[str]) -> None:
         """Show other lines, from the first one; none of them counts as seen."""
         self.lines = lines
         self._unseen = set(range(len(lines)))
+        self._told = None
         self.virtual_size = Size(max((cell_len(line) for line in lines), default=1), len(lines))
         self.scroll_to(0, 0, animate=False, force=True)
         self.refresh()
@@ -84,7 +87,9 @@ class Lines(ScrollView, can_focus=True):
             for row in range(self.size.height):
                 if left == 0 and top + row in self._unseen and self._uncovered(row):
                     self._unseen.discard(top + row)
-        self.post_message(self.Seen())
+        if (now := (self.unseen, self.place)) != self._told:
+            self._told = now
+            self.post_message(self.Seen())
 
     def _uncovered(self, row: int) -> bool:
         """Whether the line in a row of ours fits, and nothing of another widget is on top of it."""

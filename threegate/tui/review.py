@@ -30,9 +30,10 @@ from threegate.review.reviewed_draft import (
     read_draft,
 )
 from threegate.review.screen import render_invalid, render_reviewed_draft
-from threegate.setup.init import account
 from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, quoted, shown
+from threegate.shown.time_read import Reader, Reading
 from threegate.trail import Trail
+from threegate.tui.input_screen import InputScreen
 from threegate.tui.lines import LEAST_HEIGHT, Lines
 from threegate.tui.screens import Confirm, ListScreen, OperatorApp, Reason, Row, changed_of
 
@@ -116,6 +117,7 @@ class DraftScreen(Screen[str]):
         Binding("a", "approve", "Approve"),
         Binding("r", "reject", "Reject"),
         Binding("f", "full", "Full"),
+        Binding("i", "inputs", "Inputs"),
         Binding("escape,s", "leave", "Skip"),
         Binding("q", "app.quit", "Quit"),
     ]
@@ -131,6 +133,7 @@ class DraftScreen(Screen[str]):
         self._problem: ThreeGateError | None = None
         self._full = False
         self._width = 0
+        self._reader = Reader()
 
     def compose(self) -> ComposeResult:
         """A bar of ours above, the lines, what we have to say, the keys."""
@@ -181,7 +184,9 @@ class DraftScreen(Screen[str]):
 
     def _put(self) -> None:
         self._width = self._fitting()
-        self.query_one(Lines).put(self._lines(self._width))
+        lines = self._lines(self._width)
+        self._reader.shows(lines)
+        self.query_one(Lines).put(lines)
         self._tell_place()
 
     def _lines(self, width: int) -> list[str]:
@@ -217,6 +222,14 @@ class DraftScreen(Screen[str]):
             self._full = not self._full
             self._put()
 
+    def action_inputs(self) -> None:
+        """Page through all of its inputs."""
+        if self._reviewed is None or not self._reviewed[1].inputs:
+            self.say("there are no inputs to read")
+        else:
+            _, reviewed = self._reviewed
+            self.app.push_screen(InputScreen(reviewed.request.inputs, reviewed.inputs))
+
     def action_approve(self) -> None:
         """Ask, once every line has been on the screen."""
         lines = self.query_one(Lines)
@@ -249,7 +262,8 @@ class DraftScreen(Screen[str]):
         else:
             self.app.done.approved.append(done)
             waits = "; waits for further operators" if done.waits_for_quorum else ""
-            self._close(f"approved {done.path.name}{waits}")
+            daemon = "" if done.daemon_runs else "; no daemon runs: threegate run"
+            self._close(f"approved {done.path.name}{waits}{daemon}")
 
     def _sign(self, context: Context, reviewed: ReviewedDraft) -> Promoted:
         """Seal, sign and deliver what was on the screen; ssh-keygen may ask on the terminal."""
@@ -259,7 +273,12 @@ class DraftScreen(Screen[str]):
         sealed = seal(context, reviewed, acting.name)
         says = f"threegate: {reviewed.request.file_name} as {acting.name}; ssh-keygen may ask now"
         signed = self.app.at_terminal(says, lambda: sign(sealed, acting.key))
-        return promote(context, reviewed, sealed, signed, actor=f"operator:{acting.name}", asked=True)
+        return promote(
+            context, reviewed, sealed, signed, actor=f"operator:{acting.name}", reading=self._reading()
+        )
+
+    def _reading(self) -> Reading:
+        return self._reader.read(unseen=self.query_one(Lines).unseen)
 
     def action_reject(self) -> None:
         """Ask for a reason."""
@@ -273,7 +292,12 @@ class DraftScreen(Screen[str]):
             self.say("not rejected; nothing was changed")
             return
         try:
-            done = reject_draft(*self._draft, reason=reason, actor=account())
+            done = reject_draft(
+                *self._draft,
+                reason=reason,
+                actor=f"operator:{self.app.acting.name}",
+                reading=self._reading(),
+            )
         except TrailError as error:
             self.app.stop(error)
         except ThreeGateError as error:

@@ -11,6 +11,7 @@ import json
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -44,6 +45,7 @@ pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 WORKER = "[runners]\nmemory_budget_mb = 1024\ncpu_budget = 4.0\n[runners.monty]\nworkers = 2\n"
 SLEEP = "import time\nfor i in range(200):\n    time.sleep(0.1)\n"
 BOOT = "b" * 16
+NO_TOKEN = "no_token: the daemon gave no start token"
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +114,7 @@ class Rogue(Peer):
         super().__init__(cluster, worker.home, worker.space)
         self._key = read_identity(worker.home).key
         self._seq = 0
+        self.cores = "64"
 
     def says(self, type: str, **value: Any) -> None:
         self._seq += 1
@@ -120,7 +123,7 @@ class Rogue(Peer):
 
     def lives(self, **more: Any) -> None:
         """A status of a machine that can do anything."""
-        self.says("status", **{**told(memory_mb=8192, cores="64"), "time": int(time.time()), **more})
+        self.says("status", **{**told(memory_mb=8192, cores=self.cores), "time": int(time.time()), **more})
 
     def waits(self, name: str, kind: str = "", seconds: float = 60) -> Any:
         """The next message of a queue, living meanwhile: a note of a type, or the envelope's digest and nonce."""
@@ -386,6 +389,75 @@ def test_replays_reordering_kills_and_a_journal_of_yesterday(cluster: Cluster) -
             cluster.place.run("cancel", name)
 
 
+def events_of(cluster: Cluster, request: str) -> list[str]:
+    """The kinds of the events of a request from its claim on, in order."""
+    kinds = [event["type"] for event in cluster.place.events() if event["request_id"] == request]
+    return kinds[kinds.index("claimed") :]
+
+
+def wait_event(cluster: Cluster, request: str, kind: str) -> None:
+    until = time.monotonic() + 60
+    while not any(event["request_id"] == request for event in cluster.place.events(kind)):
+        assert time.monotonic() < until, cluster.daemon_log[-3000:]
+        time.sleep(0.05)
+
+
+def test_a_daemon_killed_between_the_job_and_its_answer_ends_each_request_once(cluster: Cluster) -> None:
+    """Killed where it had sent three jobs: one that its worker has not read, one that has its start token, and one that
+    runs. What the workers say about them afterwards gets no token and no second end, and nothing is sent again."""
+    worker = cluster.workers["w2"]
+    process = cluster.daemon()
+    rogue = Rogue(cluster)
+    asked = worker.log.count(NO_TOKEN)
+    rogue.cores = "1"  # what needs less memory goes to w2
+    try:
+        runs = approve(cluster, "runs", SLEEP)
+        wait_event(cluster, runs, "started")
+        given = approve(cluster, "given", "1", memory_mb=2000)
+        nonce, digest = _given(rogue)
+        os.kill(worker.pid, signal.SIGSTOP)
+        try:
+            unread = approve(cluster, "unread", "1")
+            wait_event(cluster, unread, "claimed")
+            time.sleep(0.5)  # from the claim to the broker
+        finally:
+            process.kill()
+            process.wait(20)
+            os.kill(worker.pid, signal.SIGCONT)
+        inline: dict[str, Any] = {"inline": {}, "outcome": _ended("succeeded")}
+        rogue.says("result", nonce=nonce, envelope_sha256=digest, **inline)
+        second = cluster.daemon()
+        ends = cluster.wait_end(runs, given, unread)
+        assert {ends[name] for name in (runs, given, unread)} == {"interrupted"}
+        rogue.says("may-start", nonce=nonce, envelope_sha256=digest)
+        rogue.says("result", nonce=nonce, envelope_sha256=digest, **inline)
+        after = approve(cluster, "after", "3 + 4")
+        assert cluster.wait_end(after)[after] == "succeeded", "the worker and the daemon take work as before"
+        until = time.monotonic() + 30
+        while worker.log.count(NO_TOKEN) == asked:
+            assert time.monotonic() < until, (
+                "the job that was not read came to its worker, which asked for its token"
+            )
+            time.sleep(0.1)
+        assert rogue.take("job.w1") is None, "it was sent a second time"
+        while (data := rogue.take("cancel.w1")) is not None:
+            assert json.loads(data.rpartition(b"\n")[0])["type"] != "go"
+        second.terminate()
+        second.wait(60)
+        assert cluster.ends() | ends == cluster.ends(), "an end has changed"
+        starts = cluster.starts()
+        assert [starts.get(name, 0) for name in (runs, given, unread, after)] == [1, 0, 0, 1]
+        assert events_of(cluster, runs) == ["claimed", "started", "interrupted"]
+        assert events_of(cluster, given) == ["claimed", "started", "interrupted"]
+        assert events_of(cluster, unread) == ["claimed", "interrupted"]
+        results = cluster.place.root / "tool-exec" / "results"
+        for name in (runs, given, unread):
+            assert len(list(results.glob(f"TS-*-{name}.md"))) == 1
+        assert cluster.place.run("audit", "verify").code == 0
+    finally:
+        rogue.close()
+
+
 def test_two_daemons_on_one_workspace_start_nothing_twice(cluster: Cluster, tmp_path: Path) -> None:
     """In one folder the second does not begin. On another machine, with a copy of everything at the same path (the same key,
     the same approval), the worker's journal lets it run once."""
@@ -410,10 +482,12 @@ def test_two_daemons_on_one_workspace_start_nothing_twice(cluster: Cluster, tmp_
             assert time.monotonic() < until, (tmp_path / "log").read_text() + cluster.daemon_log[-3000:]
             time.sleep(0.2)
         # Both have claimed it. A result need not come: the two share the worker's answers, and each may hear only the other's.
-        until = time.monotonic() + 20
+        until = time.monotonic() + 8
         while time.monotonic() < until and not any(
             list(folder.glob(f"TS-*-{name}.md")) for folder in results
         ):
+            if f"ended {name}: " in cluster.workers["w2"].log:  # what it says is on its way
+                until = min(until, time.monotonic() + 3)
             time.sleep(0.2)
         again = subprocess.run(command, cwd=cluster.place.root, capture_output=True, text=True, timeout=60)
         assert again.returncode != 0 and first.poll() is None

@@ -144,6 +144,56 @@ def test_hostile_words_stay_words_behind_the_bar(shown: Shown) -> None:
     } == set()
 
 
+_ROWS = """
+(() => {
+  const loose = [];
+  let rows = 0;
+  for (const box of document.querySelectorAll(".foreign")) {
+    const edge = box.getBoundingClientRect(), bar = parseFloat(getComputedStyle(box).borderLeftWidth);
+    const walk = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+      const range = document.createRange();
+      range.selectNodeContents(walk.currentNode);
+      for (const row of range.getClientRects()) {
+        rows += 1;
+        const beside = bar >= 4 && row.left >= edge.left + bar && row.top >= edge.top - 1 && row.bottom <= edge.bottom + 1;
+        if (!beside || row.right > Math.min(edge.right, innerWidth) + 1) loose.push(walk.currentNode.textContent.slice(0, 60));
+      }
+    }
+  }
+  return {rows, loose, wide: document.documentElement.scrollWidth > innerWidth};
+})()
+"""
+
+
+def test_at_39_columns_every_row_of_foreign_text_is_whole_and_beside_the_bar(shown: Shown) -> None:
+    """As narrow as a terminal on which nothing is asked: no row begins without the bar, and none is cut."""
+    browser = shown.browser
+    text = "== WARNINGS (0) " * 30
+    path = shown.bench.draft(
+        "narrow-1", slug="narrow", code=f"x = {text!r}\n" + "y = 1" + " " * 300 + "# z\n" * 120, purpose=text
+    )
+    wide = shown.bench.draft(
+        "narrow-2", slug="wide", data=None, code="print(1)", purpose="\u4e2d\u6587" * 100
+    )
+    try:
+        browser.open(shown.base)
+        column = browser.js(
+            """(() => { const probe = document.createElement("span"); probe.className = "foreign";
+            probe.textContent = "0".repeat(100); probe.style.cssText = "padding:0;border:0;max-width:none";
+            document.body.append(probe); return probe.getBoundingClientRect().width / 100 })()"""
+        )
+        browser.size(round(39 * column), 900)
+        for address in (shown.base, *shown.requests()):
+            browser.open(address)
+            seen = browser.js(_ROWS)
+            assert seen["rows"] > 3 and seen["loose"] == [] and not seen["wide"], (address, seen)
+    finally:
+        browser.size(1280, 1000)
+        path.unlink()
+        wide.unlink()
+
+
 def test_headings_are_ours_alone(shown: Shown) -> None:
     for address in shown.requests()[:12]:
         shown.browser.open(address)

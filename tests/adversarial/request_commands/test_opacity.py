@@ -327,14 +327,15 @@ def test_the_effective_risk_follows_from_both_facts(
     command: str, inputs: tuple[str, ...], keys: dict[str, str], risk: str, reach: tuple[str, ...]
 ) -> None:
     report = asked(command, *inputs, **keys)
-    assert report.request is not None and report.exposure is not None and report.exposure.reach == reach
+    assert report.request is not None and report.exposure is not None, report.findings
+    assert report.exposure.reach == reach
     job = build_job(report.request, input_sizes={DIGEST: 10}, platform=Platform())
     assert job.effective_risk == risk
 
 
 def test_a_script_that_cannot_be_shown_whole_is_opaque() -> None:
     report = asked("python3 a.py", "a.py", "data.csv")
-    assert report.request is not None and report.exposure is not None
+    assert report.request is not None and report.exposure is not None, report.findings
     for unread, risk in (((), "low"), (("data.csv",), "low"), (("data.csv", "a.py"), "medium")):
         job = build_job(report.request, input_sizes={DIGEST: 10}, platform=Platform(), unread=unread)
         assert job.effective_risk == risk and job.unread == unread

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shlex
 import tarfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,12 +17,15 @@ import pytest
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.serve.test_page import client_of, only, words
 from tests.support import era_draft
+from threegate.cli import execute
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.launch.approved_file import Approved, read_approved
 from threegate.request.tar_reader import TarError, read_tar
+from threegate.review.overview import Entry
+from threegate.review.request_view import look_at, look_sections
 from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
-from threegate.review.screen import render_reviewed_draft
+from threegate.review.screen import render_reviewed_draft, render_sections
 
 EVIL = "os.system('evil')"
 
@@ -91,7 +96,7 @@ def test_one_byte_that_is_no_text_does_not_turn_a_script_into_hex(bench: Bench) 
     path = draft(bench, "python3 run.py", run_py=b"# caf\xe9\nimport os\n" + EVIL.encode())
     lines = screen(bench, path)
     assert any(line.endswith("| # caf\\xe9") for line in lines) and any(line.endswith(EVIL) for line in lines)
-    assert "  NOT SHOWN WHOLE, on no screen:" in lines[:14]
+    assert "  NOT SHOWN WHOLE:" in lines[:14]
     with reviewed(bench, path) as found:
         assert found.job.unread == ("run.py",) and found.job.effective_risk == "medium"
 
@@ -103,7 +108,7 @@ def test_text_followed_by_a_zip_is_named_and_raises_the_risk(bench: Bench) -> No
         archive.writestr("__main__.py", EVIL)
     path = draft(bench, "python3 run.py", run_py=stream.getvalue())
     lines = screen(bench, path)
-    assert "  NOT SHOWN WHOLE, on no screen:" in lines[:14]
+    assert "  NOT SHOWN WHOLE:" in lines[:14]
     assert "text followed by a zip archive" in " ".join(line.strip() for line in lines[:16])
     with reviewed(bench, path) as found:
         assert found.job.effective_risk == "medium"
@@ -147,7 +152,78 @@ def test_a_tar_with_a_size_that_lies_is_refused_before_anybody_signs(bench: Benc
 def test_more_than_a_person_reads_is_named(bench: Bench) -> None:
     path = draft(bench, "python3 run.py", run_py=b"x = 1\n" * limits.SHOWN_BYTES)
     lines = screen(bench, path)
-    assert "  NOT SHOWN WHOLE, on no screen:" in lines[:14] and len(lines) < 2000
+    assert "  NOT SHOWN WHOLE:" in lines[:14] and len(lines) < 2000
+
+
+def long_script() -> bytes:
+    """More than SHOWN_BYTES, with what matters at its end."""
+    return b"# padding\n" * (limits.SHOWN_BYTES // 5) + EVIL.encode() + b"\n"
+
+
+def commands(lines: list[str]) -> list[list[str]]:
+    """The commands that a screen names for what it does not show, as a shell would take them."""
+    text = "".join(line[16:] if line.startswith(" " * 14) else f"\n{line.strip()}" for line in lines)
+    return [
+        shlex.split(line.partition("| threegate ")[2])
+        for line in text.split("\n")
+        if line.startswith("read with   | ")
+    ]
+
+
+@pytest.mark.parametrize("approved", [False, True])
+def test_what_does_not_fit_is_read_whole_with_the_command_on_the_screen(
+    bench: Bench, capfd: pytest.CaptureFixture[str], approved: bool
+) -> None:
+    """Before the approval from the bytes that the draft declares, after it from the pinned ones, whatever lies in the inbox."""
+    path = draft(bench, "python3 run.py", run_py=long_script())
+    lines = screen(bench, path)
+    assert not any(EVIL in line for line in lines)
+    [command] = commands(lines)
+    assert command[:2] == ["show", path.name]
+    if approved:
+        bench.approve(path)
+        (bench.workspace.files / "run.py").write_bytes(b"harmless\n")
+    capfd.readouterr()
+    assert execute(["-w", str(bench.workspace.root), *command]) == 0
+    shown = capfd.readouterr().out.split("\n")
+    count = long_script().count(b"\n")
+    assert sum(line.endswith("| # padding") for line in shown) == count - 1
+    digest = hashlib.sha256(long_script()).hexdigest()
+    assert shown[0].endswith(digest) and digest in "".join(line.partition("| ")[2] for line in lines)
+    assert f"  {count} | {EVIL}" in shown and max(map(len, shown)) <= 80
+    assert [item.name for item in bench.workspace.inputs.iterdir() if item.name.startswith(".tmp")] == []
+
+
+def test_an_input_that_changed_since_it_was_declared_is_not_read(
+    bench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Else the agent would show one file and have another one approved."""
+    path = draft(bench, "python3 run.py", run_py=long_script())
+    (bench.workspace.files / "run.py").write_bytes(b"harmless\n")
+    where = ["-w", str(bench.workspace.root), "show", path.name]
+    assert execute([*where, "--input", "run.py"]) == 2
+    said = capfd.readouterr()
+    assert "harmless" not in said.out and "the request declares" in said.err
+    assert execute([*where, "--input", "other"]) == 2 and "no input 'other'" in capfd.readouterr().err
+    assert execute([*where, "--input", "run.py", "--json"]) == 64
+
+
+def test_every_file_of_a_large_archive_is_read_whole(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    archive = tarred(("a/b.py", long_script()), ("run.sh", EVIL.encode()))
+    path = draft(bench, "ls -l /in/tree", True, tree_tar=archive)
+    [command] = commands(screen(bench, path))
+    assert execute(["-w", str(bench.workspace.root), *command]) == 0
+    shown = capfd.readouterr().out.split("\n")
+    assert sum(line.endswith(f"| {EVIL}") for line in shown) == 2 and "  inside      | run.sh" in shown
+
+
+def test_a_request_that_was_claimed_names_the_command_too(bench: Bench) -> None:
+    path = bench.approve(draft(bench, "python3 run.py", run_py=b"x = 1\n")).path
+    claimed = bench.workspace.state_folder("running") / path.name
+    path.rename(claimed)
+    look = look_at(bench.context, Entry("running", claimed, datetime.now(UTC)))
+    [command] = commands(render_sections(look_sections(look)))
+    assert command == ["show", path.name, "--input=run.py"]
 
 
 def test_the_job_at_the_launch_is_the_one_that_was_signed(bench: Bench) -> None:

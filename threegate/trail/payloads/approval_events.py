@@ -36,6 +36,10 @@ class Approved(Placed):
     """Digest of the text that the signature covers, which is kept among the pinned inputs. None: of version 1, or no signature."""
     asked: bool | None = None
     """Whether the operator was asked after the text had been shown; false with ``--yes``. None: not known."""
+    read_seconds: int | None = None
+    """From the first line on the screen to the decision. None: nobody was asked, or not known."""
+    read_whole: bool | None = None
+    """Whether every line was put on the screen and none was cut."""
     draft_sha256: str | None = None
     """Digest of the draft, without the lines that approving adds."""
     grant: str | None = None
@@ -90,6 +94,8 @@ class Countersigned(Payload):
     """Fingerprint of the key, ``SHA256:…``."""
     nonce: str | None = None
     """Used up by the claim, not by the countersignature."""
+    read_seconds: int | None = None
+    read_whole: bool | None = None
     files: Mapping[str, str] | None = None
     """Digest of the signature's file, by what follows the request's name (".sig.NAME")."""
 

@@ -289,6 +289,8 @@ class Rejected(End):
     """The folder that the draft was in."""
     claims_id: str | None = None
     """The id in the draft, when it is another request's."""
+    read_seconds: int | None = None
+    read_whole: bool | None = None
 
     def sentence(self) -> str:
         return f"rejected{named(self.file)}{self._because()}"

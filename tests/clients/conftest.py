@@ -1,0 +1,55 @@
+"""The TypeScript client, built once for all tests of this folder from what is tracked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import missing
+
+ROOT = Path(__file__).parents[2]
+PAUSES = (2, 10, 30)
+"""Seconds between attempts to get packages: a registry hiccups now and then."""
+
+
+def npm(folder: Path, *arguments: str, expect: int = 0) -> str:
+    """Run npm quietly; its standard output."""
+    done = subprocess.run(
+        ["npm", *arguments], cwd=folder, capture_output=True, text=True, timeout=280,
+        env={**os.environ, "npm_config_audit": "false", "npm_config_fund": "false", "npm_config_update_notifier": "false"},
+    )  # fmt: skip
+    assert done.returncode == expect, f"npm {' '.join(arguments)}: {done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The client, built in a copy that holds only what is tracked; the packages come from the npm registry."""
+    for program in ("node", "npm"):
+        if not shutil.which(program):
+            missing(f"{program} (apt-get install nodejs npm)")
+    root = tmp_path_factory.mktemp("typescript")
+    listed = subprocess.run(
+        ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-co", "--exclude-standard", "clients/typescript", "schemas"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    for name in [*listed, *(f"tests/data/{path.name}" for path in (ROOT / "tests/data").glob("*.jsonl"))]:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, root / name)
+    shutil.copytree(ROOT / "examples", root / "examples")
+    folder = root / "clients" / "typescript"
+    for pause in (*PAUSES, None):
+        try:
+            npm(folder, "ci", "--ignore-scripts", "--prefer-offline", "--fetch-retries", "5")
+            break
+        except AssertionError:
+            if pause is None:
+                raise
+            time.sleep(pause)
+    npm(folder, "run", "build")
+    return folder

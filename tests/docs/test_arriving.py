@@ -1,0 +1,108 @@
+"""The pages for those who come from another system: short, linked, and what they print works as printed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.serve.conftest import TOKEN, start, stop
+from tests.serve.test_workspace_gates import client_of
+from tests.support import make_place
+from threegate.core.workspace import Workspace
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("from-aana.md", "from-clawguard.md", "from-contracts.md")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of a page in a language."""
+    found = re.findall(r"^```([a-z]*)\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.M | re.S)
+    return [text for name, text in found if name == language]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_page_is_short_and_linked(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    assert text.count("\n") <= 80
+    for heading in ("## What differs, and why", "## What is not here"):
+        assert heading in text
+    for place in ("README.md", "mkdocs.yml", "docs/index.md"):
+        assert page in (ROOT / place).read_text(), place
+
+
+def test_the_python_of_aana_prints_what_it_says(tmp_path: Path) -> None:
+    (code,) = blocks("from-aana.md", "python")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.strip() == code.rpartition("# ")[2].strip(), done.stderr
+
+
+def test_the_example_cases_through_the_command_line(tmp_path: Path) -> None:
+    (line,) = [block for block in blocks("from-aana.md", "") if "python3 -c" in block]
+    line = line.replace("python3", sys.executable).replace(
+        "threegate aana", f"{sys.executable} -m threegate aana"
+    )
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line}"], capture_output=True, text=True, cwd=ROOT
+    )
+    cases = json.loads((ROOT / "examples/agent_action_contract_cases.json").read_text())["cases"]
+    assert done.returncode == 2, done.stderr
+    assert [row.split()[:2] for row in done.stdout.splitlines()] == [
+        [case["expected_route"], case["event"]["tool_name"]] for case in cases
+    ]
+    assert {case["expected_route"] for case in cases} == {"accept", "ask", "defer", "refuse"}
+
+
+def test_the_mcp_lines_as_printed(tmp_path: Path) -> None:
+    lines = blocks("from-aana.md", "json")[0].splitlines()
+    call = {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": {"name": "aana_pre_tool_check", "arguments": {}},
+    }
+    command = [sys.executable, "-m", "threegate", "serve", "mcp", "--log", str(tmp_path / "d.jsonl")]
+
+    def answers(sent: list[str]) -> list[dict[str, object]]:
+        done = subprocess.run(
+            command, input="\n".join(sent) + "\n", capture_output=True, text=True, timeout=60, cwd=tmp_path
+        )
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    _, listed, called = answers([*lines, json.dumps(call)])
+    assert listed["result"]["tools"][0]["name"] == "aana_pre_tool_check"  # type: ignore[index]
+    assert called["result"]["structuredContent"]["route"] == "refuse"  # type: ignore[index]
+    (bare,) = answers([lines[-1]])
+    assert bare["error"]["code"] == -32602  # type: ignore[index]
+
+
+def test_the_proposal_as_curl_sends_it(tmp_path: Path) -> None:
+    (command,) = [block for block in blocks("from-clawguard.md", "") if block.startswith("curl")]
+    _, _, url, *options = shlex.split(command.replace("$THREEGATE_TOKEN", TOKEN).replace("\\\n", " "))
+    given = dict(zip(options[-2::-2], options[-1::-2], strict=True))
+    headers = [options[at + 1].split(": ") for at, word in enumerate(options) if word == "-H"]
+    running = start(tmp_path)
+    try:
+        place = running.url + url.removeprefix("http://127.0.0.1:8766")
+        answer = httpx.post(place, content=given["-d"], headers=dict(headers), timeout=60)
+    finally:
+        stop(running)
+    assert answer.json() == json.loads(blocks("from-clawguard.md", "json")[0])
+
+
+def test_the_call_of_the_contracts_page(tmp_path: Path) -> None:
+    call, decision = blocks("from-contracts.md", "json")
+    place = make_place(tmp_path)
+    contracts = Workspace(place.root).contracts
+    for file in (ROOT / "docs/examples/contracts/trading").iterdir():
+        (contracts / file.name).write_bytes(file.read_bytes())
+    client = client_of(tmp_path, place.root)
+    answer = client.post("/contracts/decide", content=call, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 200, answer.text
+    assert answer.json().keys() == json.loads(decision).keys()

@@ -1,0 +1,210 @@
+"""Records of practice: how the people at the gate decided, told from the trail alone.
+
+Works on the stream of events: memory grows with what waits or is being stopped, and with REPORT_REQUESTS reasons, not with
+the trail. What no event says is not guessed: a decision of an earlier version has no reading time.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from threegate.core import limits
+from threegate.trail import Event
+from threegate.trail.event import format_time
+from threegate.trail.payloads import (
+    Approved,
+    Cancelled,
+    CancelRequested,
+    Countersigned,
+    Finished,
+    Granted,
+    GrantRevoked,
+    Rejected,
+    SessionKilled,
+)
+
+
+@dataclass(slots=True)
+class OperatorPractice:
+    """What one operator decided. `seconds` are those of decisions whose reading was measured, the newest ones."""
+
+    approved: int = 0
+    rejected: int = 0
+    countersigned: int = 0
+    unasked: int = 0
+    """Approvals with ``--yes``: nobody was asked."""
+    measured: int = 0
+    whole: int = 0
+    """Of the measured ones: every line was on the screen."""
+    seconds: list[int] = field(default_factory=list)
+
+    def read(self, seconds: int | None, whole: bool | None) -> None:
+        """One decision's reading, if it was measured."""
+        if seconds is None:
+            return
+        self.measured += 1
+        self.whole += bool(whole)
+        self.seconds.append(seconds)
+        del self.seconds[: -limits.PRACTICE_DECISIONS]
+
+    def to_json(self) -> dict[str, Any]:
+        """Counts, the median of the seconds and the share read whole (null: never measured)."""
+        return {
+            "approved": self.approved,
+            "rejected": self.rejected,
+            "countersigned": self.countersigned,
+            "not_asked": self.unasked,
+            "measured": self.measured,
+            "median_seconds": statistics.median(self.seconds) if self.seconds else None,
+            "share_read_whole": round(self.whole / self.measured, 3) if self.measured else None,
+        }
+
+
+@dataclass(slots=True)
+class GrantPractice:
+    """A standing grant: who gave it, how often it may be used, and what ran under it."""
+
+    given_by: str
+    max_uses: int | None
+    revoked: bool = False
+    approved: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it."""
+        return {
+            "given_by": self.given_by,
+            "max_uses": self.max_uses,
+            "revoked": self.revoked,
+            "approved_under_it": self.approved,
+        }
+
+
+@dataclass(slots=True)
+class Practice:
+    """The records of a time. `take` wants the events in order."""
+
+    first: str = ""
+    """Events before this time are not counted."""
+    operators: dict[str, OperatorPractice] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Reasons of rejections, in the operators' own words."""
+    grants: dict[str, GrantPractice] = field(default_factory=dict)
+    stops: Counter[str] = field(default_factory=Counter)
+    """How often something was stopped: ``cancelled``, and for kills the scope."""
+    stop_seconds: list[float] = field(default_factory=list)
+    """From the order to cancel a run to its end, the newest ones."""
+    too_late: int = 0
+    """Orders to cancel a run that had ended by itself when they came."""
+    _stopping: dict[str, datetime] = field(default_factory=dict)
+
+    def take(self, event: Event) -> None:
+        """The next event."""
+        payload = event.payload
+        match payload:
+            case Granted():
+                self.grants[payload.grant or ""] = GrantPractice(_operator(event), payload.max_uses)
+            case GrantRevoked() if payload.grant in self.grants:
+                self.grants[payload.grant].revoked = True
+            case CancelRequested() if event.request_id is not None:
+                self._stopping.setdefault(event.request_id, event.when)
+        if event.time < self.first:
+            return
+        match payload:
+            case Approved() if payload.grant is not None:
+                if payload.grant in self.grants:
+                    self.grants[payload.grant].approved += 1
+            case Approved():
+                who = self._of(payload.approved_by or _operator(event))
+                who.approved += 1
+                who.unasked += payload.asked is False
+                who.read(payload.read_seconds, payload.read_whole)
+            case Countersigned():
+                who = self._of(payload.countersigned_by or _operator(event))
+                who.countersigned += 1
+                who.read(payload.read_seconds, payload.read_whole)
+            case Rejected():
+                who = self._of(_operator(event))
+                who.rejected += 1
+                who.read(payload.read_seconds, payload.read_whole)
+                if payload.message and (
+                    payload.message in self.reasons or len(self.reasons) < limits.PRACTICE_DECISIONS
+                ):
+                    self.reasons[payload.message] += 1
+            case Cancelled():
+                self.stops["cancelled"] += 1
+                if (asked := self._stopping.pop(event.request_id or "", None)) is not None:
+                    self.stop_seconds.append((event.when - asked).total_seconds())
+                    del self.stop_seconds[: -limits.PRACTICE_DECISIONS]
+            case Finished():
+                self.too_late += self._stopping.pop(event.request_id or "", None) is not None
+            case SessionKilled() if payload.scope != "close":
+                self.stops[f"killed {payload.scope or 'session'}"] += 1
+
+    def _of(self, name: str) -> OperatorPractice:
+        return self.operators.setdefault(name, OperatorPractice())
+
+    def to_json(self) -> dict[str, Any]:
+        """All records, names sorted."""
+        return {
+            "since": self.first or None,
+            "operators": {name: found.to_json() for name, found in sorted(self.operators.items())},
+            "rejection_reasons": dict(self.reasons.most_common()),
+            "grants": {name: found.to_json() for name, found in sorted(self.grants.items())},
+            "stops": dict(sorted(self.stops.items())),
+            "stop_seconds": {
+                "median": statistics.median(self.stop_seconds) if self.stop_seconds else None,
+                "longest": max(self.stop_seconds, default=None),
+            },
+            "cancelled_too_late": self.too_late,
+        }
+
+
+def practice_of(events: Iterable[Event], *, since: datetime | None = None) -> Practice:
+    """The records of events that the caller reads in order."""
+    practice = Practice(format_time(since) if since else "")
+    for event in events:
+        practice.take(event)
+    return practice
+
+
+def practice_lines(practice: Practice) -> list[tuple[str, str]]:
+    """Label and value, for a terminal and for the report's page."""
+    lines: list[tuple[str, str]] = []
+    for name, found in sorted(practice.operators.items()):
+        told = [f"{found.approved} approved, {found.rejected} rejected, {found.countersigned} countersigned"]
+        if found.measured:
+            told.append(
+                f"{statistics.median(found.seconds):g} s from shown to decided (median), "
+                f"{found.whole} of {found.measured} read whole"
+            )
+        if found.unasked:
+            told.append(f"{found.unasked} without being asked (--yes)")
+        lines.append((f"decisions of {name}", "; ".join(told)))
+    for text, count in practice.reasons.most_common(limits.PRACTICE_REASONS):
+        lines.append(("rejected because", f"{text} ({count})"))
+    for name, grant in sorted(practice.grants.items()):
+        ended = ", revoked" if grant.revoked else ""
+        told_of = f"of {grant.given_by}{ended}: {grant.approved} approved under it, at most {grant.max_uses}"
+        lines.append((f"grant {name[:12]}", told_of))
+    for what, count in sorted(practice.stops.items()):
+        lines.append(("stops", f"{count} {what}"))
+    if practice.stop_seconds:
+        lines.append(
+            (
+                "time to stop",
+                f"{statistics.median(practice.stop_seconds):.1f} s (median), {max(practice.stop_seconds):.1f} s (longest) "
+                "from the order to the end of the run",
+            )
+        )
+    if practice.too_late:
+        lines.append(("stopped too late", f"{practice.too_late} runs had ended by themselves"))
+    return lines
+
+
+def _operator(event: Event) -> str:
+    return event.actor.removeprefix("operator:")

@@ -1,0 +1,156 @@
+"""The gates that a workspace sets up, for callers over HTTP: verdicts on proposals, decisions by its contracts.
+
+Invariant: a verdict is the one that the command line gives, and is written down before it is returned. A contract
+decision comes from a play, as in `threegate contracts decide`, that lasts as long as the server: the clock is the
+server's, a caller answers no checkpoint and kills no session, and contracts that changed meanwhile decide nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from threegate.aana import DecisionLog
+from threegate.contracts.compiler import compile_folder
+from threegate.contracts.folder import read_folder
+from threegate.contracts.play import Play
+from threegate.core import canonical, limits
+from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
+from threegate.proposals import judge_proposal, links_of
+from threegate.secretscan import mask_secrets
+
+_OPERATORS: Final = frozenset({"answer", "asked", "at", "kill"})
+"""Keys of a play's line that are an operator's, or the clock's."""
+_SHOWN: Final = ("layer", "code", "path")
+"""What of a reason a caller may see; what was expected and found is for the operator's terminal."""
+
+
+class WorkspaceGates:
+    """The gates of one workspace; without one, proposals are judged by the default settings. For many threads."""
+
+    def __init__(
+        self, workspace: Workspace | None, log: DecisionLog, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Keep what the gates work with; contracts are read with the first call. `clock` is in seconds."""
+        self._workspace = workspace
+        self._log = log
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._files: Mapping[str, bytes] | None = None
+        self._play: Play | None = None
+        self._began = 0.0
+
+    def judge_proposal(self, data: bytes, now: datetime) -> dict[str, Any]:
+        """The verdict on a proposal's bytes. Raises Unavailable for unreadable settings, OSError for the log."""
+        begun = time.perf_counter_ns()
+        try:
+            settings = Settings() if self._workspace is None else self._workspace.load_settings()
+        except InvalidInput:
+            raise Unavailable("the workspace's settings cannot be read: threegate settings check") from None
+        verdict = judge_proposal(data, settings=settings, links=links_of(settings))
+        proposal = verdict.proposal
+        self._log.record_verdict(
+            "proposal_verdict/1",
+            None if proposal is None else dict(proposal.args),
+            names={
+                "request_id": proposal.id if proposal else None,
+                "tool_name": proposal.tool.name if proposal else None,
+            },
+            verdict=verdict.verdict,
+            codes=[problem.code for problem in verdict.errors],
+            surface="http",
+            now=now,
+            latency_us=(time.perf_counter_ns() - begun) // 1000,
+        )
+        return verdict.to_json()
+
+    def decide_call(self, data: bytes, now: datetime) -> dict[str, Any]:
+        """What the contracts say of one line: a call, or the end of one or of a session.
+
+        Raises InvalidInput for a line that says nothing here, NoWorkspace without one, Unavailable where the
+        contracts cannot be used, OSError for the log.
+        """
+        begun = time.perf_counter_ns()
+        value = _line(data)
+        with self._lock:
+            play = self._current_play()
+            if max(len(play.table.sessions), len(play.claimed)) >= limits.SERVE_CONTRACT_SESSIONS:
+                raise Unavailable(
+                    f"{limits.SERVE_CONTRACT_SESSIONS} sessions or claims are open; restart the server"
+                )
+            try:
+                answer = play.line({**value, "at": self._clock() - self._began}).to_json()
+            except InvalidInput as error:
+                raise InvalidInput(mask_secrets(str(error))) from None
+            except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError):
+                raise InvalidInput("the call cannot be judged; do not execute") from None
+        outcome = answer.get("outcome", {})
+        reasons = [*answer.get("reasons", ()), *outcome.get("reasons", ())]
+        self._log.record_verdict(
+            "contract_decision/1",
+            value,
+            names={"tool_name": value.get("tool"), "session_id": value.get("session_id")},
+            verdict=answer.get("verdict") or outcome.get("status") or "done",
+            codes=[reason["code"] for reason in reasons],
+            surface="http",
+            now=now,
+            latency_us=(time.perf_counter_ns() - begun) // 1000,
+        )
+        return _for_callers(answer)
+
+    def _current_play(self) -> Play:
+        if self._workspace is None:
+            raise NoWorkspace("no workspace here: start the server with --workspace DIR")
+        try:
+            files = read_folder(self._workspace.contracts)
+            if self._play is None:
+                permit = self._workspace.load_settings().contracts.permit_timeout_allow
+                self._play = Play(compile_folder(files, environment=os.environ, permit_timeout_allow=permit))
+                self._files, self._began = files, self._clock()
+        except InvalidInput:
+            raise Unavailable(
+                "the contracts or the settings cannot be read: threegate contracts check"
+            ) from None
+        if files != self._files:
+            raise Unavailable("the contracts changed since the server read them; restart the server")
+        return self._play
+
+
+def _line(data: bytes) -> dict[str, Any]:
+    """A line of a play, as far as a caller may say it. Raises InvalidInput, whose message repeats no value."""
+    try:
+        value = canonical.loads_strict(data, max_bytes=limits.AANA_EVENT_BYTES)
+    except canonical.StrictJSONError as error:
+        raise InvalidInput(f"the body cannot be read as JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidInput("the body is an object: a call, finish or close")
+    if not _OPERATORS.isdisjoint(value):
+        raise InvalidInput(
+            "answer, asked, at and kill are not taken here: the clock is the server's, and a person decides"
+        )
+    return value
+
+
+def _for_callers(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer of a play without what only the operator may see."""
+    shown = dict(answer)
+    if "reasons" in shown:
+        shown["reasons"] = _reasons(shown["reasons"])
+    if "outcome" in shown:
+        shown["outcome"] = {**shown["outcome"], "reasons": _reasons(shown["outcome"]["reasons"])}
+    if "checkpoints" in shown:
+        shown["checkpoints"] = [
+            {name: value for name, value in demand.items() if name != "context"}
+            for demand in shown["checkpoints"]
+        ]
+    return shown
+
+
+def _reasons(reasons: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: reason[name] for name in _SHOWN} for reason in reasons]
