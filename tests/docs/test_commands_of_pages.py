@@ -65,6 +65,12 @@ NOT_RUN = {
     "threegate cluster init ~/cluster --worker w1 --worker w2 --host broker.example --enter": (
         "makes a broker's keys and starts it: tests/cluster"
     ),
+    "threegate witness serve --log other.pub --host 10.0.0.2": (
+        "serves until it is stopped: tests/evidence/test_two_workspaces.py"
+    ),
+    "threegate audit verify --witness KEY": "the same",
+    "curl -s http://10.0.0.2:8767/ORIGIN-SHA256/checkpoint -o seen": "the same",
+    "threegate audit verify --checkpoint seen": "the same",
     "threegate audit checkpoint --out new": "run as it stands by tests/docs/test_outside_checks.py",
     "threegate audit prove 5 > proof": "the same",
     "threegate audit export --format in-toto --out statements": "the same",

@@ -1,1 +1,1 @@
-"""What leaves the house: a pack of evidence that a stranger checks with other programs (docs/evidence.md)."""
+"""What leaves the house: packs that a stranger checks with other programs, and witnesses of the trail."""
