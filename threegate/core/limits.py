@@ -279,6 +279,8 @@ WITNESS_BODY_BYTES: Final = 72 * KIB
 WITNESS_STATE_BYTES: Final = 4 * MIB
 """WITNESS_LOGS checkpoints with two signatures, each with names of 128 characters, fit."""
 WITNESS_ANSWER_BYTES: Final = 64 * KIB
+WITNESS_SAID_CHARS: Final = 120
+"""Of a refusal's own words, what is repeated."""
 WITNESS_SECONDS: Final = 10.0
 """One answer of a witness, from the connection to its last byte."""
 WITNESS_PAUSE_SECONDS: Final = 60.0

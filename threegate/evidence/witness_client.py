@@ -22,8 +22,6 @@ from threegate.trail.checkpoint import TrailCheckpoint
 from threegate.trail.cosignature import AddCheckpoint, WitnessKey, with_cosignature
 
 _SIZE = re.compile(rb"(0|[1-9][0-9]{0,15})\n")
-_SAID_CHARS = 120
-"""Of a refusal's own words, what is repeated."""
 
 
 class WitnessClient:
@@ -51,7 +49,7 @@ class WitnessClient:
             cosigned = with_cosignature(note, self._key, body)
             self._old = note.size
             return cosigned
-        said = re.sub(r"[^ -~]+", " ", body.decode("utf-8", "replace")).strip()[:_SAID_CHARS]
+        said = re.sub(r"[^ -~]+", " ", body.decode("utf-8", "replace")).strip()[: limits.WITNESS_SAID_CHARS]
         if status in (400, 403, 404, 409, 422):
             raise Refused(str(status), f"{status} {said}")
         raise Unavailable(f"it answers {status} {said}")

@@ -20,7 +20,8 @@ from threegate.trail.workspace_key import SigningKey, VerifierKey
 PROOF_HASHES: Final = 63
 """Consistency proof lines of one request, by tlog-witness."""
 _TIME: Final = struct.Struct(">Q")
-_SIGNATURE_BYTES: Final = 64
+_ED25519: Final = 64
+"""Length of a signature."""
 _REQUEST = re.compile(
     rf"old (?P<old>0|[1-9][0-9]{{0,15}})\n(?P<proof>(?:[A-Za-z0-9+/]{{43}}=\n){{0,{PROOF_HASHES}}})\n(?P<note>(?s:.+))"
 )
@@ -47,7 +48,7 @@ class WitnessKey(VerifierKey):
         return min(times)
 
     def _time(self, signature: bytes, note: TrailCheckpoint) -> int:
-        if len(signature) == _TIME.size + _SIGNATURE_BYTES:
+        if len(signature) == _TIME.size + _ED25519:
             (time,) = _TIME.unpack_from(signature)
             if 0 < time <= INTEGER_MAX and self.verify(signature[_TIME.size :], signed_message(note, time)):
                 return int(time)
