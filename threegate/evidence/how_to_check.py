@@ -11,12 +11,14 @@ from importlib import resources
 
 _PAGE = """# How to check this pack
 
-It holds evidence of {requests} requests of the workspace `{workspace}`. {extent}
+Requests in it: {requests}. Workspace: `{workspace}`. {extent}
+
+A zip is unpacked into an empty folder first; nothing else may be in the folder when it is checked.
 
 You need a POSIX shell, `sha256sum` (GNU coreutils), `ssh-keygen` (OpenSSH 8.9 or later), and Python 3.10 or later in an environment
 of its own with three libraries from the package index, which know nothing of ThreeGate:
 
-    python3 -m venv check && . check/bin/activate
+    python3 -m venv ~/check && . ~/check/bin/activate
     pip install pymerkle==7.0.0 'securesystemslib>=1.1' 'cryptography>=42'
 
 **Compare the fingerprints first, over another channel** (by telephone, on paper, from an earlier pack): whoever made this pack
