@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import stat
 import subprocess
@@ -43,7 +44,10 @@ def test_an_approved_request_lies_signed_in_the_queue(bench: Bench) -> None:
     pinned = bench.workspace.inputs / hashlib.sha256(DATA).hexdigest()
     assert pinned.read_bytes() == DATA and stat.S_IMODE(pinned.stat().st_mode) == 0o400
     shown = str(approval.statement.shown_sha256)
-    assert {entry.name for entry in bench.workspace.inputs.iterdir()} == {pinned.name, shown}
+    policy = bench.context.policy
+    kept = hashlib.sha256(policy.kept()).hexdigest()
+    assert {entry.name for entry in bench.workspace.inputs.iterdir()} == {pinned.name, shown, kept}
+    assert policy.document.decode() in json.loads((pinned.parent / kept).read_bytes())["policy"]
     assert stat.S_IMODE((pinned.parent / shown).stat().st_mode) == 0o400
     assert all(check.ok for check in verify_approval(bench.context, done.path))
     with bench.context.trail.locked() as held:
@@ -171,7 +175,7 @@ def test_a_pinned_file_with_other_bytes_is_never_used(bench: Bench) -> None:
 def test_two_requests_share_one_pinned_input(bench: Bench) -> None:
     bench.approve(bench.draft())
     bench.approve(bench.draft("req-2", slug="again"))
-    assert len(list(bench.workspace.inputs.iterdir())) == 1 + 2, "and the text of each"
+    assert len(list(bench.workspace.inputs.iterdir())) == 1 + 2 + 1, "and the text of each, and the policy"
 
 
 def test_drafts_lie_in_the_inbox(bench: Bench, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.approval.material import make_key
-from tests.evidence.outside import Outside, flip, reseal
+from tests.evidence.outside import Outside, reseal
 from tests.support import Place
 from tests.upgrade.test_upgrade import KEPT, unpacked
 from threegate import cli
@@ -81,12 +81,15 @@ def test_contracts_and_settings_in_force_are_in_the_pack(
     shutil.copy(Path("docs/examples/contracts/threegate/threegate.monty.yaml"), contract)
     approved = bench.approve(bench.draft("after", slug="after"))
     packed = write_pack(bench.workspace, tmp_path / "pack")
-    (policy,) = (packed.path / "policies").iterdir()
-    told = json.loads(policy.read_text())
+    policies = [json.loads(policy.read_text()) for policy in (packed.path / "policies").iterdir()]
+    before, told = sorted(policies, key=lambda policy: len(policy["contracts"]))
     ((digest),) = told["contracts"].values()
+    assert before["contracts"] == {}, "the one of before is kept, too"
     assert (packed.path / "contracts" / digest).read_bytes() == contract.read_bytes()
     assert told["settings"]["approval"]["ttl"] and approved.path.name
-    assert len(index(packed)["policies_not_kept"]) == 1, "the one before the contract was written"
+    assert index(packed)["policies_not_kept"] == []
+    contract.write_text(contract.read_text().replace("low", "high") + "\n# another\n")
+    assert len(list((write_pack(bench.workspace, tmp_path / "later").path / "policies").iterdir())) == 2
     outside.confirmed(packed.path)
 
 
@@ -196,7 +199,11 @@ def test_cosignatures_beside_a_checkpoint_are_taken_along_and_checked(
     ), done
     other = vkey.replace("w.example", "x.example")
     assert "no key of a witness" in outside.check(packed.path, WITNESS_KEYS=other).stderr
-    flip(packed.path / f"checkpoints/{path.name}.w", -20, bit=1)
+    forged = packed.path / f"checkpoints/{path.name}.w"
+    text = bytearray(forged.read_bytes())
+    text[-20] = ord("A") if text[-20] != ord("A") else ord("B")
+    forged.chmod(0o600)
+    forged.write_bytes(text)
     reseal(packed.path, index(packed)["workspace"])
     assert "InvalidSignature" in outside.check(packed.path, WITNESS_KEYS=vkey).stderr
     path.with_name(f"{path.name}.w").unlink()

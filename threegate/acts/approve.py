@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from threegate.acts.approval_lines import insert_approval
-from threegate.acts.pinning import check_pinned, pin, text_to_pin, to_be_pinned
+from threegate.acts.pinning import check_pinned, pin, texts_to_pin, to_be_pinned
 from threegate.approval import (
     NAMESPACE_APPROVAL,
     Operators,
@@ -179,8 +179,8 @@ def promote(
     Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
     """
     name = reviewed.draft.path.name
-    with text_to_pin(context.workspace, sealed.shown) as text:
-        copies = (*reviewed.inputs, text)
+    with texts_to_pin(context.workspace, sealed.shown, context.policy.kept()) as texts:
+        copies = (*reviewed.inputs, *texts)
         check_pinned(context.workspace, copies)
         with context.trail.locked() as held:
             refuse_bad_clock(held)
@@ -192,7 +192,7 @@ def promote(
             paths = moves.deliver(
                 held,
                 [(target.with_name(f"{name}.sig"), signature, _MODE), (target, sealed.data, _MODE)],
-                _payload(reviewed, sealed, approval, fingerprint, reason, reading),
+                _payload(reviewed, sealed, approval, fingerprint, reason, reading, texts[1].sha256),
                 request_id=sealed.request.request_id,
                 actor=actor,
                 prepare=lambda: pin(context.workspace, copies),
@@ -298,6 +298,7 @@ def _payload(
     fingerprint: str,
     reason: str,
     reading: Reading | None,
+    kept_policy_sha256: str,
 ) -> Approved:
     statement = sealed.statement
     return Approved(
@@ -312,6 +313,7 @@ def _payload(
         key=fingerprint,
         nonce=statement.nonce,
         shown_sha256=statement.shown_sha256,
+        kept_policy_sha256=kept_policy_sha256,
         asked=reading is not None,
         read_seconds=reading.seconds if reading else None,
         read_whole=reading.whole if reading else None,

@@ -38,13 +38,17 @@ def to_be_pinned(copies: Sequence[InputCopy]) -> dict[str, PinnedFile]:
 
 
 @contextmanager
-def text_to_pin(workspace: Workspace, text: bytes) -> Iterator[InputCopy]:
-    """A text of ours as a copy that `pin` takes; gone when the block ends, unless it was pinned. Raises OSError."""
-    path = durable.write_new(workspace.inputs / "text", text, 0o400)
+def texts_to_pin(workspace: Workspace, *texts: bytes) -> Iterator[list[InputCopy]]:
+    """Texts of ours as copies that `pin` takes; gone when the block ends, unless they were pinned. Raises OSError."""
+    copies: list[InputCopy] = []
     try:
-        yield InputCopy("", sha256_hex(text), len(text), path)
+        for text in texts:
+            path = durable.write_new(workspace.inputs / "text", text, 0o400)
+            copies.append(InputCopy("", sha256_hex(text), len(text), path))
+        yield copies
     finally:
-        path.unlink(missing_ok=True)
+        for copy in copies:
+            copy.path.unlink(missing_ok=True)
 
 
 def pin(workspace: Workspace, copies: Sequence[InputCopy]) -> None:

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from threegate.approval import load_operators
-from threegate.contracts.folder import read_folder
 from threegate.core import durable, limits
-from threegate.core.canonical import sha256_hex
+from threegate.core.canonical import StrictJSONError, loads_strict, sha256_hex
 from threegate.core.errors import InvalidInput, TrailError
 from threegate.core.workspace import Workspace
 from threegate.evidence.how_to_check import render_page
@@ -201,7 +200,8 @@ class _Pack:
     size: int = 0
     """Number of lines that the pack stands on."""
     checkpoint: str | None = None
-    policies: set[str] = field(default_factory=set)
+    policies: dict[str, str | None] = field(default_factory=dict)
+    """Digests of policies that packed requests were approved under, and of what is kept of each among the pinned inputs."""
     """Digests that packed requests were approved under and that the pack does not have."""
     _operators: dict[str, str] = field(default_factory=dict)
     """Each recorded state of the operators' files: its digest, and which file it is."""
@@ -300,7 +300,8 @@ class _Pack:
             request = running.setdefault(request_id, PackedRequest(RequestHistory(request_id, event)))
             request.see(event)
             if isinstance(payload, Approved) and payload.policy_sha256 is not None:
-                self.policies.add(payload.policy_sha256)
+                kept = payload.kept_policy_sha256 or self.policies.get(payload.policy_sha256)
+                self.policies[payload.policy_sha256] = kept
             if request.history.end is not None:
                 write(running.pop(request_id))
             elif request.history.abandoned:
@@ -311,22 +312,39 @@ class _Pack:
     # ---- what was in force
 
     def write_policies(self) -> None:
-        """The policy of today and its contracts, where packed requests were approved under it; older ones are not kept."""
+        """The policies that requests were approved under, with their contracts; those of earlier versions were not kept."""
+        written: set[str] = set()
+        for digest, kept in sorted(self.policies.items()):
+            found = self._policy(digest, kept)
+            if found is None:
+                continue
+            del self.policies[digest]
+            document, contracts = found
+            self.writer.add(f"policies/{digest}.json", document, digest=digest)
+            for name, data in sorted(contracts.items()):
+                if name not in written:
+                    written.add(name)
+                    self.writer.add(f"contracts/{name}", data, digest=name)
+
+    def _policy(self, digest: str, kept: str | None) -> tuple[bytes, dict[str, bytes]] | None:
+        """A policy's document and its contracts by digest: as kept, else today's if it is that one. None: neither."""
+        if kept is not None:
+            try:
+                data = durable.read_regular(self.workspace.inputs / kept, max_bytes=limits.INPUT_FILE_BYTES)
+                value = loads_strict(data, max_bytes=limits.INPUT_FILE_BYTES)
+                contracts = {name: base64.b64decode(text) for name, text in value["contracts"].items()}
+                document = value["policy"].encode()
+            except (OSError, StrictJSONError, ValueError, KeyError, TypeError, AttributeError):
+                return None
+            return (document, contracts) if sha256_hex(document) == digest else None
         try:
             policy = load_policy(self.workspace, facts=policy_facts())
-            files = read_folder(self.workspace.contracts) if policy.contract_digests else {}
         except InvalidInput:
-            return  # settings that cannot be read are nobody's policy
-        if policy.digest not in self.policies:
-            return
-        self.policies.remove(policy.digest)
-        self.writer.add(f"policies/{policy.digest}.json", policy.document, digest=policy.digest)
-        for digest in sorted(set(policy.contract_digests.values())):
-            data = next((data for data in files.values() if sha256_hex(data) == digest), None)
-            if data is None:
-                self.writer.lacks(f"contracts/{digest}", "it was changed while the pack was made")
-            else:
-                self.writer.add(f"contracts/{digest}", data, digest=digest)
+            return None  # settings that cannot be read are nobody's policy
+        if policy.digest != digest:
+            return None
+        files = policy.contract_files
+        return policy.document, {policy.contract_digests[name]: data for name, data in files.items()}
 
     def _saw_operators(self, changed: OperatorsChanged) -> None:
         if changed.operators_sha256 is not None:

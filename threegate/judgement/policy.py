@@ -6,6 +6,7 @@ it is loaded whole from bytes, and no decision reads a file.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import os
@@ -33,6 +34,16 @@ class Policy:
     """sha256 of each file that the contracts were compiled from, by its path below contracts/."""
     document: bytes = b""
     """What `digest` is the SHA-256 of: RFC 8785 JSON."""
+    contract_files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """The files that `contract_digests` names."""
+
+    def kept(self) -> bytes:
+        """The document, and the contracts that it names, in base64 by digest: canonical JSON, kept with each approval."""
+        contracts = {
+            self.contract_digests[name]: base64.b64encode(data).decode()
+            for name, data in self.contract_files.items()
+        }
+        return canonical.canonical_bytes({"policy": self.document.decode(), "contracts": contracts})
 
 
 def load_policy(
@@ -90,7 +101,9 @@ def make_policy(
             **facts,
         )
     )
-    return Policy(settings, compiled, platform, canonical.sha256_hex(document), digests, document)
+    return Policy(
+        settings, compiled, platform, canonical.sha256_hex(document), digests, document, contract_files
+    )
 
 
 def _keyed_hash(key: bytes, name: str, value: str) -> str:

@@ -170,8 +170,8 @@ def test_eight_approvers_of_one_draft_make_one_approval(bench: Bench) -> None:
         signature = approved.with_name(approved.name + ".sig").read_bytes()
         assert SignedApproval.parse(signature).approval_sha256 == winner
         assert len(list(bench.workspace.approved.iterdir())) == 2 * (number + 1)
-        assert len(list(bench.workspace.inputs.iterdir())) == 1 + (number + 1), (
-            "the input, and the text of each"
+        assert len(list(bench.workspace.inputs.iterdir())) == 2 + (number + 1), (
+            "the input, the policy, and the text of each"
         )
 
 

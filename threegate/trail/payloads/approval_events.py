@@ -34,6 +34,8 @@ class Approved(Placed):
     """Used up by the claim, not by the approval."""
     shown_sha256: str | None = None
     """Digest of the text that the signature covers, which is kept among the pinned inputs. None: of version 1, or no signature."""
+    kept_policy_sha256: str | None = None
+    """Digest of the policy and its contracts as they are kept among the pinned inputs. None: of an earlier version."""
     asked: bool | None = None
     """Whether the operator was asked after the text had been shown; false with ``--yes``. None: not known."""
     read_seconds: int | None = None
@@ -70,10 +72,10 @@ class Approved(Placed):
 
     @property
     def pinned(self) -> frozenset[str] | None:
-        """Digests of what approving pinned: inputs and the signed text. None when the event's list was cut."""
+        """Digests of what approving pinned: inputs, the signed text, the policy. None when the event's list was cut."""
         if self.inputs is None:
             return None
-        return frozenset(filter(None, (*self.inputs.values(), self.shown_sha256)))
+        return frozenset(filter(None, (*self.inputs.values(), self.shown_sha256, self.kept_policy_sha256)))
 
     def change(self, history: History, event: object) -> None:
         history.abandoned = False
