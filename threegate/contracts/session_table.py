@@ -94,10 +94,10 @@ class SessionTable:
                 raise Refused(
                     "unknown_workflow", "there is no workflow.yaml; add one, or leave role and workflow out"
                 )
-            state = self.workflows.setdefault(workflow or contract.workflow, Workflow())
-            member = state.admit(
-                contract, self.members, self.sessions, workflow or contract.workflow, role, parent
-            )
+            name = workflow or contract.workflow
+            state = self.workflows.get(name) or Workflow()
+            member = state.admit(contract, self.members, self.sessions, name, role, parent)
+            self.workflows[name] = state  # not before it has a session: a refused name is not kept
             rules = self.compiled.sessions[member.contract]
             self.members[session_id] = member
         session = engine.open_session(rules, session_id, requester)
