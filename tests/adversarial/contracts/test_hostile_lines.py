@@ -46,3 +46,14 @@ def test_a_workflow_that_was_not_entered_is_not_remembered() -> None:
         line = {**CALL, "session_id": f"s{number}", "workflow_session": f"w{number}", "role": "nobody"}
         assert play.line(line).to_json()["reasons"][0]["code"] == "unknown_role"
     assert not play.table.workflows and not play.table.sessions
+
+
+def test_no_child_of_a_session_that_ended_lives_however_long_the_chain_is() -> None:
+    rules = {"handoffs": [{"from": "boss", "to": "boss"}], "parent_close_policy": {"default": "terminate"}}
+    play = play_of(workflow=rules)
+    play.line({**CALL, "session_id": "s0", "role": "boss"})
+    for number in range(1, 1100):
+        play.line({**CALL, "session_id": f"s{number}", "role": "boss", "parent": f"s{number - 1}"})
+    play.line({"close": "s0"})
+    assert len(play.table.sessions) == 1100
+    assert all(session.killed is not None for session in play.table.sessions.values())
