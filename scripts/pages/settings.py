@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
-from threegate.core.settings import SecretReference, setting_rows
+from threegate.core.settings import SecretReference, WitnessReference, setting_rows
 from threegate.setup.settings_file import toml_value
 
 
@@ -24,7 +24,7 @@ def _lines() -> Iterator[str]:
     yield "`threegate settings show --origin` what each value is and whether it comes from the file."
     yield ""
     yield "Settings that decide what may run are part of the policy that an operator signs: after a change the approvals that wait"
-    yield "say `policy_changed`. `audit`, `notify` and the budgets are not."
+    yield "say `policy_changed`. `audit`, `trail`, `notify` and the budgets are not."
     tables: dict[str, list[str]] = {}
     for name, entry in setting_rows():
         tables.setdefault(name.rpartition(".")[0] or name, []).append(_row(name, entry))
@@ -37,16 +37,23 @@ def _lines() -> Iterator[str]:
             "|---|---|---|---|",
             *rows,
         )
-    yield from ("", "## secrets.NAME", "", "| setting | default | values | meaning |", "|---|---|---|---|")
-    for name, entry in SecretReference.model_fields.items():
-        yield _row(f"secrets.NAME.{name}", entry)
+    for table, model in (("secrets", SecretReference), ("trail.witnesses", WitnessReference)):
+        yield from (
+            "",
+            f"## {table}.NAME",
+            "",
+            "| setting | default | values | meaning |",
+            "|---|---|---|---|",
+        )
+        for name, entry in model.model_fields.items():
+            yield _row(f"{table}.NAME.{name}", entry)
 
 
 def _row(name: str, entry: Any) -> str:
-    default = "" if entry.default is PydanticUndefined else toml_value(entry.default)
-    shown = default if len(default) < 60 else f"{default[:57]}…"
+    default = "required" if entry.default is PydanticUndefined else f"`{toml_value(entry.default)}`"
+    shown = default if len(default) < 62 else f"{default[:58]}…`"
     description = (entry.description or "").replace("|", "\\|")
-    return f"| `{name}` | `{shown}` | {_values(entry)} | {description} |"
+    return f"| `{name}` | {shown} | {_values(entry)} | {description} |"
 
 
 def _values(entry: Any) -> str:

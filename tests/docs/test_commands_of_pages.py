@@ -65,6 +65,12 @@ NOT_RUN = {
     "threegate cluster init ~/cluster --worker w1 --worker w2 --host broker.example --enter": (
         "makes a broker's keys and starts it: tests/cluster"
     ),
+    "threegate witness serve --log other.pub --host 10.0.0.2": (
+        "serves until it is stopped: tests/evidence/test_two_workspaces.py"
+    ),
+    "threegate audit verify --witness KEY": "the same",
+    "curl -s http://10.0.0.2:8767/ORIGIN-SHA256/checkpoint -o seen": "the same",
+    "threegate audit verify --checkpoint seen": "the same",
     "threegate audit checkpoint --out new": "run as it stands by tests/docs/test_outside_checks.py",
     "threegate audit prove 5 > proof": "the same",
     "threegate audit export --format in-toto --out statements": "the same",
@@ -202,6 +208,9 @@ RUN = {
     "threegate audit report --out q4.html": "",
     "threegate audit export --format ack --out trace.jsonl": "",
     "threegate audit checkpoint --out point": "",
+    "threegate evidence --out evidence": "",
+    "threegate evidence --since 30d --out evidence.zip": "",
+    "threegate evidence ID --out pack": "threegate evidence {first} --out pack",
     "threegate prune --older-than 90d": "",
     "threegate run --once": "",
 }

@@ -14,7 +14,6 @@ from tests.trail.workspaces import grow, make_workspace
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.user_state import UserState
 from threegate.records.trail_checkpoints import (
-    prove_consistency,
     prove_line,
     rotate,
     trail_checkpoint_due,
@@ -140,10 +139,10 @@ def test_every_event_can_be_proven_and_the_proof_stands_alone(tmp_path: Path) ->
         prove_line(trail, 1, note=sign_trail_checkpoint(load_key("ws-" + "5" * 32), 5, b"0" * 32))
     leaves = [tree.leaf_hash(line) for line in lines]
     tree.verify_consistency(
-        5, 13, prove_consistency(trail, 5, 13), tree.root_of(leaves[:5]), tree.root_of(leaves)
+        5, 13, trail.prove_consistency(5, 13), tree.root_of(leaves[:5]), tree.root_of(leaves)
     )
     with pytest.raises(InvalidInput):
-        prove_consistency(trail, 9, 100)
+        trail.prove_consistency(9, 100)
 
 
 def test_checkpoints_and_rotation_verify_together(tmp_path: Path) -> None:

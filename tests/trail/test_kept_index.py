@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -12,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trail.operated import make_operated
+from tests.trail.populated import populate
 from tests.trail.test_index import STEPS, events_of
 from tests.trail.workspaces import WORKSPACE_ID, approve, grow, make_workspace, run
 from threegate.core import limits
@@ -22,6 +26,7 @@ from threegate.records.prune import prune
 from threegate.records.trail_checkpoints import rotate, write_trail_checkpoint
 from threegate.trail import Trail, TrailIndex, chain, kept_index
 from threegate.trail.payloads import Observed
+from threegate.trail.spilled_index import SpilledIndex
 from threegate.trail.verify import verify_trail
 from threegate.trail.workspace_key import load_key, make_key
 
@@ -76,11 +81,12 @@ def answers(index: TrailIndex, requests: list[str], names: list[str], nonces: li
 @settings(max_examples=150)
 @given(STEPS, st.data())
 def test_it_answers_as_the_whole_trail_does(tmp_path_factory, steps, data) -> None:
-    """Kept after any number of events, and again later: every answer is that of an index of all events."""
+    """Kept after any number of events, and again later, or moved to disk: every answer is that of an index of all events."""
     events = events_of(steps)
     lines = {1000 * event.seq: event.line for event in events}
     whole = TrailIndex()
     index = TrailIndex()
+    spilled = TrailIndex()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "kept-state"))
         shutil.rmtree(kept_index.place(WORKSPACE_ID).parent, ignore_errors=True)
@@ -89,17 +95,79 @@ def test_it_answers_as_the_whole_trail_does(tmp_path_factory, steps, data) -> No
         for event in events:
             whole.add(event)
             index.add(event, 1000 * event.seq)
+            spilled.add(event, 1000 * event.seq)
             if event.seq in cuts:
+                spilled = spilled.spilled(lambda history: history.end is None, lines.__getitem__)
                 rows = index.to_rows()
                 assert rows is not None
                 header = {**index.to_header(), "segments": [], "open": []}
-                before = index.kept.items() if index.kept else ()
+                before = index.kept.items if index.kept else tuple
                 kept_index.write_kept_index(key, header, rows, before, index.to_table())
                 kept = kept_index.read_kept_index(WORKSPACE_ID, key.public)
                 assert kept is not None
                 index = TrailIndex(kept, lines.__getitem__)
         asked = (["r-0", "r-1", "r-2", "none"], ["TR-a.md", "TR-b.md", "none"], ["n1", "n2", "none"])
-        assert answers(index, *asked) == answers(whole, *asked)
+        assert answers(index, *asked) == answers(whole, *asked) == answers(spilled, *asked)
+
+
+def test_read_in_bounded_memory_a_checkpoint_is_byte_for_byte_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checkpoint, trail, outside head and kept index, with requests and segments across the pieces that are moved to disk."""
+    monkeypatch.setattr(limits, "TRAIL_INDEX_LINES", 50)
+    workspace, trail = populate(tmp_path / "ws", 120)
+    with trail.locked() as held:
+        rotate(held, actor="me")
+        approve(held, "waits")
+    grow(trail, held.index.head.seq + 120)
+    run(trail, "waits")
+    with trail.locked() as held:
+        approve(held, "waits too")
+    grow(trail, held.index.head.seq + 70)
+    trail.close()
+    state = tmp_path / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(shutil.copytree(os.environ["XDG_STATE_HOME"], state)))
+    shutil.copytree(workspace.root, tmp_path / "before")
+    shutil.copytree(state, tmp_path / "state-before")
+    made = []
+    moved: list[int] = []
+    take = SpilledIndex.take
+    monkeypatch.setattr(
+        SpilledIndex, "take", lambda self, *given: moved.append(len(given[1])) or take(self, *given)
+    )
+    for spill in (None, partial(still_open, workspace)):
+        for now, kept in ((workspace.root, "before"), (state, "state-before")):
+            shutil.rmtree(now)
+            shutil.copytree(tmp_path / kept, now)
+        late = datetime(2027, 1, 1, tzinfo=UTC)
+        with Trail(workspace, clock=lambda: late, spill=spill).locked() as held:
+            path, note = write_trail_checkpoint(held, actor="me")
+        files = [path, workspace.trail_file, state / "threegate" / WORKSPACE_ID / "head.json"]
+        made.append(
+            [note.render(), *(file.read_bytes() for file in (*files, kept_index.place(WORKSPACE_ID)))]
+        )
+        assert bool(moved) == (spill is not None)
+    assert len(moved) > 10 and max(moved) <= 51 * 40
+    assert made[0] == made[1] and kept_index.KeptIndex(made[0][-1]).header["open"] == ["waits too"]
+    with Trail(workspace).locked() as held:
+        assert held.index.kept is not None and held.index.history("waits").end.type == "finished"
+
+
+def full(**_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_temporary_folder_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TRAIL_INDEX_LINES", 20)
+    workspace, trail = populate(tmp_path / "ws", 20)
+    trail.close()
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    spilling = Trail(workspace, spill=partial(still_open, workspace))
+    with (
+        pytest.raises(Unavailable, match="No space left on device.*; make room, or set TMPDIR"),
+        spilling.locked(),
+    ):
+        pass
 
 
 def test_only_what_came_since_is_read(long: Workspace, monkeypatch) -> None:
@@ -153,12 +221,12 @@ def test_what_somebody_else_wrote_is_not_believed(
             make_key(name)
             key = load_key(name) if what == "another key" else None
             if key:
-                kept_index.write_kept_index(key, header, rows, (), table)
+                kept_index.write_kept_index(key, header, rows, tuple, table)
                 forged = [kept_index.place(name).read_bytes()]
         if not forged:
             kept_index.place(name).parent.mkdir()
             kept_index.write_kept_index(
-                load_key(WORKSPACE_ID), {**header, "workspace_id": name}, rows, (), table
+                load_key(WORKSPACE_ID), {**header, "workspace_id": name}, rows, tuple, table
             )
             forged = [kept_index.place(name).read_bytes()]
     assert lines_read(long, monkeypatch) == 9
@@ -169,7 +237,7 @@ def test_what_somebody_else_wrote_is_not_believed(
 
 def parts(data: bytes) -> tuple[dict, bytes, dict]:
     kept = kept_index.KeptIndex(data)
-    return kept.header, kept.rows, dict(kept.items())
+    return kept.header, list(kept.row_blocks()), dict(kept.items())
 
 
 def test_a_used_nonce_cannot_be_taken_out(long: Workspace) -> None:
@@ -181,7 +249,7 @@ def test_a_used_nonce_cannot_be_taken_out(long: Workspace) -> None:
 
     real = load_key(WORKSPACE_ID)
     forger = type(real)(real.name, Ed25519PrivateKey.generate())
-    kept_index.write_kept_index(forger, header, rows, (), table)
+    kept_index.write_kept_index(forger, header, rows, tuple, table)
     with Trail(long).locked() as held:
         assert held.index.nonce_used("nonce-ran") and held.index.id_used("ran")
 

@@ -47,6 +47,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("replay_command", "Run a finished request again and compare."),
     "stats": ("stats_command", "How people decided: how much, how fast, and how stops went."),
     "audit": ("audit_command", "Show, verify, prove and export the trail."),
+    "evidence": ("evidence_command", "Write a pack that an auditor checks without ThreeGate."),
+    "witness": ("witness_command", "Cosign the trail checkpoints of other workspaces."),
     "operator": ("operator_command", "Who may approve: add, list, revoke."),
     "aana": ("aana_command", "The Agent Action Contract: check events, sum up decisions."),
     "contracts": ("contracts_command", "The contract language: check, test, decide."),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -13,6 +15,8 @@ from threegate.core.errors import EXIT_REFUSED, InvalidInput
 
 if TYPE_CHECKING:
     from threegate.trail.workspace_key import VerifierKey
+
+_Key = TypeVar("_Key", bound="VerifierKey")
 
 app = typer.Typer(no_args_is_help=True, help="Show, verify, prove and export the trail.")
 
@@ -61,15 +65,25 @@ def verify(
         list[Path] | None, typer.Option("--checkpoint", help="A checkpoint that was kept elsewhere.")
     ] = None,
     key: KeyOption = "",
+    witness: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--witness",
+            metavar="KEY",
+            help="A witness that must have cosigned the newest checkpoint; repeat it.",
+        ),
+    ] = None,
     json_: JsonFlag = False,
 ) -> None:
     """Check the chain, the tree, signatures, and that folders and artifacts agree with the trail; 2 if not."""
     from threegate.records.audit_verify import verify_workspace
+    from threegate.trail.cosignature import WitnessKey
 
     workspace = workspace_here()
     external = [(str(path), _read(path)) for path in checkpoint or ()]
     with busy("verifying the trail"):
-        result = verify_workspace(workspace, external=external, key=_key(key))
+        witnesses = [read_key(WitnessKey, item) for item in witness or ()]
+        result = verify_workspace(workspace, external=external, key=_key(key), witnesses=witnesses)
     if wants_json(json_):
         emit_json(
             {
@@ -80,6 +94,7 @@ def verify(
                 "checkpoints": result.checkpoints,
                 "head": {"seq": result.seq, "hash": result.head, "time": result.last_time},
                 "root": result.root.hex(),
+                "cosigned": {name: {"size": size, "time": time} for name, size, time in result.cosigned},
                 "problem_count": result.problem_count,
                 "problems": [
                     {"place": item.place, "line": item.line, "message": item.message}
@@ -96,6 +111,8 @@ def verify(
             say(f"... and {left} more")
         for note in result.notes:
             say(f"note: {note}")
+        for name, size, time in result.cosigned:
+            say(f"cosigned by {name}: {size} events at {time}")
         verdict = (
             "trail verifies" if result.ok else f"TRAIL DOES NOT VERIFY ({result.problem_count} problems)"
         )
@@ -116,11 +133,13 @@ def checkpoint(
 ) -> None:
     """Sign size and root of the tree; keep the note on paper, in mail or on another machine."""
     from threegate.core import durable
+    from threegate.launch.completion import still_open
     from threegate.records.trail_checkpoints import write_trail_checkpoint
     from threegate.setup.init import account
     from threegate.trail import Trail
 
-    with Trail(workspace_here()).locked() as held:
+    workspace = workspace_here()
+    with Trail(workspace, spill=partial(still_open, workspace)).locked() as held:
         path, note = write_trail_checkpoint(held, actor=account())
     if out is not None:
         durable.overwrite(out.absolute(), note.render(), 0o644)
@@ -244,7 +263,17 @@ def _read(path: Path) -> bytes:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
-def _key(path: str) -> VerifierKey | None:
+def read_key(kind: type[_Key], given: str) -> _Key:
+    """A verifier key by the file that holds it, or the key itself. Raises InvalidInput."""
+    if "+" in given and not os.path.lexists(given):
+        return kind.parse(given)
+    try:
+        return kind.parse(_read(Path(given)).decode("ascii", "replace").strip())
+    except InvalidInput as error:
+        raise InvalidInput(str(error) if given in str(error) else f"{given}: {error}") from None
+
+
+def _key(given: str) -> VerifierKey | None:
     from threegate.trail.workspace_key import VerifierKey
 
-    return VerifierKey.parse(_read(Path(path)).decode("ascii", "replace").strip()) if path else None
+    return read_key(VerifierKey, given) if given else None

@@ -55,7 +55,7 @@ def http(
 ) -> None:
     """Serve POST /pre-tool-check, /proposals/validate and /contracts/decide. The bearer token is read from THREEGATE_TOKEN."""
     for module in ("fastapi", "uvicorn", *(("jinja2",) if page else ())):
-        _need(module, "http")
+        need_extra(module, "http")
     token = os.environ.pop(TOKEN_VARIABLE, "") or None
     if token is None and not no_auth:
         raise typer.BadParameter(
@@ -69,8 +69,8 @@ def http(
     workspace = workspace_here() if page else _workspace()
     shown = workspace if page else None
     decisions = decision_log(log, workspace)
-    listener = bind(host, port, token=token)
-    from threegate.serve.http_app import HttpOptions
+    listener = bind(host, port, reachable=token is not None)
+    from threegate.serve.http_app import HttpOptions, create_app
     from threegate.serve.http_server import serve
 
     options = HttpOptions(
@@ -90,7 +90,7 @@ def http(
         if shown is not None:
             _tell_page(shown, listener.getsockname()[1])
 
-    serve(listener, options, ready=ready)
+    serve(listener, create_app(options), ready=ready)
 
 
 @app.command()
@@ -118,7 +118,7 @@ def _tell_page(workspace: Workspace, port: int) -> None:
 @app.command()
 def mcp(evidence: _EvidenceOption = Evidence.quickstart, log: _LogOption = "") -> None:
     """Serve the MCP tools on stdin and stdout: aana_pre_tool_check, submit_request, request_status, read_result."""
-    _need("mcp", "mcp")
+    need_extra("mcp", "mcp")
     from threegate.serve.recording import decision_log
 
     workspace = _workspace()
@@ -142,7 +142,8 @@ def _metrics(workspace: Workspace | None, decisions: Path) -> Callable[[], bytes
     return SharedGauge(workspace, decisions).text
 
 
-def _need(module: str, extra: str) -> None:
+def need_extra(module: str, extra: str) -> None:
+    """Raises Unavailable when a module of an extra is not installed."""
     if importlib.util.find_spec(module) is None:
         raise Unavailable(f"this needs the extra: pip install 'threegate[{extra}]'")
 

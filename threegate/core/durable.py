@@ -18,7 +18,7 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -205,15 +205,16 @@ def folder_locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def write_new(path: Path, data: bytes, mode: int = 0o600) -> Path:
-    """Write `data` to a new, synced temporary file beside `path` and return its path (for rename or replace)."""
+def write_new(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600) -> Path:
+    """Write `data`, whole or in pieces, to a new, synced temporary file beside `path` and return its path (for rename or replace)."""
     temporary = path.with_name(f".tmp-{secrets.token_hex(8)}")
     _tell("before", "create", temporary)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         os.fchmod(descriptor, mode)
         _tell("after", "create", temporary)
-        write_fd(descriptor, data, temporary)
+        for piece in (data,) if isinstance(data, bytes) else data:
+            write_fd(descriptor, piece, temporary)
         sync_fd(descriptor, temporary)
     except OSError:
         temporary.unlink(missing_ok=True)
@@ -266,7 +267,7 @@ def deliver_into(reserved: Path, path: Path, data: bytes, mode: int = 0o600, *, 
         sync_folder(path.parent)
 
 
-def overwrite(path: Path, data: bytes, mode: int = 0o600) -> None:
+def overwrite(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600) -> None:
     """Put `data` at `path` whole and durable, replacing what was there. Only for derived files."""
     temporary = write_new(path, data, mode)
     try:

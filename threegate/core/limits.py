@@ -271,6 +271,23 @@ CONTENT_DENIALS: Final = 100
 VARS_INTEGER_DIGITS: Final = 17
 FIX_LINE_CHARS: Final = 2_000
 
+# ---- witnesses of the trail (docs/trail.md)
+WITNESSES: Final = 16
+"""Witnesses that one workspace asks, each in a thread of its own; and cosignatures that a note may have."""
+WITNESS_LOGS: Final = 1_000
+"""Logs that one witness cosigns."""
+WITNESS_BODY_BYTES: Final = 72 * KIB
+"""One `add-checkpoint`: a checkpoint of TRAIL_CHECKPOINT_BYTES and 63 proof lines fit."""
+WITNESS_STATE_BYTES: Final = 4 * MIB
+"""WITNESS_LOGS checkpoints with two signatures, each with names of 128 characters, fit."""
+WITNESS_ANSWER_BYTES: Final = 64 * KIB
+WITNESS_SAID_CHARS: Final = 120
+"""Of a refusal's own words, what is repeated."""
+WITNESS_SECONDS: Final = 10.0
+"""One answer of a witness, from the connection to its last byte."""
+WITNESS_PAUSE_SECONDS: Final = 60.0
+"""Between two looks for a checkpoint that a witness has not cosigned; a new checkpoint of the daemon's is asked for at once."""
+
 # ---- stopping the daemon
 STOP_GRACE_SECONDS: Final = 5.0
 """So long what runs may go on when the daemon is asked to stop, before it is interrupted."""

@@ -6,7 +6,9 @@ setting switches a gate off. `deciding()` is the part that goes into the policy 
 
 from __future__ import annotations
 
+import base64
 import difflib
+import hashlib
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -196,6 +198,52 @@ class AuditSettings(_Part):
     )
 
 
+WITNESS_NAME = r"[a-z0-9][a-z0-9-]{0,31}"
+"""A witness's name is part of the name of a file."""
+
+
+class WitnessReference(_Part):
+    """A witness that cosigns the trail's checkpoints: where it answers, and the key that its cosignatures must be of."""
+
+    url: str = Field(
+        pattern=r"^https?://([A-Za-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]{0,500})?$",
+        description="what comes before `/add-checkpoint`; http is enough, for what is sent is public to the witness and what comes is signed",
+    )
+    key: str = Field(
+        pattern=r"^[!-*,-~]{1,128}\+[0-9a-f]{8}\+[A-Za-z0-9+/]{44}$",
+        description="the verifier key that `threegate witness serve` printed",
+    )
+
+    @field_validator("key")
+    @classmethod
+    def _of_a_witness(cls, value: str) -> str:
+        name, key_id, encoded = value.split("+", 2)
+        data = base64.b64decode(encoded)
+        known = hashlib.sha256(name.encode() + b"\n" + data).hexdigest()[:8]
+        if data[:1] != b"\x04" or known != key_id:
+            raise ValueError("not the verifier key of a witness, or a part of it is wrong; copy it again")
+        return value
+
+
+class TrailSettings(_Part):
+    """Who else sees the trail (docs/trail.md)."""
+
+    witnesses: dict[str, WitnessReference] = Field(
+        default={}, description="witnesses that are asked to cosign each trail checkpoint, by name"
+    )
+
+    @field_validator("witnesses")
+    @classmethod
+    def _named(cls, value: dict[str, WitnessReference]) -> dict[str, WitnessReference]:
+        if len(value) > limits.WITNESSES:
+            raise ValueError(f"at most {limits.WITNESSES} witnesses are asked")
+        if not all(re.fullmatch(WITNESS_NAME, name) for name in value):
+            raise ValueError("a name has lower-case letters, digits and hyphens, at most 32")
+        if len({witness.key for witness in value.values()}) < len(value):
+            raise ValueError("two witnesses have one key: they are one witness")
+        return value
+
+
 class ProjectSettings(_Part):
     """The project that file, git and shell proposals speak of."""
 
@@ -270,6 +318,7 @@ class Settings(_Part):
     contracts: ContractSettings = ContractSettings()
     runners: RunnersSettings = RunnersSettings()
     audit: AuditSettings = AuditSettings()
+    trail: TrailSettings = TrailSettings()
     project: ProjectSettings = ProjectSettings()
     proposals: ProposalSettings = ProposalSettings()
     secrets: dict[str, SecretReference] = Field(default={}, description="operator-side secrets, by name")
@@ -287,7 +336,7 @@ class Settings(_Part):
     def deciding(self) -> dict[str, Any]:
         """The settings that decide what may run, as a JSON value for the policy digest. Cosmetic ones are left out."""
         whole = self.model_dump(mode="json")
-        for name in ("audit", "notify", "metrics"):
+        for name in ("audit", "trail", "notify", "metrics"):
             del whole[name]
         runners = whole["runners"]
         whole["runners"] = {

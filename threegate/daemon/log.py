@@ -29,6 +29,7 @@ _PRIORITIES = {
     "grants": _WARNING,
     "alone": _WARNING,
     "metrics": _WARNING,
+    "witness": _WARNING,
     "unreadable": _NOTICE,
     "waiting": _NOTICE,
     "recovered": _NOTICE,

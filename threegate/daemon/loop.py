@@ -31,6 +31,7 @@ from threegate.daemon.recovery import recover
 from threegate.daemon.runner_set import RunnerSet
 from threegate.daemon.signals import signals_to
 from threegate.daemon.supervisor import Supervisor
+from threegate.daemon.witness_requests import WitnessRequests
 from threegate.judgement.policy import Policy
 from threegate.records.trail_checkpoints import complete_trail_checkpoint, trail_checkpoint_when_due
 from threegate.trail import Trail
@@ -70,6 +71,7 @@ class Daemon:
     _policy_reload: PolicyReload = field(init=False)
     _runner_set: RunnerSet = field(init=False)
     _metrics_file: MetricsFile = field(init=False)
+    _witnesses: WitnessRequests = field(init=False)
 
     def run(self) -> int:
         """Work until stopped (or, with `once`, until nothing is left to do). Returns the exit code.
@@ -134,6 +136,7 @@ class Daemon:
         self._metrics_file = MetricsFile(
             self.workspace, self.log, lambda: self._policy_reload.policy.settings.metrics
         )
+        self._witnesses = WitnessRequests(self._trail, self.log)
         self.log.say("ready", path=str(self.workspace.root))
         self.supervisor.ready()
         self.on_ready()
@@ -155,6 +158,7 @@ class Daemon:
                 self._runner_set.dispatcher.finish(self.stop)
             if not self._runner_set.dispatcher.stop(limits.STOP_GRACE_SECONDS):
                 self.abandon(EXIT_FAILED)
+            self._witnesses.close(limits.WITNESS_SECONDS if self.once and not self.stop.is_set() else 0.0)
         self.log.say("ended")
         dispatcher = self._runner_set.dispatcher
         stopped = problem is not None or dispatcher.failed is not None or dispatcher.held_up is not None
@@ -200,7 +204,8 @@ class Daemon:
             starts = problem is None and unsettled is None and not changing and self._runner_set.fits(policy)
             did += dispatcher.schedule() if starts else dispatcher.collect()
             if problem is None and dispatcher.failed is None:
-                self._sign_trail_checkpoint()
+                signed = self._sign_trail_checkpoint()
+                self._witnesses.turn(self._policy_reload.policy.settings.trail.witnesses, signed=signed)
             if looked:
                 self._report_status(problem or unsettled)
             if dispatcher.failed is not None and not dispatcher.running:
@@ -294,8 +299,8 @@ class Daemon:
             self.log.say("granted", file=item.path.name, what=item.approval_sha256)
         return len(paths)
 
-    def _sign_trail_checkpoint(self) -> None:
-        """Sign the trail's tree every `audit.checkpoint_every` events; without the key here, say so once.
+    def _sign_trail_checkpoint(self) -> bool:
+        """Sign the trail's tree every `audit.checkpoint_every` events; without the key here, say so once. Whether it was signed.
 
         While requests run it is looked for now and then only: the look takes the lock that they need.
         """
@@ -304,21 +309,24 @@ class Daemon:
             now - self._looked_for_trail_checkpoint < _TRAIL_CHECKPOINT_LOOK_SECONDS
             and self._runner_set.dispatcher.running
         ):
-            return
+            return False
         self._looked_for_trail_checkpoint = now
         every = self._runner_set.context.policy.settings.audit.checkpoint_every
-        self._keep_trail_checkpoint(lambda trail: trail_checkpoint_when_due(trail, every, actor="daemon"))
+        return self._keep_trail_checkpoint(
+            lambda trail: trail_checkpoint_when_due(trail, every, actor="daemon")
+        )
 
-    def _keep_trail_checkpoint(self, keep: Callable[[Trail], Path | None]) -> None:
+    def _keep_trail_checkpoint(self, keep: Callable[[Trail], Path | None]) -> bool:
         try:
             path = keep(self._trail)
         except Unavailable as error:
             if not self._reported_checkpoint:
                 self._reported_checkpoint = True
                 self.log.say("checkpoint", what=str(error))
-            return
+            return False
         if path is not None:
             self.log.say("checkpoint", what=str(path))
+        return path is not None
 
     def _controls(self) -> None:
         """Cancellations that the operator asked for."""

@@ -31,6 +31,8 @@ class Policy:
     digest: str
     contract_digests: Mapping[str, str] = field(default_factory=dict)
     """sha256 of each file that the contracts were compiled from, by its path below contracts/."""
+    document: bytes = b""
+    """What `digest` is the SHA-256 of: RFC 8785 JSON."""
 
 
 def load_policy(
@@ -74,7 +76,7 @@ def make_policy(
         for name in sorted(compiled.variables)
     }
     digests = {name: canonical.sha256_hex(data) for name, data in sorted(contract_files.items())}
-    digest = canonical.digest(
+    document = canonical.canonical_bytes(
         # A fact under a name that is taken raises TypeError: none may hide another from the digest.
         dict(
             type="threegate-policy/1",
@@ -88,7 +90,7 @@ def make_policy(
             **facts,
         )
     )
-    return Policy(settings, compiled, platform, digest, digests)
+    return Policy(settings, compiled, platform, canonical.sha256_hex(document), digests, document)
 
 
 def _keyed_hash(key: bytes, name: str, value: str) -> str:

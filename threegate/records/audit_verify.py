@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
 
+from threegate.core import durable, limits
+from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.records.folder_audit import FolderAudit
-from threegate.trail.verify import verify_trail
+from threegate.trail.checkpoint import TrailCheckpoint, render_body
+from threegate.trail.cosignature import WitnessKey
+from threegate.trail.payloads import TreeAnnounced
+from threegate.trail.verify import trail_checkpoint_folder, verify_trail
 from threegate.trail.verify_report import Verification
-from threegate.trail.workspace_key import VerifierKey
+from threegate.trail.workspace_key import VerifierKey, origin_of
 
 
 @contextmanager
@@ -38,8 +45,10 @@ def verify_workspace(
     *,
     external: Iterable[tuple[str, bytes]] = (),
     key: VerifierKey | None = None,
+    witnesses: Iterable[WitnessKey] = (),
 ) -> Verification:
-    """Verify everything. `external` are trail checkpoints kept elsewhere (name, bytes). Raises OSError for unreadable folders."""
+    """Verify everything. `external` are trail checkpoints kept elsewhere (name, bytes); each of the `witnesses` must have cosigned
+    the newest checkpoint. Raises OSError for unreadable folders."""
     notes = list(external)
     folders = Verification()
     folder_audit = FolderAudit(workspace, folders)
@@ -56,4 +65,44 @@ def verify_workspace(
         result.add(problem.place, problem.line, problem.message)
     result.notes += folders.notes
     result.problem_count += folders.problem_count - len(folders.problems)
+    for witness in witnesses:
+        _check_witness(workspace, result, folder_audit.newest, witness, notes)
     return result
+
+
+def _check_witness(
+    workspace: Workspace,
+    result: Verification,
+    newest: TreeAnnounced | None,
+    witness: WitnessKey,
+    external: Sequence[tuple[str, bytes]],
+) -> None:
+    """Whether a witness cosigned the newest checkpoint of the trail, in one of its files or of those kept elsewhere."""
+    if newest is None or newest.size is None or newest.root is None:
+        what = (
+            f"has no checkpoint, so {witness.name} cosigned none; sign one with: threegate audit checkpoint"
+        )
+        result.add(workspace.trail_file, 0, what)
+        return
+    name = trail_checkpoint_folder(workspace) / f"{newest.size:012d}"
+    body = render_body(origin_of(result.workspace_id), newest.size, bytes.fromhex(newest.root))
+    why = f"has no cosignature by {witness.name}+{witness.key_id.hex()}; is the daemon running, and its witness?"
+    for data in [*_cosigned(name), *(data for _, data in external)]:
+        try:
+            note = TrailCheckpoint.parse(data)
+            if note.body != body or all(item.name != witness.name for item in note.signatures):
+                continue
+            time = datetime.fromtimestamp(witness.time_of(note), UTC)
+        except (InvalidInput, ValueError, OSError, OverflowError) as error:
+            why = str(error)
+            continue
+        result.cosigned.append((witness.name, newest.size, f"{time:%Y-%m-%dT%H:%M:%SZ}"))
+        return
+    result.add(name, 0, why)
+
+
+def _cosigned(checkpoint: Path) -> Iterator[bytes]:
+    """The files of the cosignatures of a checkpoint; that they are those that were announced, the folder audit says."""
+    for path in sorted(checkpoint.parent.glob(f"{checkpoint.name}.*")):
+        with suppress(OSError):
+            yield durable.read_regular(path, max_bytes=limits.TRAIL_CHECKPOINT_BYTES)

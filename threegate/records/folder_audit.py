@@ -30,6 +30,7 @@ from threegate.core import limits
 from threegate.core.canonical import digest as canonical_digest
 from threegate.core.durable import read_regular_fd
 from threegate.core.errors import InvalidInput
+from threegate.core.settings import WITNESS_NAME
 from threegate.core.workspace import STATES, Workspace
 from threegate.results import read_record, render_result, result_name, validate_result
 from threegate.results.space import PREFIX as RESERVED
@@ -69,6 +70,7 @@ _FOLDERS: Final = frozenset(
     )
 )
 _DIGEST = re.compile(r"[0-9a-f]{64}").fullmatch
+_NAME = re.compile(WITNESS_NAME).fullmatch
 _RUN = re.compile(r"runs/[^/]+").fullmatch
 _REPLAY = re.compile(r"runs/[^/]+/replay-[1-9][0-9]{0,4}").fullmatch
 _OUT = re.compile(r"runs/[^/]+/(replay-[0-9]+/)?out(/.*)?", re.DOTALL).fullmatch
@@ -143,6 +145,8 @@ class FolderAudit:
     result: Verification
     exact: bool = False
     """The second pass: keep every name, so that a disagreement can be named."""
+    newest: payloads.TreeAnnounced | None = None
+    """The last checkpoint that was announced."""
     _names: _Names = field(init=False)
     _announces: bool = False
     """Whether an event was seen of a version that announces every file by digest."""
@@ -306,8 +310,14 @@ class FolderAudit:
             self._contracts = (event.seq, changed.contracts_sha256, changed.contracts)
 
     def _checkpoint(self, event: Event, announced: payloads.TreeAnnounced) -> None:
+        self.newest = announced
         if announced.size is not None:
             self._names.want(f"audit/checkpoints/{announced.size:012d}", event.seq)
+
+    def _witnessed(self, event: Event, answer: payloads.Witnessed) -> None:
+        if answer.size is not None and answer.cosigned_sha256 is not None and _NAME(answer.witness or ""):
+            path = f"audit/checkpoints/{answer.size:012d}.{answer.witness}"
+            self._single[path] = (answer.cosigned_sha256, event.seq)
 
     def _decided(self, request_id: str | None) -> None:
         """The draft is taken away after this event, its proposal and inputs by the daemon's next look at proposals."""
@@ -734,6 +744,7 @@ _HANDLERS: Final[Mapping[str, Callable[[FolderAudit, Event, Any], None]]] = {
     "settings_changed": FolderAudit._settings_changed,
     "checkpoint": FolderAudit._checkpoint,
     "rotated": FolderAudit._checkpoint,
+    "witnessed": FolderAudit._witnessed,
 }
 """What each kind of event changes in the folders; all others change nothing there."""
 

@@ -1,20 +1,25 @@
 """Signing trail checkpoints, proving lines, rotating the trail.
 
 Invariant: a checkpoint is announced by an event before its file appears, and signs the tree before that event;
-a file of the trail is closed only together with a checkpoint of everything in it.
+a file of the trail is closed only together with a checkpoint of everything in it. So is a cosignature, whose file
+follows from its event and the checkpoint.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.launch.completion import still_open
 from threegate.trail import LockedTrail, Trail, tree
-from threegate.trail.checkpoint import LineProof, TrailCheckpoint, sign_trail_checkpoint
-from threegate.trail.payloads import CheckpointSigned, Rotated
+from threegate.trail.checkpoint import LineProof, NoteSignature, TrailCheckpoint, sign_trail_checkpoint
+from threegate.trail.cosignature import WitnessKey
+from threegate.trail.payloads import CheckpointSigned, Rotated, Witnessed
 from threegate.trail.verify import trail_checkpoint_folder
 from threegate.trail.workspace_key import load_key
 
@@ -39,16 +44,101 @@ def complete_trail_checkpoint(trail: Trail) -> Path | None:
     Raises Unavailable (no key here), TrailError, OSError.
     """
     with trail.locked() as held:
-        index = held.index
-        if index.last_checkpoint_root is None or os.path.lexists(_place(held, index.last_checkpoint)):
+        index, path = held.index, None
+        if index.last_checkpoint_root is not None and not os.path.lexists(
+            _place(held, index.last_checkpoint)
+        ):
+            root = bytes.fromhex(index.last_checkpoint_root)
+            note = sign_trail_checkpoint(load_key(index.workspace_id), index.last_checkpoint, root)
+            path = _keep(held, note)
+        _complete_cosignature(held)
+        return path
+
+
+def newest_trail_checkpoint(trail: Trail, witness: str) -> TrailCheckpoint | None:
+    """The newest checkpoint, as long as this witness has not cosigned it; else None. Raises InvalidInput, TrailError, OSError."""
+    with trail.locked() as held:
+        _complete_cosignature(held)
+        size = held.index.last_checkpoint
+        if not size or os.path.lexists(_cosigned_place(held, size, witness)):
             return None
-        root = bytes.fromhex(index.last_checkpoint_root)
-        return _keep(held, sign_trail_checkpoint(load_key(index.workspace_id), index.last_checkpoint, root))
+        return _read(_place(held, size))
+
+
+def record_cosignature(
+    trail: Trail, name: str, key: WitnessKey, note: TrailCheckpoint, *, actor: str, unless: Callable[[], bool]
+) -> Path | None:
+    """Announce the cosignature of a checkpoint, which is its last signature, and keep it in ``audit/checkpoints/<size>.<name>``.
+
+    None: it is there already, or `unless` says so under the lock. Raises Unavailable (no space), TrailError, OSError.
+    """
+    with trail.locked() as held:
+        if unless() or os.path.lexists(_cosigned_place(held, note.size, name)):
+            return None
+        _complete_cosignature(held)
+        signature = note.signatures[-1]
+        cosigned = Witnessed(
+            size=note.size,
+            witness=name,
+            vkey=key.render(),
+            cosignature=(signature.key_id + signature.signature).hex(),
+            cosigned_sha256=hashlib.sha256(note.render()).hexdigest(),
+        )
+        held.append(cosigned, actor=actor)
+        held.sync()
+        return _complete_cosignature(held)
+
+
+def record_refusal(
+    trail: Trail,
+    name: str,
+    key: WitnessKey,
+    size: int,
+    reason: str,
+    *,
+    actor: str,
+    unless: Callable[[], bool],
+) -> None:
+    """Announce that a witness refused to cosign a checkpoint. Raises Unavailable (no space), TrailError."""
+    with trail.locked() as held:
+        if not unless():
+            held.append(Witnessed(size=size, witness=name, vkey=key.render(), reason=reason), actor=actor)
+
+
+def _complete_cosignature(held: LockedTrail) -> Path | None:
+    """Write the file that the last `witnessed` event announced, unless it is there: it is a function of event and checkpoint.
+
+    When the checkpoint is not there or was changed, nothing is written: `audit verify` names both. Raises OSError.
+    """
+    cosigned = held.index.cosigned
+    if cosigned is None or cosigned.size is None:
+        return None
+    path = _cosigned_place(held, cosigned.size, cosigned.witness or "")
+    if os.path.lexists(path):
+        return None
+    try:
+        note = _read(_place(held, cosigned.size))
+        key = WitnessKey.parse(cosigned.vkey or "")
+        raw = bytes.fromhex(cosigned.cosignature or "")
+    except (InvalidInput, FileNotFoundError, ValueError):
+        return None
+    signatures = (*note.signatures, NoteSignature(key.name, raw[:4], raw[4:]))
+    durable.overwrite(path, replace(note, signatures=signatures).render(), 0o644)
+    return path
+
+
+def _read(path: Path) -> TrailCheckpoint:
+    """A checkpoint of ours. Raises InvalidInput, OSError."""
+    try:
+        return TrailCheckpoint.parse(durable.read_regular(path, max_bytes=limits.TRAIL_CHECKPOINT_BYTES))
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}; look with: threegate audit verify") from None
 
 
 def trail_checkpoint_due(held: LockedTrail, every: int) -> bool:
-    """Whether `audit.checkpoint_every` events came since the last checkpoint."""
-    return held.index.head.seq - held.index.last_checkpoint >= every
+    """Whether `audit.checkpoint_every` events came since the last checkpoint; what witnesses answered to it does not count."""
+    index = held.index
+    return index.head.seq - index.last_checkpoint - index.answers >= every
 
 
 def trail_checkpoint_when_due(trail: Trail, every: int, *, actor: str) -> Path | None:
@@ -92,16 +182,12 @@ def prove_line(trail: Trail, seq: int, *, note: TrailCheckpoint | None = None) -
     return LineProof(line, seq - 1, tuple(tree.inclusion_proof(seq - 1, leaves[: note.size])), note)
 
 
-def prove_consistency(trail: Trail, old: int, new: int) -> list[bytes]:
-    """The RFC 6962 consistency proof between two sizes. Raises InvalidInput, TrailError."""
-    leaves = [tree.leaf_hash(event.line) for event in trail.events()]
-    if not 0 < old <= new <= len(leaves):
-        raise InvalidInput(f"sizes must be 1 to {len(leaves)}, the older first")
-    return tree.consistency_proof(old, leaves[:new])
-
-
 def _place(held: LockedTrail, size: int) -> Path:
     return trail_checkpoint_folder(held.workspace) / f"{size:012d}"
+
+
+def _cosigned_place(held: LockedTrail, size: int, witness: str) -> Path:
+    return trail_checkpoint_folder(held.workspace) / f"{size:012d}.{witness}"
 
 
 def _keep(held: LockedTrail, note: TrailCheckpoint) -> Path:

@@ -1,4 +1,4 @@
-"""Serves the HTTP surface on a listening socket until it is told to stop."""
+"""Serves an application on a listening socket until it is told to stop."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import socket
 from collections.abc import Callable
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from threegate.core import limits
-from threegate.serve.http_app import HttpOptions, create_app
 from threegate.serve.listening import BACKLOG, url_of
 
 _KEEP_ALIVE_SECONDS = 5
 
 
-def serve(listener: socket.socket, options: HttpOptions, *, ready: Callable[[str], None]) -> None:
+def serve(listener: socket.socket, app: ASGIApp, *, ready: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM. `ready` is called with the URL before the first request is taken."""
     config = uvicorn.Config(
-        create_app(options),
+        app,
         log_config=None,
         access_log=False,
         proxy_headers=False,

@@ -1,4 +1,4 @@
-"""The socket that the HTTP surface listens at. Without a token it is this machine's alone.
+"""The socket that an HTTP server listens at. The gate without a token is this machine's alone.
 
 Apart from the server, so that a wrong address is said before anything heavy is imported.
 """
@@ -13,15 +13,15 @@ from threegate.core.errors import Refused, Unavailable
 BACKLOG = 128
 
 
-def bind(host: str, port: int, *, token: str | None) -> socket.socket:
-    """A listening socket. Raises Refused for an address that others can reach when there is no token; Unavailable."""
+def bind(host: str, port: int, *, reachable: bool) -> socket.socket:
+    """A listening socket. Raises Refused for an address that others can reach where `reachable` is false; Unavailable."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise Unavailable(
             f"{host}: no such address ({error.strerror or error}); try --host 127.0.0.1"
         ) from None
-    if token is None and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+    if not reachable and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
         raise Refused(
             "no_auth", f"{host}: --no-auth is for loopback only; set THREEGATE_TOKEN and leave it out"
         )

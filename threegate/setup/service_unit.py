@@ -28,7 +28,7 @@ class UnitFacts:
     """Where this account keeps what belongs outside of the workspace (docs/spec/7-trail-and-results.md)."""
     era: bool
     network: bool
-    """Whether notices are sent, or runs handed to other machines: then the daemon itself needs a network."""
+    """Whether notices are sent, runs handed to other machines, or witnesses asked: then the daemon itself needs a network."""
     installed: tuple[Path, ...] = ()
     """The folders that the program is read from: the virtual environment, its Python, the package itself."""
     writable: tuple[Path, ...] = ()

@@ -20,6 +20,7 @@ _EXAMPLES = {
     "requesters": '# "1000" = "core"',
     "principals": '# core = { tier = "L2" }',
     "secrets": '# github = { env = "GITHUB_TOKEN" }',
+    "witnesses": '# office = { url = "http://10.0.0.2:8767", key = "..." }',
 }
 _HEADER = (
     "# Settings of this ThreeGate workspace. Every setting is here with its default;\n"
@@ -42,7 +43,7 @@ def _render(model: type[BaseModel], path: tuple[str, ...], values: dict[str, Any
             tables.append((name, annotation))
             continue
         if name in _EXAMPLES:
-            lines.extend(["", f"[{name}]", f"# {field.description}", _EXAMPLES[name]])
+            lines.extend(["", f"[{'.'.join((*path, name))}]", f"# {field.description}", _EXAMPLES[name]])
             continue
         dotted = ".".join((*path, name))
         default = field.default if field.default is not PydanticUndefined else ""

@@ -175,7 +175,12 @@ def _facts(workspace: Workspace, settings: Settings, account: _Account, *, era: 
         account=account.name,
         state=account.state,
         era=era,
-        network=bool(notify.urls or notify.requester_hook or settings.runners.cluster.broker),
+        network=bool(
+            notify.urls
+            or notify.requester_hook
+            or settings.runners.cluster.broker
+            or settings.trail.witnesses
+        ),
         installed=(Path(sys.prefix), Path(sys.base_prefix), Path(threegate.__file__).parent),
         writable=(Path(settings.metrics.textfile).parent,) if settings.metrics.textfile else (),
     )

@@ -18,9 +18,11 @@ from threegate.trail import tree
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 
 PROOF_MAGIC: Final = "c2sp.org/tlog-proof@v1"
+_SIGNATURE = r"\u2014 [!-*,-~]{1,255} [A-Za-z0-9+/]+={0,2}"
+_SIGNATURE_LINE = re.compile(_SIGNATURE)
 _NOTE = re.compile(
     r"(?P<origin>[!-*,-~]{1,255})\n(?P<size>0|[1-9][0-9]{0,15})\n(?P<root>[A-Za-z0-9+/]{43}=)\n\n"
-    r"(?P<signatures>(?:\u2014 [!-*,-~]{1,255} [A-Za-z0-9+/]+={0,2}\n){1,16})"
+    rf"(?P<signatures>(?:{_SIGNATURE}\n){{1,16}})"
 )
 _PROOF = re.compile(
     rf"{re.escape(PROOF_MAGIC)}\nextra (?P<line>[A-Za-z0-9+/]+={{0,2}})\nindex (?P<index>0|[1-9][0-9]{{0,15}})\n"
@@ -35,6 +37,22 @@ class NoteSignature:
     name: str
     key_id: bytes
     signature: bytes
+
+    def render(self) -> str:
+        """The line, with its newline."""
+        return f"\u2014 {self.name} {base64.b64encode(self.key_id + self.signature).decode()}\n"
+
+
+def parse_signature_line(line: str) -> NoteSignature:
+    """One signature line, without its newline. Raises InvalidInput."""
+    if _SIGNATURE_LINE.fullmatch(line) is None:
+        raise InvalidInput("has a line that is no signature line of a note")
+    _, name, encoded = line.split(" ")
+    try:
+        raw = base64.b64decode(encoded, validate=True)
+    except binascii.Error:
+        raise InvalidInput("has a signature that is no base64") from None
+    return NoteSignature(name, raw[:4], raw[4:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +71,7 @@ class TrailCheckpoint:
 
     def render(self) -> bytes:
         """The signed note."""
-        lines = [
-            f"\u2014 {item.name} {base64.b64encode(item.key_id + item.signature).decode()}\n"
-            for item in self.signatures
-        ]
-        return self.body + b"\n" + "".join(lines).encode()
+        return self.body + b"\n" + "".join(item.render() for item in self.signatures).encode()
 
     @classmethod
     def parse(cls, data: bytes) -> TrailCheckpoint:
@@ -68,16 +82,10 @@ class TrailCheckpoint:
             )
             if match is None:
                 raise InvalidInput("is no signed checkpoint (origin, size, root, blank line, signatures)")
-            signatures = []
-            for line in match["signatures"].splitlines():
-                _, name, encoded = line.split(" ")
-                raw = base64.b64decode(encoded, validate=True)
-                signatures.append(NoteSignature(name, raw[:4], raw[4:]))
-            result = cls(
-                match["origin"], int(match["size"]), base64.b64decode(match["root"]), tuple(signatures)
-            )
-        except (UnicodeDecodeError, binascii.Error):
-            raise InvalidInput("is no signed checkpoint (not UTF-8, or no base64)") from None
+        except UnicodeDecodeError:
+            raise InvalidInput("is no signed checkpoint (not UTF-8)") from None
+        signatures = tuple(map(parse_signature_line, match["signatures"].splitlines()))
+        result = cls(match["origin"], int(match["size"]), base64.b64decode(match["root"]), signatures)
         if result.render() != data:
             raise InvalidInput("is no signed checkpoint in its only form (base64 with spare bits)")
         return result

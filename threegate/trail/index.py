@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -28,9 +29,11 @@ from threegate.trail.payloads import (
     SettingsChanged,
     SignedAct,
     TreeAnnounced,
+    Witnessed,
     WorkspaceAdopted,
     WorkspaceCreated,
 )
+from threegate.trail.spilled_index import SpilledIndex
 from threegate.trail.tree import Frontier
 
 _ANNOUNCES_NONCE: Final = (Approved, Countersigned)
@@ -54,7 +57,9 @@ class Head(NamedTuple):
 class TrailIndex:
     """Everything that a gate, a command or the daemon asks the trail for."""
 
-    def __init__(self, kept: KeptIndex | None = None, read_line: ReadLine | None = None) -> None:
+    def __init__(
+        self, kept: KeptIndex | SpilledIndex | None = None, read_line: ReadLine | None = None
+    ) -> None:
         self.workspace_id = ""
         self.epoch = 1
         self.vkey: str | None = None
@@ -69,6 +74,10 @@ class TrailIndex:
         """Size of the tree at the last `checkpoint` or `rotated` event."""
         self.last_checkpoint_root: str | None = None
         """Its root hash; None when an older version kept the index."""
+        self.answers = 0
+        """Answers of witnesses since then."""
+        self.cosigned: Witnessed | None = None
+        """The last cosignature that was announced."""
         self.counts: dict[str, int] = {}
         self.kept = kept
         """What stands for the first events, or None: then all of them were put in here."""
@@ -96,11 +105,14 @@ class TrailIndex:
         self.head = Head(header["seq"], header["hash"], header["time"])
         self.frontier = Frontier.of(header["seq"], [bytes.fromhex(node) for node in header["nodes"]])
         self.last_checkpoint, self.counts = header["last_checkpoint"], dict(header["counts"])
+        self.answers, self.cosigned = header.get("answers", 0), Witnessed.read(header.get("cosigned"))
         self._grants, self._session_seqs = dict(header["grants"]), list(header["sessions"])
 
     def to_header(self) -> dict[str, Any]:
         """What `TrailIndex(kept)` begins from, as a JSON object; requests, nonces and names are not in it."""
+        witnessed = {"answers": self.answers, "cosigned": self.cosigned.to_data()} if self.cosigned else {}
         return {
+            **witnessed,
             "workspace_id": self.workspace_id,
             "epoch": self.epoch,
             "vkey": self.vkey,
@@ -117,16 +129,33 @@ class TrailIndex:
             "sessions": [*self._session_seqs, *(event.seq for event in self._session_events)],
         }
 
-    def to_rows(self) -> bytes | None:
-        """Position and hash of every event; None when events were put in without their position."""
+    def to_rows(self) -> Iterator[bytes] | None:
+        """Position and hash of every event, in pieces; None when events were put in without their position."""
         if not self._placed:
             return None
-        return (self.kept.rows if self.kept else b"") + bytes(self._rows)
+        return chain(self.kept.row_blocks() if self.kept else (), (bytes(self._rows),))
+
+    def spilled(self, is_open: Callable[[RequestHistory], bool], read_line: ReadLine) -> TrailIndex:
+        """The same index, with what was put in here moved to disk; `read_line` fetches what is asked for again."""
+        spilled = self.kept if isinstance(self.kept, SpilledIndex) else SpilledIndex()
+        header = {**self.to_header(), "open": self.open_requests(is_open)}
+        spilled.take(header, bytes(self._rows), self.to_table())
+        return TrailIndex(spilled, read_line)
+
+    @property
+    def unkept(self) -> int:
+        """How many events were put in here."""
+        return len(self._rows) // ROW.size
+
+    def open_requests(self, is_open: Callable[[RequestHistory], bool]) -> list[str]:
+        """Ids of the requests that something has still to become of."""
+        return [history.request_id for history in self.open_histories() if is_open(history)]
 
     def to_table(self) -> dict[bytes, bytes]:
         """What was learnt since the kept index, as keys and values; an empty value takes a key away."""
-        table = {b"n" + nonce.encode(): b"k" for nonce in self._known_nonces}
-        table |= {b"n" + nonce.encode(): b"u" for nonce in self._nonces}
+        table = {
+            b"n" + nonce.encode(): b"u" if self.nonce_used(nonce) else b"k" for nonce in self._known_nonces
+        }
         table |= {b"f" + name.encode(): (request or "").encode() for name, request in self._names.items()}
         table |= {
             b"r" + name.encode(): Record.of(_plain(item, name)) for name, item in self._requests.items()
@@ -167,7 +196,11 @@ class TrailIndex:
             case OperatorsChanged():
                 self.operators = (payload.operators_sha256, payload.revoked_sha256)
             case TreeAnnounced(size=int(size)):
-                self.last_checkpoint, self.last_checkpoint_root = size, payload.root
+                self.last_checkpoint, self.last_checkpoint_root, self.answers = size, payload.root, 0
+            case Witnessed():
+                self.answers += 1
+                if payload.cosignature is not None:
+                    self.cosigned = payload
             case Granted(grant=str(grant)):
                 self._grants.setdefault(grant, 0)
             case GrantRevoked(grant=str(grant)):

@@ -13,7 +13,9 @@ from __future__ import annotations
 import hashlib
 import heapq
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -30,6 +32,7 @@ _LENGTH = struct.Struct(">Q")
 ROW: Final = struct.Struct(">Q32s")
 _SIGNED = b"threegate index 1\n"
 _SIGNATURE = 64
+_BLOCK: Final = limits.MIB
 
 
 class KeptIndex:
@@ -52,10 +55,9 @@ class KeptIndex:
         position, digest = ROW.unpack_from(self._data, self._rows + (seq - 1) * ROW.size)
         return position, digest.hex()
 
-    @property
-    def rows(self) -> bytes:
+    def row_blocks(self) -> Iterator[bytes]:
         """All rows, as they are kept."""
-        return self._data[self._rows : self._table]
+        yield self._data[self._rows : self._table]
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key, or None."""
@@ -102,28 +104,53 @@ def read_kept_index(workspace_id: str, key: VerifierKey) -> KeptIndex | None:
 def write_kept_index(
     key: SigningKey,
     header: Mapping[str, Any],
-    rows: bytes,
-    before: Iterable[tuple[bytes, bytes]],
+    rows: Iterable[bytes],
+    before: Callable[[], Iterable[tuple[bytes, bytes]]],
     after: Mapping[bytes, bytes],
-) -> KeptIndex:
-    """Sign and keep an index: the table is `before` (sorted) with `after` over it; an empty value takes a key away. Raises OSError."""
-    ends, entries = [0], bytearray()
-    layers = heapq.merge(
-        ((item, 1, value) for item, value in before),
-        ((item, 0, after[item]) for item in sorted(after)),
-        key=itemgetter(0, 1),
-    )
-    for item, values in groupby(layers, itemgetter(0)):
-        value = next(values)[2]
-        if value:
-            entries += item + b"\0" + value
-            ends.append(len(entries))
-    table = _LENGTH.pack(len(ends) - 1) + struct.pack(f">{len(ends)}Q", *ends)
-    head = orjson.dumps(header)
-    body = b"".join((MAGIC, _LENGTH.pack(len(head)), head, rows, table, entries))
-    data = body + key.sign(_to_sign(body))
-    durable.overwrite(place(header["workspace_id"]), data, 0o600)
-    return KeptIndex(data)
+) -> None:
+    """Sign and keep an index, piece by piece: the table is `before` (sorted) with `after` over it; an empty value takes a key
+    away. Raises OSError."""
+    overwritten = sorted(after.items())
+
+    def entries() -> Iterator[bytes]:
+        layers = heapq.merge(
+            ((item, 1, value) for item, value in before()),
+            ((item, 0, value) for item, value in overwritten),
+            key=itemgetter(0, 1),
+        )
+        for item, values in groupby(layers, itemgetter(0)):
+            value = next(values)[2]
+            if value:
+                yield item + b"\0" + value
+
+    def pieces() -> Iterator[bytes]:
+        head = orjson.dumps(header)
+        yield b"".join((MAGIC, _LENGTH.pack(len(head)), head))
+        yield from rows
+        ends = array("Q", [0])
+        for entry in entries():
+            ends.append(ends[-1] + len(entry))
+        count = len(ends) - 1
+        if sys.byteorder == "little":
+            ends.byteswap()
+        yield _LENGTH.pack(count) + ends.tobytes()
+        yield from entries()
+
+    durable.overwrite(place(header["workspace_id"]), _signed(key, pieces()), 0o600)
+
+
+def _signed(key: SigningKey, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces in blocks, then the signature over all of them."""
+    digest = hashlib.blake2b(digest_size=32)
+    block = bytearray()
+    for piece in pieces:
+        block += piece
+        if len(block) >= _BLOCK:
+            digest.update(block)
+            yield bytes(block)
+            block.clear()
+    digest.update(block)
+    yield bytes(block) + key.sign(_SIGNED + digest.digest())
 
 
 def _to_sign(body: bytes | memoryview) -> bytes:

@@ -23,9 +23,10 @@ from threegate.core.workspace import Workspace
 from threegate.trail.event import Event, parse_time
 from threegate.trail.history import RequestHistory
 from threegate.trail.index import TrailIndex
-from threegate.trail.kept_index import write_kept_index
+from threegate.trail.kept_index import KeptIndex, read_kept_index, write_kept_index
 from threegate.trail.on_disk import TrailOnDisk
 from threegate.trail.payloads import Payload, Rotated
+from threegate.trail.spilled_index import SpilledIndex
 from threegate.trail.workspace_key import SigningKey
 
 
@@ -144,9 +145,8 @@ class LockedTrail:
         `is_open` says of which requests something may still have to be done (`TrailIndex.open_histories`). Raises TrailError.
         """
         index, trail = self.index, self._trail
-        before = index.kept.seq if index.kept else 0
-        rows = index.to_rows()
-        if rows is None or index.head.seq - before < max(limits.TRAIL_INDEX_LINES, before // 20):
+        before = index.kept.seq if isinstance(index.kept, KeptIndex) else 0
+        if index.head.seq - before < max(limits.TRAIL_INDEX_LINES, before // 20):
             return False
         self.sync()
         sizes = [start for start, _ in trail._closed[1:]] + [trail._base]
@@ -155,16 +155,21 @@ class LockedTrail:
             "segments": [
                 (path.name, end - start) for (start, path), end in zip(trail._closed, sizes, strict=False)
             ],
-            "open": [history.request_id for history in index.open_histories() if is_open(history)],
+            "open": index.open_requests(is_open),
         }
+        rows = index.to_rows()
+        if rows is None:
+            return False
         try:
-            kept = write_kept_index(
-                key, header, rows, index.kept.items() if index.kept else (), index.to_table()
-            )
+            write_kept_index(key, header, rows, index.kept.items if index.kept else tuple, index.to_table())
         except OSError:
             return False  # it only spares time
-        trail._index = TrailIndex(kept, trail._read_line)
-        return True
+        if isinstance(index.kept, SpilledIndex):
+            return True  # read to sign this checkpoint; who comes next begins from the file
+        kept = read_kept_index(index.workspace_id, key.public)
+        if kept is not None:
+            trail._index = TrailIndex(kept, trail._read_line)
+        return kept is not None
 
     def outside_problem(self) -> str | None:
         """None when the head kept outside agrees with this trail, else one line that says what does not.

@@ -18,11 +18,22 @@ from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import TrailError, Unavailable
 from threegate.core.workspace import Workspace
-from threegate.trail.chain import Chain, ChainError, open_segment, read_lines, segment_path, segment_paths
+from threegate.trail.chain import (
+    Chain,
+    ChainError,
+    open_segment,
+    read_blocks,
+    read_lines,
+    segment_path,
+    segment_paths,
+)
 from threegate.trail.event import Event, LineError, format_time, make_event, parse_line
+from threegate.trail.history import RequestHistory
 from threegate.trail.index import TrailIndex
+from threegate.trail.kept_index import KeptIndex
 from threegate.trail.payloads import Payload, Quarantined
 from threegate.trail.resume import line_at, resume
+from threegate.trail.tree import leaf_hash
 
 Clock = Callable[[], datetime]
 
@@ -35,9 +46,17 @@ def system_clock() -> datetime:
 class TrailOnDisk:
     """What `Trail` does to its files."""
 
-    def __init__(self, workspace: Workspace, *, clock: Clock = system_clock) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        clock: Clock = system_clock,
+        spill: Callable[[RequestHistory], bool] | None = None,
+    ) -> None:
+        """With `spill` a long trail without a kept index is read in bounded memory; it says which requests are open."""
         self.workspace = workspace
         self.clock = clock
+        self._spill = spill
         self.mended: list[str] = []
         """One line for each torn end that was set aside since this object was made."""
         self._folder = workspace.audit
@@ -122,6 +141,16 @@ class TrailOnDisk:
                         yield chain.take(raw.data)
                     except LineError as error:
                         raise TrailError(f"{path}:{number}: the line {error}") from None
+        finally:
+            for _, descriptor, _ in parts:
+                os.close(descriptor)
+
+    def _leaf_blocks(self, parts: list[tuple[Path, int, int]]) -> Iterator[list[bytes]]:
+        """The leaf hashes of all whole lines, block by block; nothing is checked. Closes the files."""
+        try:
+            for _, descriptor, size in parts:
+                for block in read_blocks(descriptor, size):
+                    yield [leaf_hash(line) for line in block.split(b"\n")[:-1]]
         finally:
             for _, descriptor, _ in parts:
                 os.close(descriptor)
@@ -234,6 +263,13 @@ class TrailOnDisk:
             self._index.add(event, base + raw.start)
             if current:
                 self._offset = raw.start + len(raw.data) + 1
+            if self._spill is not None and self._index.unkept >= limits.TRAIL_INDEX_LINES:
+                self._spill_index(self._spill)
+
+    def _spill_index(self, is_open: Callable[[RequestHistory], bool]) -> None:
+        """Move what the index learnt to disk, unless a kept index stands behind it, which is in memory anyway."""
+        if not isinstance(self._index.kept, KeptIndex):
+            self._index = self._index.spilled(is_open, self._read_line)
 
     def _set_aside(self, descriptor: int, start: int, end: int, problem: str) -> None:
         """Cut a torn end (power loss, full disk) off, unless something proves that whole events are missing."""

@@ -10,15 +10,16 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from threegate.core import durable
-from threegate.core.errors import TrailError
+from threegate.core.errors import InvalidInput, TrailError
 from threegate.core.workspace import Workspace
-from threegate.trail import workspace_key
+from threegate.trail import tree, workspace_key
 from threegate.trail.chain import WORKSPACE_ID, Chain, segment_paths
 from threegate.trail.event import Event, format_time, make_event
+from threegate.trail.history import RequestHistory
 from threegate.trail.index import TrailIndex
 from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.on_disk import Clock, TrailOnDisk, system_clock
@@ -28,8 +29,14 @@ from threegate.trail.payloads import Payload, WorkspaceCreated
 class Trail(TrailOnDisk):
     """A workspace's trail. One object may serve many threads; each process has its own."""
 
-    def __init__(self, workspace: Workspace, *, clock: Clock = system_clock) -> None:
-        super().__init__(workspace, clock=clock)
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        clock: Clock = system_clock,
+        spill: Callable[[RequestHistory], bool] | None = None,
+    ) -> None:
+        super().__init__(workspace, clock=clock, spill=spill)
         self._thread = threading.Lock()
         self._holder: int | None = None
 
@@ -121,6 +128,19 @@ class Trail(TrailOnDisk):
             with self._flock(fcntl.LOCK_SH):
                 parts = self._parts()
         yield from self._stream(parts)
+
+    def prove_consistency(self, old: int, new: int) -> list[bytes]:
+        """The RFC 6962 consistency proof between two sizes of the tree, streaming. Raises InvalidInput, TrailError.
+
+        The lines are hashed as they are: a line that was changed leads to a proof that verifies nowhere.
+        """
+        try:
+            ranges = tree.consistency_ranges(old, new)
+            with self._flock(fcntl.LOCK_SH):
+                parts = self._parts()
+            return tree.roots_of_ranges(ranges, self._leaf_blocks(parts))
+        except IndexError as error:
+            raise InvalidInput(f"no consistency proof from {old} to {new}: {error}") from None
 
     @contextmanager
     def _flock(self, kind: int) -> Iterator[None]:

@@ -113,18 +113,42 @@ def inclusion_proof(index: int, leaves: Sequence[bytes]) -> list[bytes]:
 
 def consistency_proof(old_size: int, leaves: Sequence[bytes]) -> list[bytes]:
     """PROOF(m, D[n]): that the tree of the first `old_size` leaves is a prefix. Raises IndexError."""
-    if not 0 < old_size <= len(leaves):
-        raise IndexError(f"no tree of {old_size} within one of {len(leaves)}")
-    return _subproof(old_size, leaves, whole=True)
+    return [root_of(leaves[start:end]) for start, end in consistency_ranges(old_size, len(leaves))]
 
 
-def _subproof(size: int, leaves: Sequence[bytes], *, whole: bool) -> list[bytes]:
-    if size == len(leaves):
-        return [] if whole else [root_of(leaves)]
-    split = _split(len(leaves))
-    if size <= split:
-        return [*_subproof(size, leaves[:split], whole=whole), root_of(leaves[split:])]
-    return [*_subproof(size - split, leaves[split:], whole=False), root_of(leaves[:split])]
+def consistency_ranges(old_size: int, size: int) -> list[tuple[int, int]]:
+    """Which leaves are below each hash of PROOF(m, D[n]), in the proof's order: ``leaves[start:end]``. Raises IndexError."""
+    if not 0 < old_size <= size:
+        raise IndexError(f"no tree of {old_size} within one of {size}")
+    ranges: list[tuple[int, int]] = []
+    start, end, whole = 0, size, True
+    while old_size != end:
+        split = start + _split(end - start)
+        if old_size <= split:
+            ranges.append((split, end))
+            end = split
+        else:
+            ranges.append((start, split))
+            start, whole = split, False
+    if not whole:
+        ranges.append((start, end))
+    return ranges[::-1]
+
+
+def roots_of_ranges(ranges: Sequence[tuple[int, int]], blocks: Iterable[list[bytes]]) -> list[bytes]:
+    """The root over each range of leaves, from one pass over all leaf hashes in blocks, in memory that does not grow.
+
+    The ranges do not overlap. Raises IndexError when there are too few leaves.
+    """
+    frontiers = [Frontier() for _ in ranges]
+    at = 0
+    for block in blocks:
+        for (start, end), frontier in zip(ranges, frontiers, strict=True):
+            frontier.extend(block[max(0, start - at) : max(0, end - at)])
+        at += len(block)
+    if at < max((end for _, end in ranges), default=0):
+        raise IndexError(f"there are only {at} leaves")
+    return [frontier.root() for frontier in frontiers]
 
 
 def verify_inclusion(leaf: bytes, index: int, size: int, proof: Iterable[bytes], root: bytes) -> None:

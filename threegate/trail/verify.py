@@ -88,12 +88,15 @@ class _Run:
         self._sound = True
 
     def load_checkpoints(self, external: Iterable[tuple[str, bytes]]) -> None:
-        """Read all notes; they are checked when the tree has their size."""
+        """Read all notes; they are checked when the tree has their size.
+
+        Files of cosignatures (``<size>.<witness>``) are compared by their announced digest (`records.folder_audit`).
+        """
         notes = []
         folder = trail_checkpoint_folder(self.workspace)
         names = sorted(os.listdir(folder)) if folder.is_dir() else []
         sources: list[tuple[str, bytes | None]] = [
-            (str(folder / name), None) for name in names if not name.startswith(".")
+            (str(folder / name), None) for name in names if "." not in name
         ]
         for name, data in [*sources, *external]:
             try:

@@ -39,6 +39,8 @@ class Verification:
     last_time: str = ""
     problem_count: int = 0
     problems: list[TrailProblem] = field(default_factory=list)
+    cosigned: list[tuple[str, int, str]] = field(default_factory=list)
+    """Of each witness that was asked for and cosigned the newest checkpoint: name, size, time (UTC)."""
     notes: list[TrailProblem] = field(default_factory=list)
     """What somebody should know and nothing is wrong with; cut at limits.VERIFY_PROBLEMS."""
 

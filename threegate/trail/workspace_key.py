@@ -11,6 +11,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -19,7 +20,6 @@ from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.user_state import UserState
 
-_ED25519 = b"\x01"
 _VKEY = re.compile(r"([^\s+]{1,128})\+([0-9a-f]{8})\+([A-Za-z0-9+/]{44})")
 
 
@@ -35,28 +35,35 @@ class VerifierKey:
     name: str
     raw: bytes
 
+    algorithm: ClassVar[bytes] = b"\x01"
+    """The byte of signed-note that says what the key signs, and how."""
+    source: ClassVar[str] = "workspace.pub"
+    """Where a person finds such a key."""
+
     @property
     def key_id(self) -> bytes:
-        """First four bytes of SHA-256(name, newline, 0x01, key)."""
-        return hashlib.sha256(self.name.encode() + b"\n" + _ED25519 + self.raw).digest()[:4]
+        """First four bytes of SHA-256(name, newline, algorithm, key)."""
+        return hashlib.sha256(self.name.encode() + b"\n" + self.algorithm + self.raw).digest()[:4]
 
     def render(self) -> str:
-        """``name+id+base64(0x01 key)``."""
-        encoded = base64.b64encode(_ED25519 + self.raw).decode()
+        """``name+id+base64(algorithm key)``."""
+        encoded = base64.b64encode(self.algorithm + self.raw).decode()
         return f"{self.name}+{self.key_id.hex()}+{encoded}"
 
     @classmethod
-    def parse(cls, text: str) -> VerifierKey:
+    def parse(cls, text: str) -> Self:
         """Read a verifier key, strictly. Raises InvalidInput."""
         match = _VKEY.fullmatch(text)
         if match is None:
             raise InvalidInput(
-                "the verifier key is not of the form name+id+base64; take it from workspace.pub"
+                f"the verifier key is not of the form name+id+base64; take it from {cls.source}"
             )
         raw = base64.b64decode(match[3])
         key = cls(match[1], raw[1:])
-        if raw[:1] != _ED25519 or key.render() != text:
-            raise InvalidInput("the verifier key does not fit its own id; take it from workspace.pub again")
+        if raw[:1] != cls.algorithm or key.render() != text:
+            raise InvalidInput(
+                f"the verifier key does not fit its own id, or is of another kind; take it from {cls.source} again"
+            )
         return key
 
     def verify(self, signature: bytes, message: bytes) -> bool:

@@ -41,7 +41,7 @@ def test_foreign_text_begins_no_row_of_a_narrow_terminal(bench: Bench, columns: 
     assert status == 2
     seen = rows(output, columns, lines)
     for row in seen:
-        if "zz" in row or "aaa" in row:
+        if "zz" in row or "a" * 12 in row:  # a digest may hold three
             assert "| " in row[:20], row
     assert [row for row in seen if row.startswith("==")] == [
         "== REQUEST", "== WHAT RUNS", "== WALLS", "== WHAT THE JUDGEMENT WOULD SAY NOW",

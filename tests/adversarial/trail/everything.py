@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import json
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.acts.bench_workspace import Bench, make_bench
 from threegate import cli
@@ -17,8 +20,11 @@ from threegate.judgement.judge import Cleared
 from threegate.launch.approved_file import Approved, read_approved
 from threegate.launch.context import daemon_context
 from threegate.launch.pipeline import claim, judge_now
+from threegate.records.trail_checkpoints import newest_trail_checkpoint, record_cosignature
 from threegate.review.countersign import countersign, open_waiting
 from threegate.trail import Trail
+from threegate.trail.cosignature import WitnessKey, cosign
+from threegate.trail.workspace_key import SigningKey
 
 CODE = "open('/out/sum.txt', 'w').write('6')\nprint('done')"
 
@@ -77,6 +83,7 @@ def make_everything(folder: Path) -> Workspace:
     call("memory", "approve", str(request_id), *call.signed)
 
     call("audit", "checkpoint")
+    cosign_newest(workspace)
     call("audit", "rotate")
     tear(workspace)
     contract = call("contracts", "new", "threegate.monty")
@@ -86,6 +93,21 @@ def make_everything(folder: Path) -> Workspace:
     sign_too(bench, waits.path)
     bench.approve(bench.draft("alone", slug="alone", risk="medium", data=b"9\n"))
     return workspace
+
+
+def cosign_newest(workspace: Workspace) -> Path:
+    """A witness's cosignature of the newest checkpoint, kept as the daemon keeps one."""
+    trail = Trail(workspace)
+    own = SigningKey("witness.example/w1", Ed25519PrivateKey.from_private_bytes(b"w" * 32))
+    note = newest_trail_checkpoint(trail, "office")
+    assert note is not None
+    cosigned = replace(note, signatures=(*note.signatures, cosign(own, note, 1_767_225_600)))
+    path = record_cosignature(
+        trail, "office", WitnessKey.of(own), cosigned, actor="daemon", unless=lambda: False
+    )
+    trail.close()
+    assert path is not None
+    return path
 
 
 class Caller:

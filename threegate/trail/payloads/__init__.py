@@ -49,6 +49,7 @@ from threegate.trail.payloads.workspace_events import (
     Rotated,
     SettingsChanged,
     TreeAnnounced,
+    Witnessed,
     WorkspaceAdopted,
     WorkspaceCreated,
 )
@@ -90,6 +91,7 @@ PAYLOADS: Final[Mapping[str, type[Payload]]] = {
         OperatorRevoked,
         SettingsChanged,
         CheckpointSigned,
+        Witnessed,
     )
 }
 """By the event's `type`, in the order in which a workspace's life brings them."""
@@ -136,6 +138,7 @@ __all__ = [
     "TreeAnnounced",
     "Validated",
     "Waiting",
+    "Witnessed",
     "WorkspaceAdopted",
     "WorkspaceCreated",
 ]

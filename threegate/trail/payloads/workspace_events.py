@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from threegate.trail.payloads.payload import Payload, because, frozen_fields, short
+from threegate.trail.payloads.payload import Payload, because, frozen_fields, named, short
 from threegate.trail.payloads.placed import SignedAct
 
 
@@ -75,6 +75,32 @@ class Rotated(TreeAnnounced):
 
     def sentence(self) -> str:
         return f"closed this file of the trail{f' at {self.size} events' if self.size is not None else ''}"
+
+
+@frozen_fields
+class Witnessed(Payload):
+    """A witness answered to a checkpoint of the trail: it cosigned it, or refused to."""
+
+    kind = "witnessed"
+
+    size: int | None
+    """Of the checkpoint."""
+    witness: str | None
+    """The witness's name in the settings."""
+    vkey: str | None
+    """Its public key, as a C2SP verifier key."""
+    cosignature: str | None = None
+    """The cosignature (C2SP cosignature/v1): key id, time and signature, in hex (a text that no pattern of a secret takes for one)."""
+    cosigned_sha256: str | None = None
+    """Digest of ``audit/checkpoints/<size>.<witness>``, which is the checkpoint with the cosignature."""
+    reason: str | None = None
+    """Why it refused, as it said."""
+
+    def sentence(self) -> str:
+        of = f" the checkpoint at {self.size} events" if self.size is not None else " a checkpoint"
+        if self.cosignature is None:
+            return f"the witness{named(self.witness)} refused to cosign{of}{because(self.reason)}"
+        return f"the witness{named(self.witness)} cosigned{of}"
 
 
 @frozen_fields

@@ -1,0 +1,73 @@
+"""`threegate evidence [ID...|--since WHEN] --out DIR`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, moment_of, say, wants_json, workspace_here
+from threegate.cli.progress import busy
+from threegate.core.errors import EXIT_REFUSED, InvalidInput
+
+app = typer.Typer()
+_SHOWN = 20
+"""So many missing files are said; all are in the pack's index."""
+
+
+@app.command()
+def evidence(
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="The folder to make; a zip when it ends in .zip.")
+    ],
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Only these requests.")] = None,
+    since: Annotated[
+        str,
+        typer.Option(
+            "--since", metavar="WHEN", help="Only requests with an event from then on: a date, or 24h, 7d."
+        ),
+    ] = "",
+    json_: JsonFlag = False,
+) -> None:
+    """Write a pack that a stranger checks without ThreeGate; 2 when something is missing from it.
+
+    Without IDs and --since it has the whole trail. HOW-TO-CHECK.md in it says how.
+
+    Example: threegate evidence --since 30d --out evidence.zip
+    """
+    from threegate.evidence.pack import write_pack
+
+    if ids and since:
+        raise InvalidInput("give either IDs or --since, not both")
+    with busy("verifying the trail and writing the pack"):
+        packed = write_pack(workspace_here(), out, ids=ids or (), since=moment_of(since) if since else None)
+    if wants_json(json_):
+        emit_json(
+            {
+                "path": str(packed.path),
+                "requests": packed.requests,
+                "events": packed.events,
+                "size": packed.size,
+                "log_keys": list(packed.log_keys),
+                "operator_keys": list(packed.operator_keys),
+                "masked": packed.masked,
+                "missing": list(packed.missing),
+            }
+        )
+    else:
+        say(f"{packed.path}: {packed.requests} requests, {packed.events} events of a trail of {packed.size}")
+        if packed.masked:
+            say(
+                f"secrets were masked in {packed.masked} files: their digests cannot be checked (index.json names them)"
+            )
+        say("give these fingerprints to whoever checks, over another channel:")
+        for name, keys in (("log", packed.log_keys), ("operator", packed.operator_keys)):
+            for key in keys:
+                say(f"  {name:<9} {key}")
+        for item in packed.missing[:_SHOWN]:
+            say(f"missing: {item['file']}: {item['why']}")
+        if len(packed.missing) > _SHOWN:
+            say(f"... and {len(packed.missing) - _SHOWN} more (index.json)")
+    if packed.missing:
+        raise typer.Exit(EXIT_REFUSED)

@@ -1,0 +1,94 @@
+"""`threegate witness serve`: cosign the trail checkpoints of others, as long as each continues the last."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from threegate.cli.audit_command import read_key
+from threegate.cli.invocation import say, wants_json
+from threegate.cli.serve_command import need_extra
+from threegate.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from threegate.trail.workspace_key import VerifierKey
+
+app = typer.Typer(no_args_is_help=True, help="A witness of other workspaces' trails (C2SP tlog-witness).")
+
+
+@app.callback()
+def witness() -> None:
+    """A witness of other workspaces' trails (C2SP tlog-witness)."""
+
+
+@app.command()
+def serve(
+    log: Annotated[
+        list[str],
+        typer.Option(
+            "--log",
+            metavar="KEY.pub",
+            help="The workspace.pub, or the key in it, of a trail that is cosigned; repeat it.",
+        ),
+    ],
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", metavar="DIR", help="Key and state; default: the state folder's `witness`."),
+    ] = None,
+    name: Annotated[
+        str,
+        typer.Option(
+            "--name", help="The name of a new key, like witness.example/one; default: made of the key."
+        ),
+    ] = "",
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8767,
+    json_log: Annotated[bool, typer.Option("--json-log", help="Log JSON lines (for a journal).")] = False,
+) -> None:
+    """Serve POST /add-checkpoint. Prints the verifier key and the URL; a refusal is one line on stderr."""
+    need_extra("starlette", "http")
+    need_extra("uvicorn", "http")
+    import time
+
+    from threegate.core.user_state import UserState
+    from threegate.daemon.log import Log
+    from threegate.evidence.witness import Witness
+    from threegate.serve.listening import bind
+
+    logs = _logs(log)
+    listener = bind(host, port, reachable=True)
+    mine = Witness.open(state or UserState.of("witness").folder, logs, time.time, name)
+    from threegate.serve.http_server import serve as serve_app
+    from threegate.serve.witness_server import create_witness_app
+
+    lines = Log(as_json=json_log or wants_json())
+
+    def answered(status: int, line: str) -> None:
+        lines.say("cosigned" if status == 200 else "refused", code=str(status), what=line)
+
+    def ready(url: str) -> None:
+        say(mine.vkey)
+        say(f"listening on {url}")
+        sys.stdout.flush()
+
+    try:
+        serve_app(listener, create_witness_app(mine, answered), ready=ready)
+    finally:
+        mine.close()
+
+
+def _logs(given: list[str]) -> dict[str, list[VerifierKey]]:
+    """The logs' keys by their name, which is the origin of the log. Raises InvalidInput."""
+    from threegate.core import limits
+    from threegate.trail.workspace_key import VerifierKey
+
+    if len(given) > limits.WITNESS_LOGS:
+        raise InvalidInput(f"--log: {len(given)} keys; one witness knows at most {limits.WITNESS_LOGS}")
+    logs: dict[str, list[VerifierKey]] = {}
+    for item in given:
+        key = read_key(VerifierKey, item)
+        logs.setdefault(key.name, []).append(key)
+    return logs

@@ -1,0 +1,121 @@
+"""Asks the witnesses of the settings to cosign each trail checkpoint, beside the daemon's work.
+
+Invariant: the loop never waits for a witness: each has a thread of its own, which alone waits, and takes the trail's lock only
+to read the newest checkpoint and to note an answer. A witness that is away is said once in the log, until it answers again;
+that it cosigned, or refused to, is an event.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+from threegate.core import limits
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
+from threegate.core.settings import WitnessReference
+from threegate.daemon.log import Log
+from threegate.evidence.witness_client import WitnessClient
+from threegate.records.trail_checkpoints import newest_trail_checkpoint, record_cosignature, record_refusal
+from threegate.trail import Trail
+from threegate.trail.cosignature import WitnessKey
+
+_ACTOR = "daemon"
+
+
+class WitnessRequests:
+    """The witnesses of the settings in force; without any it does nothing."""
+
+    def __init__(self, trail: Trail, log: Log) -> None:
+        self._trail = trail
+        self._log = log
+        self._askers: dict[tuple[str, WitnessReference], _Asker] = {}
+
+    def turn(self, witnesses: Mapping[str, WitnessReference], *, signed: bool) -> None:
+        """Follow the settings; `signed` says that there is a new checkpoint. Called at each turn of the loop."""
+        if not witnesses and not self._askers:
+            return
+        named = set(witnesses.items())
+        for gone in self._askers.keys() - named:
+            self._askers.pop(gone).end()
+        for name, reference in named - self._askers.keys():
+            self._askers[name, reference] = _Asker(name, reference, self._trail, self._log)
+        if signed:
+            for asker in self._askers.values():
+                asker.idle.clear()
+                asker.wake.set()
+
+    def close(self, seconds: float) -> None:
+        """Let no further answer be noted; give those that are on their way `seconds` before."""
+        until = time.monotonic() + seconds
+        for asker in self._askers.values():
+            asker.idle.wait(max(0.0, until - time.monotonic()))
+        for asker in self._askers.values():
+            asker.end()
+
+
+class _Asker:
+    """One witness and its thread."""
+
+    def __init__(self, name: str, reference: WitnessReference, trail: Trail, log: Log) -> None:
+        self._name = name
+        self._trail = trail
+        self._log = log
+        self._key = WitnessKey.parse(reference.key)
+        self._client = WitnessClient(reference.url, self._key)
+        self._refused = 0
+        """Size of the checkpoint that this witness refused last: it is not asked for that one again."""
+        self._reported: str | None = None
+        self.stop = threading.Event()
+        self.wake = threading.Event()
+        self.idle = threading.Event()
+        """Set while nothing is asked and nothing is known to be asked for."""
+        threading.Thread(target=self._work, name=f"witness-{name}", daemon=True).start()
+
+    def end(self) -> None:
+        """Note nothing more; an exchange that is under way ends by itself."""
+        self.stop.set()
+        self.wake.set()
+
+    def _work(self) -> None:
+        while not self.stop.is_set():
+            self.wake.clear()
+            self.idle.clear()
+            problem = self._ask()
+            if problem is not None and problem != self._reported and not self.stop.is_set():
+                self._log.say("witness", what=f"{self._name}: {problem}")
+            self._reported = problem
+            if not self.wake.is_set():
+                self.idle.set()
+            self.wake.wait(limits.WITNESS_PAUSE_SECONDS)
+
+    def _ask(self) -> str | None:
+        """Have the newest checkpoint cosigned, unless it is; what stood in the way, or None."""
+        try:
+            note = newest_trail_checkpoint(self._trail, self._name)
+            if note is None or note.size == self._refused:
+                return self._reported if note is not None else None
+            try:
+                cosigned = self._client.cosigned(note, self._trail.prove_consistency)
+            except Refused as refusal:
+                self._refused = note.size
+                record_refusal(
+                    self._trail,
+                    self._name,
+                    self._key,
+                    note.size,
+                    str(refusal),
+                    actor=_ACTOR,
+                    unless=self.stop.is_set,
+                )
+                return f"refused to cosign {note.size} events: {refusal}"
+            path = record_cosignature(
+                self._trail, self._name, self._key, cosigned, actor=_ACTOR, unless=self.stop.is_set
+            )
+            if path is not None:
+                self._log.say("cosigned", what=str(path))
+        except (Unavailable, InvalidInput) as error:
+            return str(error)
+        except (OSError, ThreeGateError) as error:
+            return f"no cosignature is kept ({error})"
+        return None
