@@ -123,14 +123,13 @@ class Play:
         return Played(decision, self.table.commit(call, outcome, now))
 
     def _finish(self, value: Mapping[str, Any]) -> Played:
-        call = self.claimed.pop(str(value["finish"]), None)
+        outcome, now = read_outcome(value.get("outcome", "succeeded")), _when(value.get("at", 0))
+        call = self.claimed.pop(
+            str(value["finish"]), None
+        )  # only now: a line that says nothing ends no claim
         if call is None:
             raise InvalidInput(f"nothing was claimed as {value['finish']!r}")
-        return Played(
-            effect=self.table.commit(
-                call, read_outcome(value.get("outcome", "succeeded")), _when(value.get("at", 0))
-            )
-        )
+        return Played(effect=self.table.commit(call, outcome, now))
 
     def _open(self, value: Mapping[str, Any], session_id: str) -> Decision | None:
         if session_id in self.table.sessions or not self.compiled.ok or self.compiled.empty:
@@ -162,7 +161,7 @@ def _read_call(value: Mapping[str, Any]) -> Call:
             *((name, isinstance(value.get(name, ""), str)) for name in _TEXTS),
             ("labels", isinstance(labels, list) and all(isinstance(item, str) for item in labels)),
             ("artifacts", isinstance(artifacts, list) and all(isinstance(item, str) for item in artifacts)),
-            ("cost", _number(value.get("cost", 0))),
+            ("cost", _cost(value.get("cost", 0))),
             ("answer", value.get("answer", "approve") in ("approve", "deny")),
         )
         if not right
@@ -192,8 +191,8 @@ def read_outcome(value: Any) -> Outcome:
         )
     _keys(value, OUTCOME_KEYS)
     for name in ("cost", "retry_after", "exit_code"):
-        if value.get(name) is not None and not _number(value[name]):
-            raise InvalidInput(f"{name} of an outcome is a number")
+        if value.get(name) is not None and not (_cost if name == "cost" else _number)(value[name]):
+            raise InvalidInput(f"{name} of an outcome is a number; a cost is not below 0")
     if not isinstance(value.get("artifacts", []), list):
         raise InvalidInput("artifacts of an outcome are a list")
     return Outcome(
@@ -209,6 +208,11 @@ def read_outcome(value: Any) -> Outcome:
 
 def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _cost(value: Any) -> bool:
+    """A number that gives no budget back."""
+    return _number(value) and value >= 0
 
 
 def _keys(value: Any, known: frozenset[str]) -> None:

@@ -94,10 +94,10 @@ class SessionTable:
                 raise Refused(
                     "unknown_workflow", "there is no workflow.yaml; add one, or leave role and workflow out"
                 )
-            state = self.workflows.setdefault(workflow or contract.workflow, Workflow())
-            member = state.admit(
-                contract, self.members, self.sessions, workflow or contract.workflow, role, parent
-            )
+            name = workflow or contract.workflow
+            state = self.workflows.get(name) or Workflow()
+            member = state.admit(contract, self.members, self.sessions, name, role, parent)
+            self.workflows[name] = state  # not before it has a session: a refused name is not kept
             rules = self.compiled.sessions[member.contract]
             self.members[session_id] = member
         session = engine.open_session(rules, session_id, requester)
@@ -275,15 +275,17 @@ class SessionTable:
     def _ended(self, session_id: str) -> list[str]:
         """What becomes of the children of a session that ended. Gives those that were killed."""
         contract = self.compiled.workflow
-        killed = []
-        if contract is not None:
-            for child, policy in closed_children(contract, self.members, session_id):
+        if contract is None:
+            return []
+        ended = [session_id]
+        for parent in ended:  # which grows: a chain may be longer than Python calls itself
+            for child, policy in closed_children(contract, self.members, parent):
                 if policy == "request_cancel":
                     self.members[child].closing = True
                 elif self.sessions[child].killed is None:
                     self.sessions[child].killed = "session_killed"
-                    killed.extend([child, *self._ended(child)])
-        return killed
+                    ended.append(child)
+        return ended[1:]
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain JSON, but the compiled rules."""

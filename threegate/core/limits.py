@@ -117,6 +117,8 @@ SERVE_CLIENTS: Final = 4096
 SERVE_BODY_SECONDS: Final = 10
 SERVE_CONTRACT_SESSIONS: Final = 10_000
 """Contract sessions, and open claims, that one HTTP server keeps."""
+SERVE_CONTRACT_STATE_BYTES: Final = 32 * MIB
+"""What these sessions hold besides (labels, distinct values, artifacts), as JSON; full from half of it on."""
 MCP_LINE_BYTES: Final = 1 * MIB
 """One message; a request file with every character escaped fits."""
 MCP_DEPTH: Final = 68

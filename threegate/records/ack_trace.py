@@ -18,11 +18,14 @@ _VERSION: Final = 2
 _TOOL: Final = "process"
 """AgentAck's default policy asks an approval for every operation of it."""
 
+_Drafts = dict[tuple[str | None, str | None], tuple[str, str | None]]
+"""Folder and name of a file: time and digest of the last draft in it that was well-formed."""
+
 
 def ack_trace(events: Iterable[Event], session: str) -> Iterator[dict[str, Any]]:
     """The trace of a whole trail, line by line. Memory grows with drafts and requests that wait, not with the trail."""
-    drafts: dict[str, tuple[str, str | None]] = {}
-    """Time and digest of the last draft that was well-formed, by request."""
+    drafts: dict[str, _Drafts] = {}
+    """By request: what its id is well-formed in. Another file that takes the id over is another draft."""
     approvals: dict[str, tuple[Event, Approved]] = {}
     grants: dict[str, str | None] = {}
     last = ""
@@ -34,7 +37,7 @@ def ack_trace(events: Iterable[Event], session: str) -> Iterator[dict[str, Any]]
             case Granted():
                 grants[payload.grant or ""] = payload.expires_utc
             case Validated(valid=True):
-                drafts[request_id] = (event.time, payload.sha256)
+                drafts.setdefault(request_id, {})[payload.from_, payload.file] = (event.time, payload.sha256)
             case Approved():
                 approvals[request_id] = (event, payload)
             case Claimed():
@@ -43,7 +46,7 @@ def ack_trace(events: Iterable[Event], session: str) -> Iterator[dict[str, Any]]
                 if given is None:
                     yield told.line("action_proposed", executed)
                 else:
-                    draft = drafts.get(request_id, (given[0].time, given[1].draft_sha256))
+                    draft = _draft(drafts.get(request_id, {}), *given)
                     yield from told.decided(*given, draft, grants)
                     if (executed, payload.job_sha256) == (given[1].request_sha256, given[1].job_sha256):
                         executed = draft[1]
@@ -58,7 +61,7 @@ def ack_trace(events: Iterable[Event], session: str) -> Iterator[dict[str, Any]]
             case End():
                 given = approvals.pop(request_id, None)
                 if given is not None:
-                    draft = drafts.get(request_id, (given[0].time, given[1].draft_sha256))
+                    draft = _draft(drafts.get(request_id, {}), *given)
                     yield from told.decided(*given, draft, grants)
                     approval_id = _approval_id(given[1], request_id)
                     yield told.line(
@@ -67,6 +70,11 @@ def ack_trace(events: Iterable[Event], session: str) -> Iterator[dict[str, Any]]
                 drafts.pop(request_id, None)
     if last:
         yield {"schema_version": _VERSION, "type": "session_end", "timestamp": last, "session_id": session}
+
+
+def _draft(drafts: _Drafts, approved: Event, given: Approved) -> tuple[str, str | None]:
+    """Of the drafts of a request the one in the file that was approved, as it was last well-formed."""
+    return drafts.get((given.from_, given.file), (approved.time, given.draft_sha256))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
+from threegate.core.file_names import is_request_name
 from threegate.core.workspace import STATES, Workspace
 from threegate.proposals.in_workspace import input_place
 from threegate.request import Report, read_request
@@ -114,9 +115,10 @@ def open_input(workspace: Workspace, shown: Shown, name: str) -> Iterator[tuple[
 
 def as_approved(workspace: Workspace, which: str) -> bytes:
     """The text that the approval of a request covers, as it was kept. Raises InvalidInput when there is none (any more)."""
-    request_id = show_request(workspace, which).request_id or which
     with Trail(workspace).locked() as held:
-        history = held.index.history(request_id)
+        index = held.index
+    # An id of the trail first: a draft named like it says of itself which request it is.
+    history = index.history(which) or index.history(show_request(workspace, which).request_id or which)
     approved = Approved.of(history.approved) if history is not None else None
     if approved is None or approved.shown_sha256 is None:
         raise InvalidInput(f"{which}: the trail has no approval of it that says what was shown")
@@ -160,6 +162,8 @@ def _find_path(workspace: Workspace, which: str) -> Path | None:
     if given.is_file() and not given.is_symlink():
         return given.absolute()
     name = given.name if given.name.endswith(".md") else f"{given.name}.md"
+    if name != given.name and not is_request_name(name):
+        return None  # an id, and anybody may lay an ID.md into the inbox
     for folder in reversed(_folders(workspace)):
         if (folder / name).is_file() and not (folder / name).is_symlink():
             return folder / name

@@ -20,7 +20,7 @@ _OUTCOME: Final = {
             "properties": {
                 "status": _TEXT,
                 "output": {},
-                "cost": {"type": "number"},
+                "cost": {"type": "number", "minimum": 0},
                 "exit_code": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 255},
                 "stderr": _TEXT,
                 "artifacts": _TEXTS,
@@ -63,7 +63,7 @@ def contract_line_schema() -> dict[str, Any]:
         "role": _TEXT,
         "parent": _TEXT,
         "labels": _TEXTS,
-        "cost": {"type": "number"},
+        "cost": {"type": "number", "minimum": 0},
         "artifacts": _TEXTS,
         "claim": {"type": "string", "description": "Names the call, so that finish can say how it ended."},
         "outcome": _OUTCOME,

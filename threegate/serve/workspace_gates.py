@@ -45,6 +45,9 @@ class WorkspaceGates:
         self._files: Mapping[str, bytes] | None = None
         self._play: Play | None = None
         self._began = 0.0
+        self._taken = 0
+        """What the sessions held when they were last measured, and the bytes of the lines since, of which few are kept."""
+        self._full = False
 
     def judge_proposal(self, data: bytes, now: datetime) -> dict[str, Any]:
         """The verdict on a proposal's bytes. Raises Unavailable for unreadable settings, OSError for the log."""
@@ -84,6 +87,7 @@ class WorkspaceGates:
                 raise Unavailable(
                     f"{limits.SERVE_CONTRACT_SESSIONS} sessions or claims are open; restart the server"
                 )
+            self._take(len(data), play)
             try:
                 answer = play.line({**value, "at": self._clock() - self._began}).to_json()
             except InvalidInput as error:
@@ -103,6 +107,16 @@ class WorkspaceGates:
             latency_us=(time.perf_counter_ns() - begun) // 1000,
         )
         return _for_callers(answer)
+
+    def _take(self, size: int, play: Play) -> None:
+        """Make sure that the sessions have room for a line of `size` bytes. Raises Unavailable."""
+        most = limits.SERVE_CONTRACT_STATE_BYTES
+        if not self._full and self._taken + size > most:
+            self._taken = len(canonical.canonical_bytes(play.table.to_json()))
+            self._full = 2 * self._taken > most  # else it would be measured again soon
+        if self._full:
+            raise Unavailable("the open sessions hold all that this server keeps; restart the server")
+        self._taken += size
 
     def _current_play(self) -> Play:
         if self._workspace is None:

@@ -7,6 +7,7 @@
 
 import { CONTRACT_DECISION, CONTRACT_LINE } from "./generated/schemas.js";
 import type { ContractDecision, ContractLine } from "./generated/types.js";
+import { copied } from "./copied.js";
 import { jsonText } from "./json.js";
 import { validate } from "./precheck.js";
 import { isObject, problemsOf, type Problem } from "./schema.js";
@@ -26,7 +27,7 @@ export async function decideCall(line: ContractLine, options: ClientOptions): Pr
   if ("failure" in answer) return block(answer.failure);
   const { value, sent } = answer;
   const whole = problemsOf(CONTRACT_DECISION, value).length === 0;
-  if (!whole || (Object.hasOwn(sent, "tool") && !Object.hasOwn(value, "verdict"))) {
+  if (!whole || Object.hasOwn(sent, "tool") !== Object.hasOwn(value, "verdict")) {
     return block(failed("gate_answer_malformed", "the answer is no well-formed decision").failure);
   }
   return value as unknown as ContractDecision;
@@ -56,21 +57,26 @@ export function gateCall<Arguments extends unknown[], Value>(
     let line: ContractLine;
     const claim = newClaim();
     try {
-      taken = structuredClone(args);
+      taken = copied(args);
       line = { ...(await describe(...structuredClone(taken))), claim };
     } catch {
       return { blocked: true, decision: block(failed("tool_not_described", "").failure) };
     }
     const decision = await decideCall(line, options);
     if (!shouldExecuteCall(decision)) return { blocked: true, decision };
+    const telling = { ...options, signal: undefined }; // how a call ended is told whoever has lost interest in it
+    if (options.signal?.aborted) {
+      await decideCall({ finish: claim, outcome: "cancelled" }, telling);
+      return { blocked: true, decision: block(failed("call_aborted", "").failure) };
+    }
     let value: Awaited<Value>;
     try {
       value = await fn.apply(this, taken);
     } catch (error) {
-      await decideCall({ finish: claim, outcome: "failed" }, options);
+      await decideCall({ finish: claim, outcome: "failed" }, telling);
       throw error;
     }
-    const told = await decideCall({ finish: claim, outcome: { status: "succeeded", ...outputOf(value) } }, options);
+    const told = await decideCall({ finish: claim, outcome: { status: "succeeded", ...outputOf(value) } }, telling);
     return { blocked: false, value, decision, recorded: told.outcome?.status === "committed" };
   };
 }

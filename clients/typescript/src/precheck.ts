@@ -7,6 +7,7 @@
 
 import { AGENT_ACTION_EVENT, AGENT_ACTION_RESULT } from "./generated/schemas.js";
 import type { AgentActionEvent, AgentActionResult } from "./generated/types.js";
+import { copied } from "./copied.js";
 import { jsonText, NotSent } from "./json.js";
 import { isObject, problemsOf, type Problem, type Schema } from "./schema.js";
 import { ask, failed, type ClientOptions, type Failure } from "./transport.js";
@@ -70,13 +71,14 @@ export function gateTool<Arguments extends unknown[], Value>(
     let taken: Arguments;
     let event: AgentActionEvent;
     try {
-      taken = structuredClone(args);
+      taken = copied(args);
       event = await describe(...structuredClone(taken));
     } catch {
       return blocked(refusal(failed("tool_not_described", "the call could not be described, so it was not checked").failure));
     }
     const decision = await checkToolPrecheck(event, options);
     if (!shouldExecuteTool(decision)) return blocked(decision);
+    if (options.signal?.aborted) return blocked(refusal(failed("call_aborted", "the signal was aborted before the tool ran").failure));
     return { blocked: false, value: await fn.apply(this, taken), decision };
   };
 }

@@ -181,3 +181,55 @@ test("the base may have a path of its own", async () => {
   });
   assert.deepEqual(paths, [["/gate/pre-tool-check", "Bearer token-of-a-test"], ["/pre-tool-check", undefined]]);
 });
+
+test("memory that is shared with somebody who changes it after the question is not an argument", async () => {
+  const shared = new Uint8Array(new SharedArrayBuffer(1));
+  const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
+  let ran = 0;
+  const tool = client.gateTool(() => (ran += 1), () => EVENT, SERVER);
+  const call = client.gateCall(() => (ran += 1), () => ({ tool: "t" }), SERVER);
+  for (const value of [shared, shared.buffer, { deep: [shared] }, new Map([["a", shared]]), new Set([[shared]]), new Error("", { cause: shared }), memory]) {
+    assert.equal((await tool(value)).decision.hard_blockers[0], "tool_not_described");
+    assert.equal((await call(value)).decision.reasons[0].code, "tool_not_described");
+  }
+  const own = { bytes: new Uint8Array(2), again: new Map([[1, new Set([2])]]) };
+  own.self = own;
+  assert.equal((await tool(own)).blocked, false);
+  assert.equal(ran, 1);
+});
+
+test("a description that is no call runs nothing, whatever the answer says", async () => {
+  const allow = (_, response) => {
+    response.writeHead(200, { "Content-Type": "application/json" });
+    response.end('{"verdict":"allow","reasons":[]}');
+  };
+  let ran = 0;
+  await withServer(allow, async (options) => {
+    for (const line of [undefined, {}, { close: "s" }, { finish: "c" }, Object.create({ tool: "t" })]) {
+      const outcome = await client.gateCall(() => (ran += 1), () => line, options)();
+      assert.equal(outcome.decision.reasons[0].code, "gate_answer_malformed");
+    }
+  });
+  assert.equal(ran, 0);
+});
+
+test("an abort that comes between the answer and the tool still means no, and one that comes later does not hide the outcome", async () => {
+  const session_id = `aborted-${Date.now()}`;
+  const envelope = JSON.stringify(await client.checkToolPrecheck(EVENT, SERVER));
+  for (let ticks = 0; ticks < 40; ticks += 1) {
+    for (const [gate, text, described] of [[client.gateTool, envelope, EVENT], [client.gateCall, '{"verdict":"allow","reasons":[]}', { tool: "t" }]]) {
+      const controller = new AbortController();
+      const answer = async () => {
+        const step = (left) => queueMicrotask(() => (left > 0 ? step(left - 1) : controller.abort()));
+        step(ticks);
+        return new Response(text, { headers: { "Content-Type": "application/json" } });
+      };
+      const tool = () => assert.equal(controller.signal.aborted, false);
+      await gate(tool, () => described, { ...SERVER, fetch: answer, signal: controller.signal })();
+    }
+  }
+  const controller = new AbortController();
+  const options = { ...SERVER, signal: controller.signal };
+  const outcome = await client.gateCall(() => controller.abort(), () => ({ tool: "send", arguments: { n: 1 }, session_id }), options)();
+  assert.deepEqual([outcome.blocked, outcome.recorded], [false, true]);
+});

@@ -1,0 +1,35 @@
+"""A draft that is named like another request: what is asked by an id is answered about that id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.acts.bench_workspace import Bench, make_bench
+from threegate.review.show import as_approved, show_request
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return make_bench(tmp_path)
+
+
+@pytest.mark.parametrize("approved", ["req-mine", "TR-mine"])
+def test_a_planted_draft_does_not_answer_for_the_text_of_an_approved_request(
+    bench: Bench, approved: str
+) -> None:
+    bench.approve(bench.draft(approved, slug="mine", code="print(6 * 7)"))
+    bench.approve(bench.draft("req-harmless", slug="harmless", code="print(1)"))
+    planted = bench.draft("req-harmless", slug="again", code="print(1)")
+    planted.rename(planted.with_name(f"{approved}.md"))
+    assert b"print(6 * 7)" in as_approved(bench.workspace, approved)
+    assert b"print(1)" in as_approved(bench.workspace, "req-harmless")
+
+
+def test_a_planted_draft_is_not_shown_for_an_id(bench: Bench) -> None:
+    done = bench.approve(bench.draft("req-mine", slug="mine"))
+    planted = bench.draft("req-harmless", slug="again")
+    planted.rename(planted.with_name("req-mine.md"))
+    shown = show_request(bench.workspace, "req-mine")
+    assert (shown.request_id, shown.path) == ("req-mine", done.path)
