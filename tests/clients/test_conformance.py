@@ -74,7 +74,7 @@ def url(tmp_path: Path) -> Iterator[str]:
     """The HTTP server of `threegate serve http`, on a thread of this process."""
     log = aana.DecisionLog(tmp_path / "http.jsonl")
     app = create_app(HttpOptions(token=None, log=log, per_minute=1_000_000, now=lambda: NOW))
-    listener = bind("127.0.0.1", 0, token=None)
+    listener = bind("127.0.0.1", 0, reachable=False)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
