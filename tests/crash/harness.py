@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import errno
 import json
+import os
 import signal
 import sys
 import time
@@ -26,6 +27,7 @@ from tests.crash.journal import Journal, lose, read_journal
 from tests.crash.place import KILLED, Place, forked
 from tests.crash.scenarios import SCENARIOS, Scenario
 from threegate.core import durable
+from threegate.core.workspace import STATES
 
 FAULTS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EINTR)
 
@@ -76,7 +78,9 @@ def explore(place: Place, scenario: Scenario, mode: str, every: int, offset: int
             counts["torn"] += variant == "torn"
             if mode != "kill" and code in (-signal.SIGALRM, 70):
                 failures.append(f"{stop} {at} {variant}: ended with {code}, which is no clear word")
-            failures += [f"{stop} {at} {variant}: {item}" for item in scenario.after(place)]
+            if wrong := scenario.after(place):
+                failures += [f"{stop} {at} {variant}: {item}" for item in wrong]
+                failures.append(f"{stop} {at} {variant}: {whereabouts(place)}")
             reached.add(at.split()[0])
         unreached = unreached + 1 if at is None else 0
         if unreached == 4:
@@ -84,6 +88,21 @@ def explore(place: Place, scenario: Scenario, mode: str, every: int, offset: int
         counts["points"] += at is not None
         stop += every
     return {**counts, "operations": sorted(reached), "failures": failures}
+
+
+def whereabouts(place: Place) -> str:
+    """Where the files of the requests are, by name, and whether the folder lists them: a file system may forget one."""
+    told = []
+    for state in STATES:
+        folder = place.workspace.state_folder(state)
+        listed = os.listdir(folder)
+        names = [f"{rid}.md{suffix}" for rid in place.ids.values() for suffix in ("", ".sig")]
+        told += [
+            f"{state}/{name}{'' if name in listed else ' (not listed)'}"
+            for name in names
+            if os.path.lexists(folder / name)
+        ]
+    return "there are " + ", ".join(told)
 
 
 def without_threads() -> None:
