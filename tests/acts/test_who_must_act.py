@@ -20,7 +20,7 @@ def line(bench: Bench) -> Line:
         (None, ""),
         ("drafted_before", ""),
         ("verdict_only", ""),
-        ("no_draft", "operator: threegate proposal check"),
+        ("no_draft", "operator: threegate proposal explain"),
     ],
 )
 def test_a_proposal_asks_for_no_approval(bench: Bench, reason: str | None, whom: str) -> None:

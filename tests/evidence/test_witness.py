@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.evidence.test_cosignature import check_by_the_spec
 from tests.evidence.witnesses import Running, witness
+from tests.trail.proofs import consistency_proof
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.evidence.witness import Witness
@@ -37,7 +38,7 @@ def asked(
     old: int, size: int, key: SigningKey = LOG, root: bytes | None = None, proof: list[bytes] | None = None
 ) -> bytes:
     if proof is None:
-        proof = tree.consistency_proof(old, LEAVES[:size]) if 0 < old <= size else []
+        proof = consistency_proof(old, LEAVES[:size]) if 0 < old <= size else []
     return AddCheckpoint(old, tuple(proof), checkpoint(size, key, root)).render()
 
 
@@ -105,7 +106,7 @@ def test_every_signature_of_a_known_key_must_verify_and_others_do_not_matter(run
         ((strange, *note.signatures), 200),
     ):
         several = TrailCheckpoint(note.origin, note.size, note.root, signatures)
-        proof = tuple(tree.consistency_proof(size, LEAVES[:30]))
+        proof = tuple(consistency_proof(size, LEAVES[:30]))
         assert post(running, AddCheckpoint(size, proof, several).render()).status_code == status
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tests.trail.proofs import consistency_proof
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.evidence.witness_client import WitnessClient
@@ -28,7 +29,7 @@ Serve = Callable[[socket.socket], None]
 
 
 def prove(old: int, new: int) -> list[bytes]:
-    return tree.consistency_proof(old, LEAVES[:new])
+    return consistency_proof(old, LEAVES[:new])
 
 
 @contextmanager

@@ -52,7 +52,10 @@ def approved_event(bench: Bench, request_id: str = "req-1") -> payloads.Approved
 
 
 def test_everything_that_is_signed_is_on_the_screen(bench: Bench) -> None:
-    path = bench.draft(purpose="FOREIGN " * 40, risk="medium")
+    """Also where warnings of the text stand between those of this moment."""
+    path = bench.draft(
+        purpose="FOREIGN " * 40, risk="medium", code="x = 'é'\nprint(nowhere)", extra="approved_by: mallory\n"
+    )
     context = bench.context
     with open_reviewed_draft(context, read_draft(bench.workspace, path)) as reviewed:
         sections = review_sections(reviewed, context.policy.settings, operator="alice")
@@ -63,6 +66,8 @@ def test_everything_that_is_signed_is_on_the_screen(bench: Bench) -> None:
         assert line in screen[at:], line
         at += screen[at:].index(line)
     assert any("FOREIGN" in line for line in text) and len(screen) > len(text)
+    warned = [line for line in screen if "characters outside ASCII" in line or "TG145 line" in line]
+    assert len(warned) == 2 and warned[0] in text and warned[1] not in text
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_the_index_knows_what_was_used(tmp_path: Path) -> None:
         )  # fmt: skip
         after = held.index.history("r-1")
         assert after is not None and (after.end, after.state) == before
-        assert (history.last_type, after.last_type) == ("finished", "quarantined"), "a history is a value"
+        assert (history.last.type, after.last.type) == ("finished", "quarantined"), "a history is a value"
         assert held.index.announced("refused", "TR-x.2.md")
 
 

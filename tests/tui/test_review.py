@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from rich.text import Text
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 
@@ -22,7 +23,7 @@ from threegate.review.screen import render_invalid, render_reviewed_draft
 from threegate.tui.input_screen import InputScreen
 from threegate.tui.lines import Lines
 from threegate.tui.review import DraftList, DraftScreen, ReviewApp, run_review
-from threegate.tui.screens import Confirm, text_of
+from threegate.tui.screens import Confirm
 
 
 @pytest.fixture
@@ -50,7 +51,8 @@ def still(lines: list[str]) -> list[str]:
 
 
 def said(app: ReviewApp) -> str:
-    return text_of(app.screen.query_one("#say", Static))
+    content = app.screen.query_one("#say", Static).content
+    return content.plain if isinstance(content, Text) else str(content)
 
 
 @pytest.mark.parametrize("full", [False, True])

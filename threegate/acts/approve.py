@@ -72,8 +72,6 @@ class Promoted:
     fingerprint: str
     waits_for_quorum: bool
     draft_removed: bool
-    daemon_runs: bool
-    """Whether a daemon works here, which would launch it."""
 
 
 def seal(
@@ -206,7 +204,6 @@ def promote(
         fingerprint=fingerprint,
         waits_for_quorum=waits,
         draft_removed=removed,
-        daemon_runs=context.workspace.daemon_lock_held(),
     )
 
 

@@ -289,9 +289,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
         )
     removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, paths[-1].name, sealed)
-    return Promoted(
-        paths[-1], grant.id, grant.expires_utc, verified.signers[0].fingerprint, False, removed, True
-    )
+    return Promoted(paths[-1], grant.id, grant.expires_utc, verified.signers[0].fingerprint, False, removed)
 
 
 def _refuse_promised(index: TrailIndex, grant: Grant) -> None:

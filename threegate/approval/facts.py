@@ -78,6 +78,8 @@ class LaunchFacts:
     """Whether the trail has used a nonce up (`TrailIndex.nonce_used`)."""
     id_used: bool
     """A `claimed` event of this id in the trail, or the id in running/, finished/, refused/ or runs/."""
+    shown_sha256: Callable[[], str] | None
+    """Makes the text again that the signature covers, and gives its digest. None on a worker: the daemon has compared it."""
     countersignatures: Mapping[str, bytes] = field(default_factory=dict)
     """``.sig.<name>`` files, by name."""
     quorum: QuorumSettings = field(default_factory=QuorumSettings)
@@ -96,8 +98,6 @@ class LaunchFacts:
     """How often a grant was used; None when the trail never knew it or it was revoked (`TrailIndex.grant_uses`)."""
     mode: Literal["required", "optional"] = "required"
     """`approval.signature` of the settings."""
-    shown_sha256: Callable[[], str] | None = None
-    """Makes the text again that the signature covers, and gives its digest. None on a worker: the daemon has compared it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,9 +76,9 @@ def approve(
             signed = sign(sealed, acting.key)
         done = finish(context, reviewed, sealed, signed, reason, reading)
     if quiet:
-        emit_json(promoted_json(done, sealed))
+        emit_json({**promoted_json(done, sealed), "daemon_runs": context.workspace.daemon_lock_held()})
     else:
-        tell(done)
+        tell(done, daemon_runs=context.workspace.daemon_lock_held())
 
 
 def show(
@@ -145,19 +145,18 @@ def promoted_json(done: Promoted, sealed: Sealed) -> dict[str, object]:
         "expires_utc": f"{done.expires_utc:%Y-%m-%dT%H:%M:%SZ}",
         "waits_for_quorum": done.waits_for_quorum,
         "draft_removed": done.draft_removed,
-        "daemon_runs": done.daemon_runs,
     }
 
 
-def tell(done: Promoted) -> None:
-    """Say what was done."""
+def tell(done: Promoted, *, daemon_runs: bool) -> None:
+    """Say what was done, and when nothing will come of it yet."""
     say(f"approved  {done.path}")
     say(f"approval  {done.approval_sha256}")
     say(f"key       {done.fingerprint}")
     say(f"until     {done.expires_utc:%Y-%m-%dT%H:%M:%SZ}")
     if done.waits_for_quorum:
         say(f"waits     for further operators: threegate countersign {done.path.name}")
-    if not done.daemon_runs:
+    if not daemon_runs:
         say("waits     for a daemon: none runs here; start one with: threegate run")
     if not done.draft_removed:
         warn(

@@ -62,9 +62,10 @@ def review(
 def _in_application(name: str, key: Path | None) -> None:
     from threegate.tui import run_review
 
-    done = run_review(workspace_here(), name=name, key=key)
+    workspace = workspace_here()
+    done = run_review(workspace, name=name, key=key)
     for promoted in done.approved:
-        tell(promoted)
+        tell(promoted, daemon_runs=workspace.daemon_lock_held())
     for path in done.rejected:
         say(f"rejected {path}")
     say(f"{len(done.approved)} approved, {len(done.rejected)} rejected, {done.left} left")
@@ -91,7 +92,8 @@ def _one(context: Context, acting: Acting, path: Path) -> str:
             reading = reader.read()
             if answer == "a":
                 sealed = seal(context, reviewed, acting.name)
-                tell(finish(context, reviewed, sealed, sign(sealed, acting.key), "", reading))
+                done = finish(context, reviewed, sealed, sign(sealed, acting.key), "", reading)
+                tell(done, daemon_runs=context.workspace.daemon_lock_held())
                 return "approved"
     except TrailError:
         raise

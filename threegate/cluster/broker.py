@@ -194,18 +194,9 @@ class Wire:
         self._producer: Any = None
         self._thread = threading.Thread(target=self._listen, name="broker", daemon=True)
 
-    @property
-    def up(self) -> bool:
-        """Whether the listening connection is open, as far as is known."""
-        return self._up.is_set()
-
     def start(self) -> None:
         """Begin to listen; connecting goes on until it works."""
         self._thread.start()
-
-    def wait_up(self, seconds: float) -> bool:
-        """Wait for the first connection."""
-        return self._up.wait(seconds)
 
     def close(self) -> None:
         """End both connections; takes at most `2 * _ANSWER_SECONDS` when the broker does not answer."""

@@ -196,11 +196,10 @@ METRICS_LABELS: Final = 200
 METRICS_OPEN_REQUESTS: Final = 100_000
 
 # ---- the cluster (docs/cluster.md). Fencing is shorter than the loss that anybody reports:
-# FENCE + FENCE_KILL < the broker's detection (never before 15 s after a cut, with a heartbeat of 10 s) < SILENCE.
+# FENCE and the 3 s that ending a run takes < the broker's detection (never before 15 s after a cut, with a heartbeat of 10 s) < SILENCE.
 CLUSTER_HEARTBEAT_SECONDS: Final = 10
 CLUSTER_BEAT_SECONDS: Final = 2.0
 CLUSTER_FENCE_SECONDS: Final = 7.0
-CLUSTER_FENCE_KILL_SECONDS: Final = 3.0
 CLUSTER_SILENCE_SECONDS: Final = 30.0
 CLUSTER_GRACE_SECONDS: Final = 4.0
 """How long a signed result may still come after a report that its worker was lost."""

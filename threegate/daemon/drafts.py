@@ -206,11 +206,6 @@ class Inbox:
             self.log.say("unreadable" if problem else "readable", file=f"{folder}/", what=what)
         self._closed[folder] = problem
 
-    def forget(self, file_name: str) -> None:
-        """Look at a draft again at the next scan."""
-        for folder in ("inbox", "drafts"):
-            self._seen.pop(f"{folder}/{file_name}", None)
-
     def _is_new(self, key: str, facts: os.stat_result) -> bool:
         seen = self._seen.get(key)
         if seen is None or seen.identity != _identity(facts):

@@ -20,8 +20,6 @@ from prometheus_client.registry import Collector
 from threegate.core import version
 from threegate.records.metrics import Histogram, Picture
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
 
 class _Once(Collector):
     def __init__(self, picture: Picture) -> None:

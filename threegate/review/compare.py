@@ -19,6 +19,7 @@ from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.core.file_names import is_request_name
+from threegate.core.settings import RequestSettings
 from threegate.core.workspace import STATES, Workspace
 from threegate.request import read_request
 from threegate.request.model import Request
@@ -52,7 +53,8 @@ def compare(workspace: Workspace, first: str, second: str = "") -> Comparison:
     """Compare two requests; with one only, the last finished one of the same slug against it. Raises InvalidInput."""
     after = _path(workspace, second or first)
     before = _path(workspace, first) if second else _last_finished(workspace, after)
-    old, new = _read(workspace, before), _read(workspace, after)
+    settings = workspace.load_settings().request
+    old, new = _read(settings, before), _read(settings, after)
     found = [
         Difference(name, _text(getattr(old, name)), _text(getattr(new, name)))
         for name in _differing(old, new)
@@ -66,6 +68,7 @@ def differs_from_last(workspace: Workspace, request: Request) -> str | None:
     Of one shape are requests of one requester with the same backend, tool and program. The newest COMPARED_REQUESTS are
     looked through.
     """
+    settings = workspace.load_settings().request
     there: list[tuple[int, Path]] = []
     for folder in (workspace.approved, workspace.running, workspace.finished):
         with os.scandir(folder) as entries:
@@ -75,7 +78,7 @@ def differs_from_last(workspace: Workspace, request: Request) -> str | None:
                         there.append((entry.stat(follow_symlinks=False).st_ctime_ns, Path(entry.path)))
     for _, path in sorted(there, reverse=True)[: limits.COMPARED_REQUESTS]:
         try:
-            earlier = _read(workspace, path)
+            earlier = _read(settings, path)
         except InvalidInput:
             continue
         if _shape(earlier) == _shape(request):
@@ -117,7 +120,7 @@ def _last_finished(workspace: Workspace, path: Path) -> Path:
     return max(same, key=lambda candidate: candidate.name)
 
 
-def _read(workspace: Workspace, path: Path) -> Request:
+def _read(settings: RequestSettings, path: Path) -> Request:
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
@@ -127,7 +130,7 @@ def _read(workspace: Workspace, path: Path) -> Request:
         report = read_request(
             data,
             path=path.name,
-            settings=workspace.load_settings().request,
+            settings=settings,
             now=datetime.now(UTC),
             stage="approved" if stage == "approved" else "draft",
         )

@@ -45,9 +45,14 @@ def _card(reviewed: ReviewedDraft) -> Iterator[Item]:
         yield Field("differs", reviewed.differs)
     try:
         refuse_judged(reviewed)
-        yield Fact("can run", "yes, the gates would let it pass now")
     except Refused as refusal:
         yield Fact("can run", f"no: {refusal.code}")
+        return
+    if reviewed.assessment.contract_holds:
+        yield Fact("can run", "yes, the gates would let it pass now")
+    else:
+        verdict = reviewed.assessment.contract.verdict
+        yield Fact("can run", f"not yet: the contracts say {verdict} now, see below")
 
 
 def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[Warning_]]:
@@ -81,13 +86,11 @@ def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[
 
 
 def _warnings(reviewed: ReviewedDraft) -> Iterator[Warning_]:
-    request, job = reviewed.request, reviewed.job
+    job = reviewed.job
     if job.argv and reviewed.image_has_program is False:
         yield (Quote(job.argv[0], "the sandbox image has no such program, the run could only fail:", None),)
     if job.argv and reviewed.image_has_program is None:
         yield (Note("whether the sandbox image has this program is not known"),)
-    if request.stage == "draft" and (request.approved_by or request.approved_utc):
-        yield (Note("the drafter filled in approval keys; they mean nothing and are replaced"),)
     for finding in reviewed.report.findings:
         if finding.severity == "warning":
             yield (Quote(finding.message, f"{finding.rule} line {finding.line}:", None),)

@@ -41,7 +41,7 @@ _WAITS_FOR = {
     "folder_replaced": "operator: threegate doctor",
 }
 """Who ends the wait of an approved request, by its reason; of any other reason, the daemon does."""
-_OF_PROPOSALS = {"no_draft": "operator: threegate proposal check"}
+_OF_PROPOSALS = {"no_draft": "operator: threegate proposal explain"}
 """A proposal asks for nothing itself: its draft does, on a line of its own. Only one without its draft needs somebody."""
 
 

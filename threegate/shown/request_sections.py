@@ -56,7 +56,6 @@ _NOTHING: Final = Beside()
 def request_sections(view: ShownRequest, beside: Beside = _NOTHING) -> list[Section]:
     """Everything that an operator has to see of a request, in the order of the screen."""
     warnings = [*_warnings(view), *beside.warnings]
-    counted = [Fact("warnings", f"{len(warnings)}, below")] if warnings else []
     runs: list[Item] = []
     walls: list[Item] = []
     for name, show in JOB_FIELDS.items():
@@ -64,8 +63,8 @@ def request_sections(view: ShownRequest, beside: Beside = _NOTHING) -> list[Sect
         (walls if name in _WALLS else runs).extend(shown)
     walls += [*_usual_limits(view.job.limits), *_digests(view.job), *beside.digests]
     sections = [
-        Section("REQUEST", (*_card(view), *beside.card, *counted)),
-        Section(f"WARNINGS ({len(warnings)})", tuple(item for warning in warnings for item in warning)),
+        Section("REQUEST", (*_card(view), *beside.card)),
+        Section("WARNINGS", tuple(item for warning in warnings for item in warning)),
         Section("WHAT RUNS", tuple(runs)),
         Section("WALLS", tuple(walls), folded=f"{len(walls)} walls and digests as always"),
         *([beside.judgement] if beside.judgement else ()),

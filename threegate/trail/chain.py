@@ -34,7 +34,6 @@ from threegate.trail.tree import LEAF_PREFIX
 
 WORKSPACE_ID = re.compile(r"ws-[0-9a-f]{32}")
 SEGMENT = re.compile(r"trail-([0-9]{12})\.jsonl")
-CURRENT: Final = "trail.jsonl"
 _CHUNK = 1 << 20
 MARKING: Final = frozenset(("workspace_created", "workspace_adopted", "checkpoint", "rotated"))
 """Types that say something about the trail itself; who verifies looks at each of them."""

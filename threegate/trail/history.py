@@ -47,11 +47,6 @@ class RequestHistory:
     """Digest of the proposal that the draft was made of."""
 
     @property
-    def last_type(self) -> str:
-        """Type of the last event."""
-        return self.last.type
-
-    @property
     def interrupted(self) -> bool:
         """Claimed or started, and nothing says how it ended."""
         return self.claimed is not None and self.end is None

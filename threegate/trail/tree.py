@@ -111,11 +111,6 @@ def inclusion_proof(index: int, leaves: Sequence[bytes]) -> list[bytes]:
     return [*inclusion_proof(index - split, leaves[split:]), root_of(leaves[:split])]
 
 
-def consistency_proof(old_size: int, leaves: Sequence[bytes]) -> list[bytes]:
-    """PROOF(m, D[n]): that the tree of the first `old_size` leaves is a prefix. Raises IndexError."""
-    return [root_of(leaves[start:end]) for start, end in consistency_ranges(old_size, len(leaves))]
-
-
 def consistency_ranges(old_size: int, size: int) -> list[tuple[int, int]]:
     """Which leaves are below each hash of PROOF(m, D[n]), in the proof's order: ``leaves[start:end]``. Raises IndexError."""
     if not 0 < old_size <= size:

@@ -207,7 +207,6 @@ class _Run:
     def _begin(self, path: Path, event: Event) -> None:
         """The first event names the workspace and its key."""
         self.result.workspace_id = event.prev
-        self.result.first_time = event.time
         try:
             created = WorkspaceCreated.of(event)
             named = VerifierKey.parse((created and created.vkey) or "")

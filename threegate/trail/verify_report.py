@@ -35,7 +35,6 @@ class Verification:
     workspace_id: str = ""
     segments: int = 0
     checkpoints: int = 0
-    first_time: str = ""
     last_time: str = ""
     problem_count: int = 0
     problems: list[TrailProblem] = field(default_factory=list)

@@ -262,7 +262,7 @@ class DraftScreen(Screen[str]):
         else:
             self.app.done.approved.append(done)
             waits = "; waits for further operators" if done.waits_for_quorum else ""
-            daemon = "" if done.daemon_runs else "; no daemon runs: threegate run"
+            daemon = "" if context.workspace.daemon_lock_held() else "; no daemon runs: threegate run"
             self._close(f"approved {done.path.name}{waits}{daemon}")
 
     def _sign(self, context: Context, reviewed: ReviewedDraft) -> Promoted:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rich.text import Text
 from textual.app import App, ComposeResult, SuspendNotSupported
@@ -259,9 +259,3 @@ def _key(row: Row) -> str:
 def changed_of(path: Path) -> datetime:
     """When a file was changed last. Raises OSError."""
     return datetime.fromtimestamp(path.lstat().st_mtime, UTC)
-
-
-def text_of(widget: Static) -> str:
-    """What a line of ours says now (for those who look from outside)."""
-    content: Any = widget.content
-    return content.plain if isinstance(content, Text) else str(content)

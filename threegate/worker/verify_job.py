@@ -170,6 +170,7 @@ def _facts(
         pinned={item.sha256: PinnedFile(item.size) for item in envelope.inputs},
         nonce_used=journal.used,
         id_used=journal.ran(request.request_id),
+        shown_sha256=None,
         countersignatures=envelope.countersignature_bytes,
         quorum=approval.quorum,
         requesters=trust.settings.requesters,

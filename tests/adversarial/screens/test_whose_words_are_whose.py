@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_terminal import rows, terminal_environment, under_a_terminal
+from tests.contracts.material import folder
 from tests.tui.terminal import drive, open_first, read_all, until
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
@@ -124,3 +125,16 @@ def test_lines_under_a_dialog_were_not_seen(bench: Bench) -> None:
         await until(pilot, lambda: lines.unseen == 0)
 
     drive(app, script)
+
+
+def test_the_card_does_not_say_that_a_request_can_run_while_a_contract_asks(bench: Bench) -> None:
+    """An approval alone lets nothing run then; the card said that the gates would let it pass."""
+    contract = {"threegate.monty": {"checkpoint": {"when": "always", "timeout_seconds": 300}}}
+    for name, data in folder(contract).items():
+        (bench.workspace.contracts / name).write_bytes(data)
+    with open_reviewed_draft(bench.context, read_draft(bench.workspace, bench.draft())) as reviewed:
+        lines = render_reviewed_draft(reviewed, bench.context.policy.settings, operator="alice")
+        verdict = reviewed.assessment.contract.verdict
+    assert verdict == "checkpoint"
+    assert "  can run      not yet: the contracts say checkpoint now, see below" in lines
+    assert not [line for line in lines if "would let it pass" in line]
