@@ -73,7 +73,7 @@ def exposure_of(request: Request) -> Exposure:
     argv = request.argv
     reach = tuple(f"network {item.host}:{item.port}" for item in sorted(request.network_allowlist))
     if argv is None:
-        return Exposure("transparent", "the code stands in the request", (), reach)
+        return Exposure("transparent", "the code is in the request", (), reach)
     script = script_word(argv)
     if script is None:
         why = mask_secrets(why_opaque(argv))

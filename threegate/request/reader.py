@@ -146,7 +146,7 @@ class _Reading:
         name = PurePath(self.path).name
         if has_secret(name):
             self.findings.add(
-                "TG501", 1, 1, "a secret stands in the file's name; rename it and revoke the secret"
+                "TG501", 1, 1, "the file's name contains a secret; rename it and revoke the secret"
             )
         if self.path == STANDARD_INPUT or _NAME.fullmatch(name):
             return

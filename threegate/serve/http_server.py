@@ -1,4 +1,4 @@
-"""Serves an application on a listening socket until it is told to stop."""
+"""Serves an application on a listening socket until it is asked to stop."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ def test_a_script_that_starts_elsewhere_or_beside_an_archive_is_opaque() -> None
 
 def test_the_code_of_a_monty_request_is_on_the_screen() -> None:
     report = read(request({**KEYS, "backend": "monty"}, MONTY))
-    assert report.exposure == Exposure("transparent", "the code stands in the request")
+    assert report.exposure == Exposure("transparent", "the code is in the request")
 
 
 def test_a_file_that_is_no_request_has_neither_fact() -> None:

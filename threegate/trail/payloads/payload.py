@@ -102,7 +102,7 @@ class Payload(Fields):
 
     def sentence(self) -> str:
         """What happened, in plain words; it says nothing that the event does not say."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of event has its own
 
     def change(self, history: History, event: object) -> None:
         """Take the event, whose payload this is, into the history of its request."""
