@@ -1,6 +1,6 @@
 """Records of practice: how the people at the gate decided, told from the trail alone.
 
-Works on the stream of events: memory grows with what waits or is being stopped, and with REPORT_REQUESTS reasons, not with
+Works on the stream of events: memory grows with what waits or is being stopped, and with PRACTICE_DECISIONS reasons, not with
 the trail. What no event says is not guessed: a decision of an earlier version has no reading time.
 """
 
