@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from scripts import build_deb
+from tests.cli.test_completion import after_tab
 from tests.conftest import missing
 from tests.setup.booted import Machine
 from tests.support import monty_draft, request_id
@@ -30,7 +31,7 @@ KEPT_FOLDERS = {
     "/var/lib/threegate/.local/state",
     "/var/lib/threegate/.local/state/threegate",
 }
-"""All that tmpfiles may name: above a workspace or beside it, never one, and never what an agent may write to."""
+"""All that tmpfiles may name: folders above or beside a workspace. An agent writes below a workspace only."""
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +114,6 @@ def test_tmpfiles_names_no_folder_of_a_workspace(tree: Path) -> None:
     assert {line[1] for line in lines} == KEPT_FOLDERS
     assert {line[0] for line in lines} == {"d"}, "made, never emptied, never walked"
     assert {line[5] for line in lines} == {"-"}, "nothing is removed for its age"
-    assert not any(Path(line[1]) == WS or WS in Path(line[1]).parents for line in lines)
 
 
 def test_the_scripts_remove_nothing_and_stop_before_files_go(tree: Path) -> None:
@@ -146,6 +146,20 @@ def test_manual_completions_and_papers(tree: Path) -> None:
     assert changelog.startswith(f"threegate ({build_deb.debian_version()}) ")
     for path in tree.rglob("*"):
         assert path.is_symlink() or path.stat().st_mode & 0o7022 == 0, f"{path}: only root may write it"
+
+
+@pytest.mark.parametrize(
+    ("shell", "start"),
+    [
+        ("bash", "source {0}/bash-completion/completions/threegate"),
+        ("zsh", "fpath=({0}/zsh/vendor-completions $fpath); autoload -Uz compinit; compinit -u"),
+    ],
+)
+def test_the_shells_complete_commands(tree: Path, tmp_path: Path, shell: str, start: str) -> None:
+    if shutil.which(shell) is None:
+        missing(f"{shell} (apt-get install {shell})")
+    (tmp_path / f".{shell}rc").write_text(start.format(tree / "usr/share") + "\n")
+    assert "audit" in after_tab([shell, "-i"], tmp_path, "threegate aud", "audit")
 
 
 def test_a_version_before_the_release_sorts_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,6 +235,8 @@ def debian(package: Path) -> Iterator[Debian]:
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
         shutil.copy(package, root / "threegate.deb")
+        # The machine is thrown away: dpkg need not wait for its disk.
+        (root / "etc/dpkg/dpkg.cfg.d/unsafe-io").write_text("force-unsafe-io\n")
         machine = Debian(root)
         machine.run("apt-get", "update", "-q")
         machine.run("apt-get", "install", "-q", "-y", "--no-install-recommends", "/threegate.deb")
@@ -254,17 +270,6 @@ class TestOnAnEmptyDebian:
             "sh", "-c", "find /opt/threegate -name '*.so*' -type f -exec ldd {} + | grep 'not found' || true"
         )
         assert left == ""
-
-    def test_zsh_and_bash_and_the_manual_find_their_files(self, debian: Debian) -> None:
-        listed = debian.run("dpkg", "-L", "threegate").splitlines()
-        for path in (
-            "/usr/share/man/man1/threegate.1.gz",
-            "/usr/share/bash-completion/completions/threegate",
-            "/usr/share/zsh/vendor-completions/_threegate",
-            "/usr/share/fish/vendor_completions.d/threegate.fish",
-            f"/{UNIT}",
-        ):
-            assert path in listed
 
     def test_it_serves_stops_and_leaves_what_is_the_operators(self, debian: Debian) -> None:
         """Installed, started under systemd, a request run; removed and purged: the workspace and its trail stay."""
@@ -307,16 +312,10 @@ class TestOnAnEmptyDebian:
             [result] = (machine.root / str(WS).lstrip("/") / "tool-exec/results").glob("TS-*.md")
             assert "\nstatus: succeeded\n" in result.read_text()
 
-            inbox = (
-                machine.run("getfacl", "-nR", f"{WS}/inbox", check=False).stdout
-                or machine.run("ls", "-lanR", f"{WS}/inbox").stdout
-            )
+            inbox = machine.root / str(WS).lstrip("/") / "inbox"
+            before = rights(inbox)
             machine.run("systemd-tmpfiles", "--create", "--remove", "--clean")
-            again = (
-                machine.run("getfacl", "-nR", f"{WS}/inbox", check=False).stdout
-                or machine.run("ls", "-lanR", f"{WS}/inbox").stdout
-            )
-            assert again == inbox
+            assert rights(inbox) == before
 
             machine.run("apt-get", "remove", "-q", "-y", "threegate")
             assert machine.run("systemctl", "is-active", "threegate", check=False).stdout.strip() in (
@@ -367,7 +366,7 @@ SIGNING = """
 {command} -w {ws} approve {ws}/inbox/{name}.md --print-statement --as alice >/tmp/statement
 ssh-keygen -q -Y sign -n threegate-approval -f /root/key /tmp/statement
 (cat /tmp/statement; echo; cat /tmp/statement.sig) >/tmp/TR.sig
-{command} -w {ws} approve {ws}/inbox/{name}.md --signature /tmp/TR.sig
+{command} -w {ws} approve {ws}/inbox/{name}.md --signature /tmp/TR.sig --yes
 """
 """As docs/service.md has it: the operator's key is not the account's."""
 
@@ -378,4 +377,17 @@ def whole(folder: Path) -> dict[str, tuple[int, int, bytes]]:
         str(path.relative_to(folder)): (path.stat().st_mode, path.stat().st_uid, path.read_bytes())
         for path in folder.rglob("*")
         if path.is_file()
+    }
+
+
+def rights(folder: Path) -> dict[str, tuple[int, int, int, list[bytes]]]:
+    """A folder and everything below it: mode, owner, group and access control lists."""
+    return {
+        str(path.relative_to(folder)): (
+            path.stat().st_mode,
+            path.stat().st_uid,
+            path.stat().st_gid,
+            [os.getxattr(path, name) for name in sorted(os.listxattr(path))],
+        )
+        for path in (folder, *folder.rglob("*"))
     }
