@@ -67,6 +67,8 @@ OPERATORS_FILE_BYTES: Final = 256 * KIB
 COUNTERSIGNATURES: Final = 16
 SSH_KEYGEN_SECONDS: Final = 20
 SIGN_SECONDS: Final = 120
+QUIET_SIGN_SECONDS: Final = 5
+"""For a signature that nobody is asked for: a key whose agent waits for somebody does not delay a no."""
 
 # ---- a run (docs/spec/6-runners.md)
 RUN_PROCESSES: Final = 128
