@@ -23,6 +23,8 @@ from tests.support import monty_draft, request_id
 from threegate import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
+LINES = re.findall(r"^sudo .*$", (ROOT / "docs" / "install.md").read_text("utf-8"), re.M)
+"""The page's lines for the package, typed as they stand: what a build needs, installing it, then the workspace."""
 UNIT = "lib/systemd/system/threegate.service"
 WS = build_deb.WORKSPACE
 KEPT_FOLDERS = {
@@ -234,12 +236,17 @@ def debian(package: Path) -> Iterator[Debian]:
         done = subprocess.run(words, capture_output=True, text=True, timeout=900)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
-        shutil.copy(package, root / "threegate.deb")
+        (root / "dist").mkdir()
+        shutil.copy(package, root / "dist")
+        (root / "etc/apt/apt.conf.d/yes").write_text(
+            'APT::Get::Assume-Yes "true"; APT::Install-Recommends "false";'
+        )
         # The machine is thrown away: dpkg need not wait for its disk.
         (root / "etc/dpkg/dpkg.cfg.d/unsafe-io").write_text("force-unsafe-io\n")
         machine = Debian(root)
         machine.run("apt-get", "update", "-q")
-        machine.run("apt-get", "install", "-q", "-y", "--no-install-recommends", "/threegate.deb")
+        machine.run("apt-get", "install", "-q", "sudo")
+        machine.run("sh", "-ec", LINES[1])
         yield machine
     finally:
         shutil.rmtree(root, ignore_errors=True)
@@ -279,22 +286,12 @@ class TestOnAnEmptyDebian:
             assert (
                 machine.run("systemctl", "is-enabled", "threegate", check=False).stdout.strip() == "disabled"
             )
-            machine.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/root/key")
+            machine.run("mkdir", "-p", "-m", "700", "/root/.ssh")
+            machine.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/root/.ssh/id_ed25519")
             machine.run("useradd", "--create-home", "agent")
-            machine.run("install", "-m", "644", "/root/key.pub", "/tmp/operator.pub")
-            as_account = ("runuser", "-u", "threegate", "--", "env", "HOME=/var/lib/threegate", "threegate")
-            machine.run(
-                *as_account,
-                "init",
-                str(WS),
-                "--key",
-                "/tmp/operator.pub",
-                "--operator",
-                "alice",
-                "--agent",
-                "agent",
-            )
-            machine.run("systemctl", "enable", "--now", "threegate")
+            for line in LINES[2:]:
+                machine.run("bash", "-ec", line)
+            as_account = ("sudo", "-H", "-u", "threegate", "threegate")
             assert machine.run("systemctl", "show", "-P", "User", "threegate").stdout.strip() == "threegate"
             pid = machine.run("systemctl", "show", "-P", "MainPID", "threegate").stdout.strip()
             owner = machine.run("stat", "-c", "%U", f"/proc/{pid}").stdout.strip()
@@ -335,7 +332,7 @@ class TestOnAnEmptyDebian:
             assert whole(machine.root / "var/lib/threegate/.local") == state
             assert "threegate" in (machine.root / "etc/passwd").read_text()
 
-            machine.run("dpkg", "--install", "/threegate.deb")
+            machine.run("sh", "-ec", "dpkg --install /dist/threegate_*.deb")
             assert (
                 machine.run("systemctl", "is-enabled", "threegate", check=False).stdout.strip() == "disabled"
             )
@@ -349,22 +346,20 @@ class TestOnAnEmptyDebian:
             machine.run(*as_account, "init", str(WS), "--key", "/tmp/operator.pub")
             machine.run("systemctl", "enable", "--now", "threegate")
             first = machine.run("systemctl", "show", "-P", "MainPID", "threegate").stdout.strip()
-            machine.run("dpkg", "--install", "/threegate.deb")
+            machine.run("sh", "-ec", "dpkg --install /dist/threegate_*.deb")
             second = machine.run("systemctl", "show", "-P", "MainPID", "threegate").stdout.strip()
             assert "0" not in (first, second) and first != second
             assert machine.run("systemctl", "is-active", "threegate").stdout.strip() == "active"
 
     def test_lintian_finds_no_error(self, debian: Debian) -> None:
         debian.run("apt-get", "install", "-q", "-y", "--no-install-recommends", "lintian")
-        said = debian.run(
-            "lintian", "--allow-root", "--fail-on", "error", "--tag-display-limit", "0", "/threegate.deb"
-        )
+        said = debian.run("sh", "-ec", "lintian --allow-root --fail-on error /dist/threegate_*.deb")
         assert "E: " not in said
 
 
 SIGNING = """
 {command} -w {ws} approve {ws}/inbox/{name}.md --print-statement --as alice >/tmp/statement
-ssh-keygen -q -Y sign -n threegate-approval -f /root/key /tmp/statement
+ssh-keygen -q -Y sign -n threegate-approval -f /root/.ssh/id_ed25519 /tmp/statement
 (cat /tmp/statement; echo; cat /tmp/statement.sig) >/tmp/TR.sig
 {command} -w {ws} approve {ws}/inbox/{name}.md --signature /tmp/TR.sig --yes
 """
