@@ -158,8 +158,6 @@ CONTRACT_ATTEMPTS: Final = 10
 CONTRACT_ATTEMPT_PAUSE_SECONDS: Final = 0.5
 RETRY_UNKNOWN_SECONDS: Final = 365 * 24 * 3600
 
-JUDGED_AHEAD_SECONDS: Final = 1.0
-"""How long what was judged while its lane was full may wait for its claim; older, it is judged anew."""
 
 # ---- Monty (docs/spec/6-runners.md)
 MONTY_SUSPENSIONS: Final = 200_000
