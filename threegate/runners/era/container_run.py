@@ -198,8 +198,8 @@ class EraRun:
         try:
             self._wait_for(_GONE_SECONDS)
             self._api.pause(self._container)
-            # gVisor's own processes are in the cgroup as well; of those inside PID 1 has counted.
-            if self._runtime != "runsc" and not self._watch.alone():
+            # gVisor's own processes are in the cgroup as well; there, and where it cannot be read, PID 1 has said so.
+            if self._runtime != "runsc" and self._watch.alone() is False:
                 raise ValueError("something else runs in the container")
             self._collected = collect_archive(
                 self._api, self._container, closing.names, self._work, target, self._job.limits

@@ -122,7 +122,10 @@ class ContainerWatch:
         self._control = control
         self._connection = connection
         self._pidfd = os.pidfd_open(pid)
-        self._files = CgroupFiles.of(pid)
+        try:
+            self._files = CgroupFiles.of(pid)
+        except FileNotFoundError:  # hidden from this user, and so not read back
+            self._files = CgroupFiles(None, None, None, None, None, None, None)
         self.streams = Streams(mark)
         self.ended: tuple[Status, str] | None = None
         self.lost = False
@@ -163,9 +166,10 @@ class ContainerWatch:
         self.streams.err.flush()
         self._measure()
 
-    def alone(self) -> bool:
-        """Whether PID 1 is the only process of its cgroup, as the kernel says."""
-        return self._files.processes() == 1
+    def alone(self) -> bool | None:
+        """Whether PID 1 is the only process of its cgroup, as the kernel says; None when this user may not read it."""
+        count = self._files.processes()
+        return None if count is None else count == 1
 
     def kill(self) -> None:
         """End PID 1, and with it everything in its namespace, if we may."""
