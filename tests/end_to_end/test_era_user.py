@@ -7,6 +7,7 @@ import re
 import subprocess
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -326,7 +327,19 @@ def test_every_wall_is_tried_from_inside() -> None:
     assert len(walls) > 20 and [name for name, held in walls if not held] == []
 
 
-def test_the_whole_way_of_a_user(folder: Path) -> None:
+@pytest.fixture
+def account() -> Iterator[None]:
+    """ssh-keygen wants a user whom the machine knows."""
+    known = subprocess.run(["getent", "passwd", str(UID)], capture_output=True).returncode == 0
+    words = ["useradd", "--no-create-home", "--shell", "/usr/sbin/nologin", "--uid", str(UID), "tg-test-user"]
+    if not known:
+        subprocess.run(words, check=True, capture_output=True)
+    yield
+    if not known:
+        subprocess.run(["userdel", "--force", "tg-test-user"], capture_output=True)
+
+
+def test_the_whole_way_of_a_user(folder: Path, account: None) -> None:
     """init, approve, run --once and doctor, as nobody but that user."""
     key = folder / "key"
     words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)]
