@@ -6,6 +6,7 @@ imports must be made at the module's head: afterwards the files of this Python m
 
 from __future__ import annotations
 
+import _strptime  # noqa: F401 imported when it is first used, which would be too late
 import codecs
 import multiprocessing
 import os

@@ -25,7 +25,7 @@ from tests.engine_fixtures import (
     run_job,
 )
 from tests.ordinary_user import UID, _server, as_user, become_user, command, home
-from tests.support import era_draft
+from tests.support import era_draft, request_id
 from threegate.core import limits
 from threegate.core.settings import EraSettings
 from threegate.runners.era import spec
@@ -34,6 +34,7 @@ from threegate.runners.era.orphans import remove_orphans
 from threegate.runners.era.readback import NOT_READ
 from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Outcome
+from threegate.setup.settings_file import set_values
 
 pytestmark = [pytest.mark.engine, pytest.mark.root]
 
@@ -347,11 +348,11 @@ def test_the_whole_way_of_a_user(folder: Path, account: None) -> None:
     place = folder / "ws"
     assert command(folder, "init", str(place), "--operator", "operator", "--key", f"{key}.pub").code == 0
     settings = place / "threegate.toml"
-    text = settings.read_text() + f'\n[runners.era]\nengine = "{ENGINE}"\nimage = "{IMAGE}"\n'
-    assert "[runners.era]" not in settings.read_text()
-    settings.write_text(text)
-    draft = place / "inbox" / "TR-20260101-000000Z-user.md"
-    draft.write_text(era_draft("TR-20260101-000000Z-user", "sh -c 'echo hello > /out/x'"))
+    set_values(settings, {"runners.era.engine": ENGINE, "runners.era.image": IMAGE})
+    os.chown(settings, UID, UID)
+    name = request_id("user")
+    draft = place / "inbox" / f"{name}.md"
+    draft.write_text(era_draft(name, "id -u", outputs=()))
     os.chown(draft, UID, UID)
     done = command(place, "approve", str(draft), "--as", "operator", "--key", str(key), "--yes")
     assert done.code == 0, done.err
