@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threegate.core import durable, limits
-from threegate.core.settings import RunnersSettings
-from threegate.core.workspace import Workspace
-from threegate.request.model import Request
+
+if TYPE_CHECKING:
+    from threegate.core.settings import RunnersSettings
+    from threegate.core.workspace import Workspace
+    from threegate.request.model import Request
 
 
 def never_fits(workspace: Workspace, settings: RunnersSettings, request: Request) -> str | None:
