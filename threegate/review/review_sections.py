@@ -87,6 +87,8 @@ def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[
 
 def _warnings(reviewed: ReviewedDraft) -> Iterator[Warning_]:
     job = reviewed.job
+    if reviewed.never_fits is not None:
+        yield (Note(f"it could never run here: it {reviewed.never_fits}"),)
     if job.argv and reviewed.image_has_program is False:
         yield (Quote(job.argv[0], "the sandbox image has no such program, the run could only fail:", None),)
     if job.argv and reviewed.image_has_program is None:

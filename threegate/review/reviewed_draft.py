@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from threegate.cluster.capacity import never_fits
 from threegate.contracts import PASSING
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
@@ -64,6 +65,8 @@ class ReviewedDraft:
     now: datetime
     differs: str | None
     """What differs from the last approved request of the same shape; None when there was none."""
+    never_fits: str | None = None
+    """What of its limits no machine of the workspace has."""
     image_has_program: bool | None = True
     """Whether the sandbox image has the program that the argv starts with; None when that is not known."""
 
@@ -258,6 +261,7 @@ def _reviewed(
         proposal_sha256=proposal,
         now=now,
         differs=differs_from_last(context.workspace, request) if compared else None,
+        never_fits=never_fits(context.workspace, settings.runners, request),
         image_has_program=describe(job.backend).has_program(settings.runners, job.argv[0])
         if job.argv
         else True,
@@ -285,6 +289,8 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
     """Nothing is signed that the gates would refuse anyway (docs/spec/3-aana.md). Raises Refused with the gate's code."""
     if reviewed.image_has_program is False and reviewed.job.argv:
         raise Refused("program_missing", missing_program_text(reviewed.job.argv[0]))
+    if reviewed.never_fits is not None:
+        raise Refused("no_backend", f"it could never run here: it {reviewed.never_fits}")
     assessment = reviewed.assessment
     contract = assessment.contract
     passing = {item.code for item in contract.reasons} <= PASSING
