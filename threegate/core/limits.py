@@ -67,6 +67,8 @@ OPERATORS_FILE_BYTES: Final = 256 * KIB
 COUNTERSIGNATURES: Final = 16
 SSH_KEYGEN_SECONDS: Final = 20
 SIGN_SECONDS: Final = 120
+QUIET_SIGN_SECONDS: Final = 5
+"""For a signature that nobody is asked for: a key whose agent waits for somebody does not delay a no."""
 
 # ---- a run (docs/spec/6-runners.md)
 RUN_PROCESSES: Final = 128
@@ -161,8 +163,6 @@ CONTRACT_ATTEMPTS: Final = 10
 CONTRACT_ATTEMPT_PAUSE_SECONDS: Final = 0.5
 RETRY_UNKNOWN_SECONDS: Final = 365 * 24 * 3600
 
-JUDGED_AHEAD_SECONDS: Final = 1.0
-"""How long what was judged while its lane was full may wait for its claim; older, it is judged anew."""
 
 # ---- Monty (docs/spec/6-runners.md)
 MONTY_SUSPENSIONS: Final = 200_000
@@ -194,6 +194,10 @@ SNAPSHOT_ENTRIES: Final = 20_000
 DIFF_LINES: Final = 4_000
 MEMORY_BYTES: Final = 16 * MIB
 APPLY_SECONDS: Final = 600
+
+# ---- notices
+NOTICE_CHARS: Final = 160
+"""Of the requester's words (each of purpose, name and reach) in a notice."""
 
 # ---- metrics
 METRICS_LABELS: Final = 200
