@@ -1,6 +1,7 @@
 """What every command that signs has in common: `--as`, `--key`, `--yes`, and the question before the signature.
 
-Invariant: nothing is signed before the person said yes, on the terminal or beforehand with `--yes`.
+Invariant: nothing is signed before the person said yes, on the terminal or beforehand with `--yes`; a command that says no or
+stops something is its own yes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Notices: the operator hears that a draft waits, the requester that a request has ended ([notify] extra).
 
-Invariant: an operator's notice says who asks for what, how far it reaches and its risk; what the agent wrote of it is cut,
-stands in quotes of ours, and has no character that a messenger takes for a link, a mention or markup. Nothing of a
-request's code, inputs or result leaves. Sending happens beside the daemon's work, and a notice that cannot be sent stops nothing.
+Invariant: an operator's notice says who asks for what, how far it reaches and its risk; the agent's own words are quoted,
+cut, and have no character that a messenger takes for a link, a mention or markup. Nothing of a request's code, inputs or
+result leaves. Sending happens beside the daemon's work, and a notice that cannot be sent stops nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Watches a running container: its output, its deadline, its cgroups, the operator's wishes.
 
 Invariant: the watch ends when PID 1 says that it is alone, when the streams end, or GRACE_SECONDS after a reason to end
-it, whatever the engine does. To end a run PID 1 is told so; where we may (root), it is killed when it does not.
+it, whatever the engine does. The watch asks PID 1 to end a run, and kills PID 1 when it does not, where the user may (root).
 """
 
 from __future__ import annotations

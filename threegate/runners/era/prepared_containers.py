@@ -1,6 +1,6 @@
 """Containers that are prepared ahead: started and waiting, each used for one request and thrown away.
 
-Invariant: a prepared container is what one that is made for a run is before it is told the run; only its /in is filled
+Invariant: a prepared container is what one that is made for a run is before it gets the run; only its /in is filled
 later. Its walls are read back then, as those of any other. One that dies, or was made for other limits, is never used.
 """
 

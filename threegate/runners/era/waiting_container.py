@@ -26,7 +26,7 @@ _SEEN_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What PID 1 says of the inside before it is told a run (keeper.seen)."""
+    """What PID 1 says of the inside before it gets a run (keeper.seen)."""
 
     uid: int
     namespaces: Mapping[str, str]
