@@ -105,6 +105,7 @@ def test_when_the_application_is_taken(
 def test_off_a_terminal_the_plain_form_stays(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     bench.draft(data=None)
     assert cli.execute(["-w", str(bench.workspace.root), "status"]) == 0
-    assert capfd.readouterr().out.startswith("draft ")
+    said = capfd.readouterr().out
+    assert said.startswith("daemon    none runs here") and "\ndraft     " in said
     assert cli.execute(["-w", str(bench.workspace.root), "review"]) == 2
     assert "on a terminal" in capfd.readouterr().err

@@ -22,7 +22,6 @@ from threegate.acts.signing_key import Acting, acting_operator
 from threegate.core.errors import ThreeGateError, TrailError
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
-from threegate.review.overview import Entry, row
 from threegate.review.reviewed_draft import (
     Draft,
     InvalidDraft,
@@ -31,13 +30,14 @@ from threegate.review.reviewed_draft import (
     read_draft,
 )
 from threegate.review.screen import render_invalid, render_reviewed_draft
+from threegate.review.status import files_in, line_of
 from threegate.setup.init import account
 from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, quoted, shown
 from threegate.shown.time_read import Reader, Reading
 from threegate.trail import Trail
 from threegate.tui.input_screen import InputScreen
 from threegate.tui.lines import LEAST_HEIGHT, Lines
-from threegate.tui.screens import Confirm, ListScreen, OperatorApp, Reason, Row, changed_of
+from threegate.tui.screens import Confirm, ListScreen, OperatorApp, Reason, Row
 
 
 @dataclass
@@ -93,15 +93,16 @@ class DraftList(ListScreen):
 
     def rows(self) -> list[Row]:
         """The drafts with what their verdicts say."""
-        found = []
-        for path in drafts_of(self.app.workspace):
-            folder = path.parent.name
-            try:
-                line = row(self.app.workspace, Entry(folder, path, changed_of(path)))
-            except FileNotFoundError:
-                continue
-            found.append(Row(path, folder, line.state, path.name, line.reason or "", line.for_whom))
-        return found
+        found = [
+            line_of(self.app.workspace, entry)
+            for folder in ("inbox", "drafts")
+            for entry in files_in(self.app.workspace, folder)
+            if entry.path.suffix == ".md"
+        ]
+        return [
+            Row(line.entry.path, line.entry.folder, line.state, line.file, line.reason or "", line.for_whom)
+            for line in found
+        ]
 
     def open(self, row: Row) -> None:
         """Read it whole."""

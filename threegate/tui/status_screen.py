@@ -11,14 +11,13 @@ from textual.widgets import Footer, Static
 from threegate.core.errors import ThreeGateError, TrailError
 from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
-from threegate.review.overview import Entry
 from threegate.review.request_view import Look, look_at, look_sections
-from threegate.review.status import Line, status_lines, worker_lines, worker_text
+from threegate.review.status import Entry, Line, status_lines, worker_lines, worker_text
 from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, quoted, shown
 from threegate.shown.screen_lines import render_sections
 from threegate.trail import Trail
 from threegate.tui.lines import Lines
-from threegate.tui.screens import ListScreen, OperatorApp, Row, changed_of
+from threegate.tui.screens import ListScreen, OperatorApp, Row
 
 
 def run_status(workspace: Workspace, *, ended: int) -> None:
@@ -58,10 +57,8 @@ class RequestList(ListScreen):
         return [self._row(line) for line in lines]
 
     def _row(self, line: Line) -> Row:
-        place = (
-            self.app.workspace.inbox if line.folder == "inbox" else self.app.workspace.tool_exec / line.folder
-        )
-        return Row(place / line.file, line.folder, line.state, line.file, line.reason or "", line.for_whom)
+        entry = line.entry
+        return Row(entry.path, entry.folder, line.state, line.file, line.reason or "", line.for_whom)
 
     def open(self, row: Row) -> None:
         """Look at it."""
@@ -100,7 +97,7 @@ class LookScreen(Screen[None]):
 
     def _read(self) -> None:
         try:
-            entry = Entry(self._row.folder, self._row.path, changed_of(self._row.path))
+            entry = Entry.of(self._row.folder, self._row.path)
             self._look = look_at(open_context(self.app.workspace, trail=self.app.trail), entry)
         except TrailError as error:
             self.app.call_from_thread(self.app.stop, error)
