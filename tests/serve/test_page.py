@@ -29,8 +29,8 @@ from threegate.core.errors import Unavailable
 from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
 from threegate.results import Verdict, write_verdict
-from threegate.review.health import Health
 from threegate.review.overview import entries
+from threegate.review.readiness import Readiness
 from threegate.review.request_view import SOMEBODY, look_at
 from threegate.review.review_sections import review_sections
 from threegate.serve.page.page_templates import foreign
@@ -423,7 +423,7 @@ def test_an_engine_that_says_nothing_does_not_hold_the_page_up(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = threading.Event()
-    monkeypatch.setattr(Health, "_engine", lambda self: waits.wait(60))
+    monkeypatch.setattr(Readiness, "_engine", lambda self: waits.wait(60))
     monkeypatch.setattr(limits, "HEALTH_WAIT_SECONDS", 0.1)
     began = time.monotonic()
     assert "engine warning has not answered yet" in words(client_of(bench.workspace).get())

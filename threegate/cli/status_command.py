@@ -39,7 +39,7 @@ def status(
 ) -> None:
     """Show what waits, runs and has ended, and who has to act."""
     from threegate.review.asked import AskedReader
-    from threegate.review.health import Health
+    from threegate.review.readiness import Readiness
     from threegate.review.status import status_lines, worker_lines
 
     workspace = workspace_here()
@@ -47,7 +47,7 @@ def status(
         from threegate.tui import run_status
 
         return run_status(workspace, ended=ended)
-    reader, health = AskedReader(workspace), Health(workspace)
+    reader, health = AskedReader(workspace), Readiness(workspace)
     before: object = None
     while True:
         lines = status_lines(workspace, ended=ended, reader=reader)

@@ -13,8 +13,8 @@ from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
 from threegate.launch.contract_sessions import ContractSessions
 from threegate.review.asked import AskedReader
-from threegate.review.health import Health
 from threegate.review.overview import GROUPS, entries, find_entry, matching
+from threegate.review.readiness import Readiness
 from threegate.review.request_view import Look, look_at
 from threegate.review.status import TITLES as NEXT_TITLES
 from threegate.review.status import Entry, Line, line_of
@@ -61,7 +61,7 @@ class Views:
         self._contracts = ContractSessions(workspace)
         self._reading = threading.Lock()
         self._reader = AskedReader(workspace)
-        self._health = Health(workspace)
+        self._health = Readiness(workspace)
 
     def overview(self, request: Request) -> str:
         """How the workspace is, what needs an operator, what runs; the rest folded."""

@@ -23,7 +23,7 @@ _ENGINE: Final = "engine"
 NOT_YET: Final = "has not answered yet"
 
 
-class Health:
+class Readiness:
     """Looks at daemon, engine and trail, at most every HEALTH_SECONDS each, in threads of its own."""
 
     def __init__(self, workspace: Workspace, *, trail: Trail | None = None) -> None:
