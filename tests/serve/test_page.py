@@ -426,7 +426,7 @@ def test_an_engine_that_says_nothing_does_not_hold_the_page_up(
     monkeypatch.setattr(Readiness, "_engine", lambda self: waits.wait(60))
     monkeypatch.setattr(limits, "HEALTH_WAIT_SECONDS", 0.1)
     began = time.monotonic()
-    assert "engine warning has not answered yet" in words(client_of(bench.workspace).get())
+    assert "engine warning no answer yet" in words(client_of(bench.workspace).get())
     waits.set()
     assert time.monotonic() - began < 20
 

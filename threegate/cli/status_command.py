@@ -44,9 +44,9 @@ def status(
 
     workspace = workspace_here()
     if watch and on_terminal() and not wants_json(json_) and wants_application(plain):
-        from threegate.tui import run_status
+        from threegate.cli.review_command import in_application
 
-        return run_status(workspace, ended=ended)
+        return in_application("", None, undecided=False, ended=ended)
     reader, health = AskedReader(workspace), Readiness(workspace)
     before: object = None
     while True:

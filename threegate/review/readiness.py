@@ -20,7 +20,7 @@ from threegate.runners.registry import backends
 from threegate.trail import Trail
 
 _ENGINE: Final = "engine"
-NOT_YET: Final = "has not answered yet"
+NOT_YET: Final = "no answer yet"
 
 
 class Readiness:
