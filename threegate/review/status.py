@@ -37,7 +37,7 @@ WHOM = {
     "refused": "",
 }
 """Who has to do what next, by the state."""
-_WAITS_FOR = {
+WAITS_FOR = {
     "quorum_missing": "another operator: threegate countersign",
     "no_backend": "operator: threegate doctor",
     "checkpoint_required": "operator: threegate checkpoint list",
@@ -296,5 +296,5 @@ def _for_whom(name: str, state: str, reason: str | None) -> str:
     if name.endswith(".json") and state == "draft":
         return _OF_PROPOSALS.get(reason or "", "daemon" if reason == _NOT_SEEN else "")
     if state == "waiting":
-        return _WAITS_FOR.get(reason or "", WHOM[state])
+        return WAITS_FOR.get(reason or "", WHOM[state])
     return WHOM[state] if reason != _NOT_SEEN else "daemon"
