@@ -358,6 +358,8 @@ PRACTICE_DECISIONS: Final = 10_000
 """Decisions whose seconds, and different reasons, that records of practice keep in memory."""
 PRACTICE_REASONS: Final = 20
 """Reasons of rejections that `stats` lists, the most frequent ones."""
+ENGINE_VERSION_BYTES: Final = 64 * KIB
+"""Of a container engine's answer about its version."""
 HEALTH_SECONDS: Final = 10
 """What a screen says of the engine and the trail is at most this old, as far as they answer."""
 HEALTH_WAIT_SECONDS: Final = 1.5

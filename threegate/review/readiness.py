@@ -12,7 +12,6 @@ from typing import Final
 
 from threegate.core import limits
 from threegate.core.errors import ThreeGateError
-from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
 from threegate.runners.description import DoctorLine
@@ -45,16 +44,14 @@ class Readiness:
         return DoctorLine("daemon", "failure", "none runs here, so nothing is started", "threegate run")
 
     def _engine(self) -> DoctorLine:
-        """Of the backends whose runs outlive the daemon: they are an engine's."""
-        settings = Settings()
+        """The first backend that needs something which does not answer."""
         try:
             settings = self._workspace.load_settings()
         except ThreeGateError as error:
             return DoctorLine(_ENGINE, "failure", str(error), "threegate settings check")
-        lines = [line for item in backends() if item.remove_orphans for line in item.doctor(settings, False)]
-        return next(
-            (line for line in lines if line.name == _ENGINE), DoctorLine(_ENGINE, "ok", "none is needed")
-        )
+        lines = [item.answers(settings) for item in backends() if item.answers is not None]
+        lines.append(DoctorLine(_ENGINE, "ok", "none is needed"))
+        return next((line for line in lines if line.state != "ok"), lines[0])
 
     def _trail_line(self) -> DoctorLine:
         try:

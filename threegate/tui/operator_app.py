@@ -88,11 +88,9 @@ def run_operator(
     """
     app = OperatorApp(workspace, undecided=undecided, name=name, key=key, ended=ended)
     try:
-        app.run()
+        app.go()
     finally:
         app.held.close()
-    if app.stopped is not None:
-        raise app.stopped
     return app.done
 
 
@@ -158,6 +156,18 @@ class OperatorApp(App[None]):
     def on_mount(self) -> None:
         """There is one screen; others come on top of it."""
         self.push_screen(RequestsScreen())
+
+    def _fatal_error(self) -> None:
+        """End without Textual's report: it prints the values of variables, and a request may be among them."""
+        self.panic()
+
+    def go(self) -> None:
+        """Run until the operator quits. Raises TrailError, and a mistake of ours as it was."""
+        self.run()
+        if self.stopped is not None:
+            raise self.stopped
+        if self._exception is not None:
+            raise self._exception
 
     def stop(self, error: TrailError) -> None:
         """End at once: the trail does not verify."""
@@ -245,7 +255,7 @@ class RequestsScreen(Screen[None]):
             f"{line.name}: {line.seen.partition(',')[0].partition(':')[0]}" for line in self._health.look(0)
         ]
         self.query_one("#health", Static).update(Text(shown("   ".join(words))))
-        if self.is_current:
+        if self.is_current and (self._line is None or self.has_class("split")):
             listed = self.query_one(RequestList)
             listed.renew()
             self.app.done.left = sum(map(is_undecided, listed.lines()))
