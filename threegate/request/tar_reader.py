@@ -1,4 +1,5 @@
-"""The one reader of tar inputs: what the screens list, what an approval refuses, and what is laid out for a run.
+"""The one reader of tar archives: what the screens list, what an approval refuses, what is laid out for a run, and
+what an engine hands out of one.
 
 Invariant: an entry that `read_tar` gives is a regular file or a folder with a relative path of ordinary segments, each
 path once and never both a file and a folder; its bytes lie inside the archive and count towards the bounds. Anything
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
@@ -21,8 +22,9 @@ _BLOCK: Final = 512
 _OCTAL: Final = re.compile(rb" *([0-7]+)[ \0]*")
 _MAGIC_USTAR: Final = b"ustar\x0000"
 _MAGIC_GNU: Final = b"ustar  \x00"
-_FILES: Final = (b"0", b"\0")
-_FOLDER, _LONG_NAME, _PAX, _PAX_GLOBAL = b"5", b"L", b"x", b"g"
+FILES: Final = (b"0", b"\0")
+FOLDER: Final = b"5"
+_LONG_NAME, _PAX, _PAX_GLOBAL = b"L", b"x", b"g"
 _PAX_RECORD: Final = re.compile(rb"([1-9][0-9]{0,5}) ([^=\n\0]+)=")
 
 
@@ -40,6 +42,28 @@ class TarEntry:
     offset: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class TarHeader:
+    """An entry as its header says, of any kind. Nobody has judged `name`, and `link` is a hard link's other name."""
+
+    name: bytes
+    kind: bytes
+    mode: int
+    """Permission and set-id bits; -1 (all of them) for what is no octal number."""
+    size: int
+    offset: int
+    link: bytes
+
+
+def read_headers(source: BinaryIO, most: int) -> Iterator[TarHeader]:
+    """Every entry of an archive that somebody else judges entry by entry, links and special files included.
+
+    Raises TarError for what `read_tar` refuses of the form: checksums, sizes, attributes, a cut, a missing end. `most`
+    bounds the headers.
+    """
+    return _Reader(source, links=True).headers(most)
+
+
 def read_tar(source: bytes | BinaryIO) -> tuple[TarEntry, ...]:
     """The entries of a plain (uncompressed) tar, in order, folders that are only implied included. Reads no contents.
 
@@ -51,22 +75,33 @@ def read_tar(source: bytes | BinaryIO) -> tuple[TarEntry, ...]:
 class _Reader:
     """One pass over an archive, from its first header to its end mark."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, *, links: bool = False) -> None:
         self._stream = stream
         self._end = stream.seek(0, io.SEEK_END)
         self._taken: dict[str, TarEntry] = {}
         self._bytes = 0
+        self._changing = {"size", "hdrcharset"} if links else {"size", "hdrcharset", "linkpath"}
+        """Attributes that change how the bytes of an entry are read."""
         self._place = 0
         """Where the header lies that is being read."""
-        self._name: str | None = None
+        self._name: bytes | None = None
         """What a header of its own said that the next entry is called."""
 
     def entries(self) -> tuple[TarEntry, ...]:
+        for header in self.headers(2 * limits.TAR_ENTRIES):  # each entry may have one that names it
+            if header.kind != FOLDER and header.kind not in FILES:
+                raise self._wrong(
+                    "is a link, a device, sparse or another special file; only files and folders are unpacked"
+                )
+            self._entry(header)
+        return tuple(self._taken.values())
+
+    def headers(self, most: int) -> Iterator[TarHeader]:
         place = headers = 0
         while (header := self._block(place)) != bytes(_BLOCK):
             self._place, headers = place, headers + 1
-            if headers > 2 * limits.TAR_ENTRIES:  # each entry may have one that names it
-                raise TarError(f"has more than {limits.TAR_ENTRIES} entries")
+            if headers > most:
+                raise TarError(f"has more than {most // 2} entries")
             size = self._size_of(header)
             start = place + _BLOCK
             place = start + -(-size // _BLOCK) * _BLOCK
@@ -77,19 +112,16 @@ class _Reader:
                 self._rename(self._extra(start, size).removesuffix(b"\0"))
             elif kind in (_PAX, _PAX_GLOBAL):
                 self._pax(self._records(self._extra(start, size)), whole=kind == _PAX_GLOBAL)
-            elif kind == _FOLDER or kind in _FILES:
-                self._entry(header, folder=kind == _FOLDER, size=size, offset=start)
             else:
-                raise self._wrong(
-                    "is a link, a device, sparse or another special file; only files and folders are unpacked"
-                )
+                mode = _octal(header[100:108])
+                link = header[157:257].partition(b"\0")[0]
+                yield TarHeader(self._name_of(header), kind, -1 if mode is None else mode, size, start, link)
         if self._name is not None:
             raise TarError("ends after a name without its entry")
         self._stream.seek(place)
         while chunk := self._stream.read(limits.MIB):
             if chunk.strip(b"\0"):
                 raise TarError("has something after its end")
-        return tuple(self._taken.values())
 
     def _wrong(self, why: str) -> TarError:
         return TarError(f"its entry at byte {self._place} {why}")
@@ -135,8 +167,9 @@ class _Reader:
 
     def _pax(self, records: Mapping[str, bytes], *, whole: bool) -> None:
         """Times, owners and comments mean nothing here; a name is taken, what changes how bytes are read is refused."""
-        changing = {"size", "hdrcharset", "linkpath", *(("path",) if whole else ())} & records.keys()
-        if changing or any(key.startswith("GNU.sparse") for key in records):
+        if (self._changing | ({"path"} if whole else set())) & records.keys() or any(
+            key.startswith("GNU.sparse") for key in records
+        ):
             raise self._wrong("has attributes that change its size, its kind or the names of others")
         if "path" in records:
             self._rename(records["path"])
@@ -144,26 +177,29 @@ class _Reader:
     def _rename(self, name: bytes) -> None:
         if self._name is not None:
             raise self._wrong("has two names")
-        self._name = self._text(name)
+        self._name = name
 
-    def _text(self, name: bytes) -> str:
-        try:
-            return name.decode("utf-8")
-        except UnicodeDecodeError:
-            raise self._wrong("has a name that is not UTF-8") from None
-
-    def _entry(self, header: bytes, *, folder: bool, size: int, offset: int) -> None:
-        if folder and size:
-            raise self._wrong("is a folder with a size")
+    def _name_of(self, header: bytes) -> bytes:
+        """The name of an entry: that of its own header before it, else prefix and name of this one."""
         name, self._name = self._name, None
         if name is None:
-            name = self._text(header[:100].partition(b"\0")[0])
+            name = header[:100].partition(b"\0")[0]
             above = b"" if header[257:265] == _MAGIC_GNU else header[345:500].partition(b"\0")[0]
             if above:
-                name = f"{self._text(above)}/{name}"
+                name = above + b"/" + name
+        return name
+
+    def _entry(self, header: TarHeader) -> None:
+        folder = header.kind == FOLDER
+        if folder and header.size:
+            raise self._wrong("is a folder with a size")
+        try:
+            name = header.name.decode("utf-8")
+        except UnicodeDecodeError:
+            raise self._wrong("has a name that is not UTF-8") from None
         path = self._path(name, folder)
         if path:
-            self._take(path, folder, size, offset)
+            self._take(path, folder, header.size, header.offset)
 
     def _path(self, name: str, folder: bool) -> str:
         """The clean path of an entry; empty for the archive's own root folder."""
