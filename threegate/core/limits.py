@@ -366,3 +366,14 @@ BROKER_RESULT_BYTES: Final = 512 * MIB
 SERVE_CONNECTIONS: Final = 256
 SERVE_HEAD_BYTES: Final = 16 * KIB
 MCP_NAME_BYTES: Final = 256
+
+# ---- agents (docs/spec/8-agents.md)
+AGENT_RUNS: Final = 10_000
+"""Folders of agents' runs that are looked at."""
+AGENT_COPY_ENTRIES: Final = 500_000
+AGENT_COPY_BYTES: Final = 16 * 1024 * MIB
+"""A project that a plain work copy is made of."""
+AGENT_CHANGED_PATHS: Final = 20_000
+"""Changed paths that are read back from a work copy."""
+AGENT_PATH_DEPTH: Final = 64
+AGENT_PROFILE_BYTES: Final = 64 * KIB

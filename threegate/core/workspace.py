@@ -18,6 +18,7 @@ from pathlib import Path
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
+from threegate.core.file_names import is_agent_run_id
 from threegate.core.held_folder import HeldFolder
 from threegate.core.settings import SETTINGS_FILE, Settings, parse_settings
 
@@ -144,6 +145,17 @@ class Workspace:
         return self.tool_exec / "grants"
 
     @cached_property
+    def agents(self) -> Path:
+        """One folder a run of an agent; made with the first."""
+        return self.tool_exec / "agents"
+
+    def agent_run(self, run_id: str) -> AgentRun:
+        """The folder of one run of an agent, whether it is there or not. Raises InvalidInput for what is no run id."""
+        if not is_agent_run_id(run_id):
+            raise InvalidInput(f"{run_id!r} is no run of an agent; see: threegate agent list")
+        return AgentRun(run_id, self.agents / run_id)
+
+    @cached_property
     def control(self) -> Path:
         """What the operator asks of a running daemon."""
         return self.tool_exec / "control"
@@ -251,6 +263,90 @@ class Workspace:
             for words in fields
             if len(words) > 5
         )
+
+
+@dataclass(frozen=True)
+class AgentRun:
+    """One run of an agent: a folder of its own, which no other run sees. Every property is a path; nothing is opened here.
+
+    The folder is 0700. Of what is in it the jail has `inbox`, `verdicts`, `results`, `state`, the work copy and both sockets,
+    and nothing else. What the agent may write (`inbox`, `state`, `work`) is reached through `Workspace.hold`.
+    """
+
+    run_id: str
+    folder: Path
+
+    @property
+    def inbox(self) -> Path:
+        """Drafts of this run: the door's, and the agent's own."""
+        return self.folder / "inbox"
+
+    @property
+    def files(self) -> Path:
+        """Input files that drafts of this run declare."""
+        return self.inbox / "files"
+
+    @property
+    def verdicts(self) -> Path:
+        """What validation found; the jail reads it."""
+        return self.folder / "verdicts"
+
+    @property
+    def results(self) -> Path:
+        """Results of this run's requests and outputs that policy releases; the jail reads it."""
+        return self.folder / "results"
+
+    @property
+    def state(self) -> Path:
+        """The agent's HOME."""
+        return self.folder / "state"
+
+    @property
+    def work(self) -> Path:
+        """The work copy: `tree/` (a plain copy), or `upper/` and `scratch/` (an overlay over the project)."""
+        return self.folder / "work"
+
+    @property
+    def base(self) -> Path:
+        """The project's bytes of changed files as they were at the start, by sha256; not in the jail."""
+        return self.folder / "base"
+
+    @property
+    def manifest(self) -> Path:
+        """What the project had at the start, one JSON line an entry; not in the jail."""
+        return self.folder / "manifest.jsonl"
+
+    @property
+    def facts(self) -> Path:
+        """JSON: what the launcher knows of this run (profile, project, kind of work copy, process); not in the jail."""
+        return self.folder / "run.json"
+
+    @property
+    def door(self) -> Path:
+        """The socket on which the door (`threegate serve mcp --run`) answers; in the jail /run/door.sock."""
+        return self.folder / "door.sock"
+
+    @property
+    def model(self) -> Path:
+        """The socket on which the model relay answers; in the jail /run/model.sock."""
+        return self.folder / "model.sock"
+
+    def make(self) -> AgentRun:
+        """Make the folders, durable. Raises FileExistsError when this run is there, OSError."""
+        if not self.folder.parent.is_dir():
+            durable.make_folder(self.folder.parent, 0o700)
+        for folder in (
+            self.folder,
+            self.inbox,
+            self.files,
+            self.verdicts,
+            self.results,
+            self.state,
+            self.work,
+            self.base,
+        ):
+            durable.make_folder(folder, 0o700)
+        return self
 
 
 def _locked_within(descriptor: int, seconds: float) -> bool:

@@ -42,6 +42,7 @@ from threegate.trail.verify_report import Verification
 
 EXEMPT: Final = (
     ".daemon.lock",
+    "agents/",
     "audit/decisions.jsonl",
     "audit/decisions.jsonl.salt",
     "audit/lock",
@@ -50,7 +51,7 @@ EXEMPT: Final = (
     "verdicts/",
 )
 """Files, and folders with all that is in them, whose bytes no event announces: locks, what is derived and may be deleted at any
-time, and the log of decisions, which is appended without the trail."""
+time, what agents left in the folders of their runs (nothing of it counts until a request brings it to gate 1), and the log of decisions, which is appended without the trail."""
 
 _FOLDERS: Final = frozenset(
     (
@@ -605,7 +606,7 @@ class FolderAudit:
                 self.workspace.tool_exec / path,
                 "an interrupted run or an earlier prune left this; nothing reads it and nothing vouches for it",
             )
-        elif path in self._unread_runs or self._in_flight(path):
+        elif path == "agents" or path in self._unread_runs or self._in_flight(path):
             pass
         elif _REPLAY(path) and self._is_locked(path):
             self.result.note(self.workspace.tool_exec / path, "a replay goes on here")
