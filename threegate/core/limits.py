@@ -192,6 +192,10 @@ DIFF_LINES: Final = 4_000
 MEMORY_BYTES: Final = 16 * MIB
 APPLY_SECONDS: Final = 600
 
+# ---- notices
+NOTICE_CHARS: Final = 160
+"""Of the requester's words (each of purpose, name and reach) in a notice."""
+
 # ---- metrics
 METRICS_LABELS: Final = 200
 """Values that one label may have; what comes after them is counted as `other`."""
