@@ -374,6 +374,8 @@ MCP_NAME_BYTES: Final = 256
 # ---- agents (docs/spec/8-agents.md)
 AGENT_RUNS: Final = 10_000
 """Folders of agents' runs that are looked at."""
+AGENT_INBOX_ENTRIES: Final = 1_000
+"""Names in the inbox of one run that are looked at."""
 AGENT_COPY_ENTRIES: Final = 500_000
 AGENT_COPY_BYTES: Final = 16 * 1024 * MIB
 """A project that a plain work copy is made of."""

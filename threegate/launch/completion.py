@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from threegate.core import canonical, durable
-from threegate.core.workspace import STATES, Workspace
+from threegate.core.workspace import STATES, Desk, Workspace
 from threegate.judgement.judge import Cleared, Judgement, NotCleared
 from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there
 from threegate.launch.context import Context
+from threegate.launch.launch_facts import draft_owner
 from threegate.launch.status_file import write_status
 from threegate.request.backend_rules import DEFAULT_BACKEND
 from threegate.request.model import Request
@@ -67,12 +68,13 @@ def finish(
         announced = replace(ended, contract=moved, result_sha256=digest, state=folder.name, file=target.name)
         moves.announce(held, announced, request_id=request.request_id, actor="daemon")
         _end_with_it(context.workspace, held, moved)
-        result = deliver_result(context.workspace, facts, rendered, settled=False)
+        desk = _desk(context.workspace, held.index.history(request.request_id))
+        result = deliver_result(context.workspace, facts, rendered, desk=desk, settled=False)
         moves.relocate(path, target, settled=False)
     # Without the lock: others need not wait for these folders. A power cut before this is what recovery completes.
     moves.settle(result, result)
     moves.settle(path, target)
-    write_status(context.workspace, target.name, state, ran.status, judgement)
+    write_status(desk, target.name, state, ran.status, judgement)
     context.on_end(request.request_id, ran.status)
     return Ended(ended.kind, ran.status, result)
 
@@ -136,9 +138,10 @@ def refuse_held(
     stopped = with_result(held, file.request_id, replace(stopped, files=file.digests))
     event = moves.announce(held, stopped, request_id=file.request_id, actor="daemon")
     _end_with_it(context.workspace, held, stopped.contract)
-    result = deliver_result(context.workspace, _refusal_facts(event))
+    desk = _desk(context.workspace, history)
+    result = deliver_result(context.workspace, _refusal_facts(event), desk=desk)
     moves.relocate(file.path, target)
-    write_status(context.workspace, target.name, "refused", reason, judgement)
+    write_status(desk, target.name, "refused", reason, judgement)
     context.on_end(file.request_id, "refused")
     return Ended("refused", reason, result)
 
@@ -221,10 +224,11 @@ def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claim
         interrupted = with_result(held, history.request_id, interrupted)
         event = moves.announce(held, interrupted, request_id=history.request_id, actor="daemon")
         _remove_unrecorded(workspace, history.request_id)
-        deliver_result(workspace, _refusal_facts(event))
+        desk = _desk(workspace, history)
+        deliver_result(workspace, _refusal_facts(event), desk=desk)
         if source is not None:
             moves.relocate(source, target)
-    write_status(workspace, target.name, "refused", "interrupted")
+    write_status(desk, target.name, "refused", "interrupted")
     context.on_end(history.request_id, "interrupted")
 
 
@@ -238,13 +242,19 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
         facts = _refusal_facts(event)
         if isinstance(ended, payloads.Interrupted) and ended.result_sha256 is not None:
             _remove_unrecorded(workspace, history.request_id)
-    deliver_result(workspace, facts)
+    desk = _desk(workspace, history)
+    deliver_result(workspace, facts, desk=desk)
     source = find_file(workspace, history)
     if source is not None and history.state and history.file:
         target = workspace.state_folder(history.state) / history.file
         if source != target and not target.exists():
             moves.relocate(source, target)
-    write_status(workspace, str(history.file), _state(ended), facts.status)
+    write_status(desk, str(history.file), _state(ended), facts.status)
+
+
+def _desk(workspace: Workspace, history: RequestHistory | None) -> Desk:
+    """Where the answers to whoever asked for a request go."""
+    return workspace.desk(draft_owner(history))
 
 
 def _remove_unrecorded(workspace: Workspace, request_id: str) -> None:

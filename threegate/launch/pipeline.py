@@ -105,7 +105,7 @@ def launch(
     durable.make_folder(control.run_folder, 0o700)
     if _starts_late(context, job):
         _hand_evidence(context, approved, control)
-    status = RunningStatus(context.workspace, claimed.name, judgement)
+    status = RunningStatus(approved.desk(context.workspace), claimed.name, judgement)
     control.lasting = status.write
     outcome, attempts = _attempts(context, approved, clearance, control)
     # From here to `finish` a crash still means `interrupted`: the record is synced before the event that names its
@@ -164,7 +164,8 @@ def _hand_evidence(context: Context, approved: Approved, control: Control) -> No
         context.trail.announce(begun, request_id=request.request_id, actor="daemon")
 
     with context.trail.locked() as held:
-        epoch = held.index.epoch
+        epoch, owner = held.index.epoch, draft_owner(approved.history)
+        run = held.index.run(owner)
     control.started = started
     control.evidence = Evidence(
         file_name=approved.path.name,
@@ -172,7 +173,8 @@ def _hand_evidence(context: Context, approved: Approved, control: Control) -> No
         signature=approved.signature,
         countersignatures=approved.countersignatures,
         epoch=epoch,
-        owner_uid=draft_owner(approved.history),
+        owner=owner,
+        requester=None if run is None else run.requester,
         policy_sha256=context.policy.digest,
         write_class=context.contracts.write_class(context.policy, request),
         time_cap_sec=context.contracts.time_cap_sec(context.policy, request),
