@@ -374,6 +374,10 @@ MCP_NAME_BYTES: Final = 256
 # ---- agents (docs/spec/8-agents.md)
 AGENT_RUNS: Final = 10_000
 """Folders of agents' runs that are looked at."""
+RELEASED_BYTES: Final = 16 * MIB
+"""Outputs of one request that are given back to whoever asked."""
+OUTPUTS_BYTES: Final = 16 * MIB
+"""An outputs.json."""
 AGENT_INBOX_ENTRIES: Final = 1_000
 """Names in the inbox of one run that are looked at."""
 AGENT_COPY_ENTRIES: Final = 500_000

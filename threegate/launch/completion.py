@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from threegate.core import canonical, durable
-from threegate.core.workspace import STATES, Desk, Workspace
+from threegate.core.workspace import STATES, AgentRun, Desk, Workspace
 from threegate.judgement.judge import Cleared, Judgement, NotCleared
 from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there
 from threegate.launch.context import Context
@@ -34,6 +34,7 @@ from threegate.results import (
     reserve_result,
     result_name,
 )
+from threegate.results.released import deliver_released, released_there, stage_released
 from threegate.trail import Event, LockedTrail, RequestHistory, moves, payloads, trail_text
 from threegate.trail.event import trail_value
 
@@ -65,10 +66,19 @@ def finish(
         facts = replace(ran, created_utc=when, trail_seq=seq)
         rendered = text.at(facts)
         digest = canonical.sha256_hex(rendered)
-        announced = replace(ended, contract=moved, result_sha256=digest, state=folder.name, file=target.name)
+        desk = _desk(context.workspace, held.index.history(request.request_id))
+        announced = replace(
+            ended,
+            contract=moved,
+            result_sha256=digest,
+            state=folder.name,
+            file=target.name,
+            run=desk.run_id if isinstance(desk, AgentRun) else None,
+        )
         moves.announce(held, announced, request_id=request.request_id, actor="daemon")
         _end_with_it(context.workspace, held, moved)
-        desk = _desk(context.workspace, held.index.history(request.request_id))
+        if ended.released_sha256 is not None:
+            deliver_released(desk, run_folder, request.request_id)
         result = deliver_result(context.workspace, facts, rendered, desk=desk, settled=False)
         moves.relocate(path, target, settled=False)
     # Without the lock: others need not wait for these folders. A power cut before this is what recovery completes.
@@ -235,14 +245,18 @@ def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claim
 def close_from_trail(context: Context, held: LockedTrail, history: RequestHistory, event: Event) -> None:
     """Do what an end's event announced and a crash left undone: the result (the same bytes), then the move."""
     workspace, ended = context.workspace, payloads.End.of(event)
+    desk = _desk(workspace, history)
     if ended is not None and ended.record_sha256 is not None:
         folder = workspace.run_folder(history.request_id)
         facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=ended.record_sha256)
+        if ended.released_sha256 is not None and not released_there(desk, history.request_id):
+            staged = stage_released(folder, history.request_id, facts.artifacts)
+            if staged == ended.released_sha256:
+                deliver_released(desk, folder, history.request_id)
     else:
         facts = _refusal_facts(event)
         if isinstance(ended, payloads.Interrupted) and ended.result_sha256 is not None:
             _remove_unrecorded(workspace, history.request_id)
-    desk = _desk(workspace, history)
     deliver_result(workspace, facts, desk=desk)
     source = find_file(workspace, history)
     if source is not None and history.state and history.file:

@@ -26,6 +26,7 @@ from threegate.launch.launch_facts import draft_owner, facts_for_launch
 from threegate.launch.status_file import RunningStatus
 from threegate.request.job import Job
 from threegate.results import ResultFacts, reserve_result, write_record
+from threegate.results.released import stage_released
 from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
 from threegate.trail import moves, payloads
 from threegate.trail.locked_trail import advance_head
@@ -144,6 +145,7 @@ def launch(
         reached=reached,
         blocked=blocked,
         attempts=attempts if attempts > 1 else None,
+        released_sha256=_stage_released(context, control.run_folder, request.request_id, outcome),
     )
     if isinstance(ended, payloads.Cancelled):
         ended = replace(ended, approval_sha256=clearance.approval_sha256, nonce=clearance.nonce)
@@ -219,6 +221,16 @@ def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Ou
         return nothing_known(
             f"the runner failed ({type(error).__name__}); how far the request came is not known"
         )
+
+
+def _stage_released(context: Context, run_folder: Path, request_id: str, outcome: Outcome) -> str | None:
+    """Outputs that policy gives back. A disk without space for a copy keeps no run from its end: then none is given."""
+    if context.policy.settings.results.release == "never":
+        return None
+    try:
+        return stage_released(run_folder, request_id, outcome.artifacts)
+    except OSError:
+        return None
 
 
 def _remove_unrecorded(out: Path, outcome: Outcome) -> None:
