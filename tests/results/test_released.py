@@ -92,7 +92,7 @@ def test_the_trail_names_what_was_given_back_and_the_audit_checks_it(place: Plac
     manifest = (folder / "outputs.json").read_bytes()
     assert event["data"]["released_sha256"] == hashlib.sha256(manifest).hexdigest()
     place.run("audit", "verify", expect=0)
-    (row,) = [row for row in rows(folder).values()]
+    (row,) = rows(folder).values()
     (folder / row["sha256"]).write_bytes(b"0")
     assert "it was changed" in place.run("audit", "verify", expect=2).out
     (folder / row["sha256"]).unlink()
