@@ -375,3 +375,15 @@ AGENT_CHANGED_PATHS: Final = 20_000
 """Changed paths that are read back from a work copy."""
 AGENT_PATH_DEPTH: Final = 64
 AGENT_PROFILE_BYTES: Final = 64 * KIB
+AGENT_TMP_BYTES: Final = 1024 * MIB
+"""/tmp and /dev/shm of a jail, each."""
+AGENT_OPEN_FILES: Final = 16_384
+AGENT_TRIAL_SECONDS: Final = 20
+"""For the trial run of a jail."""
+AGENT_SCANNED_BYTES: Final = 1 * MIB
+"""Of each file of a project, for secrets, before an agent sees it."""
+AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB
+"""The list of files that were scanned before."""
+AGENT_MANIFEST_BYTES: Final = 512 * MIB
+AGENT_BASE_BYTES: Final = 64 * MIB
+"""A file of which the bytes at the start are kept."""

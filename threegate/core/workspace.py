@@ -308,7 +308,7 @@ class AgentRun:
 
     @property
     def base(self) -> Path:
-        """The project's bytes of changed files as they were at the start, by sha256; not in the jail."""
+        """Files of the project that the agent changed, as they were at the start, by the sha256 of their path; not in the jail."""
         return self.folder / "base"
 
     @property

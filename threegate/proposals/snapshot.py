@@ -110,13 +110,13 @@ def _add_git(archive: tarfile.TarFile, project: Project, sizes: Counter[str], co
         if entry.kind not in ("file", "folder"):
             raise ProjectError("the repository has links in it; git proposals need a plain one")
         _add(archive, entry, folder, sizes, number)
-    config = _config(project)
+    config = git_config(project)
     info = tarfile.TarInfo(".git/config")
     info.size, info.mode = len(config), 0o644
     archive.addfile(info, io.BytesIO(config))
 
 
-def _config(project: Project) -> bytes:
+def git_config(project: Project) -> bytes:
     """A configuration with nothing but the repository's format. Raises ProjectError for formats that git must be told of."""
     with project.folder((".git",)) as folder:
         try:
