@@ -387,3 +387,7 @@ AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB
 AGENT_MANIFEST_BYTES: Final = 512 * MIB
 AGENT_BASE_BYTES: Final = 64 * MIB
 """A file of which the bytes at the start are kept."""
+AGENT_MODEL_REQUEST_BYTES: Final = 32 * MIB
+AGENT_MODEL_SECONDS: Final = 600
+"""Between two pieces of a model's answer."""
+AGENT_MODEL_CONNECTIONS: Final = 64
