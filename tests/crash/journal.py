@@ -5,35 +5,41 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from pathlib import Path
 
 from tests.crash.place import KILLED
 
 
 class Journal:
-    """Notes what was done and what is not yet on disk; ends the process, or raises, at operation `stop`."""
+    """Notes what was done and what is not yet on disk; ends the process, or raises, at operation `stop`.
+
+    The lanes of a daemon call it at the same time: what belongs to one operation is kept by thread, or a rename of one lane
+    would be taken back to where the file of another one was.
+    """
 
     def __init__(self, folder: Path, stop: int, fault: int | None = None) -> None:
         self.folder, self.stop, self.fault = folder, stop, fault
         self.count = 0
+        self.counting = threading.Lock()
+        self.mine = threading.local()
         self.file = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self.source = ""
 
     def __call__(self, moment: str, operation: str, path: str) -> None:
         if moment == "from":
-            self.source = path
+            self.mine.source = path
             return
         if self.fault is not None and moment == "after":
             return
-        self.count += 1
+        with self.counting:
+            self.count += 1
+            number = self.count
         if moment == "before":
-            self.before(operation, path)
-            if self.count == self.stop:
-                self.halt(moment, operation, path)
+            self.before(operation, path, number)
         else:
             self.after(operation, path)
-            if self.count == self.stop:
-                self.halt(moment, operation, path)
+        if number == self.stop:
+            self.halt(moment, operation, path)
 
     def halt(self, moment: str, operation: str, path: str) -> None:
         self.note({"op": "stopped", "moment": moment, "at": f"{operation} {Path(path).name}"})
@@ -41,20 +47,20 @@ class Journal:
             os._exit(KILLED)
         raise OSError(self.fault, os.strerror(self.fault), path)
 
-    def before(self, operation: str, path: str) -> None:
+    def before(self, operation: str, path: str, number: int) -> None:
         if operation == "write":
             self.note({"op": "dirty", "path": path, "size": size_of(path)})
         elif operation in ("replace", "unlink"):
             kept = None
             if os.path.isfile(path):
-                kept = str(self.folder / f"kept-{self.count}")
+                kept = str(self.folder / f"kept-{number}")
                 shutil.copy2(path, kept)
             self.note({"op": f"kept-{operation}", "path": path, "kept": kept})
 
     def after(self, operation: str, path: str) -> None:
         entry: dict[str, object] = {"op": operation, "path": path}
         if operation in ("rename", "exchange"):
-            entry["source"] = self.source
+            entry["source"] = self.mine.source
         elif operation == "sync":
             entry["size"] = size_of(path)
         self.note(entry)

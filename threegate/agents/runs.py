@@ -194,16 +194,16 @@ def jail_processes(jail: int) -> list[int]:
     if inner is None:
         return []
     try:
-        namespace = os.readlink(f"/proc/{inner}/ns/pid")
+        namespace = str(Path(f"/proc/{inner}/ns/pid").readlink())
     except OSError:
         return []
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError):
-                if os.readlink(f"/proc/{name}/ns/pid") == namespace:
+                if str(Path(f"/proc/{name}/ns/pid").readlink()) == namespace:
                     found.append(int(name))
-    return [] if os.readlink("/proc/self/ns/pid") == namespace else found
+    return [] if str(Path("/proc/self/ns/pid").readlink()) == namespace else found
 
 
 def _children(pid: int) -> list[int]:

@@ -1,95 +1,74 @@
-"""What an agent changed in its work copy, read while it is frozen or gone.
+"""What an agent changed in its work copy, as the change set that a request carries. Only while it is frozen or gone.
 
-Invariant: whatever is in the copy is reached beneath a held descriptor, entry by entry, and no link is followed; nothing of it is
-run, and no git looks at it. What was hidden at the start, what is below a `.git`, and what cannot be carried is never a change.
+Invariant: whatever is in the copy is reached beneath a held descriptor and through no link (`changes/trees.py`); nothing of it is
+run, and no git looks at it. A path is looked at when the agent touched it, so what others do to the project meanwhile is not
+taken for the agent's.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from hashlib import sha256
-from typing import Final, Literal
+from pathlib import Path
+from typing import Final
 
 from threegate.agents.project_survey import Original
-from threegate.agents.work_copy import OPAQUE, TREE, UPPER, WorkCopy
+from threegate.agents.work_copy import TREE, UPPER, WorkCopy
+from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set
+from threegate.changes.path_rules import is_git
+from threegate.changes.table import ChangeSetError, Row
+from threegate.changes.trees import HeldTree, OverlayTree, Tree
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
-from threegate.core.held_folder import HeldFolder
-from threegate.proposals.project import Project, ProjectError
+from threegate.core.held_folder import HeldFolder, open_inside
 
-_PIECE: Final = 1 << 20
-_SETID: Final = stat.S_ISUID | stat.S_ISGID
-
-ChangeKind = Literal["add", "modify", "delete", "mode", "type"]
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(slots=True)
-class Changes:
-    """What differs from the project at the start, by path."""
+def read_changes(
+    copy: WorkCopy, *, paths: tuple[str, ...] = (), include_ignored: bool = False
+) -> MadeChangeSet:
+    """The change set of a work copy, or of some paths of it. Where the project changed since the start, a path is left out.
 
-    paths: dict[str, ChangeKind] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    """What cannot be carried, with the reason."""
-    git: int = 0
-    """Entries below `.git`, which are never carried."""
-
-
-@contextmanager
-def held_copy(copy: WorkCopy) -> Iterator[HeldFolder]:
-    """The folder of the copy that the agent could write, held open. Raises Unavailable."""
-    path = copy.run.work / (UPPER if copy.kind == "overlay" else TREE)
-    try:
-        folder = HeldFolder(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC), path)
-    except OSError as error:
-        raise Unavailable(f"{path}: the work copy cannot be read ({error.strerror})") from None
-    with folder:
-        yield folder
-
-
-def read_changes(copy: WorkCopy) -> Changes:
-    """What differs. Only while nothing of the agent lives, or all of it is frozen.
-
-    Raises InvalidInput for more than AGENT_CHANGED_PATHS, Unavailable.
+    Raises InvalidInput for a change that is too large, Unavailable when it cannot be read or does not stand still.
     """
-    reading = _Reading(copy)
-    with held_copy(copy) as top:
-        try:
-            reading.folder(top, "")
-        except OSError as error:
-            raise Unavailable(f"{copy.run.work}: the work copy cannot be read ({error.strerror})") from None
-    if copy.kind == "plain":
-        reading.gone("")
-    found = reading.found
-    return Changes(dict(sorted(found.paths.items())), dict(sorted(found.left_out.items())), found.git)
+    try:
+        with _trees(copy) as (project, work, touched):
+            wanted = [path for path in touched if not paths or _is_within(path, paths)]
+            moved = [path for path in wanted if path not in copy.start.hidden and _moved_on(copy, path)]
+            made = make_change_set(
+                project,
+                work,
+                candidates=[path for path in wanted if path not in moved],
+                hidden=copy.start.hidden,
+                include_ignored=include_ignored,
+            )
+    except ChangeSetError as error:
+        raise InvalidInput(f"the agent's changes: {error}") from None
+    except OSError as error:
+        raise Unavailable(f"the agent's changes cannot be read ({error.strerror or error})") from None
+    others = tuple(LeftOut(path, "changed in the project too since the run began") for path in moved)
+    return replace(made, left_out=(*others, *made.left_out))
 
 
-def open_changed(top: HeldFolder, path: str) -> int:
-    """A descriptor of a changed regular file beneath the held copy, through no link. The caller closes it. Raises OSError."""
-    *folders, name = path.split("/")
-    held = HeldFolder(os.dup(top.fileno()), top.path)
-    for part in folders:
-        with held:
-            held = held.folder(part)
-    with held:
-        return held.open_regular(name)[0]
-
-
-def keep_bases(copy: WorkCopy, changes: Changes) -> None:
+def keep_bases(copy: WorkCopy, rows: tuple[Row, ...]) -> None:
     """Keep the project's bytes of changed files in the run's `base`, where they are still those of the start."""
-    project = Project(copy.root)
-    for path in changes.paths:
-        entry, kept = copy.start.entries.get(path), copy.run.base / base_name(path)
-        if entry is None or entry.kind != "file" or kept.exists() or entry.size > limits.AGENT_BASE_BYTES:
-            continue
-        with suppress(OSError, ProjectError), _project_file(project, path) as theirs:
-            if Original.of(os.fstat(theirs)) == entry:
-                data = durable.read_regular_fd(theirs, kept, max_bytes=limits.AGENT_BASE_BYTES)
-                durable.overwrite(kept, data)
+    with _held(copy.root) as top:
+        for row in rows:
+            entry, kept = copy.start.entries.get(row.path), copy.run.base / base_name(row.path)
+            if entry is None or entry.kind != "file" or kept.exists() or entry.size > limits.AGENT_BASE_BYTES:
+                continue
+            with suppress(OSError):
+                descriptor = open_inside(top.fileno(), row.path)
+                try:
+                    if Original.of(os.fstat(descriptor)) == entry:
+                        data = durable.read_regular_fd(descriptor, kept, max_bytes=limits.AGENT_BASE_BYTES)
+                        durable.overwrite(kept, data)
+                finally:
+                    os.close(descriptor)
 
 
 def base_name(path: str) -> str:
@@ -97,153 +76,98 @@ def base_name(path: str) -> str:
     return sha256(os.fsencode(path)).hexdigest()
 
 
-class _Reading:
-    """One look at a copy. `seen` are the paths of the start that are still there in some form."""
-
-    def __init__(self, copy: WorkCopy) -> None:
-        self._copy = copy
-        self._start = copy.start
-        self._project = Project(copy.root)
-        self._overlay = copy.kind == "overlay"
-        self._seen: set[str] = set()
-        self.found = Changes()
-
-    def folder(self, held: HeldFolder, prefix: str) -> None:
-        if prefix.count("/") > limits.AGENT_PATH_DEPTH:
-            self.found.left_out[prefix] = f"it is more than {limits.AGENT_PATH_DEPTH} folders deep"
-            return
-        with held.entries() as entries:
-            names = sorted(entry.name for entry in entries)
-        for name in names:
-            self._entry(held, name, prefix + name)
-
-    def gone(self, prefix: str) -> None:
-        """What was below a folder at the start, and was not seen there."""
-        for path in self._start.entries:
-            if path.startswith(prefix) and path not in self._seen:
-                self._change(path, "delete")
-
-    def _entry(self, held: HeldFolder, name: str, path: str) -> None:
-        facts = held.stat(name)
-        before = self._start.entries.get(path)
-        if name.lower() == ".git":
-            self._git(held, name, facts)
-        elif path in self._start.hidden:
-            if not _is_whiteout(facts):
-                self.found.left_out[path] = "it was hidden from the agent"
-        elif self._overlay and _is_whiteout(facts):
-            if before is not None:
-                self._change(path, "delete")
-                self.gone(f"{path}/")
+@contextmanager
+def _trees(copy: WorkCopy) -> Iterator[tuple[Tree, Tree, list[str]]]:
+    """The project, the work copy, and the paths that the agent touched. Raises OSError."""
+    place = copy.run.work / (UPPER if copy.kind == "overlay" else TREE)
+    with _held(copy.root) as root, _held(place) as top:
+        project, mine = HeldTree(root), HeldTree(top)
+        if copy.kind == "overlay":
+            yield project, OverlayTree(mine, project), list(_touched_above(copy, mine))
         else:
-            self._seen.add(path)
-            self._present(held, name, path, facts, before)
-
-    def _present(
-        self, held: HeldFolder, name: str, path: str, facts: os.stat_result, before: Original | None
-    ) -> None:
-        now = Original.of(facts)
-        if now is None or (now.kind == "file" and now.mode & _SETID):
-            what = "it is no file, folder or link" if now is None else "it has a setuid or setgid bit"
-            self.found.left_out[path] = what
-            return
-        if before is not None and before.kind != now.kind:
-            self._change(path, "type")
-            self.gone(f"{path}/")
-        elif before is None:
-            self._change(path, "add")
-        elif now.kind != "folder" and not self._untouched(path, now):
-            if not self._same_bytes(held, name, path, before, now):
-                self._change(path, "modify")
-            elif now.kind == "file" and (now.mode ^ before.mode) & stat.S_IXUSR:
-                self._change(path, "mode")
-        if now.kind == "folder":
-            with held.folder(name) as below:
-                self.folder(below, f"{path}/")
-                if self._overlay and _is_opaque(below):
-                    self.gone(f"{path}/")
-
-    def _git(self, held: HeldFolder, name: str, facts: os.stat_result) -> None:
-        """Count what is below a `.git`."""
-        if not stat.S_ISDIR(facts.st_mode):
-            self.found.git += not _is_whiteout(facts)
-            return
-        left = [held.folder(name)]
-        while left:
-            with left.pop() as folder, folder.entries() as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        left.append(folder.folder(entry.name))
-                    else:
-                        self.found.git += 1
-
-    def _untouched(self, path: str, now: Original) -> bool:
-        """Whether an entry of a plain copy is the one that was copied."""
-        return self._start.copied.get(path) == (now.ctime_ns, now.inode)
-
-    def _change(self, path: str, kind: ChangeKind) -> None:
-        before = self._start.entries.get(path)
-        if kind in ("delete", "type") and before is not None and before.kind == "folder":
-            below = f"{path}/"
-            if any(hidden.startswith(below) for hidden in self._start.hidden):
-                self.found.left_out[path] = "it has files that were hidden from the agent"
-                return
-        self.found.paths[path] = kind
-        if len(self.found.paths) > limits.AGENT_CHANGED_PATHS:
-            raise InvalidInput(
-                f"the agent changed more than {limits.AGENT_CHANGED_PATHS} paths; look at {self._copy.run.work}"
-            )
-
-    def _same_bytes(self, held: HeldFolder, name: str, path: str, before: Original, now: Original) -> bool:
-        """Whether an entry has the bytes of the project's; False where that cannot be known any more."""
-        try:
-            if now.kind == "link":
-                parts = path.split("/")
-                with self._project.folder(tuple(parts[:-1])) as parent:
-                    return os.readlink(parts[-1], dir_fd=parent) == os.readlink(name, dir_fd=held.fileno())
-            if now.size != before.size:
-                return False
-            with _project_file(self._project, path) as theirs:
-                ours = held.open(name)
-                try:
-                    return _equal(ours, theirs)
-                finally:
-                    os.close(ours)
-        except (OSError, ProjectError):
-            return False
+            yield project, mine, list(_touched_in(copy, mine, top))
 
 
 @contextmanager
-def _project_file(project: Project, path: str) -> Iterator[int]:
-    """A descriptor of a regular file of the project. Raises OSError, ProjectError."""
-    *folders, name = path.split("/")
-    with project.folder(tuple(folders)) as parent:
-        descriptor = os.open(
-            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=parent
-        )
+def _held(path: Path) -> Iterator[HeldFolder]:
+    with HeldFolder(os.open(path, _FOLDER), path) as folder:
+        yield folder
+
+
+def _touched_above(copy: WorkCopy, upper: HeldTree) -> Iterator[str]:
+    """What is in the upper folder of an overlay: copied up, made or whited out there. A folder of it is more than its name
+    only when it is new or hides what the project has."""
+    left = [""]
+    while left:
+        folder = left.pop()
+        for name, entry in upper.names(folder).items():
+            path = f"{folder}/{name}" if folder else name
+            if is_git(name) or (path in copy.start.hidden and entry.kind == "whiteout"):
+                continue
+            known = copy.start.entries.get(path)
+            if (
+                entry.kind == "folder"
+                and known is not None
+                and known.kind == "folder"
+                and not upper.opaque(path)
+            ):
+                left.append(path)
+            else:
+                yield path
+
+
+def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str]:
+    """Of a plain copy: what is not the entry that was copied, and what is gone."""
+    seen = set()
+    left = [""]
+    while left:
+        folder = left.pop()
+        for name, entry in tree.names(folder).items():
+            path = f"{folder}/{name}" if folder else name
+            if is_git(name):
+                continue
+            seen.add(path)
+            known = copy.start.entries.get(path)
+            if known is None:
+                yield path
+            elif entry.kind == "folder" and known.kind == "folder":
+                left.append(path)
+            else:
+                facts = _facts(top, path)
+                if facts is None or (facts.st_ctime_ns, facts.st_ino) != copy.start.copied.get(path):
+                    yield path
+    gone = (path for path in copy.start.entries if path not in seen)
+    yield from (path for path in gone if path.rpartition("/")[0] in seen | {""})
+
+
+def _moved_on(copy: WorkCopy, path: str) -> bool:
+    """Whether the project has something else at a path than it had at the start; a folder's own entry is not compared."""
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "is no regular file", name)
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _equal(one: int, other: int) -> bool:
-    while True:
-        first, second = os.read(one, _PIECE), os.read(other, _PIECE)
-        if first != second:
-            return False
-        if not first:
-            return True
-
-
-def _is_whiteout(facts: os.stat_result) -> bool:
-    return stat.S_ISCHR(facts.st_mode) and facts.st_rdev == 0
-
-
-def _is_opaque(folder: HeldFolder) -> bool:
-    try:
-        return os.getxattr(folder.fileno(), OPAQUE) in (b"y", b"x")
+        with _held(copy.root) as top:
+            facts = _facts(top, path)
     except OSError:
-        return False
+        return True
+    before = copy.start.entries.get(path)
+    now = None if facts is None else Original.of(facts)
+    if before is None or now is None or before.kind == now.kind == "folder":
+        return (before is None) != (facts is None)
+    return before != now
+
+
+def _facts(top: HeldFolder, path: str) -> os.stat_result | None:
+    """What `lstat` says of a path beneath a held folder; None when nothing is there. Raises OSError."""
+    above, _, name = path.rpartition("/")
+    try:
+        parent = open_inside(top.fileno(), above or ".", _FOLDER)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    finally:
+        os.close(parent)
+
+
+def _is_within(path: str, paths: tuple[str, ...]) -> bool:
+    return any(path == asked or path.startswith(f"{asked.rstrip('/')}/") for asked in paths)

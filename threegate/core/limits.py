@@ -58,6 +58,18 @@ SHOWN_HEAD_BYTES: Final = 4 * KIB
 INPUT_PAGE_BYTES: Final = 256 * KIB
 """So much of an input is in memory at a time while all of it is paged through."""
 
+# ---- change sets (docs/spec/8-agents.md, "Change sets")
+CHANGE_ROWS: Final = 15_000
+"""Entries of one change set. With the folders above them they stay below TAR_ENTRIES in all but odd trees."""
+CHANGE_TABLE_BYTES: Final = 16 * MIB
+CHANGE_ROWS_LISTED: Final = 40
+"""Rows that a request's `## Changes` repeats for people; the table has all of them."""
+CHANGE_LEFT_OUT: Final = 1_000
+"""Entries that could not be carried and are named one by one; the others are counted."""
+CHANGE_WALK_ENTRIES: Final = 2_000_000
+"""Names of a work copy that are looked at; the walk ends with an error after that."""
+IGNORE_FILE_BYTES: Final = 1 * MIB
+
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60
 CLOCK_BEHIND_SECONDS: Final = 60
@@ -67,6 +79,8 @@ OPERATORS_FILE_BYTES: Final = 256 * KIB
 COUNTERSIGNATURES: Final = 16
 SSH_KEYGEN_SECONDS: Final = 20
 SIGN_SECONDS: Final = 120
+QUIET_SIGN_SECONDS: Final = 5
+"""For a signature that nobody is asked for: a key whose agent waits for somebody does not delay a no."""
 
 # ---- a run (docs/spec/6-runners.md)
 RUN_PROCESSES: Final = 128
@@ -189,6 +203,10 @@ SNAPSHOT_ENTRIES: Final = 20_000
 DIFF_LINES: Final = 4_000
 MEMORY_BYTES: Final = 16 * MIB
 APPLY_SECONDS: Final = 600
+
+# ---- notices
+NOTICE_CHARS: Final = 160
+"""Of the requester's words (each of purpose, name and reach) in a notice."""
 
 # ---- metrics
 METRICS_LABELS: Final = 200

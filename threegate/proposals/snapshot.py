@@ -15,9 +15,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
+from threegate.changes.project_paths import folded
 from threegate.core import limits
 from threegate.proposals.project import Entry, Project, ProjectError, read_at
-from threegate.proposals.project_paths import folded
 
 _LARGEST_NAMED: Final = 5
 _GIT_FILES: Final = frozenset({"HEAD", "index", "packed-refs", "shallow"})
