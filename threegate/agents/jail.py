@@ -27,6 +27,8 @@ MODEL: Final = "/run/model.sock"
 EGRESS: Final = "/run/egress.sock"
 MODEL_PORT: Final = 8300
 EGRESS_PORT: Final = 8301
+NOT_STARTED: Final = 3
+"""Exit code of a run whose jail could not be made."""
 _UID: Final = 1000
 _STAGE: Final = "/dev/shm"
 """A folder that each Linux has and each account may enter; the jail's own mount namespace has an empty one there."""

@@ -19,14 +19,13 @@ import re
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any, Final, cast
 
 import httpx
 import uvicorn
 
+from threegate.agents.model_counts import Counts, RelaySettings
 from threegate.agents.model_protocols import ModelRequestRefused, check_request
-from threegate.agents.profile import Protocol
 from threegate.core import limits
 from threegate.core.canonical import StrictJSONError, loads_strict
 
@@ -48,41 +47,6 @@ _PASSED_BACK: Final = frozenset(("content-type", "retry-after", "request-id", "x
 _USAGE: Final = re.compile(
     rb'"(total_tokens|input_tokens|output_tokens|totalTokenCount)"\s*:\s*([0-9]{1,12})'
 )
-_COUNTS_BYTES: Final = 256
-
-
-@dataclass(frozen=True, slots=True)
-class RelaySettings:
-    """What the launcher tells the relay. `key` is empty for an endpoint on loopback that wants none."""
-
-    protocol: Protocol
-    url: str
-    models: tuple[str, ...]
-    key: str = field(repr=False)
-    requests: int
-    bytes: int
-    tokens: int
-
-
-@dataclass(slots=True)
-class Counts:
-    """What a run used so far; bytes are those of bodies."""
-
-    requests: int = 0
-    refused: int = 0
-    bytes_out: int = 0
-    bytes_in: int = 0
-    tokens: int = 0
-
-    def write(self, descriptor: int) -> None:
-        """Put the counts into the file, for the launcher."""
-        os.pwrite(descriptor, json.dumps(asdict(self)).encode().ljust(_COUNTS_BYTES), 0)
-
-    @classmethod
-    def read(cls, descriptor: int) -> Counts:
-        """The counts as they were last written."""
-        data = os.pread(descriptor, _COUNTS_BYTES, 0)
-        return cls(**json.loads(data)) if data.strip() else cls()
 
 
 class Relay:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
@@ -39,7 +39,7 @@ class RunFacts:
     """The project's real path."""
     project: str = ""
     """Its name."""
-    copy: str = "plain"
+    copy: Literal["overlay", "plain"] = "plain"
     account: str = ""
     uid: int = -1
     gid: int = -1

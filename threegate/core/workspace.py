@@ -323,7 +323,10 @@ class AgentRun:
 
     @property
     def door(self) -> Path:
-        """The socket on which the door (`threegate serve mcp --run`) answers; in the jail /run/door.sock."""
+        """The socket on which the door (`threegate serve mcp --run`) answers; in the jail /run/door.sock.
+
+        The launcher makes it and listens; the door gets it, listening, as its stdin, and accepts each connection of the agent.
+        """
         return self.folder / "door.sock"
 
     @property
