@@ -12,6 +12,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -166,8 +167,8 @@ def _last(texts: Iterator[str]) -> str:
 
 def _responses_answer(body: Mapping[str, Any], act: Act) -> tuple[Mapping[str, Any], list[Event]]:
     item: dict[str, Any]
+    part = {"type": "output_text", "text": act.text, "annotations": []}
     if act.tool is None:
-        part = {"type": "output_text", "text": act.text, "annotations": []}
         item = {"type": "message", "id": f"msg_{act.number}", "role": "assistant", "content": [part]}
     elif act.tool.free:
         item = {"type": "custom_tool_call", "id": f"ctc_{act.number}", "input": act.json}
@@ -189,8 +190,12 @@ def _responses_answer(body: Mapping[str, Any], act: Act) -> tuple[Mapping[str, A
     begun: dict[str, Any] = {**whole, "status": "in_progress", "output": [], "usage": None}
     where = {"output_index": 0, "item_id": item["id"]}
     if act.tool is None:
-        piece = {**where, "content_index": 0, "delta": act.text, "logprobs": []}
-        start, deltas = {**item, "content": []}, [("response.output_text.delta", piece)]
+        place = {**where, "content_index": 0}
+        start = {**item, "content": []}
+        deltas = [
+            ("response.content_part.added", {**place, "part": {**part, "text": ""}}),
+            ("response.output_text.delta", {**place, "delta": act.text, "logprobs": []}),
+        ]
     elif act.tool.free:
         start, deltas = (
             {**item, "input": ""},
@@ -310,7 +315,7 @@ class Model:
         """What a test must see empty: steps that named no tool of the request, and errors in a step's function."""
         self.extra = 0
         self._script = list(script)
-        self._answers: dict[str, Act] = {}
+        self._answers: dict[str, Future[Act]] = {}
         self._numbers = count(1)
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("_Bound", (_Handler,), {"model": self}))
@@ -345,25 +350,28 @@ class Model:
             thread.join()
 
     def act(self, turn: Turn, digest: str) -> Act:
-        """What to answer. A function of a step may block: only a repeat of the same request waits for it."""
+        """What to answer. A function of a step may block: only the same request, sent again, waits for it too."""
         with self._lock:
             if not turn.tools:
                 self.asides.append(turn)
                 return Act(ASIDE, number=next(self._numbers))
-            if digest in self._answers:
-                return self._answers[digest]
-            number = next(self._numbers)
-            self.turns.append(turn)
-            if not self._script:
-                self.extra += 1
-                return Act(OVER, number=number)
-            step = self._script.pop(0)
+            known = self._answers.get(digest)
+            if known is None:
+                future = self._answers[digest] = Future()
+                number = next(self._numbers)
+                self.turns.append(turn)
+                position = len(self.turns)
+                step = self._script.pop(0) if self._script else None
+                self.extra += step is None
+        if known is not None:
+            return known.result()
         try:
-            act = _made(step, turn, number)
+            act = Act(OVER, number=number) if step is None else _made(step, turn, number)
         except Exception as error:
-            self.faults.append(f"step {len(self.turns)}: {type(error).__name__}: {error}")
-            act = Act(f"{type(error).__name__}: {error}", number=number)
-        self._answers[digest] = act
+            fault = f"{type(error).__name__}: {error}"
+            self.faults.append(f"step {position}: {fault}")
+            act = Act(fault, number=number)
+        future.set_result(act)
         return act
 
 
