@@ -58,6 +58,18 @@ SHOWN_HEAD_BYTES: Final = 4 * KIB
 INPUT_PAGE_BYTES: Final = 256 * KIB
 """So much of an input is in memory at a time while all of it is paged through."""
 
+# ---- change sets (docs/spec/8-agents.md, "Change sets")
+CHANGE_ROWS: Final = 15_000
+"""Entries of one change set. With the folders above them they stay below TAR_ENTRIES in all but odd trees."""
+CHANGE_TABLE_BYTES: Final = 16 * MIB
+CHANGE_ROWS_LISTED: Final = 40
+"""Rows that a request's `## Changes` repeats for people; the table has all of them."""
+CHANGE_LEFT_OUT: Final = 1_000
+"""Entries that could not be carried and are named one by one; the others are counted."""
+CHANGE_WALK_ENTRIES: Final = 2_000_000
+"""Names of a work copy that are looked at; the walk ends with an error after that."""
+IGNORE_FILE_BYTES: Final = 1 * MIB
+
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60
 CLOCK_BEHIND_SECONDS: Final = 60
@@ -387,3 +399,19 @@ AGENT_CHANGED_PATHS: Final = 20_000
 """Changed paths that are read back from a work copy."""
 AGENT_PATH_DEPTH: Final = 64
 AGENT_PROFILE_BYTES: Final = 64 * KIB
+AGENT_TMP_BYTES: Final = 1024 * MIB
+"""/tmp and /dev/shm of a jail, each."""
+AGENT_OPEN_FILES: Final = 16_384
+AGENT_TRIAL_SECONDS: Final = 20
+"""For the trial run of a jail."""
+AGENT_SCANNED_BYTES: Final = 1 * MIB
+"""Of each file of a project, for secrets, before an agent sees it."""
+AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB
+"""The list of files that were scanned before."""
+AGENT_MANIFEST_BYTES: Final = 512 * MIB
+AGENT_BASE_BYTES: Final = 64 * MIB
+"""A file of which the bytes at the start are kept."""
+AGENT_MODEL_REQUEST_BYTES: Final = 32 * MIB
+AGENT_MODEL_SECONDS: Final = 600
+"""Between two pieces of a model's answer."""
+AGENT_MODEL_CONNECTIONS: Final = 64

@@ -342,7 +342,7 @@ class AgentRun:
 
     @property
     def base(self) -> Path:
-        """The project's bytes of changed files as they were at the start, by sha256; not in the jail."""
+        """Files of the project that the agent changed, as they were at the start, by the sha256 of their path; not in the jail."""
         return self.folder / "base"
 
     @property
@@ -357,7 +357,10 @@ class AgentRun:
 
     @property
     def door(self) -> Path:
-        """The socket on which the door (`threegate serve mcp --run`) answers; in the jail /run/door.sock."""
+        """The socket on which the door (`threegate serve mcp --run`) answers; in the jail /run/door.sock.
+
+        The launcher makes it and listens; the door gets it, listening, as its stdin, and accepts each connection of the agent.
+        """
         return self.folder / "door.sock"
 
     @property

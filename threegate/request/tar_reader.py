@@ -3,6 +3,7 @@
 Invariant: an entry that `read_tar` gives is a regular file or a folder with a relative path of ordinary segments, each
 path once and never both a file and a folder; its bytes lie inside the archive and count towards the bounds. Anything
 else (links, devices, sparse files, sizes in another notation, an archive without its end) refuses the whole archive.
+Only a change set has symlinks too (`links`); its attributes are a name and a link's target, and no others.
 Source: docs/spec/1-tool-request.md, "Tar inputs"; POSIX.1-2017 pax, "ustar Interchange Format".
 """
 
@@ -22,7 +23,7 @@ _OCTAL: Final = re.compile(rb" *([0-7]+)[ \0]*")
 _MAGIC_USTAR: Final = b"ustar\x0000"
 _MAGIC_GNU: Final = b"ustar  \x00"
 _FILES: Final = (b"0", b"\0")
-_FOLDER, _LONG_NAME, _PAX, _PAX_GLOBAL = b"5", b"L", b"x", b"g"
+_FOLDER, _LINK, _LONG_NAME, _PAX, _PAX_GLOBAL = b"5", b"2", b"L", b"x", b"g"
 _PAX_RECORD: Final = re.compile(rb"([1-9][0-9]{0,5}) ([^=\n\0]+)=")
 
 
@@ -32,27 +33,35 @@ class TarError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TarEntry:
-    """A file or folder of an archive. `path` is relative, with '/'; a file's bytes are at `offset`, `size` long."""
+    """A file or folder of an archive. `path` is relative, with '/'; a file's bytes are at `offset`, `size` long.
+
+    `link` is the target of a symlink, None for everything else; `mode` is what the archive says in octal, None where it says nothing.
+    """
 
     path: str
     folder: bool
     size: int = 0
     offset: int = 0
+    mode: int | None = None
+    link: str | None = None
 
 
-def read_tar(source: bytes | BinaryIO) -> tuple[TarEntry, ...]:
+def read_tar(source: bytes | BinaryIO, *, links: bool = False) -> tuple[TarEntry, ...]:
     """The entries of a plain (uncompressed) tar, in order, folders that are only implied included. Reads no contents.
 
-    Raises TarError; bounded by TAR_ENTRIES entries and TAR_BYTES bytes of files.
+    With `links` symlinks are entries too, and an attribute that is neither a path nor a link's target (an owner, an
+    extended attribute, an access list) refuses the archive. Raises TarError; bounded by TAR_ENTRIES entries and TAR_BYTES
+    bytes of files.
     """
-    return _Reader(io.BytesIO(source) if isinstance(source, bytes) else source).entries()
+    return _Reader(io.BytesIO(source) if isinstance(source, bytes) else source, links).entries()
 
 
 class _Reader:
     """One pass over an archive, from its first header to its end mark."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, links: bool) -> None:
         self._stream = stream
+        self._links = links
         self._end = stream.seek(0, io.SEEK_END)
         self._taken: dict[str, TarEntry] = {}
         self._bytes = 0
@@ -60,6 +69,8 @@ class _Reader:
         """Where the header lies that is being read."""
         self._name: str | None = None
         """What a header of its own said that the next entry is called."""
+        self._target: str | None = None
+        """What a header of its own said that the next entry, a symlink, leads to."""
 
     def entries(self) -> tuple[TarEntry, ...]:
         place = headers = 0
@@ -79,11 +90,13 @@ class _Reader:
                 self._pax(self._records(self._extra(start, size)), whole=kind == _PAX_GLOBAL)
             elif kind == _FOLDER or kind in _FILES:
                 self._entry(header, folder=kind == _FOLDER, size=size, offset=start)
+            elif kind == _LINK and self._links:
+                self._link(header, size)
             else:
                 raise self._wrong(
                     "is a link, a device, sparse or another special file; only files and folders are unpacked"
                 )
-        if self._name is not None:
+        if self._name is not None or self._target is not None:
             raise TarError("ends after a name without its entry")
         self._stream.seek(place)
         while chunk := self._stream.read(limits.MIB):
@@ -135,11 +148,17 @@ class _Reader:
 
     def _pax(self, records: Mapping[str, bytes], *, whole: bool) -> None:
         """Times, owners and comments mean nothing here; a name is taken, what changes how bytes are read is refused."""
-        changing = {"size", "hdrcharset", "linkpath", *(("path",) if whole else ())} & records.keys()
-        if changing or any(key.startswith("GNU.sparse") for key in records):
+        if self._links:
+            refused = whole or not records.keys() <= {"path", "linkpath"}
+        else:
+            changing = {"size", "hdrcharset", "linkpath", *(("path",) if whole else ())} & records.keys()
+            refused = bool(changing) or any(key.startswith("GNU.sparse") for key in records)
+        if refused:
             raise self._wrong("has attributes that change its size, its kind or the names of others")
         if "path" in records:
             self._rename(records["path"])
+        if "linkpath" in records:
+            self._target = self._text(records["linkpath"])
 
     def _rename(self, name: bytes) -> None:
         if self._name is not None:
@@ -155,15 +174,33 @@ class _Reader:
     def _entry(self, header: bytes, *, folder: bool, size: int, offset: int) -> None:
         if folder and size:
             raise self._wrong("is a folder with a size")
+        if self._target is not None:
+            raise self._wrong("has a target and is no link")
+        path = self._path(self._name_of(header), folder)
+        if path:
+            self._take(TarEntry(path, folder, size, 0 if folder else offset, _octal(header[100:108])))
+
+    def _link(self, header: bytes, size: int) -> None:
+        target, self._target = self._target, None
+        if target is None:
+            target = self._text(header[157:257].partition(b"\0")[0])
+        path = self._path(self._name_of(header), False)
+        if size or not target or len(target.encode()) > limits.TAR_PATH_BYTES:
+            raise self._wrong(
+                f"is a link with a size, or without a target of at most {limits.TAR_PATH_BYTES} bytes"
+            )
+        if has_hidden(target) or "\n" in target or "\t" in target or "\\" in target:
+            raise self._wrong("is a link to a name with hidden characters or backslashes")
+        self._take(TarEntry(path, False, link=target, mode=_octal(header[100:108])))
+
+    def _name_of(self, header: bytes) -> str:
         name, self._name = self._name, None
         if name is None:
             name = self._text(header[:100].partition(b"\0")[0])
             above = b"" if header[257:265] == _MAGIC_GNU else header[345:500].partition(b"\0")[0]
             if above:
                 name = f"{self._text(above)}/{name}"
-        path = self._path(name, folder)
-        if path:
-            self._take(path, folder, size, offset)
+        return name
 
     def _path(self, name: str, folder: bool) -> str:
         """The clean path of an entry; empty for the archive's own root folder."""
@@ -187,18 +224,18 @@ class _Reader:
             raise self._wrong("has a name with hidden characters or backslashes")
         return name
 
-    def _take(self, path: str, folder: bool, size: int, offset: int) -> None:
+    def _take(self, entry: TarEntry) -> None:
         """Add an entry and the folders above it."""
         taken = self._taken
-        parts = path.split("/")
+        parts = entry.path.split("/")
         for depth in range(1, len(parts)):
             above = "/".join(parts[:depth])
             if not taken.setdefault(above, TarEntry(above, True)).folder:
                 raise self._wrong("lies below a file")
-        if path in taken and not (folder and taken[path].folder):
+        if entry.path in taken and not (entry.folder and taken[entry.path].folder):
             raise self._wrong("has a name that stands twice")
-        taken[path] = TarEntry(path, True) if folder else TarEntry(path, False, size, offset)
-        self._bytes += size
+        taken[entry.path] = entry
+        self._bytes += entry.size
         if self._bytes > limits.TAR_BYTES or len(taken) > limits.TAR_ENTRIES:
             raise TarError(f"unpacks to more than {limits.TAR_BYTES} bytes or {limits.TAR_ENTRIES} entries")
 
