@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.support import Place
+from threegate.agents.runs import RunFacts
 from threegate.core.file_names import new_agent_run_id
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.trail import Trail
@@ -17,6 +18,8 @@ def make_run(place: Place, profile: str = "codex", requester: str | None = None)
     """A run that has begun."""
     workspace = Workspace(place.root)
     run = workspace.agent_run(new_agent_run_id(datetime.now(UTC))).make()
+    (run.work / "tree").mkdir()
+    RunFacts(profile=profile, started_utc="", root=str(place.root.parent), project="default").write(run)
     began = AgentStarted(run=run.run_id, profile=profile, requester=requester, project="default")
     Trail(workspace).announce(began, actor="operator")
     return run

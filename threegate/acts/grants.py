@@ -36,6 +36,7 @@ from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailEr
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import DraftFacts, facts_for_launch, read_operators
+from threegate.proposals.in_workspace import input_place
 from threegate.request import read_request
 from threegate.request.job import build_job
 from threegate.request.shown_whole import unread_inputs
@@ -235,9 +236,15 @@ def _declared_covered(context: Context, draft: Draft, grants: Sequence[Grant]) -
     ).request
     if request is None:
         return False
+    places = {
+        item.name: input_place(context.workspace, draft.path.parent, item.name, item.sha256).name
+        for item in request.inputs
+    }
     with context.workspace.hold(draft.path.parent / "files") as files:
-        sizes = {item.sha256: files.stat(item.name).st_size for item in request.inputs}
-        unread = unread_inputs(request, lambda item: os.fdopen(files.open_regular(item.name)[0], "rb"))
+        sizes = {item.sha256: files.stat(places[item.name]).st_size for item in request.inputs}
+        unread = unread_inputs(
+            request, lambda item: os.fdopen(files.open_regular(places[item.name])[0], "rb")
+        )
     job = build_job(
         request,
         input_sizes=sizes,

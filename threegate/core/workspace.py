@@ -356,6 +356,11 @@ class AgentRun:
         return self.folder / "run.json"
 
     @property
+    def calls(self) -> Path:
+        """What the door remembers of its calls (`serve/call_ledger.py`); not in the jail."""
+        return self.folder / "calls"
+
+    @property
     def door(self) -> Path:
         """The socket on which the door (`threegate serve mcp --run`) answers; in the jail /run/door.sock.
 
