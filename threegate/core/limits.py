@@ -386,6 +386,26 @@ MCP_NAME_BYTES: Final = 256
 # ---- agents (docs/spec/8-agents.md)
 AGENT_RUNS: Final = 10_000
 """Folders of agents' runs that are looked at."""
+RELEASED_BYTES: Final = 16 * MIB
+"""Outputs of one request that are given back to whoever asked."""
+OUTPUTS_BYTES: Final = 16 * MIB
+"""An outputs.json."""
+DOOR_FILES: Final = 64
+DOOR_FILES_BYTES: Final = 64 * MIB
+"""Files that one call of the door names, together."""
+DOOR_WAIT_SECONDS: Final = 3_600
+DOOR_USUAL_WAIT_SECONDS: Final = 45
+"""So long a call waits that does not say: less than the shortest limit of a known client."""
+DOOR_READ_BYTES: Final = 256 * KIB
+DOOR_INLINE_BYTES: Final = 16 * KIB
+"""An output of this size at most is in the answer itself."""
+DOOR_INLINE_TOGETHER_BYTES: Final = 64 * KIB
+DOOR_CONNECTIONS: Final = 16
+"""Clients of one door at a time."""
+DOOR_SEND_SECONDS: Final = 30
+"""A client that takes no byte for so long is gone."""
+AGENT_INBOX_ENTRIES: Final = 1_000
+"""Names in the inbox of one run that are looked at."""
 AGENT_COPY_ENTRIES: Final = 500_000
 AGENT_COPY_BYTES: Final = 16 * 1024 * MIB
 """A project that a plain work copy is made of."""

@@ -282,6 +282,15 @@ class SecretReference(_Part):
     path: str = Field(default="", pattern=r"^(/[A-Za-z0-9._/-]{1,500})?$", description="path of that request")
 
 
+class ResultsSettings(_Part):
+    """What goes back to whoever asked, beside the result (docs/results.md)."""
+
+    release: Literal["always", "never"] = Field(
+        default="always",
+        description="whether output files without secrets go to `results/<request_id>/`, 16 MiB a request at most",
+    )
+
+
 class NotifySettings(_Part):
     """Whom to tell that something waits or has ended ([notify] extra): docs/notices.md says what is told."""
 
@@ -376,6 +385,7 @@ class Settings(_Part):
     project: ProjectSettings = ProjectSettings()
     proposals: ProposalSettings = ProposalSettings()
     secrets: dict[str, SecretReference] = Field(default={}, description="operator-side secrets, by name")
+    results: ResultsSettings = ResultsSettings()
     agents: dict[str, AgentSettings] = Field(default={}, description="agents that run in a jail, by profile")
     notify: NotifySettings = NotifySettings()
     metrics: MetricsSettings = MetricsSettings()

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
@@ -46,6 +47,22 @@ _FOLDERS = {
     "tool-exec/control": 0o700,
     "tool-exec/audit": 0o700,
 }
+
+
+class Desk(Protocol):
+    """Where one who asks gives its drafts and gets its answers: the workspace's own folders, or those of an agent's run."""
+
+    @property
+    def inbox(self) -> Path: ...
+
+    @property
+    def files(self) -> Path: ...
+
+    @property
+    def verdicts(self) -> Path: ...
+
+    @property
+    def results(self) -> Path: ...
 
 
 @dataclass(frozen=True)
@@ -154,6 +171,23 @@ class Workspace:
         if not is_agent_run_id(run_id):
             raise InvalidInput(f"{run_id!r} is no run of an agent; see: threegate agent list")
         return AgentRun(run_id, self.agents / run_id)
+
+    def draft_folders(self) -> list[Path]:
+        """Every folder that drafts are in: the inbox, those made from proposals, and the inboxes of agents' runs."""
+        try:
+            runs = sorted(name for name in os.listdir(self.agents) if is_agent_run_id(name))
+        except FileNotFoundError:
+            runs = []
+        inboxes = [self.agent_run(name).inbox for name in runs[-limits.AGENT_RUNS :]]
+        return [self.inbox, self.drafts, *(folder for folder in inboxes if folder.is_dir())]
+
+    def run_of(self, folder: Path) -> str | None:
+        """Id of the agent's run whose inbox this folder is; None for any other folder."""
+        return folder.parent.name if folder.parent.parent == self.agents else None
+
+    def desk(self, owner: int | str | None) -> Desk:
+        """The folders of whoever asks: of a run by its id, of anybody else the workspace's."""
+        return self.agent_run(owner) if isinstance(owner, str) else self
 
     @cached_property
     def control(self) -> Path:
@@ -320,6 +354,11 @@ class AgentRun:
     def facts(self) -> Path:
         """JSON: what the launcher knows of this run (profile, project, kind of work copy, process); not in the jail."""
         return self.folder / "run.json"
+
+    @property
+    def calls(self) -> Path:
+        """What the door remembers of its calls (`serve/call_ledger.py`); not in the jail."""
+        return self.folder / "calls"
 
     @property
     def door(self) -> Path:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import cast
 
 from threegate.core import durable, limits
-from threegate.core.workspace import Workspace
+from threegate.core.workspace import Desk, Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import file_identity
+from threegate.launch.launch_facts import draft_owner, file_identity
 from threegate.request import read_request
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job, build_job
@@ -49,6 +49,10 @@ class Approved:
     def request_id(self) -> str:
         """The request's id."""
         return self.request.request_id
+
+    def desk(self, workspace: Workspace) -> Desk:
+        """Where the answers to whoever asked go."""
+        return workspace.desk(draft_owner(self.history))
 
 
 @dataclass(frozen=True, slots=True)

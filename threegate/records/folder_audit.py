@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import stat
@@ -33,6 +34,7 @@ from threegate.core.errors import InvalidInput
 from threegate.core.settings import WITNESS_NAME
 from threegate.core.workspace import STATES, Workspace
 from threegate.results import read_record, render_result, result_name, validate_result
+from threegate.results.released import OUTPUTS_FILE
 from threegate.results.space import PREFIX as RESERVED
 from threegate.results.space import reserved_place
 from threegate.trail import Event, moves, payloads
@@ -74,6 +76,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}").fullmatch
 _NAME = re.compile(WITNESS_NAME).fullmatch
 _RUN = re.compile(r"runs/[^/]+").fullmatch
 _REPLAY = re.compile(r"runs/[^/]+/replay-[1-9][0-9]{0,4}").fullmatch
+_RELEASED = re.compile(r"results/[^/]+").fullmatch
 _OUT = re.compile(r"runs/[^/]+/(replay-[0-9]+/)?out(/.*)?", re.DOTALL).fullmatch
 _CONTRACT = re.compile(r"contracts/(?!.*(^|/)\.).*\.(yaml|yml|json)", re.DOTALL).fullmatch
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}").fullmatch
@@ -160,6 +163,7 @@ class FolderAudit:
     _inputs: dict[str, int] = field(default_factory=dict)
     """How many approvals need each pinned input; with 0 (pruned, or the approval was abandoned) it may be gone."""
     _missing_runs: dict[str, int] = field(default_factory=dict)
+    _missing_released: dict[str, int] = field(default_factory=dict)
     _unread_runs: set[str] = field(default_factory=set)
     """Folders of runs whose record cannot be trusted: nothing tells what belongs there."""
     _left_runs: set[str] = field(default_factory=set)
@@ -286,6 +290,7 @@ class FolderAudit:
     def _pruned(self, event: Event, pruned: payloads.Pruned) -> None:
         if event.request_id is not None:
             self._missing_runs.pop(event.request_id, None)
+            self._missing_released.pop(event.request_id, None)
             if self._is_there(f"{_PRUNED}{event.request_id}"):
                 self._pruned_runs.add(f"{_PRUNED}{event.request_id}")
         for digest in pruned.inputs or ():
@@ -366,6 +371,8 @@ class FolderAudit:
             expected = self._check_run(event, folder, record)
         elif isinstance(end, payloads.Interrupted) and not self._announces and self._is_there(folder):
             self._left_runs.add(folder)
+        if end.released_sha256 is not None and end.run is None:
+            self._check_released(event, f"results/{request_id}", end.released_sha256)
         self._check_result(event, end, request_id, expected)
 
     def _check_run(self, event: Event, folder: str, record: str) -> bytes | None:
@@ -391,6 +398,25 @@ class FolderAudit:
             message = f"does not have the hash of event {event.seq}'s record: it was changed"
             self._compare(path, artifact.sha256, artifact.size, message)
         return render_result(facts)
+
+    def _check_released(self, event: Event, folder: str, digest: str) -> None:
+        """The outputs that were given back, by the outputs.json that the event names."""
+        manifest = f"{folder}/{OUTPUTS_FILE}"
+        if not self._is_there(folder):
+            self._missing_released[event.request_id or ""] = event.seq
+            return
+        data = self._read(manifest, limits.OUTPUTS_BYTES) or b""
+        self._names.want(f"{folder}/", event.seq)
+        self._names.want(manifest, event.seq)
+        if hashlib.sha256(data).hexdigest() != digest:
+            self._bad(manifest, f"is not what event {event.seq} announced: it was changed")
+            self._unread_runs.add(folder)
+            return
+        for sha256 in sorted({row["sha256"] for row in json.loads(data)["outputs"] if row["released"]}):
+            path = f"{folder}/{sha256}"
+            self._names.want(path, event.seq)
+            message = "does not have the hash that is its name: it was changed"
+            self._compare(path, sha256, limits.RELEASED_BYTES, message)
 
     def _check_result(
         self, event: Event, stopped: payloads.Stopped, request_id: str, expected: bytes | None
@@ -454,6 +480,8 @@ class FolderAudit:
         """Compare with the folders; False when the names disagree (a second, exact pass then says which)."""
         for request_id, seq in self._missing_runs.items():
             self._bad(f"runs/{request_id}", f"event {seq} recorded this run; it is not there")
+        for request_id, seq in self._missing_released.items():
+            self._bad(f"results/{request_id}", f"event {seq} gave outputs back; they are not there")
         for request in self._open.values():
             for suffix, digest in request.files.items():
                 self._names.want(request.place + suffix, request.seq)
@@ -612,7 +640,7 @@ class FolderAudit:
             self.result.note(self.workspace.tool_exec / path, "a replay goes on here")
         else:
             self._names.find(f"{path}/")
-            return _RUN(path) is not None or _REPLAY(path) is not None
+            return _RELEASED(path) is not None or _RUN(path) is not None or _REPLAY(path) is not None
         return False
 
     def _in_flight(self, folder: str) -> bool:

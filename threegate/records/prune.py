@@ -62,7 +62,7 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
             for folder in sorted({path.parent for path in files}):
                 durable.sync_folder(folder)
             for name in gone:
-                _remove_run(workspace.run_folder(name))
+                _remove_run(workspace, workspace.run_folder(name))
     names = tuple(path.name for path in snapshots)
     return Pruned(tuple(gone), tuple(inputs), size, tuple(kept), names)
 
@@ -140,8 +140,11 @@ def _remove_leftovers(workspace: Workspace) -> None:
         durable.remove_tree(folder)
 
 
-def _remove_run(folder: Path) -> None:
-    """Take a run's folder away: out of sight first, so that nobody meets half of it."""
+def _remove_run(workspace: Workspace, folder: Path) -> None:
+    """Take a run's folder away, and the outputs that were given back of it: out of sight first, so that nobody meets half of it."""
+    released = workspace.results / folder.name
+    if released.is_dir():
+        durable.remove_tree(released)
     doomed = folder.with_name(f"{_DOOMED}{folder.name}")
     durable.rename(folder, doomed)
     durable.sync_folder(folder.parent)

@@ -26,7 +26,12 @@ def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: st
     inputs, unread = _inputs(reviewed)
     return request_sections(
         shown_request(
-            reviewed.request, reviewed.job, settings, operator=operator, owner_uid=reviewed.owner_uid
+            reviewed.request,
+            reviewed.job,
+            settings,
+            operator=operator,
+            owner=reviewed.owner,
+            run=reviewed.run,
         ),
         Beside(
             card=tuple(_card(reviewed)),

@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 
 from threegate.judgement.judge import Clearance
 from threegate.request.job import Job, Platform
+from threegate.trail import Owner
 
 Status = Literal[
     "succeeded",
@@ -95,7 +96,9 @@ class Evidence:
     signature: bytes | None
     countersignatures: Mapping[str, bytes]
     epoch: int
-    owner_uid: int | None
+    owner: Owner | None
+    requester: str | None
+    """Whom the run that asks stands for; None where no agent's run asks."""
     policy_sha256: str
     write_class: bool
     time_cap_sec: int | None

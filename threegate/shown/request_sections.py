@@ -36,6 +36,8 @@ class ShownRequest:
     """The requester's name comes from the file, because the settings name nobody for its owner."""
     signatures: int
     """How many the quorum asks for."""
+    run: str = ""
+    """Which run of which agent asks; empty when none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def _card(view: ShownRequest) -> Iterator[Item]:
     if view.named_by_text:
         yield Field("asked by", f"{view.requester} (as the file says)")
     else:
-        yield Fact("asked by", view.requester)
+        yield Fact("asked by", f"{view.requester}, {view.run}" if view.run else view.requester)
     signed = "1 signature is" if view.signatures == 1 else f"{view.signatures} signatures are"
     yield Fact("you sign as", f"{view.operator}; {signed} needed")
 
