@@ -69,6 +69,7 @@ CHANGE_LEFT_OUT: Final = 1_000
 CHANGE_WALK_ENTRIES: Final = 2_000_000
 """Names of a work copy that are looked at; the walk ends with an error after that."""
 IGNORE_FILE_BYTES: Final = 1 * MIB
+APPLY_JOURNAL_BYTES: Final = 64 * MIB
 
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60
