@@ -12,9 +12,11 @@ from typing import Any
 
 from tests.changes.trees_on_disk import Spec, build, made
 from threegate.changes.change_tar import read_change_set
+from threegate.changes.requested_change import hold_project
 from threegate.core.held_folder import HeldFolder
-from threegate.runners.apply.engine import Done, Work, carry_out, forget, open_project, take_back
-from threegate.runners.apply.journal import Journal, Place, first_line, read_journal
+from threegate.request.job import ProjectPlace
+from threegate.runners.apply.apply_engine import Done, Work, carry_out, forget, take_back
+from threegate.runners.apply.apply_journal import Journal, first_line, read_journal
 
 OWNER = 65534 if os.geteuid() == 0 else os.geteuid()
 TOKEN = "t" * 16
@@ -58,9 +60,9 @@ def picture(root: Path) -> dict[str, Any]:
     return found
 
 
-def place_of(root: Path) -> Place:
+def place_of(root: Path) -> ProjectPlace:
     facts = root.stat()
-    return Place("default", str(root), facts.st_dev, facts.st_ino, facts.st_uid)
+    return ProjectPlace("default", str(root), facts.st_dev, facts.st_ino, facts.st_uid)
 
 
 @dataclass
@@ -93,7 +95,7 @@ class Change:
         return read_journal((self.folder / f"{name}.json").read_bytes())
 
     def held(self) -> HeldFolder:
-        return open_project(place_of(self.project))
+        return hold_project(place_of(self.project))
 
     def forget(self) -> None:
         with self.held() as project, as_owner():

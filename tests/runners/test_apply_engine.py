@@ -11,10 +11,11 @@ import pytest
 
 from tests.changes.trees_on_disk import build
 from tests.runners.applying import OWNER, Change, own, picture, place_of
+from threegate.changes.requested_change import hold_project
 from threegate.core import durable
-from threegate.runners.apply import engine
-from threegate.runners.apply.engine import Stopped, open_project
-from threegate.runners.apply.journal import STAGE, read_journal
+from threegate.core.errors import Refused
+from threegate.runners.apply import apply_engine as engine
+from threegate.runners.apply.apply_journal import STAGE, read_journal
 
 BEFORE = {
     "same": "1",
@@ -150,14 +151,14 @@ def test_another_folder_at_the_path_is_not_the_project(tmp_path: Path) -> None:
     place = place_of(change.project)
     change.project.rename(tmp_path / "elsewhere")
     own(build(change.project, BEFORE))
-    with pytest.raises(Stopped, match="another folder"):
-        open_project(place)
+    with pytest.raises(Refused, match="another folder"):
+        hold_project(place)
     change.project.rename(tmp_path / "third")
-    with pytest.raises(Stopped, match="cannot be opened"):
-        open_project(place)
+    with pytest.raises(Refused, match="cannot be opened"):
+        hold_project(place)
     change.project.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Stopped, match="cannot be opened"):
-        open_project(place)
+    with pytest.raises(Refused, match="cannot be opened"):
+        hold_project(place)
 
 
 def test_root_changes_nothing(tmp_path: Path) -> None:

@@ -14,33 +14,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from threegate.core import canonical, durable, limits
+from threegate.request.job import ProjectPlace
 
 STAGE: Final = ".threegate-apply"
 """The folder in the project's root that holds what is on its way in or out; there only while a change is made."""
 Do = Literal["in", "out", "swap"]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A project as a Job binds it: name, real path, device, inode and the owner's uid."""
-
-    name: str
-    path: str
-    device: int
-    inode: int
-    uid: int
-
-    def to_json(self) -> dict[str, Any]:
-        """As the journal and the trail have it."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Place:
-        """Raises KeyError, TypeError for another shape."""
-        return cls(**{name: value[name] for name in cls.__slots__})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +53,7 @@ class Plan:
     kept: Mapping[str, tuple[int, int]]
 
 
-def first_line(place: Place, token: str) -> bytes:
+def first_line(place: ProjectPlace, token: str) -> bytes:
     """The journal's first line. `token` is the name of a file in the stage folder: whose that folder is."""
     return canonical.canonical_bytes({"journal": 1, "project": place.to_json(), "token": token}) + b"\n"
 
@@ -92,7 +73,7 @@ def write_plan(journal: int, plan: Plan, path: str) -> None:
 class Journal:
     """A journal that was read. `plan` is None where no step was taken: its line never became whole."""
 
-    place: Place
+    place: ProjectPlace
     token: str
     plan: Plan | None
 
@@ -102,7 +83,7 @@ def read_journal(data: bytes) -> Journal:
     head, _, rest = data.partition(b"\n")
     try:
         first = canonical.loads_strict(head, max_bytes=limits.KEY_TEXT_BYTES)
-        place, token = Place.from_json(first["project"]), str(first["token"])
+        place, token = ProjectPlace(**first["project"]), str(first["token"])
         if not rest.endswith(b"\n"):
             return Journal(place, token, None)
         value = canonical.loads_strict(rest[:-1], max_bytes=limits.APPLY_JOURNAL_BYTES)

@@ -2,7 +2,7 @@
 
 Invariant: runs as the project's owner and never as root; everything is beneath one held descriptor of the project (no
 link, no mount, no other owner is crossed); what is not exactly the "before" of the table stops the change, and whatever
-stops it is taken back in reverse. Nothing in the project is opened for writing: each step is one rename (journal.py), so a
+stops it is taken back in reverse. Nothing in the project is opened for writing: each step is one rename (apply_journal.py), so a
 crash leaves each path as it was or as it will be, and the next start takes all of it back.
 Source: docs/spec/8-agents.md, "Apply".
 """
@@ -25,7 +25,8 @@ from threegate.changes.table import EXECUTABLE, FOLDER, LINK, ChangeSetError, Ro
 from threegate.changes.trees import HeldTree, TreeChanged, read_chunks
 from threegate.core import durable
 from threegate.core.held_folder import HeldFolder, open_beneath, open_inside
-from threegate.runners.apply.journal import STAGE, Do, Place, Plan, Step, write_plan
+from threegate.request.job import ProjectPlace
+from threegate.runners.apply.apply_journal import STAGE, Do, Plan, Step, write_plan
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY
 _OPENED: Final = 128
@@ -68,22 +69,7 @@ class Work:
     stop: Callable[[], Ending | None] = lambda: None
 
 
-def open_project(place: Place) -> HeldFolder:
-    """The project held open, if it is the one that was bound. Raises Stopped (project_changed)."""
-    try:
-        descriptor = os.open(place.path, _FOLDER_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        raise Stopped("project_changed", f"the project cannot be opened ({error.strerror})") from None
-    facts = os.fstat(descriptor)
-    if (facts.st_dev, facts.st_ino, facts.st_uid) != (place.device, place.inode, place.uid):
-        os.close(descriptor)
-        raise Stopped(
-            "project_changed", "the project's path is another folder now, or belongs to another account"
-        )
-    return HeldFolder(descriptor, Path(place.path))
-
-
-def carry_out(project: HeldFolder, place: Place, work: Work) -> Done:
+def carry_out(project: HeldFolder, place: ProjectPlace, work: Work) -> Done:
     """Make the change. On `succeeded` the stage folder still has what was replaced: `forget` takes it away, `take_back`
     undoes all. Never raises for what the project or the disk does."""
     if os.geteuid() != place.uid or place.uid == 0:
@@ -113,7 +99,7 @@ def _line_of(error: OSError) -> str:
     return f"the project could not be changed ({error.strerror or error}); nothing of it was"
 
 
-def _prepare(project: HeldFolder, place: Place, work: Work) -> Plan:
+def _prepare(project: HeldFolder, place: ProjectPlace, work: Work) -> Plan:
     """Check everything, keep the originals, stage what is new, write the plan. Changes no path of the project.
 
     Raises Stopped, ChangeSetError, OSError; the stage folder is gone then.
