@@ -53,11 +53,9 @@ def run_review(workspace: Workspace, *, name: str = "", key: Path | None = None)
     """Walk through the drafts until the operator quits. Raises InvalidInput before anything is shown, TrailError."""
     app = ReviewApp(workspace, name=name, key=key)
     try:
-        app.run()
+        app.go()
     finally:
         app.held.close()
-    if app.stopped is not None:
-        raise app.stopped
     app.done.left = len(drafts_of(workspace))
     return app.done
 
