@@ -75,6 +75,7 @@ class Finished:
     exit: int
     changes: MadeChangeSet | None
     copy: WorkCopy
+    facts: RunFacts
     problem: str = ""
 
 
@@ -269,7 +270,7 @@ class _Launch:
         """The door and the relay, each with a socket of its own that nobody else keeps: when it dies, nobody answers there."""
         plan, run = self._plan, self._run
         with listen(run, run.door, plan.account) as door:
-            held.callback(start_door(self._context.workspace, run, door).end)
+            held.callback(start_door(self._context.workspace, run, door, plan.profile.wait_sec).end)
         if not plan.profile.url:
             return
         limits = plan.profile.limits
@@ -382,7 +383,7 @@ class _Launch:
             keep_bases(self._copy, changes.rows)
         except ThreeGateError as error:
             problem = str(error)
-        finished = Finished(self._run, code, changes, self._copy, problem)
+        finished = Finished(self._run, code, changes, self._copy, self._facts, problem)
         counts = Counts.read(self._counts) if self._counts >= 0 else Counts()
         drafted = None
         try:
