@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.npm_agents import Unavailable, install
+from tests.agents.people import Person, person
 from tests.agents.real_agents import AGENTS, Agent, BareAgent
 from tests.agents.scripted_model import Model, NextStep
 from tests.conftest import missing
@@ -75,3 +77,30 @@ def bare(place: Place, project: Path, tmp_path: Path) -> Iterator[Callable[[Agen
 def place(tmp_path: Path) -> Place:
     """A workspace of its own."""
     return make_place(tmp_path)
+
+
+def _ways() -> list[str]:
+    return ["user", "root"] if os.geteuid() == 0 else ["user"]
+
+
+@pytest.fixture(params=_ways())
+def somebody(request: pytest.FixtureRequest) -> Iterator[Person]:
+    """Somebody who runs agents in jails: an ordinary account, then root with an account for the agent."""
+    jail_programs()
+    with person(request.param) as who:
+        yield who
+
+
+@pytest.fixture
+def user() -> Iterator[Person]:
+    """An ordinary account that runs agents in jails."""
+    jail_programs()
+    with person("user") as who:
+        yield who
+
+
+def jail_programs() -> None:
+    """Skip, or fail where everything is required, without what the jail is made of."""
+    for program, package in (("bwrap", "bubblewrap"), ("socat", "socat")):
+        if not shutil.which(program):
+            missing(f"{program} (apt-get install {package})")

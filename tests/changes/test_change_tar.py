@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from threegate.changes.change_tar import TABLE, read_change_set, write_change_tar
+from threegate.changes.change_tar import TABLE, change_tar, read_change_set
 from threegate.changes.table import (
     FILE,
     FOLDER,
@@ -41,7 +41,7 @@ CONTENT = {"a": b"2", "d/l": b"../a"}
 
 
 def good() -> bytes:
-    return write_change_tar(ROWS, lambda row: CONTENT[row.path])
+    return change_tar(ROWS, lambda row: CONTENT[row.path])
 
 
 def archive(*members: tuple[str, bytes | None | str, dict[str, Any]]) -> bytes:
@@ -82,7 +82,7 @@ def test_what_is_written_is_read() -> None:
 def test_a_long_name_and_a_long_target() -> None:
     name, target = "n" * 200, "t" * 200
     rows = (Row(name, None, Node(LINK, digest(target))),)
-    assert read_change_set(write_change_tar(rows, lambda _: target.encode())).targets == {name: target}
+    assert read_change_set(change_tar(rows, lambda _: target.encode())).targets == {name: target}
 
 
 def _without(keys: str) -> Callable[[dict[str, Any]], None]:

@@ -244,13 +244,13 @@ class Jail:
         begin: bool = True,
         terminal: bool = False,
     ) -> subprocess.Popen[bytes]:
-        """Start `argv` in the jail; it dies with this process. With `terminal` its stdin becomes its controlling terminal.
+        """Start `argv` in the jail; it dies with this process. With `terminal` its stdin becomes the agent's controlling terminal.
 
         Call it from the main thread: the kernel ends the jail with the thread that started it. Raises Unavailable.
         """
-        with self.command(argv, begin=begin) as (line, descriptors):
-            if terminal:
-                line = ["/usr/bin/setsid", "--ctty", *line]
+        # A session of its own in there: what Ctrl-C sends reaches the agent's processes and no bubblewrap.
+        words = ["/usr/bin/setsid", "--ctty", *argv] if terminal else argv
+        with self.command(words, begin=begin) as (line, descriptors):
             try:
                 return subprocess.Popen(
                     line,
@@ -260,7 +260,7 @@ class Jail:
                     stdin=stdin,
                     stdout=stdout,
                     stderr=stderr,
-                    start_new_session=not terminal,
+                    start_new_session=True,
                 )
             except OSError as error:
                 raise Unavailable(f"the jail cannot be started ({error.strerror or error})") from None

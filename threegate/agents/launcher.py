@@ -10,7 +10,6 @@ import os
 import pwd
 import re
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -30,7 +29,7 @@ from threegate.agents.profile import Filled, Profile, load_profile
 from threegate.agents.program import Program, find_program
 from threegate.agents.project_survey import scan_cache
 from threegate.agents.runs import RunFacts, end_dead_runs, run_lock
-from threegate.agents.side_processes import SideProcess, listen, start_door, start_model_relay
+from threegate.agents.side_processes import listen, start_door, start_model_relay
 from threegate.agents.terminal import run_in_jail
 from threegate.agents.work_changes import keep_bases, read_changes
 from threegate.agents.work_copy import SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project
@@ -76,6 +75,7 @@ class Finished:
     exit: int
     changes: MadeChangeSet | None
     copy: WorkCopy
+    facts: RunFacts
     problem: str = ""
 
 
@@ -206,7 +206,6 @@ class _Launch:
         self._actor = actor
         self._say = say
         self._stopped = stopped
-        self._side: list[SideProcess] = []
         self._counts = -1
         self._before: AgentRun | None = None
         """The run whose HOME this one took over."""
@@ -268,29 +267,26 @@ class _Launch:
             self._say(f"not limited here: {', '.join(plan.missing)}")
 
     def _start_sides(self, held: ExitStack) -> None:
-        """The door and the relay, each behind a socket of its own."""
+        """The door and the relay, each with a socket of its own that nobody else keeps: when it dies, nobody answers there."""
         plan, run = self._plan, self._run
-        door = self._listen(held, run.door)
-        self._side.append(start_door(self._context.workspace, run, door))
-        if plan.profile.url:
-            limits = plan.profile.limits
-            settings = RelaySettings(
-                protocol=plan.profile.protocol,
-                url=plan.profile.url.rstrip("/"),
-                models=plan.profile.models,
-                key=plan.key,
-                requests=limits.requests,
-                bytes=limits.megabytes << 20,
-                tokens=limits.tokens,
-            )
-            relay, self._counts = start_model_relay(self._listen(held, run.model), settings)
-            self._side.append(relay)
-            held.callback(os.close, self._counts)
-        for process in self._side:
-            held.callback(process.end)
-
-    def _listen(self, held: ExitStack, path: Path) -> socket.socket:
-        return held.enter_context(listen(self._run, path, self._plan.account))
+        with listen(run, run.door, plan.account) as door:
+            held.callback(start_door(self._context.workspace, run, door, plan.profile.wait_sec).end)
+        if not plan.profile.url:
+            return
+        limits = plan.profile.limits
+        settings = RelaySettings(
+            protocol=plan.profile.protocol,
+            url=plan.profile.url.rstrip("/"),
+            models=plan.profile.models,
+            key=plan.key,
+            requests=limits.requests,
+            bytes=limits.megabytes << 20,
+            tokens=limits.tokens,
+        )
+        with listen(run, run.model, plan.account) as listener:
+            relay, self._counts = start_model_relay(listener, settings)
+        held.callback(os.close, self._counts)
+        held.callback(relay.end)
 
     def live(self, propose: Propose) -> Finished:
         """From the trail's start event to its end event. Raises TrailError."""
@@ -387,7 +383,7 @@ class _Launch:
             keep_bases(self._copy, changes.rows)
         except ThreeGateError as error:
             problem = str(error)
-        finished = Finished(self._run, code, changes, self._copy, problem)
+        finished = Finished(self._run, code, changes, self._copy, self._facts, problem)
         counts = Counts.read(self._counts) if self._counts >= 0 else Counts()
         drafted = None
         try:

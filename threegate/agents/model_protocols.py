@@ -38,7 +38,8 @@ _RESPONSES_ITEMS: Final = frozenset(
     """message reasoning function_call function_call_output custom_tool_call custom_tool_call_output local_shell_call
     local_shell_call_output apply_patch_call apply_patch_call_output compaction""".split()
 )
-_RESPONSES_TOOLS: Final = frozenset(("function", "custom", "local_shell", "apply_patch"))
+_RESPONSES_TOOLS: Final = frozenset(("function", "custom", "local_shell", "apply_patch", "namespace"))
+"""Run by the client. A namespace is a list of them, under a name."""
 _CHAT_KEYS: Final = frozenset(
     """model messages tools tool_choice parallel_tool_calls stream stream_options temperature top_p top_k max_tokens
     max_completion_tokens stop n seed presence_penalty frequency_penalty repetition_penalty logit_bias logprobs top_logprobs
@@ -75,6 +76,9 @@ def _responses(path: str, body: dict[str, Any], models: Collection[str]) -> Pass
     _model(body.get("model"), models)
     _not_stored(body)
     _tools(body, lambda kind: kind in _RESPONSES_TOOLS)
+    for space in body.get("tools") or []:
+        if space.get("type") == "namespace":
+            _tools(space, lambda kind: kind in _RESPONSES_TOOLS - {"namespace"})
     given = body.get("input", "")
     for item in [] if isinstance(given, str) else _objects(given, "input"):
         kind = item.get("type", "message")

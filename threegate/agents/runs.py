@@ -27,6 +27,9 @@ from threegate.trail.payloads import AgentEnded
 
 _STOP_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.02
+_QUIET_LOOKS: Final = 40
+_STILL: Final = "TtZX"
+"""States of /proc/PID/stat: stopped, traced, dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,22 +169,25 @@ def stop_run(run: AgentRun, facts: RunFacts) -> bool:
 def frozen(facts: RunFacts) -> Iterator[None]:
     """Keep every process of a run's jail stopped, so that its work copy stands still. Raises Unavailable.
 
-    A process that is being made while we look is found by the next look: it ends when two looks find all of them stopped.
+    A process that is being made while we look is found by the next look: it ends when two looks find all of them stopped. One
+    that waits in the kernel (D) cannot stop before that wait ends, which for the parent of a stopped vfork is not before we
+    are done; so many looks with nothing else going are enough for what a file operation takes.
     """
     until = time.monotonic() + _STOP_SECONDS
     quiet = 0
     try:
-        while quiet < 2:
+        while quiet < _QUIET_LOOKS:
             if time.monotonic() > until:
                 raise Unavailable(
                     "the agent's processes cannot be stopped while its changes are read; try again"
                 )
-            going = [pid for pid in jail_processes(facts.jail) if _state(pid) not in "TtZX"]
-            for pid in going:
-                _signal(pid, signal.SIGSTOP)
-            quiet = 0 if going else quiet + 1
-            if going:
-                time.sleep(0.002)
+            states = {pid: _state(pid) for pid in jail_processes(facts.jail)}
+            for pid, state in states.items():
+                if state not in _STILL:
+                    _signal(pid, signal.SIGSTOP)
+            going = [state for state in states.values() if state not in _STILL]
+            quiet = 0 if any(state != "D" for state in going) else quiet + (1 if going else _QUIET_LOOKS // 2)
+            time.sleep(0.002)
         yield
     finally:
         for pid in jail_processes(facts.jail):

@@ -82,10 +82,10 @@ def start_model_relay(listener: socket.socket, settings: RelaySettings) -> tuple
     return SideProcess("model relay", process), counts
 
 
-def start_door(workspace: Workspace, run: AgentRun, listener: socket.socket) -> SideProcess:
+def start_door(workspace: Workspace, run: AgentRun, listener: socket.socket, wait_sec: int) -> SideProcess:
     """`threegate serve mcp --run`, whose stdin is the listening socket (as inetd does for services that wait). Raises Unavailable."""
     command = [sys.executable, "-m", "threegate", "--workspace", str(workspace.root)]
-    command += ["serve", "mcp", "--run", run.run_id]
+    command += ["serve", "mcp", "--run", run.run_id, "--wait-sec", str(wait_sec)]
     return SideProcess("door", _start(command, (), os.environ, stdin=listener.fileno()))
 
 

@@ -89,6 +89,8 @@ def pattern_of(job: Job, free_inputs: Sequence[str]) -> dict[str, Any]:
         raise Refused(
             "grant_mismatch", "a grant never covers network or effective risk high; approve it by hand"
         )
+    if job.project is not None:
+        raise Refused("grant_mismatch", "a grant never covers a change of a project; approve it by hand")
     if free_inputs and not BACKENDS[job.backend].data_inputs:
         message = f"code in an {job.backend} input is code: no input of it can be left open"
         raise Refused("grant_mismatch", message)

@@ -59,12 +59,21 @@ class ChangeSet:
         return stream.read(size)
 
 
-def write_change_tar(rows: Sequence[Row], read_content: ReadContent) -> bytes:
-    """The archive of these rows: deterministic, no times, no owners. Raises ChangeSetError when it would be too large."""
+def change_tar(rows: Sequence[Row], read_content: ReadContent) -> bytes:
+    """The archive of these rows as bytes. Raises as `write_change_tar`."""
     buffer = io.BytesIO()
+    write_change_tar(rows, read_content, buffer)
+    return buffer.getvalue()
+
+
+def write_change_tar(rows: Sequence[Row], read_content: ReadContent, target: BinaryIO) -> None:
+    """Write the archive of these rows: deterministic, no times, no owners; one file at a time is in memory.
+
+    Raises ChangeSetError when it would be too large, and what `read_content` raises.
+    """
     total = 0
     ordered = read_table(render_table(rows))
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
         _add(archive, TABLE, 0o644, render_table(ordered))
         for row in ordered:
             if row.after is None:
@@ -83,7 +92,6 @@ def write_change_tar(rows: Sequence[Row], read_content: ReadContent) -> bytes:
                 _add_link(archive, name, content)
             else:
                 _add(archive, name, 0o755 if row.after.mode == EXECUTABLE else 0o644, content)
-    return buffer.getvalue()
 
 
 def read_change_set(source: bytes | BinaryIO) -> ChangeSet:

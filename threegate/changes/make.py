@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from pathspec import GitIgnoreSpec
 
-from threegate.changes.change_tar import write_change_tar
+from threegate.changes.change_tar import change_tar
 from threegate.changes.path_rules import collision_key, is_git, link_parts, path_problem
 from threegate.changes.table import (
     FOLDER,
@@ -87,7 +87,7 @@ def make_change_set(
     rows = tuple(sorted(making.rows, key=lambda row: row.parts))
     data = b""
     if rows:
-        data = write_change_tar(rows, lambda row: _content(work, row))
+        data = change_tar(rows, lambda row: _content(work, row))
     return MadeChangeSet(
         data,
         rows,
@@ -180,7 +180,7 @@ class _Making:
         wanted = None if self._wanted is None else self._wanted.get(path)
         names = sorted(before.keys() | after.keys() if wanted is None else wanted)
         keys = Counter(map(collision_key, after))
-        bare = _looks_bare(after) and not (both and _looks_bare(before))
+        bare = looks_bare(after) and not (both and looks_bare(before))
         whole = before.keys() <= set(names)
         for name in names:
             self._seen += 1
@@ -298,7 +298,7 @@ class _Making:
         return any(one != other for one, other in pieces)
 
 
-def _looks_bare(names: Mapping[str, Entry]) -> bool:
+def looks_bare(names: Mapping[str, Entry]) -> bool:
     """Whether git would take a folder with these names for a repository."""
     keys = set(map(collision_key, names))
     return "head" in keys and ({"objects", "refs"} <= keys or "commondir" in keys)

@@ -45,6 +45,7 @@ class Entry:
     links: int = 1
     why: str = ""
     identity: tuple[int, int] = (0, 0)
+    uid: int = -1
 
     @property
     def mode(self) -> Mode:
@@ -229,17 +230,17 @@ def node_of(tree: Tree, path: str, entry: Entry) -> Node:
 
 def _entry(facts: os.stat_result) -> Entry:
     kind = stat.S_IFMT(facts.st_mode)
-    identity = (facts.st_dev, facts.st_ino)
+    identity, uid = (facts.st_dev, facts.st_ino), facts.st_uid
     if kind == stat.S_IFLNK:
-        return Entry("link", identity=identity)
+        return Entry("link", identity=identity, uid=uid)
     why = _SPECIAL.get(kind, "")
     if kind == stat.S_IFCHR and facts.st_rdev == 0:
-        return Entry("whiteout", why=why, identity=identity)
+        return Entry("whiteout", why=why, identity=identity, uid=uid)
     if kind not in (stat.S_IFREG, stat.S_IFDIR):
-        return Entry("other", why=why or "is a special file", identity=identity)
+        return Entry("other", why=why or "is a special file", identity=identity, uid=uid)
     if kind == stat.S_IFDIR:
-        return Entry("folder", identity=identity)
+        return Entry("folder", identity=identity, uid=uid)
     if facts.st_mode & (stat.S_ISUID | stat.S_ISGID):
         why = "has a set-user-id or set-group-id bit"
     executable = bool(facts.st_mode & stat.S_IXUSR)
-    return Entry("file", executable, facts.st_size, facts.st_nlink, why, identity)
+    return Entry("file", executable, facts.st_size, facts.st_nlink, why, identity, uid)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from threegate.agents.launcher import Finished
     from threegate.agents.runs import RunFacts
     from threegate.core.workspace import AgentRun
+    from threegate.launch.context import Context
 
 app = typer.Typer(
     no_args_is_help=True, help="Agents: run one in a jail, list, show, stop, connect; and what to tell one."
@@ -104,15 +105,40 @@ def run(
         wanted,
         actor=own_account(),
         say=invocation.warn,
-        propose=lambda ended: _proposed(ended, when),
+        propose=lambda ended: _proposed(context, ended, when),
     )
     _tell(finished)
     raise typer.Exit(finished.exit)
 
 
-def _proposed(finished: Finished, when: str) -> str | None:
+def _proposed(context: Context, finished: Finished, when: str) -> str | None:
     """Draft what an agent changed, as far as that is wanted; the digest of the change set."""
-    return None
+    changes = finished.changes
+    if changes is None or when == "never":
+        return None
+    if when == "ask" and not typer.confirm(
+        f"Propose its changes to {len(changes.rows)} paths?", default=True, err=True
+    ):
+        return None
+    from threegate.agents.propose import draft_changes
+    from threegate.core.errors import ThreeGateError
+
+    facts = finished.facts
+    try:
+        name = draft_changes(
+            context.workspace,
+            context.policy.settings,
+            finished.run,
+            finished.copy.root,
+            changes,
+            profile=facts.profile,
+            purpose=f"Changes that {facts.profile} made in {facts.project}",
+        )
+    except (ThreeGateError, OSError) as error:
+        invocation.warn(f"its changes were not proposed: {error}")
+        return None
+    invocation.warn(f"drafted {name}; read and sign it in another terminal: threegate review")
+    return changes.sha256
 
 
 def _tell(finished: Finished) -> None:

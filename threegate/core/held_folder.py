@@ -76,12 +76,21 @@ def _openat2(folder: int, path: str, how: _OpenHow) -> int:
     return descriptor
 
 
+def hold_path(path: str | Path) -> HeldFolder:
+    """Hold a folder that a path names; its last part may be no link. Raises OSError."""
+    return HeldFolder(os.open(path, _FOLDER), Path(path))
+
+
 class HeldFolder:
     """An open folder. `path` is for messages and for observers of the disk; nothing is opened by it."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
         self.path = path
+
+    def facts(self) -> os.stat_result:
+        """What the folder itself is."""
+        return os.fstat(self._descriptor)
 
     def fileno(self) -> int:
         """The descriptor, for system calls on the folder itself."""

@@ -69,6 +69,18 @@ CHANGE_LEFT_OUT: Final = 1_000
 CHANGE_WALK_ENTRIES: Final = 2_000_000
 """Names of a work copy that are looked at; the walk ends with an error after that."""
 IGNORE_FILE_BYTES: Final = 1 * MIB
+APPLY_JOURNAL_BYTES: Final = 64 * MIB
+CHANGE_HEAD_BYTES: Final = 64
+"""Of a changed file's start, to see whether it starts as a program."""
+APPLY_AT_ONCE: Final = 2
+"""Changes that are made at once, in as many projects: one project has one at a time."""
+APPLY_CHILD_SECONDS: Final = 60
+"""What the child of a project owner may take beyond its time limit, until it is given up."""
+PROJECTS_FILE_BYTES: Final = 1 * MIB
+CHANGE_SHOWN_BYTES: Final = 4 * MIB
+"""So many new bytes of a change set are shown as a diff, in the order of the table; of what is behind them size and digest."""
+CHANGE_DIFF_LINES: Final = 4_000
+"""So many lines, old and new together, are compared line by line; of more, all old ones are shown before all new ones."""
 
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60

@@ -252,6 +252,15 @@ class ProjectSettings(_Part):
     )
 
 
+class ApplySettings(_Part):
+    """Changes of projects (docs/projects.md)."""
+
+    keep: Duration = Field(
+        default=30 * 24 * 3600,
+        description="how long what a change replaced is kept for `threegate undo`; `prune` leaves it alone until then",
+    )
+
+
 class ProposalSettings(_Part):
     """Action proposals (docs/spec/5-proposals.md)."""
 
@@ -383,6 +392,7 @@ class Settings(_Part):
     audit: AuditSettings = AuditSettings()
     trail: TrailSettings = TrailSettings()
     project: ProjectSettings = ProjectSettings()
+    apply: ApplySettings = ApplySettings()
     proposals: ProposalSettings = ProposalSettings()
     secrets: dict[str, SecretReference] = Field(default={}, description="operator-side secrets, by name")
     results: ResultsSettings = ResultsSettings()
@@ -408,7 +418,7 @@ class Settings(_Part):
     def deciding(self) -> dict[str, Any]:
         """The settings that decide what may run, as a JSON value for the policy digest. Cosmetic ones are left out."""
         whole = self.model_dump(mode="json")
-        for name in ("agents", "audit", "trail", "notify", "metrics"):
+        for name in ("agents", "audit", "trail", "notify", "metrics", "apply"):
             del whole[name]
         runners = whole["runners"]
         whole["runners"] = {

@@ -214,6 +214,11 @@ class Workspace:
         """What a daemon with a cluster knows of its workers, while it runs; derived, for `threegate status`."""
         return self.control / "workers.json"
 
+    @cached_property
+    def projects_file(self) -> Path:
+        """The projects that may be changed."""
+        return self.tool_exec / "projects.json"
+
     def run_folder(self, request_id: str) -> Path:
         """The folder of one run."""
         return self.runs / request_id

@@ -212,8 +212,11 @@ def _facts_of(stopped: payloads.Stopped, request_id: str, when: datetime, seq: i
     )
 
 
-def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claimed) -> None:
-    """Close a request that was claimed and never finished: nobody knows how far it came, so it never runs again."""
+def interrupt(
+    context: Context, history: RequestHistory, claimed: payloads.Claimed, known: str | None = None
+) -> None:
+    """Close a request that was claimed and never finished: it never runs again. `known` is one line that says how far it
+    came, where that is known."""
     workspace = context.workspace
     with context.trail.locked() as held:
         source = find_file(workspace, history)
@@ -226,7 +229,8 @@ def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claim
             policy_sha256=claimed.policy_sha256,
             contract=context.contracts.lost(claimed),
             reason="interrupted",
-            message="the daemon ended while this request ran; it may have run in part and is never run again",
+            message=known
+            or "the daemon ended while this request ran; it may have run in part and is never run again",
             approved_by=approved.approved_by if approved else None,
             state="refused",
             file=target.name,

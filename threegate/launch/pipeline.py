@@ -149,7 +149,9 @@ def launch(
     )
     if isinstance(ended, payloads.Cancelled):
         ended = replace(ended, approval_sha256=clearance.approval_sha256, nonce=clearance.nonce)
-    return finish(context, claimed, request, result, ended, control.run_folder, judgement)
+    done = finish(context, claimed, request, result, ended, control.run_folder, judgement)
+    control.recorded()
+    return done
 
 
 def _starts_late(context: Context, job: Job) -> bool:

@@ -392,6 +392,11 @@ class FolderAudit:
         streams = [name for name in ("stdout", "stderr") if getattr(facts, name) is not None]
         for path in (f"{folder}/", *(f"{folder}/{name}" for name in ("record.json", *streams))):
             self._names.want(path, event.seq)
+        for item in facts.kept:
+            path = f"{folder}/{item.path}"
+            self._names.want(path, event.seq)
+            message = f"does not have the hash of event {event.seq}'s record: it was changed"
+            self._compare(path, item.sha256, item.size, message)
         for artifact in facts.artifacts:
             path = f"{folder}/out/{artifact.path}"
             self._names.want(path, event.seq)

@@ -3,7 +3,8 @@ proposals whose drafts are gone.
 
 Invariant: the event that names what goes is on disk before anything is removed; nothing that an open request, or one
 that ended later than the given moment, refers to is touched; trail, results and state files are never pruned, nor the
-run of a finished request that a session of the contracts is folded from, until the operator has closed that session.
+run of a finished request that a session of the contracts is folded from, until the operator has closed that session, nor
+what a change of a project replaced, before `apply.keep` has passed.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from threegate.core import durable
 from threegate.core.workspace import Workspace
 from threegate.proposals.in_workspace import unneeded
+from threegate.runners.apply.runner import ORIGINALS
 from threegate.trail import LockedTrail, RequestHistory, Trail, TrailIndex, payloads
 from threegate.trail.payloads import Approved, Finished, SessionKilled, SessionOpened
 
@@ -46,10 +48,15 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
             _remove_leftovers(workspace)
         index = held.whole_index()
         old = [history for history in index.histories() if _ended_before(history, before)]
+        keep_from = held.now - timedelta(seconds=workspace.load_settings().apply.keep)
         there = [history for history in old if workspace.run_folder(history.request_id).is_dir()]
         given_back = _closed_sessions(index)
-        kept = [history.request_id for history in there if _folded(history, given_back)]
-        gone = [history.request_id for history in there if not _folded(history, given_back)]
+        kept = [
+            history.request_id
+            for history in there
+            if _folded(history, given_back) or _can_be_undone(workspace, history, keep_from)
+        ]
+        gone = [history.request_id for history in there if history.request_id not in set(kept)]
         inputs = _unneeded_inputs(workspace, index, {history.request_id for history in old}, before)
         snapshots = unneeded(workspace)
         size = sum(_size(workspace.run_folder(name)) for name in gone)
@@ -101,6 +108,12 @@ def _closed_sessions(index: TrailIndex) -> set[str]:
             case SessionOpened(session=str(name)) as opened if opened.workflow or opened.role:
                 bound.add(name)
     return closed - bound
+
+
+def _can_be_undone(workspace: Workspace, history: RequestHistory, keep_from: datetime) -> bool:
+    """Whether what a change of a project replaced is still to be kept (apply.keep)."""
+    originals = workspace.run_folder(history.request_id) / ORIGINALS
+    return history.end is not None and history.end.when >= keep_from and originals.exists()
 
 
 def _folded(history: RequestHistory, given_back: set[str]) -> bool:

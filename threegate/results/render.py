@@ -38,6 +38,7 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "unavailable": "The request was not started: what it needs to run is not there.",
     "interrupted": "The request was interrupted; it is not known how far it came, and it is not run again.",
     "refused": "The request was refused; nothing of it ran.",
+    "project_changed": "The project is not what the change was made from; nothing of it was changed.",
 }
 
 

@@ -36,7 +36,7 @@ from threegate.launch.launch_facts import facts_for_launch
 from threegate.request import read_request
 from threegate.review.compare import differs_from_last
 from threegate.review.input_copies import InputCopy
-from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock
+from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock, why_unfit
 from threegate.shown.time_read import Reading
 from threegate.trail import moves, payloads
 
@@ -118,6 +118,7 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
     `approved` is one that `read_waiting` gave.
     """
     request, job = approved.request, approved.job
+    change = approved.change
     copies = tuple(
         InputCopy(item.name, item.sha256, item.size, context.workspace.inputs / item.sha256)
         for item in job.inputs
@@ -156,6 +157,8 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
         proposal_sha256=job.proposal_sha256,
         now=now,
         differs=differs_from_last(context.workspace, request),
+        change=change,
+        unfit=why_unfit(change),
     )
 
 

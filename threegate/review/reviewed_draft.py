@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from threegate.changes.requested_change import RequestedChange, refuse_unfit, requested_change
 from threegate.contracts import PASSING
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
@@ -67,6 +68,10 @@ class ReviewedDraft:
     """The agent's run that drafted it; None where none did."""
     differs: str | None
     """What differs from the last approved request of the same shape; None when there was none."""
+    change: RequestedChange | None = None
+    """What an apply request would do to its project."""
+    unfit: Refused | None = None
+    """Why that could not be done to the project as it is now."""
     image_has_program: bool | None = True
     """Whether the sandbox image has the program that the argv starts with; None when that is not known."""
 
@@ -210,6 +215,7 @@ def _reviewed(
     opened = {copy.name: copy for copy in copies}
     _refuse_bad_tars(request, opened)
     unread = unread_inputs(request, lambda item: opened[item.name].open())
+    change = requested_change(context.workspace, settings, request, lambda item: opened[item.name].open())
     with context.trail.locked() as held:
         now = held.now
         history = held.index.history(request.request_id)
@@ -234,6 +240,7 @@ def _reviewed(
             time_cap_sec=contracts.time_cap_sec(context.policy, request),
             proposal_sha256=proposal,
             unread=unread,
+            change=change.job if change is not None else None,
         )
         if proposal is not None and history is not None and history.owner is not None:
             # The daemon wrote the draft: who asks is whom the trail names.
@@ -264,10 +271,22 @@ def _reviewed(
         proposal_sha256=proposal,
         now=now,
         differs=differs_from_last(context.workspace, request) if compared else None,
+        change=change,
+        unfit=why_unfit(change),
         image_has_program=describe(job.backend).has_program(settings.runners, job.argv[0])
         if job.argv
         else True,
     )
+
+
+def why_unfit(change: RequestedChange | None) -> Refused | None:
+    """Why a change could not be made in its project as that is now; None when it could, and where there is none."""
+    if change is not None:
+        try:
+            refuse_unfit(change)
+        except Refused as error:
+            return error
+    return None
 
 
 def _refuse_bad_tars(request: Request, copies: Mapping[str, InputCopy]) -> None:
@@ -289,6 +308,8 @@ def _is_in(path: Path, folder: Path) -> bool:
 
 def refuse_judged(reviewed: ReviewedDraft) -> None:
     """Nothing is signed that the gates would refuse anyway (docs/spec/3-aana.md). Raises Refused with the gate's code."""
+    if reviewed.unfit is not None:
+        raise reviewed.unfit
     if reviewed.image_has_program is False and reviewed.job.argv:
         raise Refused("program_missing", missing_program_text(reviewed.job.argv[0]))
     assessment = reviewed.assessment
