@@ -65,7 +65,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "workspace": ("workspace_command", "Adopt a moved or restored workspace."),
     "prune": ("prune_command", "Remove what nothing needs any more."),
     "serve": ("serve_command", "HTTP and MCP servers (extras)."),
-    "agent": ("agent_command", "The agent's side: what to tell an agent."),
+    "agent": ("agent_command", "Agents: run one in a jail, list, show, stop, connect."),
     "service": ("service_command", "The daemon as a systemd service."),
     "doctor": ("doctor_command", "What is enforced on this machine, measured."),
 }

@@ -158,6 +158,20 @@ def make_folder_at(parent: int, name: str, path: Path, mode: int = 0o700) -> Non
     _tell("after", "mkdir", path)
 
 
+def remove_folder_at(parent: int, name: str, path: Path) -> None:
+    """Remove an empty folder below an open one. `path` is only told. Raises OSError."""
+    _tell("before", "rmdir", path)
+    os.rmdir(name, dir_fd=parent)
+    _tell("after", "rmdir", path)
+
+
+def make_link_at(parent: int, name: str, path: Path, target: str) -> None:
+    """Make a symlink below an open folder; who made it syncs that later. `path` is only told. Raises OSError."""
+    _tell("before", "symlink", path)
+    os.symlink(target, name, dir_fd=parent)
+    _tell("after", "symlink", path)
+
+
 def create_at(parent: int, name: str, path: Path, mode: int = 0o600) -> int:
     """Create a file below an open folder and return its descriptor; it must not be there. Raises OSError."""
     _tell("before", "create", path)

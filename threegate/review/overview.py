@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from threegate.core.workspace import Workspace
-from threegate.review.status import Line, files_in, line_of
+from threegate.review.status import Line, files_in, folder_name, folder_place, line_of
 from threegate.shown.escaped_lines import shown
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -25,13 +25,12 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "finished": ("finished",),
     "refused": ("refused",),
 }
-"""The groups of a listing, in the order of a request's way, and the folders of each."""
-FOLDERS: Final = tuple(folder for folders in GROUPS.values() for folder in folders)
+"""The groups of a listing, in the order of a request's way, and the folders of each; drafts of agents' runs come on top."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A request file by its folder (one of FOLDERS) and path."""
+    """A request file by its folder (as a listing names it) and path."""
 
     folder: str
     path: Path
@@ -47,8 +46,8 @@ def entries(workspace: Workspace, group: str) -> list[Entry]:
     """The files of a group: what waits oldest first, what has ended newest first."""
     found = [
         Entry(folder, path, changed)
-        for folder in GROUPS[group]
-        for path, changed in files_in(_place(workspace, folder))
+        for folder in _folders(workspace, group)
+        for path, changed in files_in(folder_place(workspace, folder))
     ]
     return sorted(
         found, key=lambda entry: (entry.changed, entry.path.name), reverse=group in ("finished", "refused")
@@ -57,9 +56,9 @@ def entries(workspace: Workspace, group: str) -> list[Entry]:
 
 def find_entry(workspace: Workspace, folder: str, key: str) -> Entry | None:
     """The file of a folder that has this key, or None. Only names that lie there are compared; none is made of `key`."""
-    if folder not in FOLDERS:
+    if not any(folder in _folders(workspace, group) for group in GROUPS):
         return None
-    for path, changed in files_in(_place(workspace, folder)):
+    for path, changed in files_in(folder_place(workspace, folder)):
         entry = Entry(folder, path, changed)
         if entry.key == key:
             return entry
@@ -74,9 +73,11 @@ def matching(found: Sequence[Entry], words: str) -> list[Entry]:
 
 def row(workspace: Workspace, entry: Entry) -> Line:
     """What `threegate status` says about a file."""
-    state = "draft" if entry.folder in GROUPS["drafts"] else entry.folder
+    state = "draft" if entry.path.parent.name in GROUPS["drafts"] else entry.folder
     return line_of(workspace, entry.path, entry.folder, state, entry.changed)
 
 
-def _place(workspace: Workspace, folder: str) -> Path:
-    return workspace.inbox if folder == "inbox" else workspace.tool_exec / folder
+def _folders(workspace: Workspace, group: str) -> list[str]:
+    if group != "drafts":
+        return list(GROUPS[group])
+    return [folder_name(workspace, place) for place in workspace.draft_folders()]

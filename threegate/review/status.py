@@ -16,9 +16,10 @@ from typing import Any
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, ThreeGateError
+from threegate.core.file_names import is_agent_run_id
 from threegate.core.workspace import Workspace
 from threegate.request.exposure import Exposure, exposure_json
-from threegate.results import read_verdict
+from threegate.results import Verdict, read_verdict
 from threegate.secretscan import mask_secrets
 
 _NOT_SEEN = "not looked at yet"
@@ -82,7 +83,8 @@ def status_lines(workspace: Workspace, *, ended: int = 20) -> list[Line]:
     """Everything that is open, and the last `ended` requests that have ended, oldest first."""
     lines = [
         line_of(workspace, path, folder, "draft", changed)
-        for folder, place in (("inbox", workspace.inbox), ("drafts", workspace.drafts))
+        for place in workspace.draft_folders()
+        for folder in (folder_name(workspace, place),)
         for path, changed in files_in(place)
     ]
     lines += [
@@ -149,21 +151,51 @@ def files_in(folder: Path) -> list[tuple[Path, datetime]]:
     return sorted(found, key=lambda item: (item[1], item[0].name))
 
 
+def folder_name(workspace: Workspace, place: Path) -> str:
+    """The folder's name in a listing, from which `folder_place` finds it again: of a run's inbox the run's id."""
+    return workspace.run_of(place) or place.name
+
+
+def folder_place(workspace: Workspace, folder: str) -> Path:
+    """The folder of a name in a listing."""
+    if is_agent_run_id(folder):
+        return workspace.agent_run(folder).inbox
+    return workspace.inbox if folder == "inbox" else workspace.tool_exec / folder
+
+
+def verdict_of(workspace: Workspace, path: Path) -> Verdict | None:
+    """The verdict of a request file, from the desk of whoever asked. Raises InvalidInput when it cannot be read.
+
+    Who asked for a file that is no draft any more is looked for: its name was given once, in one desk.
+    """
+    run = workspace.run_of(path.parent)
+    if run is not None:
+        return read_verdict(workspace.desk(run), path.name)
+    found = read_verdict(workspace, path.name)
+    if path.parent in (workspace.inbox, workspace.drafts) or (found and found.stage == "approved"):
+        return found
+    for place in workspace.draft_folders()[2:]:
+        other = read_verdict(workspace.desk(workspace.run_of(place)), path.name)
+        if other is not None and other.stage == "approved":
+            return other
+    return found
+
+
 def line_of(workspace: Workspace, path: Path, folder: str, state: str, changed: datetime) -> Line:
     """One file of `folder`; the verdict may say more of its state than the folder does."""
     reason = request_id = None
     try:
-        verdict = read_verdict(workspace, path.name)
+        verdict = verdict_of(workspace, path)
     except (InvalidInput, ThreeGateError):
         verdict = None
     if verdict is not None:
         request_id = verdict.request_id
         same_place = {"inbox": ("draft", "invalid"), "drafts": ("draft", "invalid"), "approved": ("waiting",)}
-        if verdict.state in same_place.get(folder, ()):
+        if verdict.state in same_place.get(path.parent.name, ()):
             state = verdict.state
         if verdict.state == state:
             reason = verdict.reason
-    elif folder in ("inbox", "drafts"):
+    elif path.parent.name in ("inbox", "drafts"):
         reason = _NOT_SEEN
     exposure = verdict.exposure if verdict is not None else None
     return Line(

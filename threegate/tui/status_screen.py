@@ -13,7 +13,7 @@ from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
 from threegate.review.overview import Entry
 from threegate.review.request_view import Look, look_at, look_sections
-from threegate.review.status import Line, status_lines, worker_lines, worker_text
+from threegate.review.status import Line, folder_place, status_lines, worker_lines, worker_text
 from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, quoted, shown
 from threegate.shown.screen_lines import render_sections
 from threegate.trail import Trail
@@ -55,9 +55,7 @@ class RequestList(ListScreen):
         return [self._row(line) for line in lines]
 
     def _row(self, line: Line) -> Row:
-        place = (
-            self.app.workspace.inbox if line.folder == "inbox" else self.app.workspace.tool_exec / line.folder
-        )
+        place = folder_place(self.app.workspace, line.folder)
         return Row(place / line.file, line.folder, line.state, line.file, line.reason or "", line.for_whom)
 
     def open(self, row: Row) -> None:

@@ -7,6 +7,7 @@ kind: write its class in the family that it belongs to, and name it in `PAYLOADS
 from collections.abc import Mapping
 from typing import Final
 
+from threegate.trail.payloads.agent_events import AgentEnded, AgentStarted
 from threegate.trail.payloads.approval_events import (
     ApprovalAbandoned,
     Approved,
@@ -92,12 +93,16 @@ PAYLOADS: Final[Mapping[str, type[Payload]]] = {
         SettingsChanged,
         CheckpointSigned,
         Witnessed,
+        AgentStarted,
+        AgentEnded,
     )
 }
 """By the event's `type`, in the order in which a workspace's life brings them."""
 
 __all__ = [
     "PAYLOADS",
+    "AgentEnded",
+    "AgentStarted",
     "Applied",
     "ApprovalAbandoned",
     "Approved",

@@ -215,6 +215,8 @@ class End(Stopped):
     """host:port of what it was kept from."""
     attempts: int | None = None
     """How many were made, when more than one."""
+    released_sha256: str | None = None
+    """Digest of the outputs.json that names the outputs which whoever asked was given."""
 
     @property
     def result_status(self) -> str:
