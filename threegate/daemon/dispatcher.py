@@ -216,7 +216,7 @@ class Dispatcher:
             ran=lambda: self._ran(lease),
         )
         future = self._pool.submit(launch, self.context, approved, control)
-        future.add_done_callback(self._recorded)
+        future.add_done_callback(lambda _: self.wake.set())
         status_at = time.monotonic() + _LASTING_SECONDS
         self._running[path.name] = _Running(approved, identity, control, lease, future, self._ends, status_at)
         self._queue.taken(path.name)
@@ -237,13 +237,6 @@ class Dispatcher:
             if entry.control.lasting is not None:
                 entry.status_at = inf
                 entry.control.lasting()
-
-    def _recorded(self, future: Future[Ended | Waiting]) -> None:
-        """Wake the loop, unless it can do nothing with it before the next run is over, and wakes for that."""
-        room = self.budget.round().room()
-        busy = len(self._queue) > 0 and room.isdisjoint(self._queue.backends) and not self._waits
-        if not busy or future.exception() is not None or isinstance(future.result(), Waiting):
-            self.wake.set()
 
     def _collect(self) -> int:
         ended = [name for name, entry in self._running.items() if entry.future.done()]
