@@ -127,9 +127,9 @@ def _monty(facts: UnitFacts) -> list[str]:
 
 _ERA_CAPABILITIES = (
     ("CAP_CHOWN CAP_FOWNER CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH", "drafts and outputs belong to other users"),
-    ("CAP_SYS_ADMIN", "a file system of its own for /out; namespaces of Monty workers"),
+    ("CAP_SYS_ADMIN", "namespaces of Monty workers"),
     ("CAP_SETUID CAP_SETGID CAP_SETPCAP", "each Monty worker is a user of its own without capabilities"),
-    ("CAP_KILL CAP_SYS_PTRACE", "ends a run, and reads its namespaces back from /proc"),
+    ("CAP_KILL CAP_SYS_PTRACE", "ends a run without the engine, and reads a relay's namespace back"),
     ("CAP_SYS_RESOURCE", "limits of a worker that is another user"),
     ("CAP_NET_ADMIN", "the proxy's own routes refuse private addresses"),
 )
@@ -141,8 +141,8 @@ def _era(facts: UnitFacts) -> list[str]:
     return [
         "# ---- hardening: with ERA",
         "# Whoever may speak to the engine's socket is root on this machine, so this unit does not pretend otherwise:",
-        "# it bounds mistakes. No option that gives the daemon its own mount namespace (ProtectSystem, ReadWritePaths,",
-        "# PrivateTmp, ...) may be set: /out is mounted by the daemon and must be seen by the engine.",
+        "# it bounds mistakes. No option that gives the daemon its own view of files (ProtectSystem, ReadWritePaths,",
+        "# PrivateTmp, ...) is set: what becomes /in must be what the engine sees at the same path.",
         *_BOTH,
         *bounded,
         "RestrictNamespaces=user net ipc",

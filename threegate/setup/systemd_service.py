@@ -106,7 +106,8 @@ def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> Pl
     account = _Account.of(user or ("root" if era else "threegate"))
     if era and account.uid != 0:
         raise InvalidInput(
-            "--era needs root: /out is a file system of its own, and the engine's socket is root's; leave out --user"
+            "--era needs root: its unit is made for root; leave out --user, or start `threegate run` as a member of the "
+            "engine's group"
         )
     unit_file = _unit_file(name)
     unit = render_unit(_facts(workspace, settings, account, era=era))
