@@ -35,6 +35,8 @@ from threegate.trail.payloads.run_events import (
     Replayed,
     Started,
     Stopped,
+    Undone,
+    UndoStarted,
     Waiting,
 )
 from threegate.trail.payloads.session_events import (
@@ -45,6 +47,9 @@ from threegate.trail.payloads.session_events import (
 )
 from threegate.trail.payloads.workspace_events import (
     CheckpointSigned,
+    ProjectAdded,
+    ProjectRemoved,
+    ProjectsChanged,
     Pruned,
     Rotated,
     SettingsChanged,
@@ -78,6 +83,10 @@ PAYLOADS: Final[Mapping[str, type[Payload]]] = {
         ApprovalAbandoned,
         Replayed,
         Applied,
+        UndoStarted,
+        Undone,
+        ProjectAdded,
+        ProjectRemoved,
         Pruned,
         WorkspaceAdopted,
         Granted,
@@ -121,6 +130,9 @@ __all__ = [
     "OperatorsChanged",
     "Payload",
     "Placed",
+    "ProjectAdded",
+    "ProjectRemoved",
+    "ProjectsChanged",
     "Promoted",
     "Proposed",
     "Pruned",
@@ -137,6 +149,8 @@ __all__ = [
     "Started",
     "Stopped",
     "TreeAnnounced",
+    "UndoStarted",
+    "Undone",
     "Validated",
     "Waiting",
     "Witnessed",
