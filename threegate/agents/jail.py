@@ -24,9 +24,9 @@ from threegate.core.errors import Unavailable
 HOME: Final = "/home/agent"
 DOOR: Final = "/run/door.sock"
 MODEL: Final = "/run/model.sock"
-EGRESS: Final = "/run/egress.sock"
+HOSTS: Final = "/run/hosts.sock"
 MODEL_PORT: Final = 8300
-EGRESS_PORT: Final = 8301
+HOSTS_PORT: Final = 8301
 NOT_STARTED: Final = 3
 """Exit code of a run whose jail could not be made."""
 _UID: Final = 1000
@@ -97,7 +97,7 @@ port() { # SOCKET PORT: listen on loopback before the agent lives
   done
 }
 port /run/model.sock 8300
-port /run/egress.sock 8301
+port /run/hosts.sock 8301
 umask 077
 exec "$@"
 """
