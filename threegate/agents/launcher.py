@@ -6,6 +6,7 @@ machine before. Whatever stops the launcher stops the jail with it, and what the
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pwd
 import re
@@ -36,7 +37,7 @@ from threegate.agents.work_changes import keep_bases, read_changes
 from threegate.agents.work_copy import SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project
 from threegate.changes.make import MadeChangeSet
 from threegate.core import durable
-from threegate.core.errors import InvalidInput, Refused, ThreeGateError
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
 from threegate.core.file_names import new_agent_run_id
 from threegate.core.workspace import AgentRun
 from threegate.launch.context import Context
@@ -142,6 +143,8 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
             raise InvalidInput(f"--read {folder}: there is no such folder")
         refuse_project(folder, context.workspace, context.workspace_id)
     key = _key(context, profile)
+    if profile.url or wanted.hosts:
+        _need_relay()
     jails.check_walls(account)
     return _Plan(profile, program, arguments, account, root, key, jails.WALLS, ("memory and process limits",))
 
@@ -165,6 +168,12 @@ def _account(name: str) -> Account:
     if found.pw_uid == 0:
         raise InvalidInput(f"--as {name}: is root; root never runs an agent")
     return Account(name, found.pw_uid, found.pw_gid)
+
+
+def _need_relay() -> None:
+    """Raises Unavailable when the libraries of the relay are not installed."""
+    if any(importlib.util.find_spec(name) is None for name in ("uvicorn", "h11", "httpx")):
+        raise Unavailable("the relay to the model needs its extra: pip install 'threegate[agents]'")
 
 
 def _key(context: Context, profile: Profile) -> str:
