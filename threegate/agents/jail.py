@@ -24,9 +24,9 @@ from threegate.core.errors import Unavailable
 HOME: Final = "/home/agent"
 DOOR: Final = "/run/door.sock"
 MODEL: Final = "/run/model.sock"
-EGRESS: Final = "/run/egress.sock"
+HOSTS: Final = "/run/hosts.sock"
 MODEL_PORT: Final = 8300
-EGRESS_PORT: Final = 8301
+HOSTS_PORT: Final = 8301
 NOT_STARTED: Final = 3
 """Exit code of a run whose jail could not be made."""
 _UID: Final = 1000
@@ -97,11 +97,20 @@ port() { # SOCKET PORT: listen on loopback before the agent lives
   done
 }
 port /run/model.sock 8300
-port /run/egress.sock 8301
+port /run/hosts.sock 8301
 umask 077
 exec "$@"
 """
 """What runs first in the jail: the relays between loopback and the two sockets, then the agent in place of the shell."""
+
+
+_MEASURE: Final = r"""
+printf '\0status\n'; cat /proc/self/status
+printf '\0namespaces\n'; for name in mnt pid net ipc user; do readlink /proc/self/ns/$name; done
+printf '\0environment\n'; wc -c </proc/1/environ
+printf '\0descriptors\n'; ls /proc/self/fd
+"""
+"""What the trial says of itself; `ls` has one descriptor of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,23 +275,40 @@ class Jail:
                 raise Unavailable(f"the jail cannot be started ({error.strerror or error})") from None
 
 
-def check_walls(account: Account) -> None:
-    """Try the jail without an agent, and read the walls back. Raises Unavailable with the reason when one is missing."""
-    done = _trial(Jail(account), ["/bin/cat", "/proc/self/status"])
-    facts = dict(line.split(":\t", 1) for line in done.splitlines() if ":\t" in line)
+def measure_walls(account: Account) -> dict[str, bool]:
+    """Each of WALLS, and whether it holds in a jail of this account: read back from a jail without an agent. Raises Unavailable."""
+    parts = dict(
+        part.split("\n", 1) for part in _trial(Jail(account), ["/bin/sh", "-c", _MEASURE]).split("\0")[1:]
+    )
+    status = dict(line.split(":\t", 1) for line in parts["status"].splitlines() if ":\t" in line)
+    places = dict(line.split(":", 1) for line in parts["namespaces"].splitlines())
     capabilities = {
-        facts.get(name, "?").strip("0") for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+        status.get(name, "?").strip("0") for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
     }
-    wrong = [
-        name
-        for name, holds in (
-            ("seccomp", facts.get("Seccomp") == "2" and int(facts.get("Seccomp_filters", "0")) >= 2),
-            ("no capabilities", capabilities == {""}),
-            ("no new privileges", facts.get("NoNewPrivs") == "1"),
-            ("pid namespace", int(facts.get("Pid", "99999")) < 10),
+    found = {
+        f"{name} namespace": bool(places.get(short))
+        and places[short] != Path(f"/proc/self/ns/{short}").readlink().name.partition(":")[2]
+        for name, short in (
+            ("mount", "mnt"),
+            ("pid", "pid"),
+            ("net", "net"),
+            ("ipc", "ipc"),
+            ("user", "user"),
         )
-        if not holds
-    ]
+    }
+    return {
+        **found,
+        "seccomp": status.get("Seccomp") == "2" and int(status.get("Seccomp_filters", "0")) >= 2,
+        "no capabilities": capabilities == {""},
+        "no new privileges": status.get("NoNewPrivs") == "1",
+        "empty environment": parts["environment"].strip() == "0",
+        "closed descriptors": parts["descriptors"].split() == ["0", "1", "2", "3"],
+    }
+
+
+def check_walls(account: Account) -> None:
+    """Raises Unavailable with the reason when the jail cannot be made here, or one of WALLS does not hold in it."""
+    wrong = [name for name, holds in measure_walls(account).items() if not holds]
     if wrong:
         raise Unavailable(f"the jail does not hold here: {', '.join(wrong)}; no agent is started without it")
 

@@ -6,6 +6,7 @@ machine before. Whatever stops the launcher stops the jail with it, and what the
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pwd
 import re
@@ -23,19 +24,20 @@ from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.agents import jail as jails
 from threegate.agents.agent_home import take_over_state, write_files
+from threegate.agents.host_log import read_hosts
 from threegate.agents.jail import Account, Bound, Jail
 from threegate.agents.model_counts import Counts, RelaySettings
 from threegate.agents.profile import Filled, Profile, load_profile
 from threegate.agents.program import Program, find_program
 from threegate.agents.project_survey import scan_cache
 from threegate.agents.runs import RunFacts, end_dead_runs, run_lock
-from threegate.agents.side_processes import listen, start_door, start_model_relay
+from threegate.agents.side_processes import listen, start_door, start_host_proxy, start_model_relay
 from threegate.agents.terminal import run_in_jail
 from threegate.agents.work_changes import keep_bases, read_changes
 from threegate.agents.work_copy import SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project
 from threegate.changes.make import MadeChangeSet
 from threegate.core import durable
-from threegate.core.errors import InvalidInput, Refused, ThreeGateError
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
 from threegate.core.file_names import new_agent_run_id
 from threegate.core.workspace import AgentRun
 from threegate.launch.context import Context
@@ -104,6 +106,7 @@ def run_agent(
         launch = _Launch(context, wanted, plan, run, actor, say, stopped)
         try:
             launch.prepare(held, progress)
+            launch.announce()
         except BaseException:
             launch.undo()
             raise
@@ -140,6 +143,8 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
             raise InvalidInput(f"--read {folder}: there is no such folder")
         refuse_project(folder, context.workspace, context.workspace_id)
     key = _key(context, profile)
+    if profile.url or wanted.hosts:
+        _need_relay()
     jails.check_walls(account)
     return _Plan(profile, program, arguments, account, root, key, jails.WALLS, ("memory and process limits",))
 
@@ -163,6 +168,12 @@ def _account(name: str) -> Account:
     if found.pw_uid == 0:
         raise InvalidInput(f"--as {name}: is root; root never runs an agent")
     return Account(name, found.pw_uid, found.pw_gid)
+
+
+def _need_relay() -> None:
+    """Raises Unavailable when the libraries of the relay are not installed."""
+    if any(importlib.util.find_spec(name) is None for name in ("uvicorn", "h11", "httpx")):
+        raise Unavailable("the relay to the model needs its extra: pip install 'threegate[agents]'")
 
 
 def _key(context: Context, profile: Profile) -> str:
@@ -207,6 +218,9 @@ class _Launch:
         self._say = say
         self._stopped = stopped
         self._counts = -1
+        self._hosts = -1
+        self._signed = b""
+        self._about: dict[str, object] = {}
         self._before: AgentRun | None = None
         """The run whose HOME this one took over."""
 
@@ -221,6 +235,7 @@ class _Launch:
     def prepare(self, held: ExitStack, progress: Callable[[int, int], None]) -> None:
         """Everything up to the agent's first instruction but the trail's event. Raises as `run_agent`."""
         plan, run = self._plan, self._run
+        self._sign()
         kind: CopyKind = "plain"
         if plan.account.is_own:
             for name in (UPPER, SCRATCH):
@@ -271,6 +286,11 @@ class _Launch:
         plan, run = self._plan, self._run
         with listen(run, run.door, plan.account) as door:
             held.callback(start_door(self._context.workspace, run, door, plan.profile.wait_sec).end)
+        if self._wanted.hosts:
+            with listen(run, run.hosts, plan.account) as listener:
+                proxy, self._hosts = start_host_proxy(listener, self._wanted.hosts)
+            held.callback(os.close, self._hosts)
+            held.callback(proxy.end)
         if not plan.profile.url:
             return
         limits = plan.profile.limits
@@ -289,8 +309,7 @@ class _Launch:
         held.callback(relay.end)
 
     def live(self, propose: Propose) -> Finished:
-        """From the trail's start event to its end event. Raises TrailError."""
-        self._announce()
+        """From the agent's first instruction to the trail's end event. Raises TrailError."""
         code, reason = jails.NOT_STARTED, None
         try:
             program, arguments = self._plan.program, self._plan.arguments
@@ -306,8 +325,22 @@ class _Launch:
             finished = self._finish(code, reason, propose)
         return finished
 
-    def _announce(self) -> None:
-        """The start in the trail, with the signature for hosts. Raises Refused, TrailError, Unavailable."""
+    def _sign(self) -> None:
+        """The signature for hosts, before anything is made. Raises InvalidInput, Refused, Unavailable."""
+        self._about = {
+            "run": self._run.run_id,
+            "project": str(self._plan.root),
+            "hosts": list(self._wanted.hosts),
+        }
+        if not self._wanted.hosts:
+            return
+        if self._wanted.acting is None:
+            raise Refused("signature_missing", "--allow is an operator's act: it needs a signature")
+        self._say(f"you sign that this run may send anything to {', '.join(self._wanted.hosts)}")
+        self._signed = sign_act(self._context, self._wanted.acting, HOSTS_ACT, self._about)
+
+    def announce(self) -> None:
+        """The start in the trail. Raises Refused, TrailError, Unavailable."""
         wanted, plan, context = self._wanted, self._plan, self._context
         started = AgentStarted(
             run=self._run.run_id,
@@ -325,15 +358,10 @@ class _Launch:
             endpoint=plan.profile.host or None,
             hosts=wanted.hosts or None,
         )
-        actor, signed = self._actor, b""
-        about = {"run": self._run.run_id, "project": str(plan.root), "hosts": list(wanted.hosts)}
-        if wanted.hosts:
-            if wanted.acting is None:
-                raise Refused("signature_missing", "--allow is an operator's act: it needs a signature")
-            signed = sign_act(context, wanted.acting, HOSTS_ACT, about)
+        actor = self._actor
         with context.trail.locked() as trail:
-            if signed:
-                actor, act = checked_act(context, trail, signed, HOSTS_ACT, about)
+            if self._signed:
+                actor, act = checked_act(context, trail, self._signed, HOSTS_ACT, self._about)
                 started = replace(started, **act)
             moves.announce(trail, started, actor=actor)
         self._facts = replace(self._facts, announced=True)
@@ -351,6 +379,7 @@ class _Launch:
             Bound(run.results, "/run/results"),
             Bound(run.door, jails.DOOR),
             *((Bound(run.model, jails.MODEL),) if plan.profile.url else ()),
+            *((Bound(run.hosts, jails.HOSTS),) if self._wanted.hosts else ()),
             *self._copy.bound,
         ]
         term = os.environ.get("TERM", "")
@@ -360,6 +389,7 @@ class _Launch:
             "LANG": "C.UTF-8",
             "TERM": term if _TERM(term) else "dumb",
             "PATH": ":".join([*plan.program.path, "/usr/local/bin", "/usr/bin", "/bin"]),
+            **(_PROXIED if self._wanted.hosts else {}),
             **{name: filled.text(value) for name, value in plan.profile.environment.items()},
         }
         return Jail(
@@ -385,6 +415,7 @@ class _Launch:
             problem = str(error)
         finished = Finished(self._run, code, changes, self._copy, self._facts, problem)
         counts = Counts.read(self._counts) if self._counts >= 0 else Counts()
+        reached, refused = read_hosts(self._hosts) if self._hosts >= 0 else ((), ())
         drafted = None
         try:
             drafted = propose(finished) if changes is not None and changes.rows else None
@@ -398,6 +429,8 @@ class _Launch:
                 bytes_out=counts.bytes_out,
                 bytes_in=counts.bytes_in,
                 tokens=counts.tokens,
+                reached=reached or None,
+                refused=refused or None,
                 changed=len(changes.rows) if changes is not None else None,
                 changes_sha256=drafted,
             )
@@ -416,9 +449,15 @@ until then a call says `pending`, and `wait` waits for it. A refusal says what t
 """
 
 
+_PROXIED: Final = {
+    **dict.fromkeys(("HTTPS_PROXY", "https_proxy"), f"http://127.0.0.1:{jails.HOSTS_PORT}"),
+    **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
+}
+
+
 def _clean(run: AgentRun) -> None:
     """Remove what nobody needs after the end: sockets, and what the overlay worked with."""
-    for path in (run.door, run.model):
+    for path in (run.door, run.model, run.hosts):
         path.unlink(missing_ok=True)
     scratch = run.work / SCRATCH
     with suppress(OSError):

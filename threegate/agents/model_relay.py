@@ -109,6 +109,7 @@ class Relay:
                 break
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         self.counts.tokens += used.tokens
+        self.counts.write(self._file)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _judged(self, scope: dict[str, Any], receive: Receive) -> tuple[str, bytes, dict[str, str]]:

@@ -58,6 +58,10 @@ class Profile(BaseModel):
     files: tuple[WrittenFile, ...] = ()
     wait_sec: int = 45
     """How long a call of the door waits before it answers `pending`: the client's limit, less a margin."""
+    connect_file: str = ""
+    """Where people who run it without a jail put `connect`."""
+    connect: str = ""
+    """Its entry for the MCP server."""
     limits: AgentSettings = AgentSettings()
     """Budgets, and the name of the key."""
 
@@ -74,6 +78,7 @@ class Filled:
     profile: Profile
     project: str
     instructions: str = ""
+    door: tuple[str, ...] = DOOR_ARGV
 
     def text(self, template: str) -> str:
         """A template with everything in its place. Raises InvalidInput for a name that is none."""
@@ -87,9 +92,9 @@ class Filled:
                 MODEL=model,
                 MODEL_JSON=json.dumps(model),
                 INSTRUCTIONS=self.instructions,
-                DOOR_COMMAND=json.dumps(DOOR_ARGV[0]),
-                DOOR_ARGUMENTS=json.dumps(DOOR_ARGV[1:]),
-                DOOR_ARGV=json.dumps(DOOR_ARGV),
+                DOOR_COMMAND=json.dumps(self.door[0]),
+                DOOR_ARGUMENTS=json.dumps(self.door[1:]),
+                DOOR_ARGV=json.dumps(self.door),
             )
         except (KeyError, ValueError) as error:
             raise InvalidInput(

@@ -82,6 +82,15 @@ def start_model_relay(listener: socket.socket, settings: RelaySettings) -> tuple
     return SideProcess("model relay", process), counts
 
 
+def start_host_proxy(listener: socket.socket, hosts: Sequence[str]) -> tuple[SideProcess, int]:
+    """The proxy to allowed hosts, and a descriptor of what it writes down, which the caller closes. Raises Unavailable."""
+    log = os.memfd_create("hosts", os.MFD_CLOEXEC)
+    descriptors = (listener.fileno(), log)
+    command = [sys.executable, "-m", "threegate.agents.host_proxy", *map(str, descriptors), *hosts]
+    kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    return SideProcess("host proxy", _start(command, descriptors, kept)), log
+
+
 def start_door(workspace: Workspace, run: AgentRun, listener: socket.socket, wait_sec: int) -> SideProcess:
     """`threegate serve mcp --run`, whose stdin is the listening socket (as inetd does for services that wait). Raises Unavailable."""
     command = [sys.executable, "-m", "threegate", "--workspace", str(workspace.root)]

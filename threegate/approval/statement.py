@@ -34,6 +34,7 @@ ACT_TYPES: Final = frozenset(
         "adopt",
         "reject",
         "cancel",
+        "agent-hosts",
     )
 )
 """Types of the acts that are signed in the namespace threegate-act."""

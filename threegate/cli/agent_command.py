@@ -155,6 +155,28 @@ def _tell(finished: Finished) -> None:
         )
 
 
+@app.command()
+def connect(
+    profile: Annotated[
+        str, typer.Argument(metavar="PROFILE", help="codex, opencode, gemini, claude, qwen or generic.")
+    ],
+) -> None:
+    """Print the MCP entry for an agent that runs elsewhere, without a jail."""
+    import sys
+
+    from threegate.agents.profile import Filled, load_profile
+
+    workspace = invocation.workspace_here()
+    found = load_profile(profile, workspace.load_settings())
+    door = (sys.executable, "-m", "threegate", "--workspace", str(workspace.root), "serve", "mcp")
+    invocation.warn(f"put this into {found.connect_file}; it needs the extra: pip install 'threegate[mcp]'")
+    invocation.warn(
+        "without the jail the agent's own shell and file tools are not behind the gate: only what it asks for through this "
+        f"server is signed. With the jail: threegate agent run {profile}"
+    )
+    typer.echo(invocation.safe(Filled(found, "", door=door).text(found.connect)), nl=False)
+
+
 @app.command("list")
 def list_(json_: invocation.JsonFlag = False) -> None:
     """List the runs of agents, the newest last."""

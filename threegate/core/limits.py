@@ -444,3 +444,5 @@ AGENT_MODEL_REQUEST_BYTES: Final = 32 * MIB
 AGENT_MODEL_SECONDS: Final = 600
 """Between two pieces of a model's answer."""
 AGENT_MODEL_CONNECTIONS: Final = 64
+AGENT_CONNECT_SECONDS: Final = 30
+"""For a connection to a host that a person allowed, up to its first byte."""

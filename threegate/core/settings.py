@@ -350,7 +350,7 @@ class AgentSettings(_Part):
         pattern=r"^(https://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?|http://(127\.0\.0\.1|localhost)(:[0-9]{1,5})?)?(/[A-Za-z0-9._~/-]{0,200})?$",
         description="the model's endpoint, without /v1; http only on loopback; empty: the profile's",
     )
-    models: tuple[str, ...] = Field(
+    models: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9._:/@-]{1,128}$")], ...] = Field(
         default=(),
         strict=False,
         description="models it may ask for, the usual one first; empty: the profile's",

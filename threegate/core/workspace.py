@@ -378,6 +378,11 @@ class AgentRun:
         """The socket on which the model relay answers; in the jail /run/model.sock."""
         return self.folder / "model.sock"
 
+    @property
+    def hosts(self) -> Path:
+        """The socket on which the proxy to allowed hosts answers; in the jail /run/hosts.sock."""
+        return self.folder / "hosts.sock"
+
     def make(self) -> AgentRun:
         """Make the folders, durable. Raises FileExistsError when this run is there, OSError."""
         if not self.folder.parent.is_dir():
