@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 
@@ -36,6 +37,13 @@ def forked(arguments: Sequence[str], cwd: Path, timeout: float, env: dict[str, s
     return code, told[0], told[1]
 
 
+def on_terminal(arguments: Sequence[str], env: dict[str, str], terminal: str) -> BaseProcess:
+    """One command whose terminal is the one of this path; the caller ends it."""
+    process = _server().Process(target=_on_terminal, args=(list(arguments), env, terminal))
+    process.start()
+    return process
+
+
 @functools.cache
 def _server() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
@@ -49,6 +57,21 @@ def _command(arguments: list[str], cwd: str, env: dict[str, str], out: str, err:
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.chdir(cwd)
+    _run(arguments, env)
+
+
+def _on_terminal(arguments: list[str], env: dict[str, str], terminal: str) -> None:
+    os.setsid()
+    descriptor = os.open(terminal, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(descriptor, number)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        setattr(sys, name, open(terminal, mode))  # noqa: SIM115 - for the life of the process
+        setattr(sys, f"__{name}__", getattr(sys, name))
+    _run(arguments, env)
+
+
+def _run(arguments: list[str], env: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(env)
     sys.argv = ["threegate", *arguments]

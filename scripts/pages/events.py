@@ -20,6 +20,7 @@ _TYPES = {
     "Mapping[str, str]": "object, text to text",
     "tuple[JudgedReason, ...]": "list of objects: `code`, `path`",
     "ContractMove": "object, see [the call](#the-call-of-a-contract)",
+    "Signature": "object: `nonce`, `key` (fingerprint), `act_sha256`",
     "JudgedContract": "object, see [the verdict](#the-verdict-of-the-contracts)",
 }
 

@@ -1,8 +1,9 @@
-"""Notices reach a real listener, carry no word of a request, and stop nothing when they fail."""
+"""Notices reach a real listener, tell the card and no link of the agent's, and stop nothing when they fail."""
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -11,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import make_bench
-from threegate.core.settings import NotifySettings
+from threegate.cli import execute
+from threegate.core import limits
+from threegate.core.settings import Settings
 from threegate.daemon.log import Log
 from threegate.daemon.loop import Daemon
-from threegate.daemon.notices import Notices, send
+from threegate.daemon.notices import Notices, plain, send
 
 SECRET_WORDS = "words-of-the-request"
 
@@ -27,7 +30,7 @@ class Listener(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         self.heard.append((self.path, body))
-        self.send_response(200)
+        self.send_response(403 if self.path == "/refuses" else 200)
         self.end_headers()
 
     def log_message(self, format: str, *arguments: object) -> None:
@@ -48,7 +51,7 @@ def listener() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     server.server_close()
 
 
-def test_the_operator_and_the_requester_hear_ids_and_nothing_else(
+def test_the_operator_hears_the_card_and_the_requester_an_id(
     tmp_path: Path, listener: tuple[str, list[tuple[str, str]]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     address, heard = listener
@@ -56,27 +59,73 @@ def test_the_operator_and_the_requester_hear_ids_and_nothing_else(
     bench.settings(
         notify__urls=[f"json://{address}/operator"], notify__requester_hook=f"json://{address}/requester"
     )
-    path = bench.draft(purpose=f"Sum {SECRET_WORDS}.", code=f"print('{SECRET_WORDS}')", data=None)
+    path = bench.draft(purpose="Sum a column.", code=f"print('{SECRET_WORDS}')", data=None)
     Daemon(bench.workspace, Log(), once=True).run()
     bench.approve(path)
     Daemon(bench.workspace, Log(), once=True).run()
-    told = [(place, json.loads(body)["title"], json.loads(body)["message"]) for place, body in heard]
-    assert ("/operator", "A request waits for approval", f"{path.name}: threegate review") in told
-    assert ("/requester", "A request has ended", "req-1: succeeded") in told
+    told = {place: json.loads(body) for place, body in heard}
+    assert told["/operator"]["title"] == "A request waits for approval, risk low"
+    assert told["/operator"]["message"].splitlines() == [
+        "asked by core (as the file says); risk low",
+        "reaches: nothing",
+        "it says: 'Sum a column.'",
+        f"read it: threegate review ({path.name})",
+    ]
+    assert (told["/requester"]["title"], told["/requester"]["message"]) == (
+        "A request has ended",
+        "req-1: succeeded",
+    )
     assert SECRET_WORDS not in str(heard)
     assert "tok" not in capfd.readouterr().err
 
 
-def test_a_notice_that_cannot_be_sent_is_one_line_without_the_url() -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        "see https://evil.example/login now",
+        "mail me@evil.example",
+        "<!channel> <https://evil.example|approve here>",
+        "@everyone **approved** by _alice_ [ok](http://evil.example)",
+        "www.evil.example and evil.example/x",
+        "a\n\nApproved by alice.\r\x1b[2J\u202e",
+        "x" * 100_000,
+    ],
+)
+def test_foreign_words_make_no_link_no_mention_and_no_second_line(words: str) -> None:
+    said = plain(words)
+    assert len(said) <= limits.NOTICE_CHARS * 2 and said.isprintable() and "\n" not in said
+    assert not set(said) & set('<>@*_[]|`~&\\"#')
+    assert not re.search(r"[:/.]\S", said)
+
+
+def test_a_notice_that_cannot_be_sent_says_the_setting_and_the_cause_without_the_url() -> None:
     for url in ("json://127.0.0.1:1/token-abc", "nonsense://token-abc", ""):
-        problem = send([url], "title", "body")
+        problem = send(("notify.urls[0]", url), "title", "body")
         assert problem is not None and "\n" not in problem and "token-abc" not in problem
+        assert problem.startswith("notify.urls[0]: ")
+    assert "no connection" in str(send(("a", "json://127.0.0.1:1/token-abc"), "title", "body"))
 
 
-def test_without_urls_nothing_is_started() -> None:
+def test_the_command_says_which_took_it(
+    tmp_path: Path, listener: tuple[str, list[tuple[str, str]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    address, heard = listener
+    bench = make_bench(tmp_path)
+    here = ["-w", str(bench.workspace.root), "notify", "test"]
+    assert execute(here) == 3 and "docs/notices.md" in capsys.readouterr().err
+    bench.settings(notify__urls=[f"json://{address}/one", "json://127.0.0.1:1/token-abc"])
+    assert execute(here) == 3
+    said = capsys.readouterr()
+    assert said.out == "notify.urls[0]: taken\n"
+    assert "notify.urls[1]: could not be sent: no connection" in said.err and "token-abc" not in said.err
+    assert [place for place, _ in heard] == ["/one"]
+    bench.settings(notify__urls=[f"json://{address}/refuses"])
+    assert execute(here) == 3 and "the server answered 403" in capsys.readouterr().err
+
+
+def test_without_urls_nothing_is_started(tmp_path: Path) -> None:
     before = threading.active_count()
-    notices = Notices(NotifySettings(), Log())
-    notices.draft_waits("TR.md")
+    notices = Notices(Settings(), Log())
     notices.ended("req-1", "succeeded")
     notices.close()
     assert threading.active_count() == before

@@ -57,6 +57,8 @@ NOT_RUN = {
     "threegate serve http": "serves until it is stopped: tests/serve/test_http.py",
     "threegate serve http --page": "the same: tests/adversarial/page",
     "threegate serve link": "needs that server: tests/adversarial/page",
+    "pip install 'threegate[notify]'": "the same as below: changes the environment",
+    "threegate notify test": "sends to the URLs of the settings; tests/daemon/test_notices.py does",
     "pip install 'threegate[tui]'": "changes the environment: the tests run in one that has it",
     "threegate status --watch": "runs until it is stopped: tests/tui",
     "curl -s http://127.0.0.1:8766/pre-tool-check \\": "needs that server: tests/serve/test_http.py",

@@ -20,6 +20,7 @@ from tests.trail.workspaces import approve, make_workspace, run
 from threegate import cli
 from threegate.acts.approval_lines import insert_approval
 from threegate.acts.reject import reject_draft
+from threegate.acts.signed_acts import Decision
 from threegate.cli import invocation
 from threegate.core import limits
 from threegate.core.workspace import Workspace
@@ -244,13 +245,13 @@ def test_a_file_that_claims_an_id_gets_nothing_of_its_story(bench: Bench, tmp_pa
     client = client_of(bench.workspace, tmp_path)
     page = words(only(client, "drafts"))
     assert "was used before" in page and "approved and signed" not in page and " approve /" not in page
-    reject_draft(bench.context, claims, reason="no", actor="account:x")
+    reject_draft(bench.context, claims, reason="no", by=Decision("account:x"))
     page = words(only(client, "refused"))
     assert "by another file" in page and "signed by alice" not in page
 
 
 def test_a_rejected_draft_says_so(bench: Bench, tmp_path: Path) -> None:
-    reject_draft(bench.context, bench.draft(data=None), reason="too wide", actor="account:x")
+    reject_draft(bench.context, bench.draft(data=None), reason="too wide", by=Decision("account:x"))
     page = words(only(client_of(bench.workspace, tmp_path), "refused"))
     assert "too wide" in page and "The operator said no, with their reason." in page
 

@@ -120,3 +120,29 @@ def test_a_dumb_terminal_gets_lines(bench: Bench) -> None:
     terminal.wait("[q]uit >")
     terminal.type("q\n")
     assert terminal.end() == 0 and b"\x1b[?1049h" not in terminal.wrote
+
+
+def test_without_colours_a_draft_is_shown_all_the_same(bench: Bench) -> None:
+    bench.draft(data=None)
+    terminal = Terminal(bench, "review", "--key", str(bench.keys["alice"]), NO_COLOR="1")
+    terminal.wait("DRAFTS: 1")
+    terminal.type("\r")
+    terminal.wait("== WHAT RUNS")
+    terminal.type("q")
+    assert terminal.end() == 0
+
+
+def test_a_mistake_of_ours_is_one_line_without_values(bench: Bench) -> None:
+    """Textual prints all variables of each frame, requests and settings among them."""
+    bench.draft(data=None, code="print('words of the request')")
+    broken = "import threegate.tui.lines as lines; lines.segments_of = lambda line: 1 / 0"
+    (bench.workspace.root / "sitecustomize.py").write_text(broken)
+    terminal = Terminal(
+        bench, "review", "--key", str(bench.keys["alice"]), PYTHONPATH=str(bench.workspace.root)
+    )
+    terminal.wait("DRAFTS: 1")
+    terminal.type("\r")
+    assert terminal.end() not in (0, None)
+    said = terminal.text()
+    assert "a mistake of ThreeGate itself: ZeroDivisionError at" in said and "please report" in said
+    assert "Traceback" not in said and b"words of the request" not in terminal.wrote

@@ -13,6 +13,7 @@ from tests.acts.bench_workspace import Bench, make_bench
 from tests.tui.terminal import drive, open_first, read_all, rows, until
 from threegate import cli
 from threegate.acts.reject import reject_draft
+from threegate.acts.signed_acts import Decision
 from threegate.cli import invocation
 from threegate.tui.lines import Lines
 from threegate.tui.status_screen import LookScreen, StatusApp
@@ -38,7 +39,10 @@ def test_it_follows_what_happens(bench: Bench) -> None:
         await pilot.press("escape")
         await pilot.pause()
         reject_draft(
-            bench.context, bench.draft("req-2", slug="no", data=None), reason="[b]no[/b]", actor="account:x"
+            bench.context,
+            bench.draft("req-2", slug="no", data=None),
+            reason="[b]no[/b]",
+            by=Decision("account:x"),
         )
         await until(pilot, lambda: table.row_count == 2)
         await pilot.press("slash", *"refused", "enter")

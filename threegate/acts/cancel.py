@@ -9,17 +9,19 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from threegate.acts.reject import refuse_unknown
+from threegate.acts.signed_acts import Decision
 from threegate.core import durable
 from threegate.core.errors import Refused
 from threegate.launch.completion import close_from_trail, find_file, with_result
 from threegate.launch.context import Context
 from threegate.results import reserve_result
-from threegate.trail import LockedTrail, RequestHistory, moves, payloads
+from threegate.trail import LockedTrail, RequestHistory, moves, payloads, trail_text
 from threegate.trail.payloads import Approved, CancelRequested
 
+CANCEL = "threegate-cancel/1"
 _POLL_SECONDS = 0.05
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 
@@ -36,11 +38,12 @@ class Cancelled:
 
 
 def cancel_request(
-    context: Context, request_id: str, *, actor: str, reason: str = "", wait_seconds: float = 5.0
+    context: Context, request_id: str, *, by: Decision, reason: str = "", wait_seconds: float = 5.0
 ) -> Cancelled:
     """End a waiting request, or ask the daemon to end a running one and wait for its word.
 
-    Raises Refused (unknown_request, already_ended, not_approved), TrailError, Unavailable, OSError.
+    Raises Refused (unknown_request, already_ended, not_approved, a signature of `by` that does not hold), TrailError,
+    Unavailable, OSError.
     """
     if not _REQUEST_ID.fullmatch(request_id):
         raise refuse_unknown(request_id)
@@ -51,21 +54,29 @@ def cancel_request(
         if history.end is not None:
             raise Refused("already_ended", f"{request_id}: has ended ({history.end.type}); nothing to cancel")
         if history.claimed is None:
-            _end_waiting(context, held, history, actor, reason)
+            _end_waiting(context, held, history, by, reason)
             return Cancelled(request_id, "cancelled", "cancelled")
-        moves.announce(held, CancelRequested(message=reason), request_id=request_id, actor=actor)
+        actor, signed = by.checked(context, held, CANCEL, cancel_about(request_id, reason))
+        asked = CancelRequested(message=reason, signed=signed)
+        moves.announce(held, asked, request_id=request_id, actor=actor)
         durable.overwrite(context.workspace.control / f"cancel-{request_id}", b"")
     return _await(context, request_id, wait_seconds)
 
 
+def cancel_about(request_id: str, reason: str) -> dict[str, Any]:
+    """What a signed stop is about."""
+    return {"request_id": request_id, "reason": trail_text(reason)}
+
+
 def _end_waiting(
-    context: Context, held: LockedTrail, history: RequestHistory, actor: str, reason: str
+    context: Context, held: LockedTrail, history: RequestHistory, by: Decision, reason: str
 ) -> None:
     source = find_file(context.workspace, history)
     if source is None or source.parent != context.workspace.approved:
         raise Refused(
             "not_approved", f"{history.request_id}: is a draft; say no to it with: threegate reject FILE"
         )
+    actor, signed = by.checked(context, held, CANCEL, cancel_about(history.request_id, reason))
     approved = Approved.of(history.approved) or Approved()
     target = moves.free_name(context.workspace.refused / source.name)
     reserve_result(context.workspace, history.request_id)
@@ -85,6 +96,7 @@ def _end_waiting(
                 message=reason or "cancelled by the operator before it ran",
                 state=target.parent.name,
                 file=target.name,
+                signed=signed,
             ),
         ),
         request_id=history.request_id,

@@ -6,10 +6,13 @@ of another request cannot end that one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from threegate.acts.signed_acts import Decision
 from threegate.core import limits
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
 from threegate.launch.completion import close_from_trail, with_result
 from threegate.launch.context import Context
@@ -19,6 +22,7 @@ from threegate.review.reviewed_draft import Draft, read_draft, take_draft_away
 from threegate.shown.time_read import Reading
 from threegate.trail import LockedTrail, moves, payloads, trail_text
 
+REJECT = "threegate-reject/1"
 _MODE = 0o600
 
 
@@ -32,9 +36,12 @@ class Rejected:
 
 
 def reject_draft(
-    context: Context, which: Path | Draft, *, reason: str, actor: str, reading: Reading | None = None
+    context: Context, which: Path | Draft, *, reason: str, by: Decision, reading: Reading | None = None
 ) -> Rejected:
-    """Say no to one draft, by its file or as it was read. Raises InvalidInput, TrailError, Unavailable, OSError."""
+    """Say no to one draft, by its file or as it was read.
+
+    Raises InvalidInput, Refused (a signature of `by` that does not hold), TrailError, Unavailable, OSError.
+    """
     draft = which if isinstance(which, Draft) else read_draft(context.workspace, which)
     with context.trail.locked() as held:
         report = read_request(
@@ -47,7 +54,8 @@ def reject_draft(
         request_id = _own_id(context, held, report, draft)
         if request_id is not None:
             reserve_result(context.workspace, request_id)
-        rejected = _payload(draft, report, request_id, reason, reading)
+        actor, signed = by.checked(context, held, REJECT, reject_about(draft, reason))
+        rejected = replace(_payload(draft, report, request_id, reason, reading), signed=signed)
         (copy,) = moves.deliver(
             held,
             [(context.workspace.refused / moves.told_name(draft.path.name), draft.data, _MODE)],
@@ -61,6 +69,12 @@ def reject_draft(
     removed = take_draft_away(context.workspace, draft)
     _write_status(context, draft, report, reason)
     return Rejected(copy, request_id, removed)
+
+
+def reject_about(draft: Draft, reason: str) -> dict[str, Any]:
+    """What a signed no is about."""
+    name = moves.told_name(draft.path.name)
+    return {"file": name, "draft_sha256": sha256_hex(draft.data), "reason": trail_text(reason)}
 
 
 def refuse_unknown(request_id: str) -> Refused:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from threegate.acts.cancel import cancel_request
-from threegate.acts.signed_acts import checked_act
+from threegate.acts.signed_acts import Decision
 from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import Reason
 from threegate.core.errors import InvalidInput, Refused
@@ -85,7 +85,7 @@ def close_session(context: Context, session_id: str, *, actor: str) -> tuple[Rea
         session_table(context, held)
     for request_id in running:
         cancel_request(
-            context, request_id, actor=actor, reason=f"session {session_id} was closed", wait_seconds=0
+            context, request_id, by=Decision(actor), reason=f"session {session_id} was closed", wait_seconds=0
         )
     return reasons
 
@@ -103,13 +103,13 @@ def kill_about(context: Context, scope: str, name: str) -> Mapping[str, Any]:
     return {"scope": scope, "name": name}
 
 
-def kill(context: Context, scope: str, name: str, *, actor: str, signed: bytes | None = None) -> Killed:
+def kill(context: Context, scope: str, name: str, *, by: Decision) -> Killed:
     """Kill a session, a session with its descendants, or (signed) a workflow, and what runs in them.
 
     Raises Refused (`signature_missing` for a workflow without one), InvalidInput, TrailError.
     """
     about = kill_about(context, scope, name)
-    if scope == "workflow" and signed is None:
+    if scope == "workflow" and (by.signed is None or by.account):
         raise Refused("signature_missing", "ending a workflow is the operator's: it needs a signature")
     with context.trail.locked() as held:
         table = session_table(context, held)
@@ -117,11 +117,13 @@ def kill(context: Context, scope: str, name: str, *, actor: str, signed: bytes |
         sessions = trial.kill(scope, name)
         running = sorted({call_id for key in sessions for call_id in table.sessions[key].pending})
         killed = SessionKilled(scope=scope, name=name, sessions=tuple(sessions[:64]))
+        actor, signed = by.checked(context, held, KILL, about)
         if signed is not None:
-            actor, act = checked_act(context, held, signed, KILL, about)
-            killed = replace(killed, **act)
+            killed = replace(killed, **signed.to_data())
         moves.announce(held, killed, actor=actor)
         session_table(context, held)
     for request_id in running:
-        cancel_request(context, request_id, actor=actor, reason=f"{scope} {name} was killed", wait_seconds=0)
+        cancel_request(
+            context, request_id, by=Decision(actor), reason=f"{scope} {name} was killed", wait_seconds=0
+        )
     return Killed(tuple(sessions), tuple(running))

@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from threegate.acts.signing_key import Acting
+from threegate.acts.signing_key import Acting, asks_nothing
 from threegate.approval import NAMESPACE_ACT, Act, check_act, render_signed, sign_statement
 from threegate.core import canonical, limits
-from threegate.core.errors import Refused
+from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import read_operators
 from threegate.review.reviewed_draft import refuse_bad_clock
 from threegate.trail import LockedTrail
+from threegate.trail.payloads import Signature
 
 
-def sign_act(context: Context, acting: Acting, kind: str, about: Mapping[str, Any]) -> bytes:
-    """Sign an act of this workspace. ssh-keygen may ask on the terminal. Raises InvalidInput, Unavailable, Refused."""
+def sign_act(
+    context: Context, acting: Acting, kind: str, about: Mapping[str, Any], *, ask: bool = True
+) -> bytes:
+    """Sign an act of this workspace. ssh-keygen may `ask` on the terminal. Raises InvalidInput, Unavailable, Refused."""
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         epoch, now = held.index.epoch, held.now
@@ -35,7 +40,56 @@ def sign_act(context: Context, acting: Acting, kind: str, about: Mapping[str, An
         about=about,
     )
     data = act.to_bytes()
-    return render_signed(data, sign_statement(data, acting.key, NAMESPACE_ACT))
+    return render_signed(data, sign_statement(data, acting.key, NAMESPACE_ACT, ask=ask))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Who says no or stop, and that in signed form where it could be had: such an act needs no signature."""
+
+    actor: str
+    signed: bytes | None = None
+    account: str = ""
+    """Who it is when the signature does not hold; empty: then the decision is refused."""
+
+    def checked(
+        self, context: Context, held: LockedTrail, kind: str, about: Mapping[str, Any]
+    ) -> tuple[str, Signature | None]:
+        """The actor of the event and its signature, checked under the trail's lock. Raises Refused."""
+        if self.signed is None:
+            return self.actor, None
+        try:
+            actor, fields = checked_act(context, held, self.signed, kind, about)
+        except Refused:
+            if not self.account:
+                raise
+            return self.account, None
+        return actor, Signature(**fields)
+
+
+def decide(
+    context: Context,
+    kind: str,
+    about: Mapping[str, Any],
+    *,
+    account: str,
+    acting: Acting | None,
+    ask: bool = False,
+) -> Decision:
+    """A decision by the operator whose key is at hand, signed when the key asks nothing; else by `account`, who runs this.
+
+    A no and a stop must always be possible: a key that is missing, locked, unplugged or revoked only leaves the signature
+    away. With `ask` it is signed or it is an error. Raises InvalidInput, Unavailable, Refused.
+    """
+    if acting is None:
+        return Decision(account)
+    actor = f"operator:{acting.name}"
+    if ask:
+        return Decision(actor, sign_act(context, acting, kind, about))
+    if asks_nothing(acting.key):
+        with suppress(InvalidInput, Unavailable, Refused):
+            return Decision(actor, sign_act(context, acting, kind, about, ask=False), account)
+    return Decision(actor)
 
 
 def checked_act(

@@ -67,6 +67,12 @@ def read_public(path: Path) -> PublicKey | None:
     return None
 
 
+def asks_nothing(path: Path) -> bool:
+    """Whether signing with this key could work without a touch: a FIDO key needs one."""
+    public = read_public(path)
+    return public is not None and not public.hardware
+
+
 def _may(operators: Operators, name: str, public: PublicKey) -> bool:
     certificate = public.certificate
     return any(

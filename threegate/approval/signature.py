@@ -29,6 +29,7 @@ _SIGN_KEEPS: Final = (
     "HOME", "USER", "SSH_AUTH_SOCK", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "SSH_SK_PROVIDER",
     "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "TERM",
 )  # fmt: skip
+_QUIET_KEEPS: Final = ("HOME", "USER", "SSH_AUTH_SOCK")
 
 
 def sign_command(key: Path, namespace: str) -> list[str]:
@@ -36,25 +37,28 @@ def sign_command(key: Path, namespace: str) -> list[str]:
     return [SSH_KEYGEN, "-q", "-Y", "sign", "-n", namespace, "-f", str(key)]
 
 
-def sign_statement(data: bytes, key: Path, namespace: str) -> bytes:
+def sign_statement(data: bytes, key: Path, namespace: str, *, ask: bool = True) -> bytes:
     """The armored signature of `data` by `key` (a private key, or a public key whose other half an agent holds).
 
-    ssh-keygen may ask for a passphrase or a touch on the terminal. Raises Unavailable when it cannot be run
-    or answers nothing in time, InvalidInput when it does not sign or its answer is not what we would render.
+    ssh-keygen may ask for a passphrase or a touch on the terminal, unless `ask` is false: it then has no terminal, and a key
+    that needs an answer does not sign. Raises Unavailable when it cannot be run or answers nothing in time, InvalidInput
+    when it does not sign or its answer is not what we would render.
     """
     if not key.is_file():
         raise InvalidInput(f"{key}: there is no such key file; name yours with --key")
-    environment = {name: os.environ[name] for name in _SIGN_KEEPS if name in os.environ}
+    keeps = _SIGN_KEEPS if ask else _QUIET_KEEPS
+    environment = {name: os.environ[name] for name in keeps if name in os.environ}
     try:
         done = subprocess.run(
             sign_command(key.absolute(), namespace),
             input=data,
             stdout=subprocess.PIPE,
             stderr=None
-            if os.isatty(2)
+            if ask and os.isatty(2)
             else subprocess.PIPE,  # on a terminal: "touch your key", and its errors
             env={**_VERIFY_ENVIRONMENT, **environment},
-            timeout=limits.SIGN_SECONDS,
+            timeout=limits.SIGN_SECONDS if ask else limits.QUIET_SIGN_SECONDS,
+            start_new_session=not ask,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

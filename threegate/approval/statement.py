@@ -23,7 +23,17 @@ FIRST_APPROVAL_TYPE: Final = "threegate-approval/1"
 COUNTERSIGN_TYPE: Final = "threegate-countersign/1"
 ACT_TYPES: Final = frozenset(
     f"threegate-{name}/1"
-    for name in ("grant", "grant-revoke", "apply", "replay", "checkpoint-answer", "kill", "adopt")
+    for name in (
+        "grant",
+        "grant-revoke",
+        "apply",
+        "replay",
+        "checkpoint-answer",
+        "kill",
+        "adopt",
+        "reject",
+        "cancel",
+    )
 )
 """Types of the acts that are signed in the namespace threegate-act."""
 

@@ -60,6 +60,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "apply": ("apply_command", "Apply a finished write or cleanup to the project."),
     "memory": ("memory_command", "Notes that proposals may search."),
     "sandbox": ("sandbox_command", "Build and check the sandbox images."),
+    "notify": ("notify_command", "Try the notices of the settings."),
     "settings": ("settings_command", "Check and show the settings."),
     "workspace": ("workspace_command", "Adopt a moved or restored workspace."),
     "prune": ("prune_command", "Remove what nothing needs any more."),

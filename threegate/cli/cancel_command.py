@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, decision_here
 from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
 
 app = typer.Typer()
@@ -19,17 +20,19 @@ def cancel(
     wait: Annotated[
         float, typer.Option("--wait", min=0, max=600, help="Seconds to wait for a running one.")
     ] = 5.0,
+    name: NameOption = "",
+    key: KeyOption = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Stop a waiting or running request. Ends with 3 when the daemon has not answered yet."""
-    from threegate.acts.cancel import cancel_request
+    """Stop a waiting or running request. Ends with 3 when the daemon has not answered yet. Signed where your key asks nothing."""
+    from threegate.acts.cancel import CANCEL, cancel_about, cancel_request
     from threegate.launch.context import open_context
     from threegate.review.show import show_request
-    from threegate.setup.init import account
 
     context = open_context(workspace_here())
     request_id = show_request(context.workspace, which).request_id or which
-    done = cancel_request(context, request_id, actor=account(), reason=reason, wait_seconds=wait)
+    by = decision_here(context, CANCEL, cancel_about(request_id, reason), name, key)
+    done = cancel_request(context, request_id, by=by, reason=reason, wait_seconds=wait)
     if wants_json(json_):
         emit_json(
             {

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import say, workspace_here
-from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask, decision_here
 
 app = typer.Typer(add_completion=False)
 
@@ -29,20 +29,20 @@ def kill_and_tell(scope: str, which: str, *, name: str, key: Path | None, yes: b
     """Do it and say what ended."""
     from threegate.acts.session_acts import KILL, SCOPES, kill_about
     from threegate.acts.session_acts import kill as kill_sessions
-    from threegate.acts.signed_acts import sign_act
+    from threegate.acts.signed_acts import Decision, sign_act
     from threegate.launch.context import open_context
-    from threegate.setup.init import account
 
     if scope not in SCOPES:
         raise typer.BadParameter(f"name one of {', '.join(SCOPES)}")
     context = open_context(workspace_here())
-    signed = None
     about = kill_about(context, scope, which)
     if scope == "workflow":
         acting = acting_here(context, name, key)
         ask(f"Sign as {acting.name} and end the workflow {which}?", yes)
-        signed = sign_act(context, acting, KILL, about)
-    killed = kill_sessions(context, scope, which, actor=account(), signed=signed)
+        by = Decision(f"operator:{acting.name}", sign_act(context, acting, KILL, about))
+    else:
+        by = decision_here(context, KILL, about, name, key)
+    killed = kill_sessions(context, scope, which, by=by)
     for session in killed.sessions:
         say(f"killed {session}")
     for request_id in killed.requests:

@@ -109,11 +109,14 @@ def _one(context: Context, acting: Acting, path: Path) -> str:
 
 
 def _reject(context: Context, draft: Draft, acting: Acting, reading: Reading | None) -> str:
-    from threegate.acts.reject import reject_draft
+    from threegate.acts.reject import REJECT, reject_about, reject_draft
+    from threegate.acts.signed_acts import decide
+    from threegate.setup.init import account
 
     typer.echo("reason (told to the agent) > ", nl=False)
     reason = sys.stdin.readline().strip()
-    done = reject_draft(context, draft, reason=reason, actor=f"operator:{acting.name}", reading=reading)
+    by = decide(context, REJECT, reject_about(draft, reason), account=account(), acting=acting)
+    done = reject_draft(context, draft, reason=reason, by=by, reading=reading)
     say(f"rejected {done.path}")
     return "rejected"
 

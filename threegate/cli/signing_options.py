@@ -6,8 +6,9 @@ Invariant: nothing is signed before the person said yes, on the terminal or befo
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +16,7 @@ from threegate.cli.invocation import on_terminal, screen_width, warn
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
 
 if TYPE_CHECKING:
+    from threegate.acts.signed_acts import Decision
     from threegate.acts.signing_key import Acting
     from threegate.launch.context import Context
 
@@ -31,6 +33,25 @@ def acting_here(context: Context, name: str, key: Path | None) -> Acting:
     from threegate.acts.signing_key import acting_operator
 
     return acting_operator(known_operators(context), name=name, key=key)
+
+
+def decision_here(
+    context: Context, kind: str, about: Mapping[str, Any], name: str, key: Path | None
+) -> Decision:
+    """Who says no or stop: the operator of a key that is at hand, or who runs the command. Raises InvalidInput for `name` or
+    `key` that is none's; a `key` that was named signs, or it is an error."""
+    from threegate.acts.signed_acts import decide
+    from threegate.acts.signing_key import acting_operator
+    from threegate.launch.launch_facts import read_operators
+    from threegate.setup.init import account
+
+    try:
+        acting = acting_operator(read_operators(context.workspace), name=name, key=key)
+    except InvalidInput:
+        if name or key is not None:
+            raise
+        acting = None
+    return decide(context, kind, about, account=account(), acting=acting, ask=key is not None)
 
 
 def ask(question: str, yes: bool) -> None:

@@ -67,6 +67,8 @@ OPERATORS_FILE_BYTES: Final = 256 * KIB
 COUNTERSIGNATURES: Final = 16
 SSH_KEYGEN_SECONDS: Final = 20
 SIGN_SECONDS: Final = 120
+QUIET_SIGN_SECONDS: Final = 5
+"""For a signature that nobody is asked for: a key whose agent waits for somebody does not delay a no."""
 
 # ---- a run (docs/spec/6-runners.md)
 RUN_PROCESSES: Final = 128
@@ -189,6 +191,10 @@ SNAPSHOT_ENTRIES: Final = 20_000
 DIFF_LINES: Final = 4_000
 MEMORY_BYTES: Final = 16 * MIB
 APPLY_SECONDS: Final = 600
+
+# ---- notices
+NOTICE_CHARS: Final = 160
+"""Of the requester's words (each of purpose, name and reach) in a notice."""
 
 # ---- metrics
 METRICS_LABELS: Final = 200

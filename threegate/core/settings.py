@@ -283,7 +283,7 @@ class SecretReference(_Part):
 
 
 class NotifySettings(_Part):
-    """Whom to tell that something waits or has ended ([notify] extra). Never carries payload."""
+    """Whom to tell that something waits or has ended ([notify] extra): docs/notices.md says what is told."""
 
     urls: tuple[str, ...] = Field(
         default=(), strict=False, description="apprise URLs told when a draft waits"

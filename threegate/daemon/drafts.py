@@ -78,8 +78,8 @@ class Inbox:
     log: Log
     propose: Callable[[Path, bytes, os.stat_result], None] | None = None
     """Takes an AP-*.json that was read."""
-    on_draft: Callable[[str], None] = lambda file_name: None
-    """Called with each valid draft that was looked at (for notices)."""
+    on_draft: Callable[[str, Request, Exposure, int | None], None] = lambda *draft: None
+    """Called with each valid draft that was looked at (for notices): its file, what was read, and the owner of its file."""
     beat: Callable[[], None] = lambda: None
     """Called for each file that was looked at: a long look comes forward, it does not hang."""
     wake: Callable[[], None] = lambda: None
@@ -330,18 +330,18 @@ class Inbox:
                     fixes,
                     exposure,
                 )
-                verdicts.append((verdict, report.request))
+                verdicts.append((verdict, report.request, exposure, owner))
                 if valid and from_inbox:
                     self.valid.add(path)
                     self.fresh[path] = None
             held.sync()
-        for verdict, request in verdicts:
+        for verdict, request, exposure, owner in verdicts:
             write_verdict(self.workspace, verdict)
             self.log.say("verdict", file=verdict.file, what=verdict.state)
             if request is not None:
                 self.types.add(verdict, request)
-            if verdict.state == "draft":
-                self.on_draft(verdict.file)
+            if verdict.state == "draft" and request is not None and exposure is not None:
+                self.on_draft(verdict.file, request, exposure, owner)
 
 
 def _names(folder: HeldFolder) -> list[str]:

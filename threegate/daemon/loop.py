@@ -119,7 +119,7 @@ class Daemon:
             self._trail,
             self.log,
             propose=proposer,
-            on_draft=lambda file_name: self._runner_set.notices.draft_waits(file_name),
+            on_draft=lambda *draft: self._runner_set.notices.draft_waits(*draft),
             beat=self.supervisor.turned,
             wake=self.wake.set,
             once=self.once,

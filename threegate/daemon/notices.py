@@ -1,42 +1,61 @@
 """Notices: the operator hears that a draft waits, the requester that a request has ended ([notify] extra).
 
-Invariant: a notice carries file names, ids and states only, never a word of a request or a result; sending happens beside
-the daemon's work, and a notice that cannot be sent stops nothing.
+Invariant: an operator's notice says who asks for what, how far it reaches and its risk; what the agent wrote of it is cut,
+stands in quotes of ours, and has no character that a messenger takes for a link, a mention or markup. Nothing of a
+request's code, inputs or result leaves. Sending happens beside the daemon's work, and a notice that cannot be sent stops nothing.
 """
 
 from __future__ import annotations
 
 import queue
+import re
 import threading
-from collections.abc import Sequence
+from typing import Final
 
-from threegate.core.settings import NotifySettings
+from threegate.approval import requester_of
+from threegate.core import limits
+from threegate.core.errors import Unavailable
+from threegate.core.settings import Settings
 from threegate.daemon.log import Log
+from threegate.request.exposure import Exposure
+from threegate.request.job import effective_risk
+from threegate.request.model import Request
 
 _WAITING = 256
 """Notices that may wait to be sent; what comes beyond is counted and said in the log."""
+
+_PLAIN: Final = frozenset(" .,;!?()'+-=%/:")
+_LINK: Final = re.compile(r"(?<=[:/.])(?=[^\s])")
+_ANSWERED: Final = re.compile(r"error=(\d{3})")
+
+Target = tuple[str, str]
+"""Where a notice goes: the setting's name, and the URL, which may hold a secret."""
 
 
 class Notices:
     """Sends notices in a thread of its own. Without URLs in the settings it does nothing and imports nothing."""
 
-    def __init__(self, settings: NotifySettings, log: Log) -> None:
+    def __init__(self, settings: Settings, log: Log) -> None:
         self._settings = settings
         self._log = log
-        self._queue: queue.Queue[tuple[tuple[str, ...], str, str] | None] = queue.Queue(_WAITING)
+        self._operators, self._requesters = targets(settings)
+        self._queue: queue.Queue[tuple[tuple[Target, ...], str, str] | None] = queue.Queue(_WAITING)
         self._thread: threading.Thread | None = None
-        if settings.urls or settings.requester_hook:
+        if self._operators or self._requesters:
             self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
             self._thread.start()
 
-    def draft_waits(self, file_name: str) -> None:
+    def draft_waits(
+        self, file_name: str, request: Request, exposure: Exposure, owner_uid: int | None
+    ) -> None:
         """A valid draft waits for an operator."""
-        self._put(self._settings.urls, "A request waits for approval", f"{file_name}: threegate review")
+        if self._operators:
+            title, body = waiting_text(file_name, request, exposure, owner_uid, self._settings)
+            self._put(self._operators, title, body)
 
     def ended(self, request_id: str, status: str) -> None:
         """A request came to its end."""
-        hook = self._settings.requester_hook
-        self._put((hook,) if hook else (), "A request has ended", f"{request_id}: {status}")
+        self._put(self._requesters, "A request has ended", f"{request_id}: {status}")
 
     def close(self, seconds: float = 5.0) -> None:
         """Send what waits, for a short while, and end."""
@@ -47,34 +66,94 @@ class Notices:
                 return
             self._thread.join(seconds)
 
-    def _put(self, urls: Sequence[str], title: str, body: str) -> None:
-        if self._thread is None or not urls:
+    def _put(self, to: tuple[Target, ...], title: str, body: str) -> None:
+        if self._thread is None or not to:
             return
         try:
-            self._queue.put_nowait((tuple(urls), title, body))
+            self._queue.put_nowait((to, title, body))
         except queue.Full:
             self._log.say("notice", what="too many notices wait; one was dropped")
 
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
-            urls, title, body = item
-            problem = send(urls, title, body)
-            if problem is not None:
-                self._log.say("notice", what=problem)
+            to, title, body = item
+            for target in to:
+                if (problem := send(target, title, body)) is not None:
+                    self._log.say("notice", what=problem)
 
 
-def send(urls: Sequence[str], title: str, body: str) -> str | None:
-    """Send one notice; returns one line when it could not be sent. The URLs may hold secrets and are never said."""
+def targets(settings: Settings) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
+    """Where the settings send: the operators' URLs, and the requester's."""
+    hook = settings.notify.requester_hook
+    operators = tuple((f"notify.urls[{number}]", url) for number, url in enumerate(settings.notify.urls))
+    return operators, ((("notify.requester_hook", hook),) if hook else ())
+
+
+def waiting_text(
+    file_name: str, request: Request, exposure: Exposure, owner_uid: int | None, settings: Settings
+) -> tuple[str, str]:
+    """Title and body of the notice that a draft waits: the first lines of its card."""
+    risk = effective_risk(request, exposure)
+    who = plain(requester_of(request, settings.requesters, owner_uid))
+    said = "" if str(owner_uid) in settings.requesters else " (as the file says)"
+    reach = plain("; ".join(exposure.reach)) or "nothing"
+    opacity = "; not all its code is on the screen" if exposure.opaque else ""
+    # What a proposal's tool does to a risk is judged with the proposal, when the draft is opened.
+    least = " or higher" if owner_uid is None else ""
+    lines = (
+        f"asked by {who}{said}; risk {risk}{least}",
+        f"reaches: {reach}{opacity}",
+        f"it says: '{plain(request.purpose)}'",
+        f"read it: threegate review ({file_name})",
+    )
+    return f"A request waits for approval, risk {risk}", "\n".join(lines)
+
+
+def plain(text: str) -> str:
+    """Foreign words for a messenger: cut, on one line, and nothing in them becomes a link, a mention or markup."""
+    kept = "".join(char if char.isalnum() or char in _PLAIN else " " for char in text[: limits.NOTICE_CHARS])
+    return " ".join(_LINK.sub(" ", kept).split()) + ("…" if len(text) > limits.NOTICE_CHARS else "")
+
+
+def send(target: Target, title: str, body: str) -> str | None:
+    """Send one notice; returns one line with the cause when it could not be sent. The URL may hold secrets and is never said."""
+    name, url = target
     try:
         import apprise
     except ImportError:
         return "apprise is not installed: pip install 'threegate[notify]'"
-    targets = apprise.Apprise()
-    for url in urls:
-        if not targets.add(url):
-            return "a URL of the notify settings is none that apprise knows"
-    try:
-        done = targets.notify(title=title, body=body)
-    except (OSError, ValueError, TypeError) as error:
-        return f"a notice could not be sent ({type(error).__name__})"
-    return None if done else "a notice could not be sent"
+    messenger = apprise.Apprise()
+    with apprise.LogCapture(level=apprise.logging.WARNING, name="apprise") as heard:
+        if not messenger.add(url):
+            return f"{name}: is no URL that apprise knows; see docs/notices.md"
+        try:
+            done = messenger.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT)
+        except (OSError, ValueError, TypeError) as error:
+            return f"{name}: could not be sent ({type(error).__name__})"
+        return None if done else f"{name}: could not be sent: {_cause(heard.getvalue())}"
+
+
+def _cause(said: str) -> str:
+    """Why, in words of ours: what apprise says may hold the URL."""
+    if answered := _ANSWERED.search(said):
+        return f"the server answered {answered[1]}"
+    if "onnection error" in said:
+        return "no connection; look at the host name, the port and the network"
+    return "the service did not take it; look at the URL's parts in docs/notices.md"
+
+
+def send_test(settings: Settings) -> tuple[list[str], list[str]]:
+    """Send a test notice to each URL of the settings: those that took it, and a line for each that did not. Raises Unavailable."""
+    operators, requesters = targets(settings)
+    if not operators and not requesters:
+        raise Unavailable(
+            "no URL is set: threegate.toml has none in notify.urls; docs/notices.md has recipes"
+        )
+    taken, problems = [], []
+    for target in (*operators, *requesters):
+        problem = send(target, "A test of ThreeGate", "Notices arrive here. Nothing waits for you.")
+        if problem is None:
+            taken.append(target[0])
+        else:
+            problems.append(problem)
+    return taken, problems

@@ -51,7 +51,7 @@ class RunnerSet:
             boot_nonce=boot_nonce,
             say=lambda line: log.say("cluster", what=line),
         )
-        notices = Notices(policy.settings.notify, log)
+        notices = Notices(policy.settings, log)
         context = replace(made, on_end=notices.ended)
         runners = policy.settings.runners
         cluster = made.cluster
@@ -85,4 +85,4 @@ class RunnerSet:
 
 
 def _parts(settings: Settings) -> tuple[Any, ...]:
-    return (settings.workspace, settings.runners, settings.secrets, settings.notify)
+    return (settings.workspace, settings.runners, settings.secrets, settings.notify, settings.requesters)

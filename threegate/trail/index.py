@@ -19,6 +19,8 @@ from threegate.trail.kept_index import ROW, KeptIndex
 from threegate.trail.payloads import (
     ApprovalAbandoned,
     Approved,
+    Cancelled,
+    CancelRequested,
     Claimed,
     Countersigned,
     Granted,
@@ -26,6 +28,7 @@ from threegate.trail.payloads import (
     OperatorsChanged,
     Payload,
     Placed,
+    Rejected,
     SettingsChanged,
     SignedAct,
     TreeAnnounced,
@@ -41,6 +44,8 @@ _ANNOUNCES_NONCE: Final = (Approved, Countersigned)
 
 _USES_NONCE: Final = (Claimed, Granted, SignedAct)
 """Their nonce was used up by the event itself."""
+
+_MAY_BE_SIGNED: Final = (Cancelled, CancelRequested, Rejected)
 
 ReadLine = Callable[[int], bytes]
 """Gives the line at a position of the trail (all its files one after the other). Raises TrailError."""
@@ -179,6 +184,9 @@ class TrailIndex:
             self._nonces.add(payload.nonce)
         elif isinstance(payload, _ANNOUNCES_NONCE) and payload.nonce is not None:
             self._known_nonces.add(payload.nonce)
+        if isinstance(payload, _MAY_BE_SIGNED) and payload.signed is not None:
+            self._known_nonces.add(payload.signed.nonce)
+            self._nonces.add(payload.signed.nonce)
         if event.request_id is None:
             self._add_to_workspace(event, payload)
         else:

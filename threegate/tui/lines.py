@@ -23,6 +23,7 @@ LEAST_HEIGHT = 10
 """Rows; on a lower terminal no line counts as seen."""
 _TITLE = Style(bold=True)
 _OWN = Style(dim=True)
+_PLAIN = Style.null()  # never None: without colours (NO_COLOR) Textual looks into each style
 
 
 class Lines(ScrollView, can_focus=True):
@@ -108,9 +109,9 @@ class Lines(ScrollView, can_focus=True):
         number = top + y
         width = self.size.width
         if number >= len(self.lines):
-            return Strip.blank(width)
+            return Strip.blank(width, _PLAIN)
         line = self.lines[number]
-        return Strip(segments_of(line)).crop_extend(left, left + width, None)
+        return Strip(segments_of(line)).crop_extend(left, left + width, _PLAIN)
 
 
 def segments_of(line: str) -> list[Segment]:
@@ -118,5 +119,5 @@ def segments_of(line: str) -> list[Segment]:
     if isinstance(line, Title):
         return [Segment(str(line), _TITLE)]
     if isinstance(line, CodeLine):
-        return [Segment(line[: line.start], _OWN), Segment(line[line.start :])]
-    return [Segment(str(line))]
+        return [Segment(line[: line.start], _OWN), Segment(line[line.start :], _PLAIN)]
+    return [Segment(str(line), _PLAIN)]

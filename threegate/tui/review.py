@@ -16,7 +16,8 @@ from textual.worker import get_current_worker
 
 from threegate.acts.approve import Promoted, known_operators, promote, seal, sign
 from threegate.acts.list_drafts import drafts_of
-from threegate.acts.reject import reject_draft
+from threegate.acts.reject import REJECT, reject_about, reject_draft
+from threegate.acts.signed_acts import decide
 from threegate.acts.signing_key import Acting, acting_operator
 from threegate.core.errors import ThreeGateError, TrailError
 from threegate.core.workspace import Workspace
@@ -30,6 +31,7 @@ from threegate.review.reviewed_draft import (
     read_draft,
 )
 from threegate.review.screen import render_invalid, render_reviewed_draft
+from threegate.setup.init import account
 from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, quoted, shown
 from threegate.shown.time_read import Reader, Reading
 from threegate.trail import Trail
@@ -51,11 +53,9 @@ def run_review(workspace: Workspace, *, name: str = "", key: Path | None = None)
     """Walk through the drafts until the operator quits. Raises InvalidInput before anything is shown, TrailError."""
     app = ReviewApp(workspace, name=name, key=key)
     try:
-        app.run()
+        app.go()
     finally:
         app.held.close()
-    if app.stopped is not None:
-        raise app.stopped
     app.done.left = len(drafts_of(workspace))
     return app.done
 
@@ -292,12 +292,10 @@ class DraftScreen(Screen[str]):
             self.say("not rejected; nothing was changed")
             return
         try:
-            done = reject_draft(
-                *self._draft,
-                reason=reason,
-                actor=f"operator:{self.app.acting.name}",
-                reading=self._reading(),
-            )
+            context, draft = self._draft
+            about = reject_about(draft, reason)
+            by = decide(context, REJECT, about, account=account(), acting=self.app.acting)
+            done = reject_draft(context, draft, reason=reason, by=by, reading=self._reading())
         except TrailError as error:
             self.app.stop(error)
         except ThreeGateError as error:

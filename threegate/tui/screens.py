@@ -62,6 +62,18 @@ class OperatorApp(App[None]):
         self.stopped: TrailError | None = None
         """Why everything has to stop."""
 
+    def _fatal_error(self) -> None:
+        """End without Textual's report: it prints the values of variables, and a request may be among them."""
+        self.panic()
+
+    def go(self) -> None:
+        """Run until the operator quits. Raises TrailError, and a mistake of ours as it was."""
+        self.run()
+        if self.stopped is not None:
+            raise self.stopped
+        if self._exception is not None:
+            raise self._exception
+
     def stop(self, error: TrailError) -> None:
         """End at once: the trail does not verify."""
         self.stopped = error

@@ -23,10 +23,7 @@ from threegate.tui.screens import ListScreen, OperatorApp, Row, changed_of
 
 def run_status(workspace: Workspace, *, ended: int) -> None:
     """Watch until the operator quits. Raises TrailError."""
-    app = StatusApp(workspace, ended)
-    app.run()
-    if app.stopped is not None:
-        raise app.stopped
+    StatusApp(workspace, ended).go()
 
 
 class StatusApp(OperatorApp):

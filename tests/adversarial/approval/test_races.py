@@ -22,6 +22,7 @@ from tests.launch.launching import CountingRunner, daemons
 from threegate.acts.approve import promote, seal, sign
 from threegate.acts.cancel import cancel_request
 from threegate.acts.operator import revoke_operator
+from threegate.acts.signed_acts import Decision
 from threegate.approval import SignedApproval
 from threegate.core.errors import Refused, ThreeGateError
 from threegate.launch import pipeline
@@ -70,7 +71,7 @@ def race(bench: Bench, context: list[Context], request_id: str, *, cancel: bool 
     def stop() -> str:
         start.wait()
         try:
-            return cancel_request(bench.context, request_id, actor="test", wait_seconds=5).outcome
+            return cancel_request(bench.context, request_id, by=Decision("test"), wait_seconds=5).outcome
         except Refused as refusal:
             return refusal.code
 
@@ -229,4 +230,4 @@ def test_another_workspaces_approval_does_not_run_here(bench: Bench, tmp_path: P
 
 def test_nothing_is_raised_that_is_not_ours(bench: Bench) -> None:
     with pytest.raises(ThreeGateError):
-        cancel_request(bench.context, "unknown-request", actor="test")
+        cancel_request(bench.context, "unknown-request", by=Decision("test"))

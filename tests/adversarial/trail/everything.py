@@ -15,6 +15,7 @@ from threegate import cli
 from threegate.acts.cancel import cancel_request
 from threegate.acts.grants import new_grant
 from threegate.acts.reject import reject_draft
+from threegate.acts.signed_acts import Decision
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Cleared
 from threegate.launch.approved_file import Approved, read_approved
@@ -62,10 +63,12 @@ def make_everything(folder: Path) -> Workspace:
     ended = next(workspace.finished.glob("*-ran.md"))
     (workspace.approved / ended.name).write_bytes(ended.read_bytes())
     call("run", "--once")
-    reject_draft(bench.context, bench.draft("rejected", slug="rejected"), reason="no", actor="operator:alice")
-    reject_draft(bench.context, bench.draft("ran", slug="claims"), reason="no", actor="operator:alice")
+    reject_draft(
+        bench.context, bench.draft("rejected", slug="rejected"), reason="no", by=Decision("operator:alice")
+    )
+    reject_draft(bench.context, bench.draft("ran", slug="claims"), reason="no", by=Decision("operator:alice"))
     bench.approve(bench.draft("cancelled", slug="cancelled"))
-    cancel_request(bench.context, "cancelled", actor="operator:alice", reason="not needed")
+    cancel_request(bench.context, "cancelled", by=Decision("operator:alice"), reason="not needed")
     leave_claimed(bench)
     call("run", "--once")
 

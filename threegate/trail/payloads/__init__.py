@@ -18,7 +18,7 @@ from threegate.trail.payloads.approval_events import (
 from threegate.trail.payloads.draft_events import Observed, Proposed, Validated
 from threegate.trail.payloads.operator_events import OperatorAdded, OperatorRevoked, OperatorsChanged
 from threegate.trail.payloads.payload import Payload
-from threegate.trail.payloads.placed import Placed, SignedAct
+from threegate.trail.payloads.placed import Placed, Signature, SignedAct
 from threegate.trail.payloads.run_events import (
     Applied,
     Cancelled,
@@ -132,6 +132,7 @@ __all__ = [
     "SessionKilled",
     "SessionOpened",
     "SettingsChanged",
+    "Signature",
     "SignedAct",
     "Started",
     "Stopped",

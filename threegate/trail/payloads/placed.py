@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from threegate.trail.payloads.payload import History, Payload, frozen_fields
+from threegate.trail.payloads.payload import Fields, History, Payload, frozen_fields
 
 
 @frozen_fields
@@ -34,6 +34,18 @@ class Placed(Payload):
             history.owner_uid = self.owner_uid
         if self.proposal_sha256 is not None:
             history.proposal_sha256 = self.proposal_sha256
+
+
+@frozen_fields
+class Signature(Fields):
+    """That a decision, which needs no signature, was signed all the same."""
+
+    nonce: str
+    """Used up by this event."""
+    key: str
+    """Fingerprint of the key, ``SHA256:…``."""
+    act_sha256: str
+    """Digest of the signed statement."""
 
 
 @frozen_fields

@@ -15,7 +15,7 @@ from threegate.trail.payloads.payload import (
     nested,
     short,
 )
-from threegate.trail.payloads.placed import Placed, SignedAct
+from threegate.trail.payloads.placed import Placed, Signature, SignedAct
 from threegate.trail.payloads.session_events import ContractMove
 
 
@@ -261,6 +261,8 @@ class Cancelled(End):
     kind = "cancelled"
     status_without_run = "cancelled"
 
+    signed: Signature | None = nested(default=None, read=Signature.read)
+
     def sentence(self) -> str:
         wall = f" after {self.wall_ms} ms" if self.wall_ms is not None else ""
         return f"cancelled{wall}{self._because()}"
@@ -291,6 +293,7 @@ class Rejected(End):
     """The id in the draft, when it is another request's."""
     read_seconds: int | None = None
     read_whole: bool | None = None
+    signed: Signature | None = nested(default=None, read=Signature.read)
 
     def sentence(self) -> str:
         return f"rejected{named(self.file)}{self._because()}"
@@ -305,6 +308,7 @@ class CancelRequested(Payload):
 
     message: str
     """Why, in the operator's words; may be empty."""
+    signed: Signature | None = nested(default=None, read=Signature.read)
 
     def sentence(self) -> str:
         return f"asked to cancel it{because(self.message)}"
