@@ -40,10 +40,13 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bare(place: Place, project: Path, tmp_path: Path) -> Iterator[Callable[[Agent, Model], BareAgent]]:
-    """Makes an agent ready that has `threegate serve mcp` of the workspace; nothing of it may be left at the end."""
+    """Makes an agent ready that has `threegate serve mcp` of the workspace; nothing of it may be left at the end.
+
+    What the server answers is kept in `mcp.out`.
+    """
     made: list[BareAgent] = []
 
-    def make(agent: Agent, model: Model, *, mcp: Sequence[str] = ()) -> BareAgent:
+    def make(agent: Agent, model: Model) -> BareAgent:
         if agent.name == "claude" and os.environ.get("THREEGATE_CLAUDE_LICENCE") != "accepted":
             pytest.skip(
                 "Claude Code is proprietary: THREEGATE_CLAUDE_LICENCE=accepted if your licence covers it"
@@ -54,17 +57,12 @@ def bare(place: Place, project: Path, tmp_path: Path) -> Iterator[Callable[[Agen
             missing(str(error))
         home = tmp_path / "home"
         home.mkdir()
-        server = [
-            *THREEGATE,
-            "--workspace",
-            str(place.root),
-            "serve",
-            "mcp",
-            "--log",
-            str(tmp_path / "mcp.jsonl"),
-        ]
+        record = ["/bin/sh", "-c", '"$@" | tee "$0"', str(tmp_path / "mcp.out")]
+        where = ["--workspace", str(place.root), "serve", "mcp", "--log", str(tmp_path / "mcp.jsonl")]
         state = {"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]}
-        made.append(BareAgent(agent, home, project, model.url, mcp or server, mcp_environment=state))
+        made.append(
+            BareAgent(agent, home, project, model.url, [*record, *THREEGATE, *where], mcp_environment=state)
+        )
         made[-1].prepare()
         return made[-1]
 

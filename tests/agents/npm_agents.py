@@ -1,7 +1,9 @@
 """Real agents from npm: each in a folder of a cache outside of the checkout, installed once from a lock file.
 
 A folder is there only when it is whole: npm works in a folder beside it, which is renamed at the end. Lock files name
-exact versions and digests; no package's own script runs. `python -m tests.agents.npm_agents NAME…` installs by hand.
+exact versions and digests; no package's own script runs. From an empty cache, on two busy cores: Codex 13 s and 404 MB,
+OpenCode 5 s and 177 MB; nothing else is installed for CI. Gemini CLI has 100 MB, Qwen Code 341, Claude Code 364.
+`python -m tests.agents.npm_agents NAME…` installs by hand.
 """
 
 from __future__ import annotations

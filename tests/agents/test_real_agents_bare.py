@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -56,12 +55,9 @@ def test_reads_a_file_asks_and_gets_its_result(
     ])  # fmt: skip
     working = bare(agent, script)
     (project / "notes.txt").write_text("the number is 42\n")
-    begun = time.monotonic()
     done = working.run(PROMPT)
-    spent = time.monotonic() - begun
     assert done.returncode == 0 and END in done.stdout, (done.stdout, done.stderr)
     script.check()
-    assert spent < 60
     first, last = script.turns[0], script.turns[-1]
     assert PROMPT in first.user and {turn.protocol for turn in script.turns} == {agent.protocol}
     assert {turn.key for turn in [*script.turns, *script.asides]} == {"scripted-key"}
