@@ -10,17 +10,26 @@ from collections.abc import Iterator
 from typing import get_args
 
 from threegate.contracts.reasons import REASONS
-from threegate.core.errors import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from threegate.daemon.draft_findings import SURROUNDING_RULES
 from threegate.judgement.judge import WAITING_CODES
+from threegate.request.rules.code_rules import TYPES
 from threegate.results.model import ToolResult
-from threegate.review.code_descriptions import AANA, APPROVAL, OTHERS, PROPOSALS, STATES, STATUSES, WORKER
-
-EXITS = {
-    EXIT_OK: "fine. `run` and `run --once`: they did their work, whatever became of the requests",
-    EXIT_REFUSED: "the file or act that was asked about is invalid or refused; `doctor`: a line failed",
-    EXIT_FAILED: "it could not be done: a program, the disk, the trail, another daemon; `run`: launches had to stop",
-    EXIT_USAGE: "wrong usage, or no workspace here",
-}
+from threegate.review.code_descriptions import (
+    AANA,
+    APPROVAL,
+    DOCTOR,
+    EXITS,
+    HTTP,
+    LOG,
+    OTHERS,
+    PROPOSALS,
+    ROUTES,
+    STATES,
+    STATUSES,
+    WALLS,
+    WORDS,
+    WORKER,
+)
 
 
 def codes_page() -> str:
@@ -32,21 +41,27 @@ def _lines() -> Iterator[str]:
     yield "# Every exit code, status and reason code"
     yield ""
     yield "Made by `scripts/generate_docs.py`. Rules of gate 1 (TG…) stand in [rules.md](rules.md), diagnostics of contract"
-    yield "files in [contracts.md](contracts.md), kinds of event in [events.md](events.md)."
-    yield from _table(
-        "Exit codes of the command", "exit code", {str(code): text for code, text in EXITS.items()}
-    )
+    yield "files in [contracts.md](contracts.md), kinds of event in [events.md](events.md). `threegate explain CODE` prints any of them."
+    yield from _table("Exit codes of the command", "exit code", EXITS)
     known = get_args(ToolResult.model_fields["status"].annotation)
     yield from _table("Status of a result", "status", {name: STATUSES[name] for name in known})
+    drafts = {**SURROUNDING_RULES, TYPES.id: TYPES.help}
+    yield from _table("Findings that only the daemon and `approve` make", "rule", drafts)
     yield from _table("Gate 2: approval", "reason", APPROVAL)
     waiting = ", ".join(f"`{code}`" for code in sorted(WAITING_CODES))
     yield from ("", f"{waiting} leave a request waiting; all others end it.")
     yield from _table("Gate 3a: the Agent Action Contract", "blocker", AANA)
+    yield from _table("AANA: routes", "route", ROUTES)
     yield from _table("Gate 3b: contracts", "reason", REASONS)
     yield from _table("Verdicts: states", "state", STATES)
     yield from _table("Proposals", "code", PROPOSALS)
     yield from _table("What a worker refuses (cluster.md)", "code", WORKER)
     yield from _table("Everything else", "reason", OTHERS)
+    walls = {f"{head}…": text for head, text in WALLS.items()}
+    yield from _table("Lines of `threegate doctor`", "line", {**DOCTOR, **walls})
+    yield from _table("First words of the daemon's log", "word", LOG)
+    yield from _table("Answers of the HTTP server", "code", HTTP)
+    yield from _table("Words that screens show", "word", WORDS)
 
 
 def _table(title: str, what: str, rows: dict[str, str]) -> Iterator[str]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.docs.test_explain import codes_in_the_code
 from threegate.approval import REASON_CODES
 from threegate.contracts.reasons import REASONS
 from threegate.core import errors
@@ -69,33 +68,6 @@ def test_the_man_page_is_well_formed_and_names_every_command() -> None:
     assert '"docs/man/threegate.1" = "share/man/man1/threegate.1"' in shipped
 
 
-def codes_in_the_code() -> Iterator[str]:
-    """Reason codes as the source names them: of refusals, AANA's blockers, results and the trail."""
-    for path in (ROOT / "threegate").rglob("*.py"):
-        text = path.read_text()
-        if not re.search(r"Refused\(|Waiting\(|\.block\(|\"reason\":", text):
-            continue
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call):
-                name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                at = {"Refused": 0, "Waiting": 0, "block": 1}.get(name)
-                if at is not None and len(node.args) > at and (name != "block" or "aana" in path.parts):
-                    yield from _text(node.args[at])
-            elif isinstance(node, ast.Dict):
-                for key, value in zip(node.keys, node.values, strict=True):
-                    if isinstance(key, ast.Constant) and key.value == "reason":
-                        yield from _text(value)
-
-
-def _text(node: ast.expr) -> Iterator[str]:
-    if (
-        isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and re.fullmatch(r"[a-z_]{4,}", node.value)
-    ):
-        yield node.value
-
-
 def test_every_code_has_its_line() -> None:
     page = (DOCS / "codes.md").read_text()
     found = {*codes_in_the_code(), *REASON_CODES, *REASONS}
@@ -103,30 +75,6 @@ def test_every_code_has_its_line() -> None:
     assert not [code for code in sorted(found) if f"| `{code}` |" not in page]
     exits = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
     assert all(f"| `{code}` |" in page for code in exits)
-
-
-def test_explain_knows_every_code() -> None:
-    """Whatever a screen, a verdict, a result or a page shows as a code."""
-    from threegate.cli.explain_command import code_meaning
-    from threegate.contracts.codes import CODES
-    from threegate.daemon.draft_findings import SURROUNDING_RULES
-    from threegate.results.result_facts import STATUSES
-    from threegate.results.verdict import STATES
-
-    listed = re.findall(r"^\| `([a-z_]{3,})` \|", (DOCS / "codes.md").read_text(), re.MULTILINE)
-    proposals = {
-        code
-        for path in (ROOT / "threegate" / "proposals").glob("*.py")
-        for code in re.findall(
-            r'(?:FormProblem\([^\n]*?, |ArgvFinding\(\w+, )"([a-z_0-9]+)"', path.read_text()
-        )
-    }
-    assert len(proposals) > 8
-    every = {*listed, *codes_in_the_code(), *CODES, *SURROUNDING_RULES, *STATUSES, *STATES, *proposals}
-    assert not sorted(code for code in every if not code_meaning(code))
-    for code in ("drafted_before", "verdict_only", "no_draft", "accept", "refuse"):
-        assert code_meaning(code)
-    assert not code_meaning("nothing_of_that_name")
 
 
 def test_every_setting_has_its_line_and_a_meaning() -> None:

@@ -6,13 +6,11 @@ import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import httpx
 
-from threegate.aana import DecisionLog
 from threegate.core.workspace import Workspace
-from threegate.serve.http_app import HttpOptions, create_app
+from threegate.serve.page import create_server
 from threegate.setup.page_login import new_code
 
 HOST = "127.0.0.1:8766"
@@ -33,22 +31,13 @@ class Client:
     """One server, and the session of its operator once `login` was called."""
 
     workspace: Workspace
-    log: Path
     clock: Clock = field(default_factory=Clock)
     per_minute: int = 100_000
-    token: str | None = "the-agents-token"
     base: str = ""
     cookie: str = ""
 
     def __post_init__(self) -> None:
-        options = HttpOptions(
-            token=self.token,
-            log=DecisionLog(self.log),
-            per_minute=self.per_minute,
-            clock=self.clock,
-            page=self.workspace,
-        )
-        self.app = create_app(options)
+        self.app = create_server(self.workspace, per_minute=self.per_minute, clock=self.clock)
 
     def ask(
         self,

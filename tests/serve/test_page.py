@@ -9,6 +9,8 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,16 +25,21 @@ from threegate.acts.reject import reject_draft
 from threegate.acts.signed_acts import Decision
 from threegate.cli import invocation
 from threegate.core import limits
+from threegate.core.errors import Unavailable
 from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
 from threegate.results import Verdict, write_verdict
 from threegate.review.overview import entries
-from threegate.review.request_view import look_at
+from threegate.review.readiness import Readiness
+from threegate.review.request_view import SOMEBODY, look_at
 from threegate.review.review_sections import review_sections
 from threegate.serve.page.page_templates import foreign
 from threegate.serve.page.views import _pieces
-from threegate.shown.parts import Fact, Field
+from threegate.setup.page_login import serving_at
+from threegate.shown.escaped_lines import GUTTER
+from threegate.shown.parts import Item, Listing, Quote
 from threegate.shown.request_sections import JOB_FIELDS
+from threegate.shown.screen_lines import render_sections
 
 
 @pytest.fixture
@@ -40,8 +47,8 @@ def bench(tmp_path: Path) -> Bench:
     return make_bench(tmp_path)
 
 
-def client_of(workspace: Workspace, folder: Path) -> Client:
-    client = Client(workspace, folder / "decisions.jsonl")
+def client_of(workspace: Workspace) -> Client:
+    client = Client(workspace)
     assert client.login().status_code == 303
     return client
 
@@ -59,24 +66,35 @@ def only(client: Client, group: str) -> str:
 
 def test_a_draft_is_shown_as_approve_shows_it(bench: Bench, tmp_path: Path) -> None:
     path = bench.draft(purpose="Sum <b>a</b> column.", extra="labels: [a, b]\n")
-    client = client_of(bench.workspace, tmp_path)
+    client = client_of(bench.workspace)
     page = only(client, "drafts")
     shown = words(page)
     from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 
     context = bench.context
     with open_reviewed_draft(context, read_draft(bench.workspace, path)) as reviewed:
-        sections = review_sections(reviewed, context.policy.settings, operator="x")
+        sections = review_sections(reviewed, context.policy.settings, operator=SOMEBODY)
         digest = reviewed.job.digest
     assert digest in page and reviewed.request.sha256 in page
-    for section in sections[1:]:
-        assert "<h2 id" in page and section.title.capitalize() in shown
+    for section in sections:
+        assert section.title == "REQUEST" or section.title.capitalize() in shown
         for item in section.items:
-            if isinstance(item, Field | Fact):
-                assert f'<th scope="row">{html.escape(item.label)}</th>' in page, item.label
+            for value in lines_of(item):
+                assert value in shown, (section.title, value)
+    for line in render_sections(sections, full=True, width=1 << 30):
+        text = line.partition(GUTTER)[2] if GUTTER in line else line.strip()
+        assert line.startswith("==") or " ".join(text.split()) in shown, line
     assert "Sum &lt;b&gt;a&lt;/b&gt; column." in page and "<b>" not in page
     assert "The contracts folder is empty: there is no contract gate" in shown, "a code is explained"
     assert len(JOB_FIELDS) > 20
+
+
+def lines_of(item: Item) -> list[str]:
+    """Everything that a part says, line by line, as words."""
+    texts = [getattr(item, name, "") for name in ("label", "head", "value", "text")]
+    if isinstance(item, Listing | Quote):
+        texts = [item.head, item.text]
+    return [" ".join(foreign(line).split()) for text in texts for line in text.split("\n")]
 
 
 def test_the_command_is_exact_and_works(tmp_path: Path) -> None:
@@ -84,7 +102,7 @@ def test_the_command_is_exact_and_works(tmp_path: Path) -> None:
     folder.mkdir()
     bench = make_bench(folder)
     path = bench.draft(data=None, code="print(1)")
-    page = only(client_of(bench.workspace, tmp_path), "drafts")
+    page = only(client_of(bench.workspace), "drafts")
     lines = [html.unescape(line) for line in re.findall(r'<code class="command"[^>]*>([^<]*)</code>', page)]
     assert [shlex.split(line)[3] for line in lines] == ["approve", "reject", "validate", "show"]
     assert shlex.split(lines[0]) == ["threegate", "-w", str(bench.workspace.root), "approve", str(path)]
@@ -103,7 +121,7 @@ def test_what_is_invalid_is_told_with_its_findings(bench: Bench, tmp_path: Path)
     path = bench.draft(data=None)
     secret = "AKIA" + "ABCDEFGHIJKLMNOP"
     path.write_text(path.read_text().replace("network: none", f"network: {secret}"))
-    shown = words(only(client_of(bench.workspace, tmp_path), "drafts"))
+    shown = words(only(client_of(bench.workspace), "drafts"))
     assert "TG138" in shown and "network must be none or allowlist" in shown and secret not in shown
     assert " approve /" not in shown and " reject /" in shown
 
@@ -121,7 +139,7 @@ def test_a_file_that_is_no_request_at_all(bench: Bench, tmp_path: Path) -> None:
     (bench.workspace.inbox / "TR-link.md").symlink_to("/etc/passwd")
     os.mkfifo(bench.workspace.inbox / "TR-fifo.md")
     (bench.workspace.inbox / "TR-large.md").write_bytes(b"x" * (limits.REQUEST_BYTES + 1))
-    client = client_of(bench.workspace, tmp_path)
+    client = client_of(bench.workspace)
     listing = client.get("list/drafts")
     assert "\x1b" not in listing and "\u202e" not in listing and "<img" not in listing
     assert "\\x1b[2J\\u202e&lt;img src=x onerror=alert(1)&gt;" in listing and "\\udcff" in listing
@@ -141,7 +159,7 @@ def test_a_file_that_is_no_request_at_all(bench: Bench, tmp_path: Path) -> None:
 
 def test_inputs_are_looked_at_where_they_lie(bench: Bench, tmp_path: Path) -> None:
     bench.draft()
-    client = client_of(bench.workspace, tmp_path)
+    client = client_of(bench.workspace)
     page = words(only(client, "drafts"))
     assert "/in/data.csv" in page and "4 bytes" in page and "1 2" in page
     place = bench.workspace.files / "data.csv"
@@ -161,7 +179,7 @@ def test_what_waits_is_told_with_the_checks_of_a_launch(bench: Bench, tmp_path: 
     bench.operator("bob")
     bench.settings(approval__quorum__low=2)
     promoted = bench.approve(bench.draft())
-    client = client_of(bench.workspace, tmp_path)
+    client = client_of(bench.workspace)
     page = only(client, "approved")
     shown = words(page)
     assert "quorum_missing" in shown and "It waits for further operators: threegate countersign." in shown
@@ -192,7 +210,7 @@ def ended(tmp_path: Path) -> Client:
     lines = [b"line %d <img src=x onerror=alert(1)> \xe2\x80\xae\x1b[2J" % number for number in range(16_000)]
     stdout = b"ghp_" + b"A1b2" * 9 + b"\n" + b"\n".join(lines)
     run(trail, "big-1", stdout=stdout[: limits.STREAM_KEPT_BYTES])
-    return client_of(workspace, folder)
+    return client_of(workspace)
 
 
 def test_a_megabyte_of_output_is_counted_and_reachable(ended: Client) -> None:
@@ -235,14 +253,14 @@ def test_a_record_that_was_changed_is_said_so(tmp_path: Path, bench: Bench) -> N
         approve(held, "req-9", text=approved_bytes(bench, "req-9"))
     run(trail, "req-9")
     (workspace.run_folder("req-9") / "stdout").write_bytes(b"something else\n")
-    page = words(only(client_of(workspace, tmp_path), "finished"))
+    page = words(only(client_of(workspace), "finished"))
     assert "it was changed" in page and "something else" not in page
 
 
 def test_a_file_that_claims_an_id_gets_nothing_of_its_story(bench: Bench, tmp_path: Path) -> None:
     bench.approve(bench.draft("req-1", data=None, code="print(1)"))
     claims = bench.draft("req-1", slug="other", data=None, code="print(2)")
-    client = client_of(bench.workspace, tmp_path)
+    client = client_of(bench.workspace)
     page = words(only(client, "drafts"))
     assert "was used before" in page and "approved and signed" not in page and " approve /" not in page
     reject_draft(bench.context, claims, reason="no", by=Decision("account:x"))
@@ -252,7 +270,7 @@ def test_a_file_that_claims_an_id_gets_nothing_of_its_story(bench: Bench, tmp_pa
 
 def test_a_rejected_draft_says_so(bench: Bench, tmp_path: Path) -> None:
     reject_draft(bench.context, bench.draft(data=None), reason="too wide", by=Decision("account:x"))
-    page = words(only(client_of(bench.workspace, tmp_path), "refused"))
+    page = words(only(client_of(bench.workspace), "refused"))
     assert "too wide" in page and "The operator said no, with their reason." in page
 
 
@@ -260,7 +278,7 @@ def test_looking_changes_nothing(bench: Bench, tmp_path: Path) -> None:
     bench.draft("req-1", slug="one")
     bench.draft("req-2", slug="two", data=None).write_text("---\nbroken")
     bench.approve(bench.draft("req-3", slug="three", data=None))
-    client = client_of(bench.workspace, tmp_path)
+    client = client_of(bench.workspace)
 
     def everything() -> dict[str, tuple[int, bytes]]:
         found = {}
@@ -278,7 +296,7 @@ def test_looking_changes_nothing(bench: Bench, tmp_path: Path) -> None:
 
 def test_a_trail_that_does_not_verify_is_said_and_mended_is_read_again(bench: Bench, tmp_path: Path) -> None:
     bench.draft(data=None)
-    client = client_of(bench.workspace, tmp_path)
+    client = client_of(bench.workspace)
     data = bench.workspace.trail_file.read_bytes()
     bench.workspace.trail_file.write_bytes(data.replace(b'"type":"', b'"type":"x', 1))
     address = client.links("drafts")[0]
@@ -291,7 +309,7 @@ def test_a_trail_that_does_not_verify_is_said_and_mended_is_read_again(bench: Be
 
 def test_a_settings_file_that_is_wrong_is_said(bench: Bench, tmp_path: Path) -> None:
     bench.draft(data=None)
-    client = client_of(bench.workspace, tmp_path)
+    client = client_of(bench.workspace)
     with bench.workspace.settings_file.open("a") as file:
         file.write("\n[nonsense]\nx = 1\n")
     answer = client.ask(client.base + client.links("drafts")[0])
@@ -306,9 +324,11 @@ def test_pages_of_thousands(tmp_path: Path) -> None:
         os.utime(workspace.finished / name, (1_700_000_000 + number,) * 2)
         verdict = Verdict(name, "0" * 64, f"id-{number}", "approved", True, "finished", "succeeded")
         (workspace.verdicts / f"{name}.json").write_text(json.dumps(verdict.to_json()))
-    client = client_of(workspace, tmp_path)
+    client = client_of(workspace)
     overview = client.get()
-    assert overview.count("<tr id=") == limits.PAGE_FIRST_ROWS and "All 5000 of Finished" in overview
+    assert (
+        overview.count('<li class="request ') == limits.PAGE_FIRST_ROWS and "All 5000 of Finished" in overview
+    )
     seen: list[str] = []
     for page in (1, 50, 100, 101):
         names = re.findall(r"-n(\d{4})\.md", client.get(f"list/finished?page={page}"))
@@ -317,13 +337,13 @@ def test_pages_of_thousands(tmp_path: Path) -> None:
     assert seen[0] == "4999" and seen[-1] == "0000" and len(set(seen)) == 150
     found = client.get("list/finished?q=n12%20TR")
     assert "100 of 5000 match" in found and "Page 1 of 2" in found and "&amp;q=n12%20TR" in found
-    assert "None." in client.get("list/finished?q=nowhere")
+    assert "No file name contains these words" in client.get("list/finished?q=nowhere")
     assert len(overview) < 40_000
 
 
 def test_the_same_is_not_sent_twice(bench: Bench, tmp_path: Path) -> None:
     bench.draft(data=None)
-    client = client_of(bench.workspace, tmp_path)
+    client = client_of(bench.workspace)
     address = client.base + client.links("drafts")[0]
     tag = client.ask(address).headers["etag"]
     again = client.ask(address, headers=[("If-None-Match", tag)])
@@ -366,7 +386,7 @@ def test_templates_escape_everything_but_our_own_style_and_script() -> None:
 
 def test_a_request_that_is_gone_is_said_so(bench: Bench, tmp_path: Path) -> None:
     path = bench.draft(data=None)
-    client = client_of(bench.workspace, tmp_path)
+    client = client_of(bench.workspace)
     address = client.links("drafts")[0]
     bench.approve(path)
     answer = client.ask(client.base + address)
@@ -375,17 +395,64 @@ def test_a_request_that_is_gone_is_said_so(bench: Bench, tmp_path: Path) -> None
     assert look_at(bench.context, entry).checks
 
 
-def test_the_commands_that_let_an_operator_in(
-    bench: Bench, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_finished_request_shows_how_it_ended_and_its_output_first(ended: Client) -> None:
+    shown = words(ended.get(ended.links("finished")[0]))
+    places = [shown.index(text) for text in ("as succeeded", "exit code 0", "line 0 <img", "Who approved")]
+    assert places == sorted(places)
+
+
+def test_the_overview_begins_with_what_needs_somebody(bench: Bench) -> None:
+    client = client_of(bench.workspace)
+    shown = words(client.get())
+    for text in ("daemon failure none runs here, so nothing is started: threegate run", "trail ok verifies", "Needs you (0)",
+                 "Nothing waits for you", "Running (0)", "Start the daemon with threegate run", "Finished (0)"):  # fmt: skip
+        assert text in shown, text
+    bench.draft(purpose="Sum <b>a</b> column.", risk="medium")
+    broken = bench.draft("bad", slug="bad", data=None)
+    broken.write_text(broken.read_text().replace("network: none", "network: always"))
+    page = client.get()
+    shown = words(page)
+    assert "Needs you (1) draft risk medium monty reaches nothing since 20" in shown
+    assert "core: Sum <b>a</b> column." in shown and "operator: threegate approve" in shown
+    assert "Waits for the daemon or the agent (1)" in shown and "Sum &lt;b&gt;a" in page
+    bench.workspace.trail_file.write_bytes(bench.workspace.trail_file.read_bytes().replace(b'"', b"'", 1))
+    assert "trail failure" in words(client_of(bench.workspace).get())
+
+
+def test_an_engine_that_says_nothing_does_not_hold_the_page_up(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert cli.execute(["-w", str(bench.workspace.root), "serve", "link", "--port", "9000"]) == 0
-    link = capfd.readouterr().out.strip()
-    assert link.startswith("http://127.0.0.1:9000/page/login/")
-    client = Client(bench.workspace, tmp_path / "d.jsonl")
+    waits = threading.Event()
+    monkeypatch.setattr(Readiness, "_engine", lambda self: waits.wait(60))
+    monkeypatch.setattr(limits, "HEALTH_WAIT_SECONDS", 0.1)
+    began = time.monotonic()
+    assert "engine warning no answer yet" in words(client_of(bench.workspace).get())
+    waits.set()
+    assert time.monotonic() - began < 20
+
+
+def test_the_command_that_lets_an_operator_in(
+    bench: Bench, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where a server runs, a link to it; the file alone does not make one."""
+    call = ["-w", str(bench.workspace.root), "page"]
+    served: list[int] = []
+    monkeypatch.setattr("threegate.cli.page_command._serve", lambda workspace, port: served.append(port))
+    with serving_at(bench.workspace, 9000):
+        assert cli.execute(call) == 0
+        link = capfd.readouterr().out.strip()
+        assert link.startswith("http://127.0.0.1:9000/page/login/") and served == []
+        assert cli.execute([*call, "--port", "9001"]) == 0
+        assert "at port 9000" in capfd.readouterr().err
+        with pytest.raises(Unavailable, match="another server"), serving_at(bench.workspace, 9001):
+            pass
+    client = Client(bench.workspace)
     assert client.ask(link.removeprefix("http://127.0.0.1:9000")).status_code == 303
+    assert cli.execute([*call, "--port", "9002"]) == 0 and served == [9002]
+    (bench.workspace.control / "page-server").unlink()
+    (bench.workspace.control / "page-server").symlink_to("/etc/passwd")
+    assert cli.execute(call) == 3 and "cannot be read" in capfd.readouterr().err
     monkeypatch.setattr(invocation, "ROOT", invocation.RootOptions())
     monkeypatch.chdir(tmp_path)
-    for arguments in (["serve", "link"], ["serve", "http", "--no-auth", "--port", "0", "--page"]):
-        assert cli.execute(arguments) == 64
-        assert "threegate init" in capfd.readouterr().err
-    assert cli.execute(["-w", str(bench.workspace.root), "serve", "link", "--port", "0"]) == 64
+    assert cli.execute(["page"]) == 64
+    assert "threegate init" in capfd.readouterr().err

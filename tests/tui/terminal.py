@@ -10,7 +10,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from threegate.tui.lines import Lines
-from threegate.tui.screens import OperatorApp
+from threegate.tui.operator_app import OperatorApp
 
 Script = Callable[[Pilot[None]], Awaitable[None]]
 SCREENS = Path(__file__).parent / "screens"
@@ -43,9 +43,8 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool], seconds: floa
 
 async def open_first(pilot: Pilot[None]) -> Lines:
     """Enter, and wait until the lines are there."""
-    await pilot.press("enter")
-    await until(pilot, lambda: bool(pilot.app.screen.query(Lines)))
     lines = pilot.app.screen.query_one(Lines)
+    await pilot.press("enter")
     await until(pilot, lambda: bool(lines.lines))
     await pilot.pause()
     return lines
@@ -57,7 +56,7 @@ async def read_all(pilot: Pilot[None], lines: Lines) -> list[str]:
     while True:
         top, height = lines.scroll_offset.y, lines.size.height
         region = lines.region
-        page = [row[: region.width] for row in rows(pilot.app)[region.y : region.y + height]]  # type: ignore[arg-type]
+        page = [row[region.x : region.right] for row in rows(pilot.app)[region.y : region.y + height]]  # type: ignore[arg-type]
         shown += page[len(shown) - top :]
         if top + height >= len(lines.lines):
             return shown[: len(lines.lines)]

@@ -27,17 +27,19 @@ def bench(tmp_path: Path) -> Bench:
 
 
 class Terminal:
-    """A command on an 80x24 terminal, and what stands on it."""
+    """A command on a terminal, and what is on its screen."""
 
-    def __init__(self, bench: Bench, *arguments: str, **environment: str) -> None:
+    def __init__(
+        self, bench: Bench, *arguments: str, size: tuple[int, int] = (80, 24), **environment: str
+    ) -> None:
         self._parent, child = pty.openpty()
-        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
         self._process = subprocess.Popen(
             ["setsid", "-c", "-w", sys.executable, "-m", "threegate", "-w", str(bench.workspace.root), *arguments],
             stdin=child, stdout=child, stderr=child, close_fds=True, env=terminal_environment(**environment),
         )  # fmt: skip
         os.close(child)
-        self._screen = pyte.Screen(80, 24)
+        self._screen = pyte.Screen(*size)
         self._stream = pyte.ByteStream(self._screen)
         self.wrote = b""
 
@@ -79,7 +81,7 @@ def test_ssh_keygen_asks_for_the_passphrase(bench: Bench) -> None:
     subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", str(key)], check=True)
     bench.draft()
     terminal = Terminal(bench, "review", "--key", str(key))
-    terminal.wait("DRAFTS: 1")
+    terminal.wait("UNDECIDED: 1")
     terminal.type("\r")
     terminal.wait("not seen yet")
     for _ in range(4):  # one page at a time: what was passed over in a hurry was not seen
@@ -97,7 +99,7 @@ def test_ssh_keygen_asks_for_the_passphrase(bench: Bench) -> None:
     terminal.type("y")
     terminal.wait("Enter passphrase")
     terminal.type("open sesame\n")
-    terminal.wait("DRAFTS: 0")
+    terminal.wait("UNDECIDED: 0")
     terminal.type("q")
     assert terminal.end() == 0
     assert "1 approved, 0 rejected, 0 left" in terminal.text() and "approval " in terminal.text()
@@ -114,6 +116,30 @@ def test_watching_ends_with_a_key_and_leaves_the_terminal_as_it_was(bench: Bench
     assert terminal.wrote.rstrip().rfind(b"\x1b[?1049l") > terminal.wrote.rfind(b"\x1b[?1049h")
 
 
+@pytest.mark.parametrize("size", [(80, 24), (60, 20), (200, 50)])
+def test_list_and_request_at_every_size(bench: Bench, size: tuple[int, int]) -> None:
+    """What the agent wrote is behind the gutter in every row; the list stays beside the request where there is room."""
+    purpose = "Needs you (7) approved by alice, risk low -> daemon " * 4
+    bench.draft(data=None, purpose=purpose, risk="medium")
+    terminal = Terminal(bench, "status", "--watch", size=size)
+    terminal.wait("REQUESTS: 1")
+    terminal.wait("risk medium, monty, reaches nothing")
+    terminal.wait("-> operator: threegate approve")
+    for row in terminal.text().splitlines():
+        assert "approved by alice" not in row.partition("| ")[0]
+    terminal.type("\r")
+    terminal.wait("DRAFT, short: lines 1-")
+    terminal.wait("== REQUEST")
+    listed = [row.find("| core: Needs you") for row in terminal.text().splitlines()]
+    assert (max(listed) == 10) is (size[0] >= 120)
+    assert "? Help" in terminal.text()
+    terminal.type("x")  # a draft is not cancelled: nothing asks
+    terminal.type("?")
+    terminal.wait("== KEYS")
+    terminal.type("q")
+    assert terminal.end() == 0
+
+
 def test_a_dumb_terminal_gets_lines(bench: Bench) -> None:
     bench.draft(data=None)
     terminal = Terminal(bench, "review", "--key", str(bench.keys["alice"]), TERM="dumb")
@@ -125,7 +151,7 @@ def test_a_dumb_terminal_gets_lines(bench: Bench) -> None:
 def test_without_colours_a_draft_is_shown_all_the_same(bench: Bench) -> None:
     bench.draft(data=None)
     terminal = Terminal(bench, "review", "--key", str(bench.keys["alice"]), NO_COLOR="1")
-    terminal.wait("DRAFTS: 1")
+    terminal.wait("UNDECIDED: 1")
     terminal.type("\r")
     terminal.wait("== WHAT RUNS")
     terminal.type("q")
@@ -140,7 +166,7 @@ def test_a_mistake_of_ours_is_one_line_without_values(bench: Bench) -> None:
     terminal = Terminal(
         bench, "review", "--key", str(bench.keys["alice"]), PYTHONPATH=str(bench.workspace.root)
     )
-    terminal.wait("DRAFTS: 1")
+    terminal.wait("UNDECIDED: 1")
     terminal.type("\r")
     assert terminal.end() not in (0, None)
     said = terminal.text()

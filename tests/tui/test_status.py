@@ -16,7 +16,8 @@ from threegate.acts.reject import reject_draft
 from threegate.acts.signed_acts import Decision
 from threegate.cli import invocation
 from threegate.tui.lines import Lines
-from threegate.tui.status_screen import LookScreen, StatusApp
+from threegate.tui.operator_app import OperatorApp
+from threegate.tui.request_list import RequestList
 
 
 @pytest.fixture
@@ -26,11 +27,11 @@ def bench(tmp_path: Path) -> Bench:
 
 def test_it_follows_what_happens(bench: Bench) -> None:
     first = bench.draft("req-1", slug="first", data=None)
-    app = StatusApp(bench.workspace, 20)
+    app = OperatorApp(bench.workspace, undecided=False)
 
     async def script(pilot: Pilot[None]) -> None:
         table = app.screen.query_one(DataTable)
-        assert table.row_count == 1 and "REQUESTS: 1" in rows(app)[0]
+        assert table.row_count == 1 and "REQUESTS: 1" in "\n".join(rows(app))
         bench.approve(first)
         await until(pilot, lambda: any(row.strip().startswith("approved") for row in rows(app)))
         lines = await open_first(pilot)
@@ -56,20 +57,21 @@ def test_it_follows_what_happens(bench: Bench) -> None:
 
 def test_a_file_that_went_on_is_said_so(bench: Bench) -> None:
     path = bench.draft(data=None)
-    app = StatusApp(bench.workspace, 20)
+    app = OperatorApp(bench.workspace, undecided=False)
 
     async def script(pilot: Pilot[None]) -> None:
-        row = app.screen.chosen()  # type: ignore[attr-defined]
+        line = app.screen.query_one(RequestList).chosen
+        assert line is not None
         bench.approve(path)
-        app.push_screen(LookScreen(row))
-        await until(pilot, lambda: bool(app.screen.query(Lines)) and bool(app.screen.query_one(Lines).lines))
+        app.screen.query_one(RequestList).post_message(RequestList.Opened(line))
+        await until(pilot, lambda: bool(app.screen.query_one(Lines).lines))
         assert "cannot be read" in " ".join(map(str, app.screen.query_one(Lines).lines))
 
     drive(app, script)
 
 
 def test_nothing_is_said_so_and_workers_are_told(bench: Bench) -> None:
-    app = StatusApp(bench.workspace, 20)
+    app = OperatorApp(bench.workspace, undecided=False)
     worker = {"worker": "w\x1b[2J", "machine": None, "cores": 4, "cores_free": 1, "memory_mb": 9, "memory_free_mb": 5,
               "monty": 1, "era": 0, "running": [], "live": True, "reason": ""}  # fmt: skip
 
@@ -82,6 +84,42 @@ def test_nothing_is_said_so_and_workers_are_told(bench: Bench) -> None:
         )
         await until(pilot, lambda: "takes no work: gone" in "\n".join(rows(app)))
         assert "1 of 4 cores free" in "\n".join(rows(app)) and "w\\x1b[2J" in "\n".join(rows(app))
+
+    drive(app, script)
+
+
+def test_who_has_no_key_looks_and_decides_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nobody"))
+    path = bench.draft(data=None)
+    app = OperatorApp(bench.workspace, undecided=False)
+
+    async def script(pilot: Pilot[None]) -> None:
+        assert app.acting is None
+        lines = await open_first(pilot)
+        text = "\n".join(map(str, lines.lines))
+        assert "the operator whose key signs" in text
+        for key in ("a", "r"):
+            await pilot.press(key)
+            assert "none of your keys" in "\n".join(rows(app)), key
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "== KEYS" in "\n".join(rows(app)))
+        assert any("nobody can sign" in str(line) for line in app.screen.query_one(Lines).lines)
+
+    drive(app, script)
+    assert path.exists()
+
+
+def test_the_first_row_says_whether_anything_can_run(bench: Bench) -> None:
+    app = OperatorApp(bench.workspace, undecided=False)
+
+    async def script(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "trail: verifies" in "\n".join(rows(app)))
+        assert "daemon: none runs here" in "\n".join(rows(app))
+        with bench.workspace.daemon_lock():
+            await until(pilot, lambda: "daemon: runs" in "\n".join(rows(app)))
 
     drive(app, script)
 
@@ -105,6 +143,7 @@ def test_when_the_application_is_taken(
 def test_off_a_terminal_the_plain_form_stays(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     bench.draft(data=None)
     assert cli.execute(["-w", str(bench.workspace.root), "status"]) == 0
-    assert capfd.readouterr().out.startswith("draft ")
+    said = capfd.readouterr().out
+    assert said.startswith("daemon    none runs here") and "\ndraft     " in said
     assert cli.execute(["-w", str(bench.workspace.root), "review"]) == 2
     assert "on a terminal" in capfd.readouterr().err

@@ -36,6 +36,19 @@ class Cancelled:
     ran_ms: int | None = None
     """How long it had run when it was stopped; None: nothing of it ran."""
 
+    def __str__(self) -> str:
+        """What was done, in one line."""
+        if self.outcome == "cancelled" and self.ran_ms is None:
+            return f"cancelled {self.request_id}: nothing of it ran"
+        if self.outcome == "cancelled":
+            return (
+                f"cancelled {self.request_id}: it was stopped after {self.ran_ms} ms; what it did before stays done, "
+                f"see: threegate show {self.request_id}"
+            )
+        if self.outcome == "ended":
+            return f"{self.request_id} ended by itself before: {self.last_event}"
+        return f"asked the daemon to end {self.request_id}; it has not answered yet (is one running?)"
+
 
 def cancel_request(
     context: Context, request_id: str, *, by: Decision, reason: str = "", wait_seconds: float = 5.0

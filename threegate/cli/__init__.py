@@ -66,6 +66,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "settings": ("settings_command", "Check and show the settings."),
     "workspace": ("workspace_command", "Adopt a moved or restored workspace."),
     "prune": ("prune_command", "Remove what nothing needs any more."),
+    "page": ("page_command", "The operator's page in a browser, to look at only."),
     "serve": ("serve_command", "HTTP and MCP servers (extras)."),
     "agent": ("agent_command", "Agents: run one in a jail, list, show, stop, connect."),
     "service": ("service_command", "The daemon as a systemd service."),

@@ -42,17 +42,8 @@ def cancel(
                 "ran_ms": done.ran_ms,
             }
         )
-    elif done.outcome == "cancelled" and done.ran_ms is None:
-        say(f"cancelled {done.request_id}: nothing of it ran")
-    elif done.outcome == "cancelled":
-        say(
-            f"cancelled {done.request_id}: it was stopped after {done.ran_ms} ms; what it did before stays done, "
-            f"see: threegate show {done.request_id}"
-        )
-    elif done.outcome == "ended":
-        say(f"{done.request_id} ended by itself before: {done.last_event}")
     else:
-        say(f"asked the daemon to end {done.request_id}; it has not answered yet (is one running?)")
+        say(str(done))
     if done.outcome == "requested":
         raise typer.Exit(EXIT_FAILED)
     if done.outcome == "ended":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Annotated
 
 import typer
@@ -11,7 +10,6 @@ from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, screen_width, wants_json, workspace_here
 
 app = typer.Typer()
-_LINES = 200
 
 
 @app.command()
@@ -28,7 +26,7 @@ def diff(
 ) -> None:
     """Compare what two requests mean: every field, inputs by digest and, for text, by content."""
     from threegate.review.compare import compare
-    from threegate.shown.escaped_lines import Title, field, quoted
+    from threegate.review.screen import render_comparison
 
     found = compare(workspace_here(), first, second)
     if wants_json(json_):
@@ -43,14 +41,4 @@ def diff(
             }
         )
         return
-    width = screen_width()
-    lines = field("before", f"{found.before.parent.name}/{found.before.name}", width=width)
-    lines += field("after", f"{found.after.parent.name}/{found.after.name}", width=width)
-    if not found.differences:
-        lines.append("  no difference in meaning")
-    for item in found.differences:
-        changed = difflib.unified_diff(item.before.split("\n"), item.after.split("\n"), lineterm="", n=2)
-        text = [line for line in changed if not line.startswith(("---", "+++"))]
-        lines += ["", *map(Title, field(item.name, f"{len(text)} lines", width=width))]
-        lines += quoted("\n".join(text), width=width, limit=None if full else _LINES)
-    put(lines)
+    put(render_comparison(found, width=screen_width(), full=full))

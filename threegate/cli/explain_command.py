@@ -12,21 +12,22 @@ from threegate.core.errors import InvalidInput
 app = typer.Typer(add_completion=False)
 
 
-def code_meaning(code: str) -> str:
-    """What a code means that is no rule of gate 1, or an empty text."""
-    from threegate.contracts.codes import CODES
+def code_meanings(code: str) -> list[tuple[str, str]]:
+    """What a code means that is no rule of gate 1: what kind of code it is, and a sentence; nothing for an unknown one."""
     from threegate.daemon.draft_findings import SURROUNDING_RULES
-    from threegate.review.code_descriptions import meaning
+    from threegate.request.rules.code_rules import TYPES
+    from threegate.review.code_descriptions import meanings
 
-    found = meaning(code) or SURROUNDING_RULES.get(code.upper(), "")
-    return found or (CODES[code].help if code in CODES else "")
+    drafts = {**SURROUNDING_RULES, TYPES.id: TYPES.help}
+    found = drafts.get(code.upper())
+    return [("finding about a draft", found)] if found else meanings(code)
 
 
 @app.command()
 def explain(
     rule_id: Annotated[
         str,
-        typer.Argument(metavar="TGnnn|CODE", help="A rule's id or name, or any reason, blocker or status."),
+        typer.Argument(metavar="TGnnn|CODE", help="A rule's id or name, or any other code that is shown."),
     ],
     json_: invocation.JsonFlag = False,
 ) -> None:
@@ -39,13 +40,14 @@ def explain(
     wanted = rule_id.strip()
     rule = RULES.get(wanted.upper()) or next((item for item in RULES.values() if item.name == wanted), None)
     if rule is None:
-        text = code_meaning(wanted)
-        if not text:
+        found = code_meanings(wanted)
+        if not found:
             raise InvalidInput(f"{wanted}: there is no such rule or code; docs/codes.md has them all")
         if invocation.wants_json(json_):
-            invocation.emit_json({"code": wanted, "meaning": text})
+            listed = [{"kind": kind, "meaning": text} for kind, text in found]
+            invocation.emit_json({"code": wanted, "meaning": found[0][1], "meanings": listed})
         else:
-            invocation.say(f"{wanted}\n\n{text}")
+            invocation.say("\n\n".join([wanted, *(f"{kind}: {text}" for kind, text in found)]))
         return
     if invocation.wants_json(json_):
         invocation.emit_json(asdict(rule))

@@ -23,6 +23,7 @@ from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 
 if TYPE_CHECKING:
     from threegate.acts.signing_key import Acting
+    from threegate.core.workspace import Workspace
     from threegate.launch.context import Context
     from threegate.review.reviewed_draft import Draft
     from threegate.shown.time_read import Reading
@@ -45,10 +46,11 @@ def review(
     if not on_terminal():
         raise InvalidInput("review asks on a terminal; elsewhere use: threegate approve FILE --yes")
     if wants_application(plain):
-        return _in_application(name, key)
+        return in_application(name, key, undecided=True)
     context = open_context(workspace_here())
     acting = acting_here(context, name, key)
     drafts = drafts_of(context.workspace)
+    _list(context.workspace)
     counts = {"approved": 0, "rejected": 0, "skipped": 0}
     for number, path in enumerate(drafts, start=1):
         say(f"\nDRAFT {number} of {len(drafts)}")
@@ -59,16 +61,29 @@ def review(
     say(", ".join(f"{count} {what}" for what, count in counts.items()))
 
 
-def _in_application(name: str, key: Path | None) -> None:
-    from threegate.tui import run_review
+def _list(workspace: Workspace) -> None:
+    """What needs an operator, before the drafts one by one."""
+    from datetime import UTC, datetime
+
+    from threegate.review.status import line_rows, status_lines
+
+    for line in status_lines(workspace, ended=0):
+        if line.next == "operator":
+            put(line_rows(line, now=datetime.now(UTC), width=screen_width()))
+
+
+def in_application(name: str, key: Path | None, *, undecided: bool, ended: int = 20) -> None:
+    """Show the application until its user quits, then print what was decided."""
+    from threegate.tui import run_operator
 
     workspace = workspace_here()
-    done = run_review(workspace, name=name, key=key)
+    done = run_operator(workspace, undecided=undecided, name=name, key=key, ended=ended)
     for promoted in done.approved:
         tell(promoted, daemon_runs=workspace.daemon_lock_held())
     for path in done.rejected:
         say(f"rejected {path}")
-    say(f"{len(done.approved)} approved, {len(done.rejected)} rejected, {done.left} left")
+    if undecided or done.approved or done.rejected:
+        say(f"{len(done.approved)} approved, {len(done.rejected)} rejected, {done.left} left")
 
 
 def _one(context: Context, acting: Acting, path: Path) -> str:

@@ -49,12 +49,9 @@ def http(
         int, typer.Option(min=1, help="Requests a minute for each client address.")
     ] = limits.SERVE_REQUESTS_PER_MINUTE,
     log: _LogOption = "",
-    page: Annotated[
-        bool, typer.Option("--page", help="Show the operator's page too, on loopback only.")
-    ] = False,
 ) -> None:
     """Serve POST /pre-tool-check, /proposals/validate and /contracts/decide. The bearer token is read from THREEGATE_TOKEN."""
-    for module in ("fastapi", "uvicorn", *(("jinja2",) if page else ())):
+    for module in ("fastapi", "uvicorn"):
         need_extra(module, "http")
     token = os.environ.pop(TOKEN_VARIABLE, "") or None
     if token is None and not no_auth:
@@ -66,8 +63,7 @@ def http(
     from threegate.serve.listening import bind
     from threegate.serve.recording import decision_log
 
-    workspace = workspace_here() if page else _workspace()
-    shown = workspace if page else None
+    workspace = _workspace()
     decisions = decision_log(log, workspace)
     listener = bind(host, port, reachable=token is not None)
     from threegate.serve.http_app import HttpOptions, create_app
@@ -80,39 +76,14 @@ def http(
         per_minute=rate,
         metrics=_metrics(workspace, decisions.path),
         workspace=workspace,
-        page=shown,
     )
     warn(f"decisions are recorded in {decisions.path}")
 
     def ready(url: str) -> None:
         say(f"listening on {url}")
         sys.stdout.flush()
-        if shown is not None:
-            _tell_page(shown, listener.getsockname()[1])
 
     serve(listener, create_app(options), ready=ready)
-
-
-@app.command()
-def link(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The port that the server listens at.")] = 8766,
-) -> None:
-    """Print a link that opens the operator's page of `serve http --page`: for one browser, once, for ten minutes."""
-    say(_link(workspace_here(), port))
-
-
-def _link(workspace: Workspace, port: int) -> str:
-    from threegate.setup.page_login import new_code
-
-    return f"http://127.0.0.1:{port}/page/login/{new_code(workspace)}"
-
-
-def _tell_page(workspace: Workspace, port: int) -> None:
-    """How to get in; the link itself only where a person reads it, never into a log."""
-    if sys.stderr.isatty():
-        warn(f"the operator's page, once, within ten minutes: {_link(workspace, port)}")
-    else:
-        warn(f"the operator's page: threegate serve link{'' if port == 8766 else f' --port {port}'}")
 
 
 @app.command()

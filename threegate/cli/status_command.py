@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,12 +14,16 @@ from threegate.cli.invocation import (
     PlainFlag,
     emit_json,
     on_terminal,
-    safe,
     say,
+    screen_width,
     wants_application,
     wants_json,
     workspace_here,
 )
+
+if TYPE_CHECKING:
+    from threegate.review.status import Line
+    from threegate.runners.description import DoctorLine
 
 app = typer.Typer()
 
@@ -33,42 +38,55 @@ def status(
     json_: JsonFlag = False,
 ) -> None:
     """Show what waits, runs and has ended, and who has to act."""
+    from threegate.review.asked import AskedReader
+    from threegate.review.readiness import Readiness
     from threegate.review.status import status_lines, worker_lines
 
     workspace = workspace_here()
     if watch and on_terminal() and not wants_json(json_) and wants_application(plain):
-        from threegate.tui import run_status
+        from threegate.cli.review_command import in_application
 
-        return run_status(workspace, ended=ended)
+        return in_application("", None, undecided=False, ended=ended)
+    reader, health = AskedReader(workspace), Readiness(workspace)
     before: object = None
     while True:
-        lines = status_lines(workspace, ended=ended)
+        lines = status_lines(workspace, ended=ended, reader=reader)
         shown = [line.to_json() for line in lines]
         workers = worker_lines(workspace)
-        if (shown, workers) != before:
-            before = (shown, workers)
+        looked = health.look()
+        if (now := (shown, workers, looked)) != before:
+            before = now
             if wants_json(json_):
-                whole = {"workspace": str(workspace.root), "requests": shown}
+                whole = {
+                    "workspace": str(workspace.root),
+                    "health": {line.name: {"state": line.state, "seen": line.seen} for line in looked},
+                    "requests": shown,
+                }
                 emit_json(whole if workers is None else {**whole, "workers": workers})
             else:
                 if watch:
                     typer.echo("\x1b[H\x1b[2J" if sys.stdout.isatty() else "", nl=False)
-                _print(shown)
+                _print(lines, looked)
                 _print_workers(workers or [])
         if not watch:
             return
         time.sleep(0.5)
 
 
-def _print(rows: list[dict[str, object]]) -> None:
-    if not rows:
-        say("nothing here: no drafts, nothing approved, nothing ended")
-        return
-    width = min(60, max(len(safe(str(row["file"]))) for row in rows))
-    for row in rows:
-        reason = f"  {row['reason']}" if row["reason"] else ""
-        whom = f"  -> {row['for']}" if row["for"] else ""
-        say(f"{row['state']!s:<9} {row['file']!s:<{width}}{reason}{whom}")
+def _print(lines: list[Line], looked: list[DoctorLine]) -> None:
+    from threegate.review.status import NOTHING_HERE, TITLES, health_rows, line_rows
+
+    width, now, group = screen_width(), datetime.now(UTC), ""
+    for row in health_rows(looked, width=width):
+        say(row)
+    if not lines:
+        say(f"\n{NOTHING_HERE}")
+    for line in lines:
+        if line.next != group:
+            group = line.next
+            say(f"\n{TITLES[group]} ({sum(item.next == group for item in lines)})")
+        for row in line_rows(line, now=now, width=width):
+            say(row)
 
 
 def _print_workers(rows: list[dict[str, Any]]) -> None:

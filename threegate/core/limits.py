@@ -385,6 +385,14 @@ PRACTICE_DECISIONS: Final = 10_000
 """Decisions whose seconds, and different reasons, that records of practice keep in memory."""
 PRACTICE_REASONS: Final = 20
 """Reasons of rejections that `stats` lists, the most frequent ones."""
+ENGINE_VERSION_BYTES: Final = 64 * KIB
+"""Of a container engine's answer about its version."""
+HEALTH_SECONDS: Final = 10
+"""What a screen says of the engine and the trail is at most this old, as far as they answer."""
+HEALTH_WAIT_SECONDS: Final = 1.5
+"""So long the first screen waits for them."""
+STATUS_ROWS_READ: Final = 2000
+"""Request files that one list reads for what they ask; those beyond are listed by name and state."""
 COMPARED_REQUESTS: Final = 50
 """Newest approved requests among which the last one of the same shape is looked for."""
 WORKERS_FILE_BYTES: Final = 16 * MIB

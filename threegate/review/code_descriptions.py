@@ -5,9 +5,14 @@ Invariant: the sentences are ours; a code that nobody gave one has none, and is 
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from typing import Final
 
+from threegate.contracts.codes import CODES
 from threegate.contracts.reasons import REASONS
+from threegate.core.errors import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from threegate.trail.payloads import PAYLOADS, Payload
 
 APPROVAL: Final[dict[str, str]] = {
     "signature_missing": "there is no signature: approve it",
@@ -179,10 +184,171 @@ ROUTES: Final[dict[str, str]] = {
 """Routes of the Agent Action Contract."""
 
 
+EXITS: Final[dict[str, str]] = {
+    str(EXIT_OK): "fine. `run` and `run --once`: they did their work, whatever became of the requests",
+    str(EXIT_REFUSED): "the file or act that was asked about is invalid or refused; `doctor`: a line failed",
+    str(
+        EXIT_FAILED
+    ): "it could not be done: a program, the disk, the trail, another daemon; `run`: launches had to stop",
+    str(EXIT_USAGE): "wrong usage, or no workspace here",
+}
+"""Exit codes of the command."""
+
+DOCTOR: Final[dict[str, str]] = {
+    "threegate": "the version that runs here, and its Python",
+    "clock": "whether the clock can be right: approvals and the trail carry times",
+    "ssh-keygen": "OpenSSH's program, which makes and checks every signature",
+    "workspace": "whether there is one here",
+    "settings": "whether threegate.toml can be read",
+    "folders": "whether anybody else may write to tool-exec/, and whether every folder is a folder",
+    "inbox": "who may write drafts",
+    "operators": "who may approve, and whether others may change that",
+    "trail": "whether the trail verifies and agrees with the head that is kept outside",
+    "disk": "room for results and the trail",
+    "daemon": "whether a daemon works in this workspace: without one nothing is started",
+    "engine": "the container engine of ERA requests; without one they wait",
+    "runtime": "the OCI runtime that containers run in, and its known ways out",
+    "image": "the image that ERA requests run in",
+    "egress_image": "the image of the proxy, the only way to a network",
+    "monty": "the embedded sandbox",
+    "monty worker": "whether a process of the embedded sandbox starts and answers",
+    "era walls": "what a short run of ours tries from inside a container",
+    "era: the way out": "whether a container reaches a network through the proxy, and by it alone",
+}
+"""Lines of `threegate doctor`, by their names."""
+
+WALLS: Final[dict[str, str]] = {
+    "era: ": "a wall of the container sandbox, tried from inside by a short run of ours; `failure`: it did not hold, run nothing in it",
+    "monty: ": "a wall of the embedded sandbox, tried from inside by a short run of ours; `failure`: it did not hold, run nothing in it",
+}
+"""The other lines of `threegate doctor` begin so; the rest of the name says which wall."""
+
+LOG: Final[dict[str, str]] = {
+    "alone": "a signature lies in approved/ without its request, or cannot be moved after it",
+    "cancelling": "an operator asked to end a running request",
+    "changing": "a draft is being written; it is looked at again",
+    "checkpoint": "a trail checkpoint was signed, or could not be",
+    "cluster": "what a daemon with a cluster says of its broker and workers",
+    "contracts": "the contracts folder has errors: every request that names a tool is refused until it is fixed",
+    "cosigned": "a witness signed a trail checkpoint",
+    "ended": "the daemon ended",
+    "granted": "a grant covers the draft: it was put into approved/",
+    "grants": "a grant cannot be read or used",
+    "interrupting": "the daemon ends and stops what runs",
+    "mended": "an unfinished line at the end of the trail, or a lost move, was put right at the start",
+    "metrics": "the metrics file cannot be written",
+    "notice": "a notice could not be sent, with the cause",
+    "orphan": "something that a killed daemon left behind was removed",
+    "proposal": "what became of a JSON action proposal",
+    "readable": "a folder that could not be read can be again",
+    "ready": "the daemon works",
+    "recovered": "a request was brought to where the trail says it is",
+    "recovery": "a request cannot be brought there by itself",
+    "reloaded": "settings, contracts or images were read again, with what changed",
+    "settings": "threegate.toml cannot be read: nothing is started until it is fixed",
+    "stopped": "nothing more is launched, with the reason",
+    "stopping": "a signal asked the daemon to end",
+    "unreadable": "a file or folder of the inbox cannot be read",
+    "verdict": "a draft was looked at; its verdict file says what was found",
+    "watching": "the system does not tell of changes; the folders are looked at now and then",
+    "witness": "a witness does not answer, or refuses",
+}
+"""First words of the daemon's log lines, besides states and statuses."""
+
+HTTP: Final[dict[str, str]] = {
+    "body_too_large": "the body is larger than is read",
+    "body_too_slow": "the body did not arrive in time",
+    "decision_log_not_writable": "decisions cannot be written down, so none is given",
+    "decision_not_recorded": "the decision could not be written down: do not execute",
+    "gate_not_usable": "the workspace's settings or contracts cannot be read: fix them there",
+    "method_not_allowed": "this path takes another method",
+    "metrics_not_readable": "the trail or a folder cannot be read by the server's account",
+    "no_metrics": "the server has no workspace, or not the extra threegate[metrics]",
+    "no_workspace": "the server was started without a workspace",
+    "not_found": "there is nothing at this path",
+    "not_judged": "the body says nothing that can be judged",
+    "rate_limited": "too many requests from this address: wait as Retry-After says",
+    "unauthorized": "no bearer token, or another one",
+    "unsupported_media_type": "send Content-Type: application/json",
+}
+"""Codes of the HTTP server's answers that are no decision."""
+
+WORDS: Final[dict[str, str]] = {
+    "ok": "it is as it should be",
+    "warning": "worth a look; it stops nothing",
+    "failure": "it is not as it should be: fix it first",
+    "error": "gate 1 refuses the file for this",
+    "low": "risk: all code is on the screen, and it reaches nothing",
+    "medium": "risk: it reaches a network, its data is not public, or not all its code is on the screen",
+    "high": "risk: it changes things outside, or code that is not on the screen can reach out",
+    "critical": "risk of a proposal: it deletes elsewhere or for good",
+    "transparent": "all code that runs is on the screen or in an input that is named there",
+    "opaque": "code may run that is not on the screen",
+    "public": "data that anybody may see, as the request declares it",
+    "internal": "data that is not public, as the request declares it",
+    "confidential": "data for few, as the request declares it",
+    "monty": "the embedded Python sandbox: code in the request, no network, nothing to install",
+    "ERA": "a container of its own for one command",
+    "none": "nothing: no network, or an authorization that nobody claims",
+    "allowlist": "a network of named hosts and ports only",
+    "pass": "AANA lets the call run",
+    "fail": "AANA does not let the call run",
+    "allow": "the contracts let the call run",
+    "block": "the contracts, or the rules of proposals, do not let it run",
+    "checkpoint": "the contracts ask a person first: `threegate checkpoint list`",
+    "reject": "the proposal is not well-formed",
+    "approval": "the proposal may become a draft, for an operator to decide on",
+    "auto": "the proposal only reads; its draft is approved like any other",
+    "committed": "the contracts count the call as done",
+    "contract_violated": "the run's output breaks a rule of its contract",
+    "user_claimed": "authorization: only somebody's word",
+    "authenticated": "authorization: who asks is known",
+    "validated": "authorization: checked, not confirmed by a person",
+    "confirmed": "authorization: a person confirmed exactly this",
+    "public_read": "a call that reads what anybody may see",
+    "private_read": "a call that reads what belongs to somebody",
+    "write": "a call that changes something",
+    "unknown": "it cannot be said",
+}
+"""Words of a closed list that a screen shows: risks, severities, verdicts, kinds of call."""
+
+
 def meaning(code: str) -> str:
-    """The sentence for a code or a route, or an empty text."""
+    """The sentence for a code or a route, or an empty text: where one code is many things, the reason before the state."""
     for table in (APPROVAL, REASONS, AANA, OTHERS, WORKER, PROPOSALS, ROUTES, STATUSES, STATES):
         if code in table:
-            text = table[code].replace("`", "")
-            return f"{text[0].upper()}{text[1:].removesuffix('.')}."
+            return _sentence(table[code])
     return ""
+
+
+def meanings(code: str) -> list[tuple[str, str]]:
+    """Everything that a code of a screen or a file can mean: what kind of code it is, and its sentence."""
+    tables: tuple[tuple[str, Mapping[str, str]], ...] = (
+        ("reason", {**AANA, **REASONS, **OTHERS, **APPROVAL}),
+        ("what a worker refuses", WORKER),
+        ("status of a result", STATUSES),
+        ("state of a verdict", STATES),
+        ("finding about a proposal", PROPOSALS),
+        ("route", ROUTES),
+        ("diagnostic of a contract file", {name: item.help for name, item in CODES.items()}),
+        ("kind of event", {kind: _first_words(cls) for kind, cls in PAYLOADS.items()}),
+        ("exit code", EXITS),
+        ("answer of the HTTP server", HTTP),
+        ("line of doctor", DOCTOR),
+        ("word of the daemon's log", LOG),
+        ("word of a screen", WORDS),
+    )
+    found = [(kind, _sentence(table[code])) for kind, table in tables if code in table]
+    if not found:
+        found = [("line of doctor", _sentence(text)) for head, text in WALLS.items() if code.startswith(head)]
+    return found
+
+
+def _first_words(cls: type[Payload]) -> str:
+    """The first paragraph of what a kind of event says of itself."""
+    return " ".join((inspect.getdoc(cls) or "").partition("\n\n")[0].split())
+
+
+def _sentence(text: str) -> str:
+    text = text.replace("`", "")
+    return f"{text[0].upper()}{text[1:].removesuffix('.')}."

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,22 @@ def compare(workspace: Workspace, first: str, second: str = "") -> Comparison:
     after = _path(workspace, second or first)
     before = _path(workspace, first) if second else _last_finished(workspace, after)
     settings = workspace.load_settings().request
-    old, new = _read(settings, before), _read(settings, after)
+    return _compare(workspace, before, _read(settings, before), after, _read(settings, after))
+
+
+def compare_with_last(workspace: Workspace, path: Path, request: Request) -> Comparison | None:
+    """A request, read from `path`, against the last approved one of its shape, but for what differs between any two.
+
+    None when there was none.
+    """
+    last = _last_of_shape(workspace, request)
+    if last is None:
+        return None
+    found = _compare(workspace, *last, path, request)
+    return replace(found, differences=tuple(item for item in found.differences if item.name not in _OWN))
+
+
+def _compare(workspace: Workspace, before: Path, old: Request, after: Path, new: Request) -> Comparison:
     found = [
         Difference(name, _text(getattr(old, name)), _text(getattr(new, name)))
         for name in _differing(old, new)
@@ -63,7 +78,17 @@ def compare(workspace: Workspace, first: str, second: str = "") -> Comparison:
 
 
 def differs_from_last(workspace: Workspace, request: Request) -> str | None:
-    """What differs in meaning from the last approved request of the same shape, in one line; None when there was none.
+    """What differs in meaning from the last approved request of the same shape, in one line; None when there was none."""
+    last = _last_of_shape(workspace, request)
+    if last is None:
+        return None
+    path, earlier = last
+    names = [name.replace("_", " ") for name in _differing(earlier, request) if name not in _OWN]
+    return f"{', '.join(names) or 'in nothing'} (since {path.name})"
+
+
+def _last_of_shape(workspace: Workspace, request: Request) -> tuple[Path, Request] | None:
+    """The last approved request of the same shape, and its file; None when there was none.
 
     Of one shape are requests of one requester with the same backend, tool and program. The newest COMPARED_REQUESTS are
     looked through.
@@ -77,13 +102,10 @@ def differs_from_last(workspace: Workspace, request: Request) -> str | None:
                     with suppress(FileNotFoundError):
                         there.append((entry.stat(follow_symlinks=False).st_ctime_ns, Path(entry.path)))
     for _, path in sorted(there, reverse=True)[: limits.COMPARED_REQUESTS]:
-        try:
+        with suppress(InvalidInput):
             earlier = _read(settings, path)
-        except InvalidInput:
-            continue
-        if _shape(earlier) == _shape(request):
-            names = [name.replace("_", " ") for name in _differing(earlier, request) if name not in _OWN]
-            return f"{', '.join(names) or 'in nothing'} (since {path.name})"
+            if _shape(earlier) == _shape(request):
+                return path, earlier
     return None
 
 

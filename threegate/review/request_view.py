@@ -19,10 +19,10 @@ from threegate.request.report import Finding
 from threegate.results import ResultFacts, read_record
 from threegate.review.countersign import read_waiting, review_waiting, verify_approval
 from threegate.review.ended_sections import ended_sections
-from threegate.review.overview import GROUPS, Entry, row
+from threegate.review.overview import GROUPS
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import InvalidDraft, read_draft, view_draft
-from threegate.review.status import Line
+from threegate.review.status import WHOM, Entry, Line, line_of
 from threegate.shown.parts import Field, Listing, Quote, Section
 from threegate.trail import Event, RequestHistory
 from threegate.trail.payloads import End
@@ -61,7 +61,7 @@ class Look:
 
 def look_at(context: Context, entry: Entry) -> Look:
     """Everything that can be shown of a request file. Raises TrailError; InvalidInput when the file is gone or unreadable."""
-    line = row(context.workspace, entry)
+    line = line_of(context.workspace, entry)
     if entry.path.suffix != ".md":
         return Look(line, problem="a proposal: threegate proposal explain tells its verdict")
     if entry.folder in GROUPS["drafts"] and not is_request_name(entry.path.name):
@@ -79,12 +79,14 @@ def _draft(context: Context, entry: Entry, line: Line) -> Look:
         with view_draft(context, draft) as reviewed:
             sections = tuple(review_sections(reviewed, context.policy.settings, operator=SOMEBODY))
             findings = reviewed.report.findings
-            return Look(replace(line, request_id=reviewed.request.request_id), sections, findings)
+            return Look(
+                replace(line, request_id=reviewed.request.request_id, for_whom=WHOM["draft"]),
+                sections,
+                findings,
+            )
     except InvalidDraft as error:
         return Look(
-            replace(
-                line, request_id=error.report.request_id, state="invalid", for_whom="agent: mend the draft"
-            ),
+            replace(line, request_id=error.report.request_id, state="invalid", for_whom=WHOM["invalid"]),
             findings=error.report.findings,
             source=error.report.masked_lines,
             problem="gate 1 refuses it as it is",

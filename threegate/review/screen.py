@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
+
 from threegate.core.settings import Settings
+from threegate.review.compare import Comparison
 from threegate.review.preview import Preview
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import InvalidDraft, ReviewedDraft
 from threegate.shown.escaped_lines import WIDTH, Title, field, numbered, own, quoted
 from threegate.shown.screen_lines import render_sections
+
+_DIFFERENCE = 200
+"""Lines of one difference that the short form shows."""
 
 
 def render_reviewed_draft(
@@ -31,4 +37,18 @@ def render_invalid(error: InvalidDraft, *, width: int = WIDTH) -> list[str]:
     for finding in findings:
         lines += own(f"{finding.rule} line {finding.line}, column {finding.column}:", width=width)
         lines += quoted(finding.message, width=width)
+    return lines
+
+
+def render_comparison(found: Comparison, *, width: int = WIDTH, full: bool = False) -> list[str]:
+    """What differs between two requests."""
+    lines = field("before", f"{found.before.parent.name}/{found.before.name}", width=width)
+    lines += field("after", f"{found.after.parent.name}/{found.after.name}", width=width)
+    if not found.differences:
+        lines.append("  no difference in meaning")
+    for item in found.differences:
+        changed = difflib.unified_diff(item.before.split("\n"), item.after.split("\n"), lineterm="", n=2)
+        text = [line for line in changed if not line.startswith(("---", "+++"))]
+        lines += ["", *map(Title, field(item.name, f"{len(text)} lines", width=width))]
+        lines += quoted("\n".join(text), width=width, limit=None if full else _DIFFERENCE)
     return lines

@@ -5,14 +5,16 @@ Invariant: this only reads; what it says is what the folders say, since the fold
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, ThreeGateError
@@ -20,10 +22,13 @@ from threegate.core.file_names import is_agent_run_id
 from threegate.core.workspace import Workspace
 from threegate.request.exposure import Exposure, exposure_json
 from threegate.results import Verdict, read_verdict
+from threegate.review.asked import Asked, AskedReader
+from threegate.runners.description import DoctorLine
 from threegate.secretscan import mask_secrets
+from threegate.shown.escaped_lines import GUTTER, own, shown, wrapped
 
 _NOT_SEEN = "not looked at yet"
-_WHOM = {
+WHOM = {
     "draft": "operator: threegate approve",
     "invalid": "agent: fix the draft",
     "approved": "daemon",
@@ -32,7 +37,8 @@ _WHOM = {
     "finished": "",
     "refused": "",
 }
-_WAITS_FOR = {
+"""Who has to do what next, by the state."""
+WAITS_FOR = {
     "quorum_missing": "another operator: threegate countersign",
     "no_backend": "operator: threegate doctor",
     "checkpoint_required": "operator: threegate checkpoint list",
@@ -46,66 +52,173 @@ _OF_PROPOSALS = {"no_draft": "operator: threegate proposal explain"}
 """A proposal asks for nothing itself: its draft does, on a line of its own. Only one without its draft needs somebody."""
 
 
+TITLES: Final = {
+    "operator": "Needs you",
+    "running": "Running",
+    "others": "Waits for the daemon or the agent",
+    "ended": "Ended",
+}
+"""The groups of a list in its order, by `Line.next`."""
+_ORDER: Final = tuple(TITLES)
+NOTHING_HERE: Final = "nothing here: no drafts, nothing approved, nothing ended; next: threegate draft, or tell an agent with: threegate agent prompt"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A request file by its folder (inbox, drafts or one of STATES) and path."""
+
+    folder: str
+    path: Path
+    changed: datetime
+    since: datetime
+    """When it came into this folder: the file system's change time, which nobody sets."""
+
+    @classmethod
+    def of(cls, folder: str, path: Path, facts: os.stat_result | None = None) -> Entry:
+        """The entry of a file, `facts` being its own (not those of what a link names). Raises OSError."""
+        facts = facts or path.lstat()
+        changed, since = (datetime.fromtimestamp(moment, UTC) for moment in (facts.st_mtime, facts.st_ctime))
+        return cls(folder, path, changed, since)
+
+    @property
+    def key(self) -> str:
+        """The name in 32 hex digits: fit for an address, whatever the name is."""
+        return hashlib.sha256(os.fsencode(self.path.name)).hexdigest()[:32]
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One request file: its state, the reason, and who has to do something next."""
+    """One request file: its state, the reason, what it asks for, and who has to do something next."""
 
+    entry: Entry
     state: str
-    file: str
-    folder: str
     reason: str | None
     request_id: str | None
     for_whom: str
-    changed_utc: datetime
     exposure: Exposure | None = None
-    """Opacity and reach as the verdict tells them; None where it tells none."""
+    """Opacity and reach: of the file, else as the verdict tells them; None where neither tells any."""
+    asked: Asked | None = None
+    """What the file asks for; None where it is no valid request."""
+
+    @property
+    def file(self) -> str:
+        """The file's name."""
+        return self.entry.path.name
 
     @property
     def shown_file(self) -> str:
         """The file's name for people and programs that do not open it: secrets are masked."""
         return mask_secrets(self.file)
 
+    @property
+    def next(self) -> str:
+        """Whose turn it is: ``operator``, ``running``, ``others`` (the daemon, the agent) or ``ended``."""
+        if self.state in ("finished", "refused"):
+            return "ended"
+        if self.for_whom.startswith(("operator", "another operator")):
+            return "operator"
+        return "running" if self.state == "running" else "others"
+
     def to_json(self) -> dict[str, Any]:
         """The line as JSON."""
+        asked = self.asked
         return {
             "state": self.state,
             "file": self.shown_file,
-            "folder": self.folder,
+            "folder": self.entry.folder,
             "reason": self.reason,
             "request_id": self.request_id,
             "for": self.for_whom,
             **exposure_json(self.exposure),
-            "changed_utc": f"{self.changed_utc:%Y-%m-%dT%H:%M:%SZ}",
+            "requester": asked.requester if asked else None,
+            "requester_named_by": ("settings" if asked.vouched else "file") if asked else None,
+            "risk": asked.risk if asked else None,
+            "backend": asked.backend if asked else None,
+            "purpose": mask_secrets(asked.purpose) if asked else None,
+            "changed_utc": f"{self.entry.changed:%Y-%m-%dT%H:%M:%SZ}",
+            "since_utc": f"{self.entry.since:%Y-%m-%dT%H:%M:%SZ}",
         }
 
 
-def status_lines(workspace: Workspace, *, ended: int = 20) -> list[Line]:
-    """Everything that is open, and the last `ended` requests that have ended, oldest first."""
-    lines = [
-        line_of(workspace, path, folder, "draft", changed)
-        for place in workspace.draft_folders()
-        for folder in (folder_name(workspace, place),)
-        for path, changed in files_in(place)
+def status_lines(workspace: Workspace, *, ended: int = 20, reader: AskedReader | None = None) -> list[Line]:
+    """Everything that is open and the last `ended` requests that have ended: what an operator has to do first.
+
+    `reader` is kept by who asks again and again.
+    """
+    reader = reader or AskedReader(workspace)
+    closed = [*files_in(workspace, "finished"), *files_in(workspace, "refused")]
+    closed.sort(key=_age)
+    found = [
+        line_of(workspace, entry, reader if number < limits.STATUS_ROWS_READ else None)
+        for number, entry in enumerate(
+            (
+                *(
+                    item
+                    for name in (*draft_folder_names(workspace), "approved", "running")
+                    for item in files_in(workspace, name)
+                ),
+                *closed[max(0, len(closed) - ended) :],
+            )
+        )
     ]
-    lines += [
-        line_of(workspace, path, "approved", "approved", changed)
-        for path, changed in files_in(workspace.approved)
-    ]
-    lines += [
-        line_of(workspace, path, "running", "running", changed)
-        for path, changed in files_in(workspace.running)
-    ]
-    closed = [
-        (changed, path, state)
-        for state, place in (("finished", workspace.finished), ("refused", workspace.refused))
-        for path, changed in files_in(place)
-    ]
-    closed.sort()
-    lines += [
-        line_of(workspace, path, state, state, changed)
-        for changed, path, state in closed[max(0, len(closed) - ended) :]
-    ]
-    return lines
+    return sorted(found, key=lambda line: _ORDER.index(line.next))
+
+
+def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
+    """A request as rows of a list: ours first, then what is foreign, each row behind the gutter."""
+    asked = line.asked
+    facts = [age_text(line.entry, now)]
+    if line.next == "ended":
+        facts.append(line.reason or "")
+        head = f"{line.state:<9} {'  '.join(filter(None, facts))}"
+        return [*own(head, width=width, indent=0), _foreign(line.shown_file, width)]
+    if asked is not None:
+        facts += [f"risk {asked.risk}", asked.backend]
+    if line.exposure is not None:
+        facts += ["opaque"] if line.exposure.opaque else []
+        facts += [] if line.exposure.reach else ["reaches nothing"]
+    head = f"{line.state:<9} {', '.join(facts)}"
+    act = "  ".join(filter(None, (line.reason, f"-> {line.for_whom}" if line.for_whom else "")))
+    rows = own(head, width=width, indent=0)
+    if act:
+        rows = (
+            [f"{rows[0]}  {act}"]
+            if len(f"{rows[0]}  {act}") <= width and len(rows) == 1
+            else [*rows, *own(act, width=width, indent=10)]
+        )
+    foreign = [line.shown_file]
+    if asked is not None:
+        foreign.append(f"{asked.requester}: {mask_secrets(asked.purpose)}")
+    if line.exposure is not None and line.exposure.reach:
+        foreign.append(f"reaches {'; '.join(line.exposure.reach)}")
+    return [*rows, *(_foreign(text, width) for text in foreign)]
+
+
+def health_rows(looked: Sequence[DoctorLine], *, width: int) -> list[str]:
+    """What was looked at, a row or more each, and what to type where it is not as it should be."""
+    rows: list[str] = []
+    for line in looked:
+        mend = f": {line.mend}" if line.mend and line.state != "ok" else ""
+        head, *rest = own(f"{line.seen}{mend}", width=width, indent=10)
+        rows += [f"{line.name:<9} {head[10:]}", *rest]
+    return rows
+
+
+def _foreign(text: str, width: int) -> str:
+    """A row of foreign text; what does not fit into it is left out, and it ends with an ellipsis then."""
+    space = width - 10 - len(GUTTER)
+    first = next(wrapped(text, space))
+    row = first if len(first) == len(shown(text)) else f"{next(wrapped(text, space - 2))}…"
+    return f"{'':10}{GUTTER}{row}"
+
+
+def age_text(entry: Entry, now: datetime) -> str:
+    """How long the file has been in its folder, in one unit."""
+    seconds = max(0, int((now - entry.since).total_seconds()))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
 
 
 def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:
@@ -132,23 +245,31 @@ def worker_text(row: dict[str, Any]) -> str:
     return f"worker    {row['worker']} ({row['machine'] or 'unknown machine'})  {state}"
 
 
-def files_in(folder: Path) -> list[tuple[Path, datetime]]:
-    """The request files of a folder with the times of their last change, oldest first."""
+def files_in(workspace: Workspace, folder: str) -> list[Entry]:
+    """The request files of a folder, oldest first."""
+    place = folder_place(workspace, folder)
     found = []
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.startswith(".") or not entry.name.endswith((".md", ".json")):
-                    continue
-                if entry.name.endswith((".proposal.json", ".manifest.json")):
-                    continue
-                with suppress(FileNotFoundError):  # it went on its way in between
-                    facts = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(facts.st_mode):
-                        found.append((folder / entry.name, datetime.fromtimestamp(facts.st_mtime, UTC)))
-    except FileNotFoundError:
-        return []
-    return sorted(found, key=lambda item: (item[1], item[0].name))
+    with suppress(FileNotFoundError), os.scandir(place) as entries:
+        for entry in entries:
+            if entry.name.startswith(".") or not entry.name.endswith((".md", ".json")):
+                continue
+            if entry.name.endswith((".proposal.json", ".manifest.json")):
+                continue
+            with suppress(FileNotFoundError):  # it went on its way in between
+                facts = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(facts.st_mode):
+                    found.append(Entry.of(folder, place / entry.name, facts))
+    return sorted(found, key=_age)
+
+
+def draft_folder_names(workspace: Workspace) -> list[str]:
+    """Where drafts lie, as a listing names it: the inbox, the folder of proposals' drafts, and the inbox of each run."""
+    return [folder_name(workspace, place) for place in workspace.draft_folders()]
+
+
+def is_draft_folder(folder: str) -> bool:
+    """Whether a listing's name of a folder is one of drafts."""
+    return folder in ("inbox", "drafts") or is_agent_run_id(folder)
 
 
 def folder_name(workspace: Workspace, place: Path) -> str:
@@ -181,26 +302,34 @@ def verdict_of(workspace: Workspace, path: Path) -> Verdict | None:
     return found
 
 
-def line_of(workspace: Workspace, path: Path, folder: str, state: str, changed: datetime) -> Line:
-    """One file of `folder`; the verdict may say more of its state than the folder does."""
+def _age(entry: Entry) -> tuple[datetime, str]:
+    return entry.changed, entry.path.name
+
+
+def line_of(workspace: Workspace, entry: Entry, reader: AskedReader | None = None) -> Line:
+    """One file; its verdict may say more of its state than the folder does. Without `reader` the file is not read."""
+    folder, draft = entry.folder, is_draft_folder(entry.folder)
+    state = "draft" if draft else folder
     reason = request_id = None
     try:
-        verdict = verdict_of(workspace, path)
+        verdict = verdict_of(workspace, entry.path)
     except (InvalidInput, ThreeGateError):
         verdict = None
     if verdict is not None:
         request_id = verdict.request_id
         same_place = {"inbox": ("draft", "invalid"), "drafts": ("draft", "invalid"), "approved": ("waiting",)}
-        if verdict.state in same_place.get(path.parent.name, ()):
+        if verdict.state in same_place.get(entry.path.parent.name, ()):
             state = verdict.state
         if verdict.state == state:
             reason = verdict.reason
-    elif path.parent.name in ("inbox", "drafts"):
+    elif draft:
         reason = _NOT_SEEN
-    exposure = verdict.exposure if verdict is not None else None
-    return Line(
-        state, path.name, folder, reason, request_id, _for_whom(path.name, state, reason), changed, exposure
-    )
+    asked = reader.read(entry.path, folder) if reader is not None else None
+    exposure = asked.exposure if asked else verdict.exposure if verdict else None
+    whom = _for_whom(entry.path.name, state, reason)
+    if asked is not None and reason == _NOT_SEEN:
+        whom = WHOM["draft"]  # it can be read and approved whether or not a daemon looked at it
+    return Line(entry, state, reason, request_id, whom, exposure, asked)
 
 
 def _for_whom(name: str, state: str, reason: str | None) -> str:
@@ -208,5 +337,5 @@ def _for_whom(name: str, state: str, reason: str | None) -> str:
     if name.endswith(".json") and state == "draft":
         return _OF_PROPOSALS.get(reason or "", "daemon" if reason == _NOT_SEEN else "")
     if state == "waiting":
-        return _WAITS_FOR.get(reason or "", _WHOM[state])
-    return _WHOM[state] if reason != _NOT_SEEN else "daemon"
+        return WAITS_FOR.get(reason or "", WHOM[state])
+    return WHOM[state] if reason != _NOT_SEEN else "daemon"

@@ -79,6 +79,8 @@ class BackendDescription:
     """MiB that a run takes beside its job's memory limit."""
     doctor: Callable[[Settings, bool], list[DoctorLine]]
     """Its lines of `threegate doctor`; with True also those of short runs that try each wall."""
+    answers: Callable[[Settings], DoctorLine] | None = None
+    """Whether what its runs need besides this machine answers now, within seconds; None: they need nothing."""
     most_cpus: Decimal | None = None
     """Cores that a run can use at most, whatever its limit says; None: as many as the limit says."""
     ahead_mb: Callable[[RunnersSettings], int] = lambda settings: 0

@@ -57,8 +57,6 @@ class HttpOptions:
     """The moment of a decision; evidence is aged at it."""
     workspace: Workspace | None = None
     """Whose project, settings and contracts judge proposals and contract calls."""
-    page: Workspace | None = None
-    """The workspace whose operator's page is shown below /page, to loopback only."""
     metrics: Callable[[], bytes] | None = None
     """Gives the numbers of the workspace as Prometheus' text; None where there is no workspace, or not the extra."""
 
@@ -86,7 +84,7 @@ def create_app(options: HttpOptions) -> FastAPI:
     @app.middleware("http")
     async def in_front(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         try:
-            if request.url.path not in _OPEN and not (options.page and request.url.path.startswith("/page/")):
+            if request.url.path not in _OPEN:
                 _count(request, rate_limit)
             response = await call_next(request)
         except _Refusal as refusal:
@@ -152,10 +150,6 @@ def create_app(options: HttpOptions) -> FastAPI:
             render_docs(document), headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY}
         )
 
-    if options.page is not None:
-        from threegate.serve.page import create_page
-
-        app.mount("/page", create_page(options.page, count=rate_limit.wait_for, clock=options.clock))
     return app
 
 

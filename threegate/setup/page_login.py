@@ -1,4 +1,4 @@
-"""How an operator gets into the page of a running server: a link that works once, for a few minutes.
+"""How an operator finds the server of the page and gets into it: a link that works once, for a few minutes.
 
 Invariant: a link is made only by who can write to tool-exec/control/ (the operator's side, closed to CORE); the
 folder holds its digest, never the link; taking it is one unlink, so it works once however many servers look.
@@ -6,11 +6,15 @@ folder holds its digest, never the link; taking it is one unlink, so it works on
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 import re
 import secrets
 import stat
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +23,8 @@ from threegate.core.errors import Unavailable
 from threegate.core.workspace import Workspace
 
 _CODE: Final = re.compile(r"[A-Za-z0-9_-]{32}")
+_SERVER: Final = "page-server"
+"""Holds the port of the server that has this file locked."""
 _PREFIX: Final = "page-login-"
 _AHEAD_SECONDS: Final = 5
 """A file's time may be this much ahead of the clock that reads it (coarse file clocks)."""
@@ -37,6 +43,50 @@ def new_code(workspace: Workspace) -> str:
             f"{workspace.control}: cannot be written ({error.strerror}); run this as the workspace's operator"
         ) from None
     return code
+
+
+@contextmanager
+def serving_at(workspace: Workspace, port: int) -> Iterator[None]:
+    """Say for the length of a block that the page is served at this port. Raises Unavailable when another serves it."""
+    try:
+        descriptor = os.open(
+            workspace.control / _SERVER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+    except OSError as error:
+        raise Unavailable(
+            f"{workspace.control}: cannot be written ({error.strerror}); run this as the workspace's operator"
+        ) from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Unavailable("another server of the page starts right now; try again") from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(port).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def served_port(workspace: Workspace) -> int | None:
+    """The port of the server that shows this workspace's page now; None when there is none. Raises Unavailable."""
+    try:
+        descriptor = os.open(workspace.control / _SERVER, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unavailable(
+            f"{workspace.control}: cannot be read ({error.strerror}); run this as the workspace's operator"
+        ) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(descriptor, 8, 0).decode("ascii", "replace")
+        return int(text) if text.isascii() and text.isdigit() else None
+    else:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def take_code(workspace: Workspace, code: str) -> bool:

@@ -1,12 +1,11 @@
 """The operator's terminal as an application (extra `threegate[tui]`): the same lines, the same acts, the same rules.
 
 Invariant: foreign words reach the terminal only as the lines that review/screen.py makes, never as markup; what is
-signed is the draft whose lines were on the screen, every one of them.
+signed is the request whose lines were on the screen, every one of them.
 """
 
 from __future__ import annotations
 
-from threegate.tui.review import run_review
-from threegate.tui.status_screen import run_status
+from threegate.tui.operator_app import run_operator
 
-__all__ = ["run_review", "run_status"]
+__all__ = ["run_operator"]

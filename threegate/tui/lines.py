@@ -67,6 +67,12 @@ class Lines(ScrollView, can_focus=True):
         top = self.scroll_offset.y
         return f"{min(top + 1, len(self.lines))}-{min(top + self.size.height, len(self.lines))} of {len(self.lines)}"
 
+    def next_unseen(self) -> bool:
+        """Scroll to the first line that has not been on the screen; returns whether there was one."""
+        if self._unseen:
+            self.scroll_to(0, min(self._unseen), animate=False, force=True)
+        return bool(self._unseen)
+
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Say that others are there now."""
         super().watch_scroll_y(old_value, new_value)

@@ -39,20 +39,20 @@ class Shown:
 
     def link(self) -> str:
         done = subprocess.run(
-            [*THREEGATE, "serve", "link", "--port", str(self.port)],
+            [*THREEGATE, "page"],
             env=self.environment, capture_output=True, text=True, check=True,
         )  # fmt: skip
         return done.stdout.strip()
 
     def requests(self, group: str = "drafts") -> list[str]:
         self.browser.open(f"{self.base}list/{group}")
-        return list(self.browser.js("[...document.querySelectorAll('tbody th a')].map(a => a.href)"))
+        return list(self.browser.js("[...document.querySelectorAll('.request a')].map(a => a.href)"))
 
     def address_of(self, part: str, group: str = "drafts") -> str:
         self.browser.open(f"{self.base}list/{group}")
         return str(
             self.browser.js(
-                f"[...document.querySelectorAll('tbody th a')].find(a => a.textContent.includes({part!r})).href"
+                f"[...document.querySelectorAll('.request a')].find(a => a.textContent.includes({part!r})).href"
             )
         )
 
@@ -66,13 +66,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
         fill(bench)
         environment = {**os.environ, "THREEGATE_WORKSPACE": str(bench.workspace.root)}
     server = subprocess.Popen(
-        [*THREEGATE, "serve", "http", "--port", "0", "--no-auth", "--page", "--rate", "100000"],
+        [*THREEGATE, "page"],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert server.stdout is not None and server.stderr is not None
     readable, _, _ = select.select([server.stdout], [], [], 90)
     line = server.stdout.readline() if readable else ""
-    port = int(line.strip().rpartition(":")[2])
+    port = int(line.partition(";")[0].rpartition(":")[2])
     browser = Chromium(folder / "profile", f"--host-resolver-rules=MAP evil.example 127.0.0.1:{port}")
     try:
         shown = Shown(bench, browser, port, "", environment)
@@ -302,16 +302,16 @@ def test_a_list_is_renewed_without_losing_the_place(shown: Shown) -> None:
     browser.open(f"{shown.base}list/drafts")
     browser.until("document.getElementById('fresh').textContent.startsWith('Looks for changes')")
     focused = browser.js(
-        "(() => { const a = document.querySelectorAll('tbody th a')[20]; a.focus(); a.scrollIntoView({block: 'center'}); return a.id })()"
+        "(() => { const a = document.querySelectorAll('.request a')[20]; a.focus(); a.scrollIntoView({block: 'center'}); return a.id })()"
     )
     place = f"Math.round(document.getElementById({focused!r}).getBoundingClientRect().top)"
     look = "document.dispatchEvent(new Event('visibilitychange'))"
     browser.js(look)
-    top, rows = browser.js(place), browser.js("document.querySelectorAll('tbody tr').length")
+    top, rows = browser.js(place), browser.js("document.querySelectorAll('.request').length")
     first = shown.bench.draft("early-1", slug="aaa", data=None, code="print(7)")
     os.utime(first, (1_600_000_000,) * 2)
     browser.js(look)
-    browser.until(f"document.querySelectorAll('tbody tr').length === {rows + 1}")
+    browser.until(f"document.querySelectorAll('.request').length === {rows + 1}")
     assert browser.js("document.activeElement.id") == focused
     assert abs(browser.js(place) - top) <= 2
     assert browser.js("document.getElementById('count-drafts').textContent") == str(rows + 1)
@@ -321,12 +321,12 @@ def test_a_list_is_renewed_without_losing_the_place(shown: Shown) -> None:
     first.unlink()
     browser.js(look)
     assert (
-        browser.js("new Promise(r => setTimeout(() => r(document.querySelectorAll('tbody tr').length), 400))")
+        browser.js("new Promise(r => setTimeout(() => r(document.querySelectorAll('.request').length), 400))")
         == rows + 1
     )
     browser.js("document.getElementById('pause').click()")
     browser.js(look)
-    browser.until(f"document.querySelectorAll('tbody tr').length === {rows}")
+    browser.until(f"document.querySelectorAll('.request').length === {rows}")
     browser.size(1280, 1000)
     assert browser.complaints() == []
 
@@ -378,8 +378,14 @@ def test_a_screen_reader_finds_its_way(shown: Shown) -> None:
                     address,
                     node["role"],
                 )
-        assert "columnheader" in roles or address == good
-        assert "rowheader" in roles
+        if address == bad:
+            assert "columnheader" in roles and "rowheader" in roles
+        elif address == good:
+            assert "rowheader" in roles
+        else:
+            lists = [node["name"]["value"] for node in nodes if node["role"]["value"] == "list"]
+            assert lists[0] == "" and all(lists[1:]), "the first is the navigation's"
+            assert "listitem" in roles
         assert browser.js("[...document.querySelectorAll('th')].every(th => th.scope)")
         assert browser.js(
             "[...document.querySelectorAll('[id]')].length === new Set([...document.querySelectorAll('[id]')].map(e => e.id)).size"
@@ -398,15 +404,16 @@ def test_everything_can_be_done_with_the_keyboard(shown: Shown) -> None:
     assert visible, "the skip link shows itself when it has the focus"
     browser.key("Enter", 13, "\r")
     browser.until("document.activeElement.id === 'main'")
+    browser.js("document.querySelector('.side details').open = true")
     wanted = browser.js(
-        "[...document.querySelectorAll('a, button:not([hidden]), input, summary')].filter(e => e.className !== 'skip' && !e.closest('header')).length"
+        "[...document.querySelectorAll('a, button:not([hidden]), input, summary')].filter(e => e.checkVisibility() && e.className !== 'skip' && !e.closest('header')).length"
     )
     order = []
     for _ in range(wanted):
         browser.key("Tab", 9)
         order.append(browser.js("document.activeElement.className || document.activeElement.id"))
         assert browser.js("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    assert order[0] == "to-commands" and order.count("copy") >= 3 and order[-1] == "pause"
+    assert order[0] == "copy" and order.count("copy") >= 3 and order[-1] == "pause", order
     browser.js("document.querySelector('button.copy').focus()")
     browser.send("Browser.grantPermissions", permissions=["clipboardSanitizedWrite"])
     browser.key("Enter", 13, "\r")
@@ -446,6 +453,60 @@ def test_contrast_is_enough(shown: Shown, dark: bool) -> None:
     ground = browser.js("getComputedStyle(document.body).backgroundColor")
     assert (ground == "rgb(21, 22, 24)") is dark
     browser.size(1280, 1000)
+
+
+def test_two_columns_where_there_is_room_and_one_column_of_cards_on_a_phone(
+    shown: Shown, tmp_path: Path
+) -> None:
+    """Screenshots are kept in THREEGATE_SCREENSHOTS, to be looked at."""
+    kept = Path(os.environ.get("THREEGATE_SCREENSHOTS") or tmp_path)
+    browser = shown.browser
+    address = shown.address_of("-h0")
+    edges = """['.side', '.content'].map(c => {
+        const e = document.querySelector(c).getBoundingClientRect(); return [e.left, e.right, e.top, e.bottom] })"""
+    try:
+        for name, width, height, dark in (
+            ("wide", 1280, 900, False),
+            ("dark", 1280, 900, True),
+            ("edge", 1000, 900, False),
+            ("phone", 390, 844, False),
+        ):
+            browser.size(width, height, dark=dark)
+            browser.open(shown.base)
+            browser.picture(kept / f"overview-{name}.png")
+            folds = browser.js("[...document.querySelectorAll('details')].map(d => d.open)")
+            assert folds == [False] * 3, "what has ended and what waits for others is folded"
+            browser.open(address)
+            browser.picture(kept / f"request-{name}.png")
+            side, content = browser.js(edges)
+            if width >= 1000:
+                assert content[1] < side[0] and abs(side[2] - content[2]) < 1, (
+                    "what runs left, the card right"
+                )
+                assert browser.js("getComputedStyle(document.querySelector('.side')).position") == "sticky"
+            else:
+                assert side[3] <= content[2] and side[0] == content[0], "the card above what runs"
+            assert not browser.js("document.documentElement.scrollWidth > innerWidth")
+            assert browser.js("document.querySelector('.side h2').textContent") == "The request"
+            line = browser.js("document.querySelector('.side .command').textContent")
+            assert line.startswith("threegate -w ") and " approve " in line
+    finally:
+        browser.size(1280, 1000)
+
+
+def test_a_fold_that_is_open_stays_open_and_the_age_is_counted(shown: Shown) -> None:
+    browser = shown.browser
+    browser.open(shown.base)
+    browser.js("document.getElementById('fold-others').open = true")
+    assert browser.until("/^[0-9]+ (s|min|h|d)$/.test(document.querySelector('time.age').textContent)")
+    path = shown.bench.draft("fold-1", slug="zfold", data=None, code="print(7)")
+    browser.js("document.dispatchEvent(new Event('visibilitychange'))")
+    try:
+        browser.until("document.getElementById('fresh').textContent.startsWith('Renewed')")
+        assert browser.js("document.getElementById('fold-others').open") is True
+    finally:
+        path.unlink()
+    assert browser.complaints() == []
 
 
 def test_it_prints_whole_and_works_without_its_script(shown: Shown, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -22,10 +21,10 @@ from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.launch.approved_file import Approved, read_approved
 from threegate.request.tar_reader import TarError, read_tar
-from threegate.review.overview import Entry
 from threegate.review.request_view import look_at, look_sections
 from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft, render_sections
+from threegate.review.status import Entry
 
 EVIL = "os.system('evil')"
 
@@ -221,7 +220,7 @@ def test_a_request_that_was_claimed_names_the_command_too(bench: Bench) -> None:
     path = bench.approve(draft(bench, "python3 run.py", run_py=b"x = 1\n")).path
     claimed = bench.workspace.state_folder("running") / path.name
     path.rename(claimed)
-    look = look_at(bench.context, Entry("running", claimed, datetime.now(UTC)))
+    look = look_at(bench.context, Entry.of("running", claimed))
     [command] = commands(render_sections(look_sections(look)))
     assert command == ["show", path.name, "--input=run.py"]
 
@@ -234,9 +233,9 @@ def test_the_job_at_the_launch_is_the_one_that_was_signed(bench: Bench) -> None:
     assert approved.job.effective_risk == "medium"
 
 
-def test_the_page_shows_the_same(bench: Bench, tmp_path: Path) -> None:
+def test_the_page_shows_the_same(bench: Bench) -> None:
     draft(bench, "python3 run.py", run_py=b"# caf\xe9\n" + b"# padding\n" * 1000 + EVIL.encode())
-    page = only(client_of(bench.workspace, tmp_path), "drafts")
+    page = only(client_of(bench.workspace), "drafts")
     shown = words(page)
     assert "os.system(&#39;evil&#39;)" in page and "NOT SHOWN WHOLE" in shown and "# caf\\xe9" in shown
     assert shown.index("NOT SHOWN WHOLE") < shown.index("What runs")

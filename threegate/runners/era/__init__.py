@@ -7,6 +7,7 @@ from pathlib import Path
 
 from threegate.core.settings import RunnersSettings, SecretReference, Settings
 from threegate.runners.description import BackendDescription, DoctorLine, guarded
+from threegate.runners.era.engine_answer import engine_line
 from threegate.runners.era.seccomp import SECCOMP_SHA256
 from threegate.runners.interface import Runner
 
@@ -53,6 +54,7 @@ BACKEND = BackendDescription(
     overhead_mb=OVERHEAD_MB,
     doctor=_doctor,
     ahead_mb=lambda settings: settings.era.warm * OVERHEAD_MB,
+    answers=lambda settings: engine_line(settings.runners.era.engine),
     remove_orphans=_remove_orphans,
     policy_facts=lambda: {"seccomp": SECCOMP_SHA256},
     has_program=_has_program,

@@ -7,7 +7,6 @@ Invariant: nothing waits for the engine longer than ANSWER_SECONDS, and the oper
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +18,9 @@ import requests.exceptions
 import urllib3.exceptions
 
 from threegate.core.errors import Unavailable
+from threegate.runners.era.engine_answer import engine_url as engine_url
 
 ANSWER_SECONDS = 6
-_DEFAULT = "unix:///var/run/docker.sock"
-
 LABEL = "threegate.workspace"
 BOOT_LABEL = "threegate.boot"
 REQUEST_LABEL = "threegate.request"
@@ -51,11 +49,6 @@ class BoundedClient(docker.APIClient):
         """As requests' own, with the client's timeout where none is given."""
         words.setdefault("timeout", self.timeout)
         return super().request(method, url, **words)
-
-
-def engine_url(setting: str) -> str:
-    """The engine's URL: the setting, DOCKER_HOST, or the default socket."""
-    return setting or os.environ.get("DOCKER_HOST") or _DEFAULT
 
 
 def connect(url: str) -> docker.APIClient:

@@ -5,6 +5,6 @@ Invariant: GET and HEAD only; nothing here approves, rejects, cancels or writes 
 
 from __future__ import annotations
 
-from threegate.serve.page.app import create_page
+from threegate.serve.page.app import create_server
 
-__all__ = ["create_page"]
+__all__ = ["create_server"]

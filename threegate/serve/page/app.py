@@ -13,25 +13,37 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from threegate.core import limits
 from threegate.core.errors import ThreeGateError
 from threegate.core.workspace import Workspace
 from threegate.serve.page.access import Asked, Sessions, refusal, set_cookie
 from threegate.serve.page.page_templates import HEADERS, render
 from threegate.serve.page.views import Missing, Views
+from threegate.serve.rate_limit import RateLimit
 from threegate.setup.page_login import take_code
 
-LOGIN: Final = "On the terminal of this machine type: threegate serve link"
+LOGIN: Final = "On the terminal of this machine type: threegate page"
 Count = Callable[[str], int]
 """Takes one request of an address: 0 when it may pass, else the seconds to wait."""
 
 
-def create_page(
-    workspace: Workspace, *, count: Count, clock: Callable[[], float] = time.monotonic
+def create_server(
+    workspace: Workspace,
+    *,
+    per_minute: int = limits.SERVE_REQUESTS_PER_MINUTE,
+    clock: Callable[[], float] = time.monotonic,
 ) -> ASGIApp:
-    """The application to mount at /page. `count` limits whoever is not logged in; nothing is read yet."""
+    """The server's application: the page at /page and nothing else. `per_minute` limits whoever is not logged in."""
+    limit = RateLimit(per_minute, clock=clock)
+    server = Starlette(routes=[Mount("/page", _create_page(workspace, count=limit.wait_for, clock=clock))])
+    server.router.redirect_slashes = False
+    return server
+
+
+def _create_page(workspace: Workspace, *, count: Count, clock: Callable[[], float]) -> ASGIApp:
     sessions = Sessions(clock)
     views = Views(workspace)
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from threegate.core.workspace import Workspace
-from threegate.review.overview import GROUPS, Entry
+from threegate.review.overview import GROUPS
 from threegate.review.request_view import Look
+from threegate.review.status import Entry
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 

@@ -12,8 +12,12 @@ from threegate.core.errors import InvalidInput, TrailError
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
 from threegate.launch.contract_sessions import ContractSessions
-from threegate.review.overview import GROUPS, Entry, entries, find_entry, matching, row
+from threegate.review.asked import AskedReader
+from threegate.review.overview import GROUPS, entries, find_entry, matching
+from threegate.review.readiness import Readiness
 from threegate.review.request_view import Look, look_at
+from threegate.review.status import TITLES as NEXT_TITLES
+from threegate.review.status import Entry, Line, line_of
 from threegate.secretscan import mask_secrets
 from threegate.serve.page.commands import commands
 from threegate.serve.page.page_templates import foreign, render
@@ -26,6 +30,17 @@ TITLES: Final = {
     "finished": "Finished",
     "refused": "Refused",
 }
+EMPTY: Final = {
+    "others": "Nothing: what is open is yours, or runs.",
+    "drafts": "No drafts. An agent puts them into the inbox; make one yourself with: threegate draft",
+    "approved": "Nothing is approved and waits. Read the drafts, then approve one with: threegate review",
+    "running": "Nothing runs. What is approved is started by the daemon: threegate run",
+    "finished": "Nothing has run yet. Approve a draft with: threegate review",
+    "refused": "Nothing was refused, cancelled or rejected.",
+}
+"""What an empty list says, and the next step."""
+_CARD: Final = ("HOW IT ENDED", "REQUEST")
+"""Sections in the column of the card, in their order there."""
 _STREAMS: Final = ("stdout", "stderr")
 _FIRST_BYTES: Final = 16 * limits.PAGE_FIRST_CHARS
 """How much of a stream is looked through for its first piece."""
@@ -44,20 +59,36 @@ class Views:
         self._lock = threading.Lock()
         self._trail: Trail | None = None
         self._contracts = ContractSessions(workspace)
+        self._reading = threading.Lock()
+        self._reader = AskedReader(workspace)
+        self._health = Readiness(workspace)
 
     def overview(self, request: Request) -> str:
-        """The first rows of every group."""
+        """How the workspace is, what needs an operator, what runs; the rest folded."""
         found = {group: entries(self._workspace, group) for group in GROUPS}
-        parts = [
-            {
-                "group": group,
-                "title": TITLES[group],
-                "total": len(found[group]),
-                "rows": self._rows(found[group][: limits.PAGE_FIRST_ROWS]),
-            }
-            for group in GROUPS
+        lines = self._rows([*found["drafts"], *found["approved"], *found["running"]])
+        by_turn = {turn: [line for line in lines if line.next == turn] for turn in NEXT_TITLES}
+        first = limits.PAGE_FIRST_ROWS
+        health = self._health.look()
+        others = by_turn["others"]
+        folded = [_part("others", NEXT_TITLES["others"], len(others), others[:first])]
+        folded += [
+            _part(group, TITLES[group], len(found[group]), self._rows(found[group][:first]))
+            for group in ("finished", "refused")
         ]
-        return self._render(request, "overview.html", counts=_counts(found), here="", parts=parts)
+        return self._render(
+            request,
+            "overview.html",
+            counts=_counts(found),
+            here="",
+            health=health,
+            daemon=health[0].state == "ok",
+            needs=by_turn["operator"][: limits.PAGE_ROWS],
+            needs_total=len(by_turn["operator"]),
+            running=by_turn["running"][: limits.PAGE_ROWS],
+            running_total=len(by_turn["running"]),
+            folded=folded,
+        )
 
     def group(self, request: Request) -> str:
         """One group, page by page, all of it or what matches some words."""
@@ -83,6 +114,7 @@ class Views:
             pages=pages,
             start=start,
             lines=self._rows(matched[start : start + limits.PAGE_ROWS]),
+            empty=EMPTY[group],
         )
 
     def request(self, request: Request) -> str:
@@ -104,6 +136,11 @@ class Views:
             here=_group_of(entry),
             entry=entry,
             look=look,
+            card=sorted(
+                (section for section in look.sections if section.title in _CARD),
+                key=lambda section: _CARD.index(section.title),
+            ),
+            sections=[section for section in look.sections if section.title not in _CARD],
             commands=commands(self._workspace, entry, look),
             streams=streams,
         )
@@ -134,8 +171,12 @@ class Views:
         groups = [(group, TITLES[group]) for group in GROUPS]
         return render(template, base=base, groups=groups, root=str(self._workspace.root), **values)
 
-    def _rows(self, found: list[Entry]) -> list[dict[str, Any]]:
-        return [{"entry": entry, "line": row(self._workspace, entry)} for entry in found]
+    def _rows(self, found: list[Entry]) -> list[Line]:
+        with self._reading:
+            return [
+                line_of(self._workspace, entry, self._reader if number < limits.STATUS_ROWS_READ else None)
+                for number, entry in enumerate(found)
+            ]
 
     def _counts(self) -> dict[str, int]:
         return _counts({group: entries(self._workspace, group) for group in GROUPS})
@@ -175,6 +216,18 @@ def _pieces(look: Look, name: str, size: int, kept: int = limits.STREAM_KEPT_BYT
     text = mask_secrets(stream.kept[:kept].decode("utf-8", "backslashreplace"))
     text = mask_secrets(foreign(text.removesuffix("\n")))
     return [text[start : start + size] for start in range(0, len(text), size)] or [""]
+
+
+def _part(group: str, title: str, total: int, rows: list[Line]) -> dict[str, Any]:
+    listed = "drafts" if group == "others" else group
+    return {
+        "group": group,
+        "title": title,
+        "total": total,
+        "rows": rows,
+        "list": listed,
+        "empty": EMPTY[group],
+    }
 
 
 def _counts(found: dict[str, list[Entry]]) -> dict[str, int]:

@@ -12,6 +12,19 @@
   let tag = "";
   let paused = false;
   let said = "";
+  let source = live ? live.innerHTML : "";
+
+  const ages = () => {
+    for (const time of document.querySelectorAll("time.age")) {
+      const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(time.dateTime)) / 1000));
+      const [unit, size] = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]].find(([, size]) => seconds >= 2 * size || size === 1);
+      const text = `${Math.floor(seconds / size)} ${unit}`;
+      if (time.textContent !== text) {
+        time.title ||= time.textContent;
+        time.textContent = text;
+      }
+    }
+  };
 
   const say = (text) => {
     if (text !== said) status.textContent = said = text;
@@ -22,7 +35,7 @@
   };
 
   const anchor = () => {
-    for (const row of live.querySelectorAll("tr[id]")) {
+    for (const row of live.querySelectorAll("li[id]")) {
       const top = row.getBoundingClientRect().top;
       if (top >= 0) return [row.id, top];
     }
@@ -32,8 +45,14 @@
     const focused = live.contains(document.activeElement) ? document.activeElement.id : "";
     const [id, top] = anchor();
     const next = document.adoptNode(other.getElementById("live"));
+    source = next.innerHTML;
+    for (const fold of live.querySelectorAll("details[open][id]")) {
+      const again = next.querySelector(`#${fold.id}`);
+      if (again) again.open = true;
+    }
     live.replaceWith(next);
     live = next;
+    ages();
     for (const count of other.querySelectorAll("nav .count")) {
       const here = document.getElementById(count.id);
       if (here) here.textContent = count.textContent;
@@ -64,12 +83,12 @@
     }
     if (answer.status === 304) return fine();
     if (answer.status === 404) return kind === "notice" ? notice() : say("It is not there any more.");
-    if (!answer.ok) return say("This is not shown any more; type: threegate serve link");
+    if (!answer.ok) return say("This is not shown any more; type: threegate page");
     const text = await answer.text();
     if (kind === "list" && !getSelection().isCollapsed) return;
     tag = answer.headers.get("ETag") || "";
     const other = new DOMParser().parseFromString(html.createHTML(text), "text/html");
-    const same = other.getElementById("live") && other.getElementById("live").innerHTML === live.innerHTML;
+    const same = other.getElementById("live") && other.getElementById("live").innerHTML === source;
     if (same) return fine();
     if (kind === "list") {
       renew(other);
@@ -77,6 +96,8 @@
     } else notice();
   };
 
+  ages();
+  setInterval(ages, 1000);
   if (live) {
     say(usual);
     pause.hidden = false;

@@ -1,0 +1,62 @@
+"""`threegate page`: the operator's page in a browser on this machine."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from threegate.cli.invocation import say, warn, workspace_here
+from threegate.cli.serve_command import need_extra
+
+if TYPE_CHECKING:
+    from threegate.core.workspace import Workspace
+
+app = typer.Typer()
+
+
+@app.command()
+def page(
+    port: Annotated[
+        int,
+        typer.Option(min=0, max=65535, help="The port of a server that is started; 0 takes a free one."),
+    ] = 0,
+) -> None:
+    """Print a link to the operator's page: for one browser, once, for ten minutes. Starts its server where none runs, until Ctrl-C."""
+    from threegate.setup.page_login import served_port
+
+    workspace = workspace_here()
+    if (running := served_port(workspace)) is not None:
+        if port not in (0, running):
+            warn(f"a server runs already, at port {running}: this is a link to it")
+        say(_link(workspace, running))
+        return
+    _serve(workspace, port)
+
+
+def _serve(workspace: Workspace, port: int) -> None:
+    from threegate.serve.listening import bind
+    from threegate.setup.page_login import serving_at
+
+    for module in ("starlette", "uvicorn", "jinja2"):
+        need_extra(module, "http")
+    listener = bind("127.0.0.1", port, reachable=False)
+    from threegate.serve.http_server import serve
+    from threegate.serve.page import create_server
+
+    def ready(url: str) -> None:
+        say(f"listening on {url}; Ctrl-C ends it")
+        # The link itself only where a person reads it, never into a log.
+        say(_link(workspace, taken) if sys.stdout.isatty() else "for a link type: threegate page")
+        sys.stdout.flush()
+
+    taken = listener.getsockname()[1]
+    with serving_at(workspace, taken):
+        serve(listener, create_server(workspace), ready=ready)
+
+
+def _link(workspace: Workspace, port: int) -> str:
+    from threegate.setup.page_login import new_code
+
+    return f"http://127.0.0.1:{port}/page/login/{new_code(workspace)}"

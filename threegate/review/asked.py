@@ -1,0 +1,109 @@
+"""What a request file asks for, in the few facts that a list shows.
+
+Invariant: read for lists only; nothing that is decided or signed comes from here. What is in a folder that CORE may write
+is read through a held folder, never by its path.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from threegate.approval import requester_of
+from threegate.core import durable, limits
+from threegate.core.errors import ThreeGateError
+from threegate.core.file_names import is_agent_run_id, is_request_name
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
+from threegate.request import read_request
+from threegate.request.exposure import Exposure, exposure_of
+from threegate.request.job import effective_risk
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The facts of one valid request. The requester and the purpose are foreign words."""
+
+    requester: str
+    vouched: bool
+    """The settings name the requester by the file's owner; else the file names itself."""
+    risk: str
+    """Effective risk, before the bytes of the inputs and the tool's contract are known: it may be higher when it is opened."""
+    backend: str
+    purpose: str
+    exposure: Exposure
+
+
+class AskedReader:
+    """Reads request files, and each one only once while it stays as it is. For one thread at a time."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        """Keep the workspace; nothing is read yet."""
+        self._workspace = workspace
+        self._settings: tuple[tuple[int, ...], Settings | None] = ((), None)
+        self._kept: OrderedDict[Path, tuple[tuple[int, ...], Asked | None]] = OrderedDict()
+
+    def read(self, path: Path, folder: str) -> Asked | None:
+        """The facts of a file of `folder`; None when it is no valid request, or cannot be read now."""
+        if not is_request_name(path.name):
+            return None
+        try:
+            settings = self._settings_now()
+            identity = _identity(path.lstat())
+            kept = self._kept.get(path)
+            if kept is None or kept[0] != identity:
+                kept = identity, self._read(path, folder, settings)
+                self._kept[path] = kept
+                while len(self._kept) > limits.STATUS_ROWS_READ:
+                    self._kept.popitem(last=False)
+        except (OSError, ThreeGateError):
+            return None
+        return kept[1]
+
+    def _read(self, path: Path, folder: str, settings: Settings) -> Asked | None:
+        owner: int | str | None = None
+        names = settings.requesters
+        run = is_agent_run_id(folder)
+        if folder == "inbox" or run:
+            with self._workspace.hold(path.parent) as held:
+                data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
+            owner = facts.st_uid
+            if run:  # whose inbox it lies in is who asks
+                owner, names = folder, {folder: f"run {folder}"}
+        else:  # a copy of ours: its owner is not who asked
+            data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
+        request = read_request(
+            data,
+            path=path.name,
+            settings=settings.request,
+            now=datetime.now(UTC),
+            stage="draft" if run or folder in ("inbox", "drafts") else "approved",
+        ).request
+        if request is None:
+            return None
+        exposure = exposure_of(request)
+        return Asked(
+            requester=requester_of(request, names, owner),
+            vouched=str(owner) in names,
+            risk=effective_risk(request, exposure),
+            backend=request.backend,
+            purpose=request.purpose,
+            exposure=exposure,
+        )
+
+    def _settings_now(self) -> Settings:
+        """The settings, read again when their file changed, which also forgets every file read under others. Raises InvalidInput, OSError."""
+        identity = _identity(self._workspace.settings_file.lstat())
+        if (known := self._settings)[0] == identity and known[1] is not None:
+            return known[1]
+        settings = self._workspace.load_settings()
+        self._settings = identity, settings
+        self._kept.clear()
+        return settings
+
+
+def _identity(facts: os.stat_result) -> tuple[int, ...]:
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns

@@ -1,0 +1,99 @@
+"""Whether anything can run here now: the daemon, the engines of the backends, the trail.
+
+Invariant: a look waits no longer than it is told to; what has not answered by then is said so, and the screen goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from threegate.core import limits
+from threegate.core.errors import ThreeGateError
+from threegate.core.workspace import Workspace
+from threegate.launch.context import Context, open_context
+from threegate.runners.description import DoctorLine
+from threegate.runners.registry import backends
+from threegate.trail import Trail
+
+_ENGINE: Final = "engine"
+NOT_YET: Final = "no answer yet"
+
+
+class Readiness:
+    """Looks at daemon, engine and trail, at most every HEALTH_SECONDS each, in threads of its own."""
+
+    def __init__(self, workspace: Workspace, *, trail: Trail | None = None) -> None:
+        """Nothing is looked at yet. `trail`: one that is read on from where it was read before."""
+        self._workspace = workspace
+        self._trail = trail or Trail(workspace)
+        self._looks = (_Look(_ENGINE, self._engine), _Look("trail", self._trail_line))
+
+    def look(self, wait: float | None = None) -> list[DoctorLine]:
+        """One line each for daemon, engine and trail, as last seen; waits `wait` (HEALTH_WAIT_SECONDS) seconds for the first look."""
+        until = time.monotonic() + (limits.HEALTH_WAIT_SECONDS if wait is None else wait)
+        for item in self._looks:
+            item.begin()
+        return [self._daemon(), *(item.seen(until - time.monotonic()) for item in self._looks)]
+
+    def _daemon(self) -> DoctorLine:
+        if self._workspace.daemon_lock_held():
+            return DoctorLine("daemon", "ok", "runs")
+        return DoctorLine("daemon", "failure", "none runs here, so nothing is started", "threegate run")
+
+    def _engine(self) -> DoctorLine:
+        """The first backend that needs something which does not answer."""
+        try:
+            settings = self._workspace.load_settings()
+        except ThreeGateError as error:
+            return DoctorLine(_ENGINE, "failure", str(error), "threegate settings check")
+        lines = [item.answers(settings) for item in backends() if item.answers is not None]
+        lines.append(DoctorLine(_ENGINE, "ok", "none is needed"))
+        return next((line for line in lines if line.state != "ok"), lines[0])
+
+    def _trail_line(self) -> DoctorLine:
+        try:
+            context: Context = open_context(self._workspace, trail=self._trail)
+            problem = context.begin()
+        except ThreeGateError as error:
+            return DoctorLine("trail", "failure", str(error), "threegate audit verify")
+        if problem is not None:
+            return DoctorLine("trail", "failure", f"nothing is launched: {problem[0]}: {problem[1]}")
+        return DoctorLine("trail", "ok", "verifies")
+
+
+class _Look:
+    """One thing that is looked at in a thread, again when what was seen is old."""
+
+    def __init__(self, name: str, make: Callable[[], DoctorLine]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._answered = threading.Event()
+        self._line = DoctorLine(name, "warning", NOT_YET)
+        self._when: float | None = None
+        self._runs = False
+
+    def begin(self) -> None:
+        with self._lock:
+            fresh = self._when is not None and time.monotonic() - self._when < limits.HEALTH_SECONDS
+            if self._runs or fresh:
+                return
+            self._runs = True
+        threading.Thread(target=self._work, name=f"look-{self._line.name}", daemon=True).start()
+
+    def _work(self) -> None:
+        name = self._line.name
+        try:
+            line = self._make()
+        except Exception as error:  # noqa: BLE001 - a look that fails is said so, whatever it was; it decides nothing
+            line = DoctorLine(name, "failure", f"could not be looked at ({type(error).__name__})")
+        with self._lock:
+            self._line, self._when, self._runs = line, time.monotonic(), False
+        self._answered.set()
+
+    def seen(self, wait: float) -> DoctorLine:
+        self._answered.wait(max(0.0, wait))
+        with self._lock:
+            return self._line

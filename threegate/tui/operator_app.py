@@ -1,0 +1,592 @@
+"""The operator's one application: the list of requests, and the one that is open beside it or instead of it.
+
+Invariant: what is signed is the request whose lines were on the screen, every one of them; nothing is decided on a request
+that is not open.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult, SuspendNotSupported
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.widgets import DataTable, Footer, Static
+from textual.worker import get_current_worker
+
+from threegate.acts.approve import Promoted, known_operators, promote, seal, sign
+from threegate.acts.cancel import CANCEL, cancel_about, cancel_request
+from threegate.acts.reject import REJECT, reject_about, reject_draft
+from threegate.acts.signed_acts import decide
+from threegate.acts.signing_key import Acting, acting_operator
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
+from threegate.core.workspace import Workspace
+from threegate.launch.context import Context, open_context
+from threegate.review.compare import compare_with_last
+from threegate.review.countersign import countersign
+from threegate.review.readiness import Readiness
+from threegate.review.screen import render_comparison
+from threegate.review.status import Line, health_rows, is_draft_folder
+from threegate.setup.init import account
+from threegate.shown.escaped_lines import GUTTER, LEAST_WIDTH, WIDTH, Title, own, shown
+from threegate.shown.time_read import Reader, Reading
+from threegate.trail import Trail
+from threegate.tui.input_screen import InputScreen
+from threegate.tui.lines import LEAST_HEIGHT, Lines
+from threegate.tui.opened import Opened, open_request
+from threegate.tui.request_list import RequestList, is_undecided
+from threegate.tui.screens import Confirm, Reason, TextScreen
+
+EVERY_SECONDS: Final = 1.0
+SPLIT_COLUMNS: Final = 120
+"""From so many columns on the list stays beside the request that is open."""
+_CANCEL_SECONDS: Final = 2.0
+"""So long the screen waits for the daemon's word about a run that is to end."""
+_Result = TypeVar("_Result")
+
+_KEYS: Final = (
+    ("Enter", "open the request under the cursor"),
+    ("/", "filter by words of the name or the state; Esc shows all again"),
+    ("u", "list: the undecided only, or everything; open request: leave it undecided and open the next one"),
+    ("space", "page down; PgUp, PgDn, arrows, j, k, Home and End move too"),
+    ("n", "the next line that has not been on the screen"),
+    ("f", "leave nothing out; again: the short form"),
+    ("i", "page through all inputs, to their ends"),
+    ("d", "what differs from the last approved request of the same shape"),
+    ("a", "approve a draft; asks y or n, then ssh-keygen asks"),
+    ("c", "countersign a request that waits for further operators"),
+    ("r", "reject a draft, with a reason that the agent is told"),
+    ("x", "cancel what is approved or runs"),
+    ("Esc, s", "back to the list, undecided"),
+    ("q", "quit"),
+)
+
+
+@dataclass
+class Decided:
+    """What was decided, in order."""
+
+    approved: list[Promoted] = field(default_factory=list)
+    rejected: list[Path] = field(default_factory=list)
+    left: int = 0
+
+
+def run_operator(
+    workspace: Workspace, *, undecided: bool, name: str = "", key: Path | None = None, ended: int = 20
+) -> Decided:
+    """Show the requests until the operator quits. `undecided`: begin with those to decide on, which needs a key.
+
+    Raises InvalidInput before anything is shown, TrailError.
+    """
+    app = OperatorApp(workspace, undecided=undecided, name=name, key=key, ended=ended)
+    try:
+        app.go()
+    finally:
+        app.held.close()
+    return app.done
+
+
+class OperatorApp(App[None]):
+    """The requests of a workspace, for one operator with one key, or for who only looks."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    Screen { background: $background; }
+    .bar { height: 1; background: $primary-darken-2; color: $text; padding: 0 1; }
+    #say { height: auto; max-height: 8; padding: 0 1; }
+    #health { height: auto; max-height: 3; padding: 0 1; }
+    #more { height: auto; max-height: 8; padding: 0 1; }
+    #filter { display: none; height: 3; }
+    #filter.asked { display: block; }
+    DataTable { height: 1fr; }
+    Lines { height: 1fr; scrollbar-size: 0 0; overflow-x: hidden; }
+    #list { width: 1fr; }
+    #open { width: 80; display: none; }
+    .split #open { display: block; }
+    .opened #open { display: block; width: 1fr; }
+    .opened #list { display: none; }
+    .split.opened #open { width: 80; }
+    .split.opened #list { display: block; }
+    ModalScreen { align: center middle; background: $background 60%; }
+    #box { width: 76; max-width: 100%; height: auto; border: heavy $warning; padding: 1 2; background: $surface; }
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        undecided: bool,
+        name: str = "",
+        key: Path | None = None,
+        ended: int = 20,
+    ) -> None:
+        """Find out who decides. Raises InvalidInput, TrailError."""
+        super().__init__()
+        self.animation_level = "none"
+        self.workspace = workspace
+        self.trail = Trail(workspace)
+        self.undecided, self.ended = undecided, ended
+        self.acting: Acting | None = None
+        self.nobody = ""
+        """Why nobody can sign here."""
+        try:
+            self.acting = acting_operator(known_operators(self.fresh_context()), name=name, key=key)
+        except (InvalidInput, Refused) as error:
+            if undecided:
+                raise
+            self.nobody = str(error)
+        self.done = Decided()
+        self.stopped: TrailError | None = None
+        """Why everything has to stop."""
+        self.held = ExitStack()
+        """The copies of the inputs of the request that is open."""
+
+    def fresh_context(self) -> Context:
+        """Settings and contracts as they are now."""
+        return open_context(self.workspace, trail=self.trail)
+
+    def on_mount(self) -> None:
+        """There is one screen; others come on top of it."""
+        self.push_screen(RequestsScreen())
+
+    def _fatal_error(self) -> None:
+        """End without Textual's report: it prints the values of variables, and a request may be among them."""
+        self.panic()
+
+    def go(self) -> None:
+        """Run until the operator quits. Raises TrailError, and a mistake of ours as it was."""
+        self.run()
+        if self.stopped is not None:
+            raise self.stopped
+        if self._exception is not None:
+            raise self._exception
+
+    def stop(self, error: TrailError) -> None:
+        """End at once: the trail does not verify."""
+        self.stopped = error
+        self.exit()
+
+    def at_terminal(self, says: str, act: Callable[[], _Result]) -> _Result:
+        """Give the terminal back as it was, say a line there, do `act`, and come back whatever became of it.
+
+        Raises what `act` raises (ThreeGateError, OSError); Unavailable where the terminal cannot be given back.
+        """
+        if self.is_headless:
+            return act()
+        result: list[_Result] = []
+        failed: ThreeGateError | OSError | None = None
+        try:
+            with self.suspend():
+                sys.stderr.write(f"{shown(says)}\n")
+                sys.stderr.flush()
+                try:
+                    result.append(act())
+                except (
+                    ThreeGateError,
+                    OSError,
+                ) as error:  # the toolkit would not come back from an exception here
+                    failed = error
+        except SuspendNotSupported:
+            raise Unavailable(
+                "ssh-keygen cannot ask on this terminal; use: threegate review --plain"
+            ) from None
+        if failed is not None:
+            raise failed
+        return result[0]
+
+
+class RequestsScreen(Screen[None]):
+    """The list, and the request that is open."""
+
+    BINDINGS = [
+        Binding("question_mark", "help", "Help"),
+        Binding("a", "approve", "Approve"),
+        Binding("c", "countersign", "Countersign"),
+        Binding("r", "reject", "Reject"),
+        Binding("x", "cancel", "Cancel"),
+        Binding("n", "next_unseen", "Next"),
+        Binding("f", "full", "Full"),
+        Binding("i", "inputs", "Inputs"),
+        Binding("d", "difference", "Differs"),
+        Binding("u", "undecided", "Undecided"),
+        Binding("slash", "ask_filter", "Filter"),
+        Binding("escape,s", "leave", "Back"),
+        Binding("q", "app.quit", "Quit"),
+    ]
+    app: OperatorApp
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._line: Line | None = None
+        """The request that is open or is being read."""
+        self._opened: Opened | None = None
+        self._full = False
+        self._width = 0
+        self._reader = Reader()
+        self._health = Readiness(self.app.workspace)
+
+    def compose(self) -> ComposeResult:
+        """Whether anything can run, the list, the request, what we have to say, the keys."""
+        yield Static(id="health", markup=False)
+        with Horizontal():
+            yield RequestList(self.app.workspace, undecided=self.app.undecided, ended=self.app.ended)
+            with Vertical(id="open"):
+                yield Static(Text("Enter opens a request here"), id="place", classes="bar", markup=False)
+                yield Lines(id="lines")
+        yield Static(id="say", markup=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Fill the list, and look again from time to time."""
+        self.query_one(DataTable).focus()
+        self._renew()
+        self.set_interval(EVERY_SECONDS, self._renew)
+
+    def _renew(self) -> None:
+        words = [
+            f"{line.name}: {line.seen.partition(',')[0].partition(':')[0]}" for line in self._health.look(0)
+        ]
+        self.query_one("#health", Static).update(Text(shown("   ".join(words))))
+        if self.is_current and (self._line is None or self.has_class("split")):
+            listed = self.query_one(RequestList)
+            listed.renew()
+            self.app.done.left = sum(map(is_undecided, listed.lines()))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only the keys that do something now."""
+        folder = self._line.entry.folder if self._line is not None else ""
+        needs = {
+            "approve": is_draft_folder(folder),
+            "reject": is_draft_folder(folder),
+            "countersign": self._opened is not None and self._opened.approved is not None,
+            "cancel": folder in ("approved", "running"),
+            "ask_filter": not folder,
+            **dict.fromkeys(("next_unseen", "full", "inputs", "difference"), bool(folder)),
+        }
+        return needs.get(action, True)
+
+    # ---- opening and closing
+
+    def on_request_list_opened(self, event: RequestList.Opened) -> None:
+        """Read it whole."""
+        self._open(event.line)
+
+    def _open(self, line: Line) -> None:
+        self._close("")
+        self._line, self._full = line, False
+        self.add_class("opened")
+        self.query_one("#place", Static).update(
+            Text(shown(f"{line.state.upper()}  {GUTTER}{line.shown_file}"))
+        )
+        self.say("reading …")
+        self.refresh_bindings()
+        # Copying inputs may take a while, so the screen does not wait for it.
+        self.run_worker(partial(self._read, line), thread=True, exclusive=True)
+
+    def _read(self, line: Line) -> None:
+        worker = get_current_worker()
+        held = ExitStack()
+        operator = self.app.acting.name if self.app.acting else ""
+        try:
+            opened = held.enter_context(open_request(self.app.fresh_context(), line.entry, operator))
+        except TrailError as error:
+            self.app.call_from_thread(self.app.stop, error)
+            return
+        except ThreeGateError as error:  # settings or contracts cannot be read
+            self.app.call_from_thread(self._close, str(error))
+            return
+        if worker.is_cancelled:
+            held.close()
+            return
+        self.app.held.enter_context(held)
+        self.app.call_from_thread(self._show, opened)
+
+    def _show(self, opened: Opened) -> None:
+        self._opened, self._reader = opened, Reader()
+        self.say("")
+        self.query_one(Lines).focus()
+        self.refresh_bindings()
+        self.call_after_refresh(self._put)  # the pane has its width then
+
+    def _close(self, told: str) -> None:
+        """Nothing is open; copies of inputs go."""
+        self.workers.cancel_node(self)
+        self.app.held.close()
+        self._line = self._opened = None
+        self.remove_class("opened")
+        self.query_one("#place", Static).update(Text("Enter opens a request here"))
+        self.query_one(Lines).put(())
+        self.query_one(DataTable).focus()
+        self.say(told)
+        self.refresh_bindings()
+        self._renew()
+
+    def on_resize(self) -> None:
+        """Lines are made for the width that there is; they begin anew when it changes."""
+        self.set_class(self.size.width >= SPLIT_COLUMNS, "split")
+        if self._opened is not None:
+            self.call_after_refresh(self._put_for_width)
+
+    def _put_for_width(self) -> None:
+        if self._width != self._fitting():
+            self._put()
+
+    def _fitting(self) -> int:
+        return max(LEAST_WIDTH, min(WIDTH, self.query_one(Lines).size.width))
+
+    def _put(self) -> None:
+        if self._opened is not None:
+            self._width = self._fitting()
+            lines = self._opened.lines(width=self._width, full=self._full)
+            self._reader.shows(lines)
+            self.query_one(Lines).put(lines)
+
+    def on_screen_resume(self) -> None:
+        """What a dialog covered is there again."""
+        self.query_one(Lines).look()
+        self._renew()
+
+    def on_lines_seen(self) -> None:
+        """Say where we are, and count what is left."""
+        if self._opened is None or self._line is None:
+            return
+        lines = self.query_one(Lines)
+        left = f"{lines.unseen} not seen yet" if lines.unseen else "all seen"
+        kind = "full" if self._full else "short"
+        text = f"{self._line.state.upper()}, {kind}: lines {lines.place}, {left}"
+        self.query_one("#place", Static).update(Text(text))
+
+    def say(self, text: str) -> None:
+        """A line of ours below."""
+        self.query_one("#say", Static).update(Text(shown(text)))
+
+    # ---- keys that only look
+
+    def action_help(self) -> None:
+        """All keys, and how the workspace is."""
+        self.app.push_screen(TextScreen("HELP", self._help))
+
+    def _help(self, width: int) -> list[str]:
+        lines: list[str] = [Title("== KEYS")]
+        for key, does in _KEYS:
+            first, *rest = own(does, width=width, indent=10)
+            lines += [f"  {key:<8}{first[10:]}", *rest]
+        who = (
+            f"you sign as {self.app.acting.name}"
+            if self.app.acting
+            else f"nobody can sign: {self.app.nobody}"
+        )
+        lines += ["", Title("== THIS WORKSPACE"), *health_rows(self._health.look(0), width=width)]
+        return [
+            *lines,
+            *own(who, width=width, indent=0),
+            "",
+            *own(
+                "Text behind the bar | is foreign: nothing there is said by ThreeGate.", width=width, indent=0
+            ),
+        ]
+
+    def action_undecided(self) -> None:
+        """In the list: the undecided only, or everything; in a request: leave it and open the next undecided one."""
+        listed = self.query_one(RequestList)
+        if self._line is None:
+            listed.undecided = not listed.undecided
+            listed.renew()
+            return
+        here = self._line.entry
+        listed.renew()
+        lines = listed.lines()
+        at = next((number for number, line in enumerate(lines) if line.entry.path == here.path), -1)
+        following = [line for line in (*lines[at + 1 :], *lines[: max(at, 0)]) if is_undecided(line)]
+        if following:
+            self._open(following[0])
+        else:
+            self._close("nothing else is undecided")
+
+    def action_ask_filter(self) -> None:
+        """Ask for words."""
+        self.query_one(RequestList).ask_filter()
+
+    def action_leave(self) -> None:
+        """Decide nothing; in the list: show all of it again."""
+        if self._line is not None:
+            self._close("")
+        else:
+            self.query_one(RequestList).no_filter()
+
+    def action_next_unseen(self) -> None:
+        """The next line that has not been on the screen."""
+        if not self.query_one(Lines).next_unseen():
+            self.say("every line has been on the screen")
+
+    def action_full(self) -> None:
+        """Leave nothing out; again: the short form."""
+        self._full = not self._full
+        self._put()
+
+    def action_inputs(self) -> None:
+        """Page through all of its inputs."""
+        reviewed = self._opened.reviewed if self._opened is not None else None
+        if reviewed is None or not reviewed.inputs:
+            self.say("there are no inputs to read")
+        else:
+            self.app.push_screen(InputScreen(reviewed.request.inputs, reviewed.inputs))
+
+    def action_difference(self) -> None:
+        """What differs from the last approved request of the same shape."""
+        reviewed = self._opened.reviewed if self._opened is not None else None
+        if reviewed is None:
+            self.say("only what you can decide on is compared; else: threegate diff")
+            return
+        found = compare_with_last(self.app.workspace, reviewed.draft.path, reviewed.request)
+        if found is None:
+            self.say("no request of this shape was approved before")
+            return
+        self.app.push_screen(
+            TextScreen("DIFFERENCE", lambda width: render_comparison(found, width=width, full=True))
+        )
+
+    # ---- keys that decide
+
+    def _ready(self) -> bool:
+        """Whether every line has been read by somebody who can sign; says why not."""
+        lines = self.query_one(Lines)
+        if self.app.acting is None:
+            self.say(f"nobody can sign here: {self.app.nobody}")
+        elif self._opened is None or self._opened.reviewed is None:
+            self.say("this cannot be approved as it is")
+        elif self.size.width < LEAST_WIDTH or self.size.height < LEAST_HEIGHT:
+            self.say(
+                f"the terminal is too small: make it {LEAST_WIDTH} columns and {LEAST_HEIGHT} rows or more"
+            )
+        elif lines.unseen:
+            self.say(
+                f"read it first: {lines.unseen} lines have not been on the screen; n shows the next, space pages down"
+            )
+        else:
+            return True
+        return False
+
+    def action_approve(self) -> None:
+        """Ask, once every line has been on the screen."""
+        self._sign_after("Sign as {} and let it run once?", self._approve)
+
+    def action_countersign(self) -> None:
+        """The same, for a request that another operator approved."""
+        self._sign_after("Countersign as {}?", self._countersign)
+
+    def _sign_after(self, question: str, act: Callable[[Opened, Acting], str]) -> None:
+        if self._ready() and self._opened is not None and self.app.acting is not None:
+            acting = self.app.acting
+            asked = Confirm(question.format(acting.name))
+            self.app.push_screen(asked, partial(self._answered, partial(act, self._opened, acting)))
+
+    def _answered(self, act: Callable[[], str], yes: bool | None) -> None:
+        if yes:
+            self._do(act)
+        else:
+            self.say("not approved; nothing was changed")
+
+    def _do(self, act: Callable[[], str]) -> None:
+        """Do it, and close the request with what was done; what fails is said, and it stays open."""
+        try:
+            told = act()
+        except TrailError as error:
+            self.app.stop(error)
+        except ThreeGateError as error:
+            self.say(str(error))
+        except OSError as error:
+            self.say(f"{error.filename or ''}: {error.strerror or error}")
+        else:
+            self._close(told)
+
+    def _approve(self, opened: Opened, acting: Acting) -> str:
+        """Seal, sign and deliver what was on the screen; ssh-keygen may ask on the terminal."""
+        context, reviewed = opened.context, opened.reviewed
+        assert reviewed is not None  # _ready
+        self._refuse_other_policy(context)
+        sealed = seal(context, reviewed, acting.name)
+        says = f"threegate: {reviewed.request.file_name} as {acting.name}; ssh-keygen may ask now"
+        signed = self.app.at_terminal(says, lambda: sign(sealed, acting.key))
+        actor = f"operator:{acting.name}"
+        done = promote(context, reviewed, sealed, signed, actor=actor, reading=self._reading())
+        self.app.done.approved.append(done)
+        waits = "; waits for further operators" if done.waits_for_quorum else ""
+        return f"approved {done.path.name}{waits}{self._no_daemon()}"
+
+    def _countersign(self, opened: Opened, acting: Acting) -> str:
+        approved = opened.approved
+        assert approved is not None  # the key is there for these only
+        self._refuse_other_policy(opened.context)
+        says = f"threegate: {approved.path.name} as {acting.name}; ssh-keygen may ask now"
+        done = self.app.at_terminal(
+            says,
+            lambda: countersign(opened.context, approved, acting.name, acting.key, reading=self._reading()),
+        )
+        missing = "waits for still another operator" if done.missing else "the quorum is met"
+        return f"countersigned {approved.path.name}; {missing}{self._no_daemon()}"
+
+    def _refuse_other_policy(self, context: Context) -> None:
+        if self.app.fresh_context().policy.digest != context.policy.digest:
+            raise ThreeGateError("settings, contracts or images changed since this was shown: open it again")
+
+    def _no_daemon(self) -> str:
+        return "" if self.app.workspace.daemon_lock_held() else "; no daemon runs: threegate run"
+
+    def _reading(self) -> Reading:
+        return self._reader.read(unseen=self.query_one(Lines).unseen)
+
+    def action_reject(self) -> None:
+        """Ask for a reason."""
+        if self._opened is None or self._opened.draft is None:
+            why = f"nobody can decide here: {self.app.nobody}" if self.app.nobody else "it could not be read"
+            self.say(f"{why}; it cannot be rejected")
+        else:
+            question = "Reject for good. Reason (told to the agent); Enter rejects, Esc leaves it:"
+            self.app.push_screen(Reason(question), partial(self._reasoned, self._reject, self._opened))
+
+    def action_cancel(self) -> None:
+        """Ask for a reason."""
+        look = self._opened.look if self._opened is not None else None
+        if look is None or look.line.request_id is None:
+            self.say("it cannot be read, so its id is not known; cancel it with: threegate cancel FILE")
+        else:
+            question = "Cancel it. Reason (kept in the trail); Enter cancels it, Esc leaves it:"
+            self.app.push_screen(
+                Reason(question), partial(self._reasoned, self._cancel, look.line.request_id)
+            )
+
+    def _reasoned(self, act: Callable[[_Result, str], str], about: _Result, reason: str | None) -> None:
+        if reason is None:
+            self.say("left as it is; nothing was changed")
+        else:
+            self._do(lambda: act(about, reason))
+
+    def _reject(self, opened: Opened, reason: str) -> str:
+        draft = opened.draft
+        assert draft is not None  # action_reject
+        by = decide(
+            opened.context,
+            REJECT,
+            reject_about(draft, reason),
+            account=account(),
+            acting=self.app.acting,
+        )
+        done = reject_draft(opened.context, draft, reason=reason, by=by, reading=self._reading())
+        self.app.done.rejected.append(done.path)
+        return f"rejected {done.path.name}"
+
+    def _cancel(self, request_id: str, reason: str) -> str:
+        context = self.app.fresh_context()
+        by = decide(
+            context, CANCEL, cancel_about(request_id, reason), account=account(), acting=self.app.acting
+        )
+        return str(cancel_request(context, request_id, by=by, reason=reason, wait_seconds=_CANCEL_SECONDS))
