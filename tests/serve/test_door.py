@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,10 +18,13 @@ from mcp import Client, StdioServerParameters
 from tests.agent_runs import make_run
 from tests.serve.door_client import approved, daemon, with_client, with_door
 from tests.support import Place, make_place
+from threegate.agents.jail import Account
+from threegate.agents.runs import RunFacts
+from threegate.agents.work_copy import WorkCopy
 from threegate.core.workspace import AgentRun
 
 ASK = {"code": "6 * 7", "purpose": "Multiply two numbers."}
-DOOR_TOOLS = ["run_python", "run_program", "wait", "requests", "read_output", "cancel"]
+DOOR_TOOLS = ["run_python", "run_program", "propose_changes", "wait", "requests", "read_output", "cancel"]
 
 
 @pytest.fixture
@@ -292,3 +296,44 @@ def test_the_permanent_agent_has_the_same_door_for_the_inbox(place: Place) -> No
 
     with daemon(place):
         with_door(place, None, work)
+
+
+def test_changes_of_the_work_copy_are_proposed_once(place: Place, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a.txt").write_text("one\n")
+    settings = place.root / "threegate.toml"
+    settings.write_text(re.sub(r"(?m)^#? *root = .*$", f'root = "{project}"', settings.read_text()))
+    run = make_run(place)
+    (run.work / "tree").rmdir()
+    WorkCopy.make(run, project, account=Account.own(), kind="plain")
+    RunFacts(profile="codex", started_utc="", root=str(project), uid=os.geteuid(), gid=os.getegid()).write(
+        run
+    )
+    tree = run.work / "tree"
+
+    async def nothing(client: Client) -> None:
+        said = await client.call_tool("propose_changes", {"purpose": "Nothing.", "wait_sec": 0})
+        assert said.is_error and "nothing was changed" in said.content[0].text
+
+    with_door(place, run, nothing)
+    (tree / "a.txt").write_text("two\n")
+    (tree / "b.txt").write_text("new\n")
+
+    async def work(client: Client) -> None:
+        arguments = {"purpose": "Say two.", "paths": ["a.txt"], "wait_sec": 0}
+        first = answer(await client.call_tool("propose_changes", arguments))
+        assert first == answer(await client.call_tool("propose_changes", arguments))
+        (tree / "a.txt").write_text("three\n")
+        other = answer(await client.call_tool("propose_changes", arguments))
+        assert other["status"] == "pending" and other["request_id"] != first["request_id"]
+        for path in ("../..", "/etc", "a.txt/../../x"):
+            said = await client.call_tool("propose_changes", {**arguments, "paths": [path]})
+            assert said.is_error and "\n" not in said.content[0].text
+
+    with_door(place, run, work)
+    texts = sorted(path.read_text() for path in run.inbox.glob("TR-*.md"))
+    assert len(texts) == 2 and all("backend: apply" in text and "b.txt" not in text for text in texts)
+    place.once()
+    assert all('"state": "draft"' in path.read_text() for path in run.verdicts.glob("*.json"))
+    assert (project / "a.txt").read_text() == "one\n"

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -20,7 +21,11 @@ import yaml
 
 from threegate.acts.cancel import cancel_request
 from threegate.acts.signed_acts import Decision
+from threegate.agents.jail import Account
+from threegate.agents.propose import draft_changes
 from threegate.agents.runs import RunFacts
+from threegate.agents.work_changes import keep_bases, read_changes
+from threegate.agents.work_copy import WorkCopy
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
@@ -33,6 +38,7 @@ from threegate.serve.call_ledger import CallLedger, Made
 from threegate.serve.door_arguments import (
     Arguments,
     Cancel,
+    ProposeChanges,
     ReadOutput,
     Requests,
     RunProgram,
@@ -67,6 +73,10 @@ DOOR_TOOLS: Final[Mapping[str, tuple[type[Arguments], str]]] = {
     "run_program": (
         RunProgram,
         "Ask to run a program in a container, with your files in /in and its outputs from /out. As run_python.",
+    ),
+    "propose_changes": (
+        ProposeChanges,
+        "Ask to take your changes of the project's files into the real project. A person reads the diff and signs it.",
     ),
     "wait": (Wait, "Wait on for a request that was `pending`."),
     "requests": (Requests, "Your requests and what each waits for."),
@@ -111,6 +121,9 @@ class Door:
                 return await self._ask(
                     program_call(asked, files, self._requester), self._seconds(asked.wait_sec), tell
                 )
+            case ProposeChanges():
+                digest, made = self._propose(asked)
+                return await self._wait(digest, made, self._seconds(asked.wait_sec), tell)
             case Wait():
                 digest, made = self._own(asked.request_id)
                 return await self._wait(digest, made, self._seconds(asked.wait_sec), tell)
@@ -155,6 +168,36 @@ class Door:
             made = Made(request.request_id, request.file_name, call.tool)
             self._ledger.put(call.digest, made)
         return await self._wait(call.digest, made, seconds, tell)
+
+    def _propose(self, asked: ProposeChanges) -> tuple[str, Made]:
+        """The request for the changes of the work copy as they are now, or the open one for these very changes."""
+        if self._run is None:
+            raise InvalidInput("without a run there is no work copy; see: threegate agent run")
+        facts = RunFacts.read(self._run)
+        root = Path(facts.root)
+        account = Account(facts.account, facts.uid, facts.gid)
+        copy = WorkCopy.of(self._run, root, facts.copy, account)
+        changes = read_changes(copy, paths=asked.paths)
+        if not changes.rows:
+            left = "; ".join(f"{item.path} {item.reason}" for item in changes.left_out[:8])
+            raise InvalidInput(f"nothing was changed that could be proposed{f': {left}' if left else ''}")
+        digest = sha256_hex(f"propose_changes {changes.sha256} {sha256_hex(asked.purpose.encode())}".encode())
+        made = self._ledger.find(digest)
+        if made is None or made.delivered or made.withdrawn:
+            keep_bases(copy, changes.rows)
+            settings = self._workspace.load_settings()
+            name = draft_changes(
+                self._workspace,
+                settings,
+                self._run,
+                root,
+                changes,
+                profile=self._requester,
+                purpose=asked.purpose,
+            )
+            made = Made(name.removesuffix(".md"), name, "propose_changes")
+            self._ledger.put(digest, made)
+        return digest, made
 
     def _write(self, call: Call, name: str, data: bytes) -> None:
         """Inputs first, each under its digest, so that no later call's file takes the place of this one's; then the draft."""

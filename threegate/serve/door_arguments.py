@@ -75,6 +75,19 @@ class RunProgram(Arguments):
     wait_sec: int | None = _WAIT
 
 
+class ProposeChanges(Arguments):
+    """Arguments of `propose_changes`."""
+
+    purpose: str = _PURPOSE
+    paths: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        max_length=limits.DOOR_FILES,
+        description="files or folders of the project; none: everything that you changed",
+    )
+    wait_sec: int | None = _WAIT
+
+
 class Wait(Arguments):
     """Arguments of `wait`."""
 

@@ -191,7 +191,7 @@ def door_tools() -> list[Tool]:
             input_schema=model.model_json_schema(),
             annotations=ToolAnnotations(
                 read_only_hint=name in ("wait", "requests", "read_output"),
-                destructive_hint=name in ("run_python", "run_program", "cancel"),
+                destructive_hint=name in ("run_python", "run_program", "propose_changes", "cancel"),
                 open_world_hint=name in ("run_python", "run_program"),
             ),
         )
