@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,102 @@ def test_a_project_that_cannot_be_written_waits(tmp_path: Path) -> None:
     (change.project / STAGE).rmdir()
     change.place.once()
     assert (change.project / "a").read_text() == "2"
+
+
+def undo(change: Proposed, expect: int = 0) -> support.Done:
+    return change.place.run(
+        "undo", change.request_id, "--as", "operator", "--key", str(change.place.key), "--yes", expect=expect
+    )
+
+
+def applied(change: Proposed) -> Proposed:
+    change.place.approve(change.draft)
+    change.place.once()
+    assert "status: succeeded" in change.place.result(change.request_id)
+    return change
+
+
+def test_undone_to_the_last_byte(tmp_path: Path) -> None:
+    change = applied(Proposed(tmp_path))
+    shown = undo(change).out
+    for text in ("-x = 2", "+x = 1", "ADDED", "gone.txt", "RUNS LATER", "undone"):
+        assert text in shown, text
+    assert picture(change.project) == change.before
+    assert [event["data"]["status"] for event in change.place.events("undone")] == ["succeeded"]
+    assert not list((change.place.root / "tool-exec/control").glob("undo-*"))
+    change.place.run("audit", "verify", expect=0)
+    assert "moved on" in undo(change, expect=2).err
+    assert picture(change.project) == change.before
+
+
+def test_an_undo_changes_nothing_where_somebody_went_on(tmp_path: Path) -> None:
+    change = applied(Proposed(tmp_path))
+    (change.project / "src/a.py").write_text("x = 4\n")
+    before = picture(change.project)
+    assert "src/a.py: the project moved on" in undo(change, expect=2).err
+    assert picture(change.project) == before and not change.place.events("undo_started")
+
+
+def test_originals_that_were_changed_are_not_written(tmp_path: Path) -> None:
+    change = applied(Proposed(tmp_path))
+    before = picture(change.project)
+    originals = change.place.root / "tool-exec/runs" / change.request_id / "originals.tar"
+    originals.write_bytes(originals.read_bytes().replace(b"bye", b"BYE"))
+    assert "not what the trail says" in undo(change, expect=2).err
+    originals.unlink()
+    assert "is needed to undo" in undo(change, expect=3).err
+    assert picture(change.project) == before
+
+
+def test_only_a_change_that_was_made_can_be_undone(tmp_path: Path) -> None:
+    change = Proposed(tmp_path)
+    assert "no change that was made" in undo(change, expect=2).err
+    code = change.place.drop(support.monty_draft(support.request_id("sum"), "print(1)"))
+    change.place.approve(code)
+    change.place.once()
+    change.request_id = code.stem
+    assert "changed no project" in undo(change, expect=2).err
+
+
+def test_what_was_replaced_is_kept_for_a_while(tmp_path: Path) -> None:
+    change = applied(Proposed(tmp_path))
+    folder = change.place.root / "tool-exec/runs" / change.request_id
+    time.sleep(1.5)
+    for name in ("originals.tar", "apply.json"):
+        assert (folder / name).stat().st_mode & 0o077 == 0
+    change.place.run("prune", "--older-than", "1s", expect=0)
+    assert folder.is_dir()
+    set_values(change.place.root / "threegate.toml", {"apply.keep": "1s"})
+    change.place.run("prune", "--older-than", "1s", expect=0)
+    assert not folder.exists()
+    change.place.run("audit", "verify", expect=0)
+
+
+def test_projects_by_name(tmp_path: Path) -> None:
+    change = Proposed(tmp_path, {"a": "1"}, {"a": "2"})
+    place = change.place
+    place.run("project", "add", "web", str(change.project), expect=0)
+    assert "registered already" in place.run("project", "add", "web", str(change.project), expect=2).err
+    for path in (place.root, tmp_path, place.root / "inbox", Path("/nowhere"), Path.home()):
+        assert place.run("project", "add", "other", str(path)).code == 2, path
+    listed = json.loads(place.run("project", "list", "--json", expect=0).out)["projects"]
+    assert [(item["name"], item["problem"]) for item in listed] == [("default", None), ("web", None)]
+    place.run("audit", "verify", expect=0)
+    text = change.draft.read_text()
+    change.draft.write_text(text.replace("project: default", "project: web"))
+    change.project.rename(tmp_path / "elsewhere")
+    own(build(change.project, {"a": "1"}))
+    assert "another folder" in place.approve(change.draft, expect=2).err
+    place.run("project", "remove", "web", expect=0)
+    place.run("project", "add", "web", str(change.project), expect=0)
+    place.approve(change.draft)
+    place.once()
+    assert (change.project / "a").read_text() == "2"
+    assert [event["data"]["project"] for event in place.events("project_added")] == ["web", "web"]
+    place.run("audit", "verify", expect=0)
+    projects = place.root / "tool-exec/projects.json"
+    projects.write_text(projects.read_text().replace('"web"', '"wob"'))
+    assert "projects.json" in place.run("audit", "verify", expect=2).out
 
 
 @pytest.mark.root

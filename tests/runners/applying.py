@@ -17,6 +17,7 @@ from threegate.core.held_folder import HeldFolder
 from threegate.request.job import ProjectPlace
 from threegate.runners.apply.apply_engine import Done, Work, carry_out, forget, take_back
 from threegate.runners.apply.apply_journal import Journal, first_line, read_journal
+from threegate.runners.apply.as_owner import preload
 
 OWNER = 65534 if os.geteuid() == 0 else os.geteuid()
 TOKEN = "t" * 16
@@ -28,6 +29,7 @@ def as_owner() -> Iterator[None]:
     if os.geteuid() != 0:
         yield
         return
+    preload()
     os.setegid(OWNER)
     os.seteuid(OWNER)
     try:
@@ -35,6 +37,18 @@ def as_owner() -> Iterator[None]:
     finally:
         os.seteuid(0)
         os.setegid(0)
+
+
+@contextmanager
+def as_root() -> Iterator[None]:
+    """Act as the tests do, in the middle of acting as the owner: to reach a project by its path."""
+    uid = os.geteuid()
+    if os.getuid() == 0:
+        os.seteuid(0)
+    try:
+        yield
+    finally:
+        os.seteuid(uid)
 
 
 def own(root: Path) -> Path:

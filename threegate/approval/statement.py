@@ -27,6 +27,7 @@ ACT_TYPES: Final = frozenset(
         "grant",
         "grant-revoke",
         "apply",
+        "undo",
         "replay",
         "checkpoint-answer",
         "kill",

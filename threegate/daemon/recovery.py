@@ -22,7 +22,7 @@ from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
 from threegate.launch.completion import close_from_trail, find_file, interrupt, unsettled
 from threegate.launch.context import Context
-from threegate.launch.cut_off_changes import Recovered, recover_changes
+from threegate.launch.cut_off_changes import Recovered, recover_changes, recover_undos
 from threegate.runners.registry import remove_orphans
 from threegate.trail import RequestHistory, moves
 from threegate.trail.payloads import ApprovalAbandoned, Claimed
@@ -39,6 +39,10 @@ def recover(context: Context, log: Log) -> int:
     remove_temporary(workspace)
     settled = 0
     changes = recover_changes(context)
+    with context.trail.locked() as held:
+        undos = recover_undos(context, held)
+    for request_id, line in (*undos.stuck.items(), *undos.taken_back.items()):
+        log.say("recovery", request=request_id, what=line)
     for request_id, line in (*changes.stuck.items(), *changes.taken_back.items()):
         log.say("recovery", request=request_id, what=line)
     with context.trail.locked() as held:

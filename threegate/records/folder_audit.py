@@ -196,6 +196,9 @@ class FolderAudit:
         self._single["operators"] = (changed.operators_sha256, event.seq)
         self._single["operators.revoked"] = (changed.revoked_sha256, event.seq)
 
+    def _projects(self, event: Event, changed: payloads.ProjectsChanged) -> None:
+        self._single["projects.json"] = (changed.projects_sha256, event.seq)
+
     def _proposed(self, event: Event, proposed: payloads.Proposed) -> None:
         if (place := _place(proposed)) is None or event.request_id is None:
             return
@@ -759,6 +762,8 @@ _HANDLERS: Final[Mapping[str, Callable[[FolderAudit, Event, Any], None]]] = {
     "workspace_created": FolderAudit._created,
     "operator_added": FolderAudit._operators,
     "operator_revoked": FolderAudit._operators,
+    "project_added": FolderAudit._projects,
+    "project_removed": FolderAudit._projects,
     "proposed": FolderAudit._proposed,
     "approved": FolderAudit._approved,
     "countersigned": FolderAudit._countersigned,

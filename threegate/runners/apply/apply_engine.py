@@ -16,7 +16,6 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 from threegate.changes.change_tar import ChangeSet, write_change_tar
@@ -29,8 +28,8 @@ from threegate.request.job import ProjectPlace
 from threegate.runners.apply.apply_journal import STAGE, Do, Plan, Step, write_plan
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY
-_OPENED: Final = 128
-"""Files that are written before they are synced."""
+_FEW: Final = 8
+"""So many files and folders are synced one by one; for more, their file system is synced as a whole."""
 Ending = Literal["succeeded", "project_changed", "project_not_writable", "failed", "cancelled", "timed_out"]
 
 
@@ -152,35 +151,22 @@ def _keep_originals(tree: HeldTree, change: ChangeSet, target: BinaryIO) -> None
 
 
 def _plan(project: HeldFolder, stage: HeldFolder, work: Work) -> Plan:
-    """The steps, and everything new in the stage folder, synced. Raises OSError, Stopped."""
+    """The steps, and everything new in the stage folder, on disk. Raises OSError, Stopped."""
     steps: list[Step] = []
     kept: dict[str, tuple[int, int]] = {}
-    opened: list[tuple[int, Path]] = []
-    try:
-        for number, (do, row) in enumerate(_ordered(work.change.rows)):
-            inode = 0
-            if row.before is not None:
-                facts = _stat(project, row.path)
-                kept[row.path] = (stat.S_IMODE(facts.st_mode), facts.st_gid)
-            if row.after is not None:
-                inode = _stage_one(project, stage, work, row, str(number), kept.get(row.path), opened)
-            old, new = ((node.mode, node.sha256) if node else ("", "") for node in (row.before, row.after))
-            steps.append(Step(number, do, row.path, inode, old, new))
-            if len(opened) >= _OPENED:
-                _sync(opened)
-        _sync(opened)
-    finally:
-        for descriptor, _ in opened:
-            os.close(descriptor)
+    many = len(work.change.rows) > _FEW
+    for number, (do, row) in enumerate(_ordered(work.change.rows)):
+        inode = 0
+        if row.before is not None:
+            facts = _stat(project, row.path)
+            kept[row.path] = (stat.S_IMODE(facts.st_mode), facts.st_gid)
+        if row.after is not None:
+            inode = _stage_one(project, stage, work, row, str(number), kept.get(row.path), settled=not many)
+        old, new = ((node.mode, node.sha256) if node else ("", "") for node in (row.before, row.after))
+        steps.append(Step(number, do, row.path, inode, old, new))
+    if many:
+        durable.sync_all(stage.fileno(), stage.path)
     return Plan(tuple(steps), kept)
-
-
-def _sync(opened: list[tuple[int, Path]]) -> None:
-    """Sync and close what was written: many are written before the first is synced, which is one commit for the disk."""
-    for descriptor, path in opened:
-        durable.sync_fd(descriptor, path)
-    while opened:
-        os.close(opened.pop()[0])
 
 
 def _ordered(rows: tuple[Row, ...]) -> list[tuple[Do, Row]]:
@@ -204,7 +190,8 @@ def _stage_one(
     row: Row,
     name: str,
     old: tuple[int, int] | None,
-    opened: list[tuple[int, Path]],
+    *,
+    settled: bool,
 ) -> int:
     """Make the new thing in the stage folder, with the mode and group that it will have; returns its inode."""
     assert row.after is not None
@@ -228,11 +215,11 @@ def _stage_one(
         if gid is not None and os.fstat(descriptor).st_gid != gid:
             os.fchown(descriptor, -1, gid)
         os.fchmod(descriptor, mode)
-    except BaseException:
+        if settled:
+            durable.sync_fd(descriptor, path)
+        return os.fstat(descriptor).st_ino
+    finally:
         os.close(descriptor)
-        raise
-    opened.append((descriptor, path))
-    return os.fstat(descriptor).st_ino
 
 
 def _copy_attributes(project: HeldFolder, row: Row, target: int) -> None:
@@ -309,7 +296,11 @@ def _take_steps(project: HeldFolder, stage: HeldFolder, plan: Plan, work: Work) 
 
 def _sync_folders(project: HeldFolder, plan: Plan) -> None:
     """Make the names in every folder durable that had one changed, and is still there. Raises OSError."""
-    for folder in dict.fromkeys(step.path.rpartition("/")[0] for step in plan.steps):
+    folders = dict.fromkeys(step.path.rpartition("/")[0] for step in plan.steps)
+    if len(folders) > _FEW:
+        durable.sync_all(project.fileno(), project.path)
+        return
+    for folder in folders:
         try:
             with _folder(project, folder) as descriptor:
                 durable.sync_folder_at(descriptor, project.path / folder)

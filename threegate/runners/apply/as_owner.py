@@ -23,7 +23,7 @@ from typing import Final, Literal
 
 from threegate.changes.change_tar import read_change_set
 from threegate.changes.table import ChangeSetError
-from threegate.core import limits
+from threegate.core import canonical, limits
 from threegate.core.held_folder import HeldFolder
 from threegate.request.job import ProjectPlace
 from threegate.runners.apply.apply_engine import Done, Ending, Work, carry_out, forget, take_back
@@ -192,9 +192,15 @@ def become(place: ProjectPlace, parent: int) -> None:
         raise OSError("could not become the project's owner")
 
 
+def preload() -> None:
+    """Load what would be loaded at its first use: the owner may not read the files of this installation."""
+    canonical.canonical_bytes({"é": 0})  # sorts by utf-16, whose codec is a module of its own
+
+
 def main() -> int:
     """The child: read the order, become the owner, do it, print how it ended."""
     told = json.loads(sys.stdin.buffer.read())
+    preload()
     place, parent = ProjectPlace(**told.pop("place")), told.pop("parent")
     exact = {path: (mode, gid) for path, (mode, gid) in told.pop("exact").items()}
     become(place, parent)

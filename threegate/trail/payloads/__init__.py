@@ -36,6 +36,8 @@ from threegate.trail.payloads.run_events import (
     Replayed,
     Started,
     Stopped,
+    Undone,
+    UndoStarted,
     Waiting,
 )
 from threegate.trail.payloads.session_events import (
@@ -46,6 +48,9 @@ from threegate.trail.payloads.session_events import (
 )
 from threegate.trail.payloads.workspace_events import (
     CheckpointSigned,
+    ProjectAdded,
+    ProjectRemoved,
+    ProjectsChanged,
     Pruned,
     Rotated,
     SettingsChanged,
@@ -79,6 +84,10 @@ PAYLOADS: Final[Mapping[str, type[Payload]]] = {
         ApprovalAbandoned,
         Replayed,
         Applied,
+        UndoStarted,
+        Undone,
+        ProjectAdded,
+        ProjectRemoved,
         Pruned,
         WorkspaceAdopted,
         Granted,
@@ -126,6 +135,9 @@ __all__ = [
     "OperatorsChanged",
     "Payload",
     "Placed",
+    "ProjectAdded",
+    "ProjectRemoved",
+    "ProjectsChanged",
     "Promoted",
     "Proposed",
     "Pruned",
@@ -142,6 +154,8 @@ __all__ = [
     "Started",
     "Stopped",
     "TreeAnnounced",
+    "UndoStarted",
+    "Undone",
     "Validated",
     "Waiting",
     "Witnessed",
