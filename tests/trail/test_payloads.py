@@ -35,8 +35,8 @@ LINES = (DATA / "every_kind_of_event.jsonl").read_bytes().splitlines()
 KINDS = """workspace_created observed validated quarantined proposed approved countersigned rejected promoted refused
     waiting cleared claimed started finished interrupted cancel_requested cancelled approval_abandoned replayed applied
     pruned workspace_adopted granted grant_revoked session_opened session_killed checkpoint_answered rotated delivered
-    operator_added operator_revoked settings_changed checkpoint witnessed agent_started agent_ended
-     undo_started undone project_added project_removed""".split()
+    operator_added operator_revoked settings_changed checkpoint witnessed undo_started undone project_added
+    project_removed agent_started agent_ended""".split()
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "x", "a" * 64]),
     lambda inner: (
