@@ -9,7 +9,7 @@ import pytest
 
 from threegate.core import limits
 from threegate.request.fields import check_file_name
-from threegate.request.tar_reader import TarError, read_tar
+from threegate.request.tar_reader import TarError, read_headers, read_tar
 
 
 def pack(*members: tuple[str, bytes] | tarfile.TarInfo, form: int = tarfile.PAX_FORMAT) -> bytes:
@@ -210,3 +210,24 @@ def test_a_tar_that_python_expands_is_refused() -> None:
         assert archive.getmembers()[0].size == 24 << 20
     with pytest.raises(TarError, match="change its size"):
         read_tar(stream.getvalue())
+
+
+def test_headers_of_every_kind_for_who_judges_them_one_by_one() -> None:
+    """Links and their long targets come as they are; what would change how bytes are read is refused all the same."""
+    long = "x" * 150
+    data = pack(special("a", tarfile.SYMTYPE, long), special("b", tarfile.LNKTYPE, "c"), ("d", b"1"))
+    found = list(read_headers(io.BytesIO(data), 10))
+    assert [(item.name, item.kind, item.link) for item in found][1:] == [
+        (b"b", b"1", b"c"),
+        (b"d", b"0", b""),
+    ]
+    assert found[0].kind == b"2" and found[2].size == 1 and found[2].mode == 0o644
+    with pytest.raises(TarError, match="is a link"):
+        read_tar(pack(special("b", tarfile.LNKTYPE, "c")))
+    with pytest.raises(TarError, match="more than 1 entries"):
+        list(read_headers(io.BytesIO(data), 2))
+    odd = bytearray(pack(("a", b"1")))
+    odd[100:108] = b"rwxr-xr-"
+    odd[148:156] = b" " * 8
+    odd[148:156] = b"%06o\0 " % sum(odd[:512])
+    assert [item.mode for item in read_headers(io.BytesIO(bytes(odd)), 2)] == [-1]

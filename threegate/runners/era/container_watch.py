@@ -30,7 +30,7 @@ _TOLD_SECONDS: Final = 1.5
 """How long PID 1 may take to end a run before it is killed."""
 _CHUNK = 1 << 18
 _CLOSING = re.compile(rb"([0-9a-f]{32}) ([0-9 ]{3}) ([0-9 ]{12}) ([0-9 ]{12})\n")
-_CLOSING_BYTES = 63
+_CLOSING_LENGTH = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class _MarkedStream:
     def write(self, data: bytes) -> None:
         """Take the next bytes. As many as the last line has are held back: they may be it."""
         data = self._tail + data
-        cut = max(len(data) - _CLOSING_BYTES, 0)
+        cut = max(len(data) - _CLOSING_LENGTH, 0)
         self._keep(data[:cut])
         self._tail = data[cut:]
         found = _CLOSING.fullmatch(self._tail)

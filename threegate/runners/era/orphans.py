@@ -42,8 +42,8 @@ def remove_orphans(
             if (network.get("Labels") or {}).get(container_engine.BOOT_LABEL) != boot_nonce:
                 api.remove_network(network["Id"])
                 removed.append(f"removed network {network['Name']}")
-        for volume in api.volumes(filters=marks)["Volumes"] or ():
-            if volume["Labels"].get(container_engine.BOOT_LABEL) != boot_nonce:
+        for volume in api.volumes(filters=marks).get("Volumes") or ():
+            if (volume.get("Labels") or {}).get(container_engine.BOOT_LABEL) != boot_nonce:
                 api.remove_volume(volume["Name"])
                 removed.append(f"removed volume {volume['Name'][:12]}")
     except container_engine.FAULTS as error:
