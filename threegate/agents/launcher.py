@@ -30,6 +30,7 @@ from threegate.agents.model_counts import Counts, RelaySettings
 from threegate.agents.profile import Filled, Profile, load_profile
 from threegate.agents.program import Program, find_program
 from threegate.agents.project_survey import scan_cache
+from threegate.agents.propose import register_project
 from threegate.agents.runs import RunFacts, end_dead_runs, run_lock
 from threegate.agents.side_processes import listen, start_door, start_host_proxy, start_model_relay
 from threegate.agents.terminal import run_in_jail
@@ -254,7 +255,7 @@ class _Launch:
             profile=plan.profile.name,
             started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
             root=str(plan.root),
-            project=plan.root.name,
+            project=self._registered(),
             copy=kind,
             account=plan.account.name,
             uid=plan.account.uid,
@@ -280,6 +281,15 @@ class _Launch:
             )
         if plan.missing:
             self._say(f"not limited here: {', '.join(plan.missing)}")
+
+    def _registered(self) -> str:
+        """The project's name; one that may not be changed has none that counts, and the person hears why."""
+        context, root = self._context, self._plan.root
+        try:
+            return register_project(context.workspace, context.policy.settings, root, actor=self._actor)
+        except InvalidInput as error:
+            self._say(f"what the agent changes can be looked at and not applied: {error}")
+            return root.name
 
     def _start_sides(self, held: ExitStack) -> None:
         """The door and the relay, each with a socket of its own that nobody else keeps: when it dies, nobody answers there."""
