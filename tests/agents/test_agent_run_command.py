@@ -60,7 +60,7 @@ def test_a_run_leaves_the_project_alone_and_is_recorded(somebody: Person) -> Non
     assert somebody.outside() == before
     [started], [ended] = somebody.events("agent_started"), somebody.events("agent_ended")
     assert started["profile"] == "generic" and started["root"] == str(somebody.project)
-    assert started["walls"] == list(WALLS) and len(started["program_sha256"]) == 64
+    assert started["walls"][: len(WALLS)] == list(WALLS) and len(started["program_sha256"]) == 64
     assert started["copy"] == ("plain" if somebody.agent else "overlay")
     assert (ended["run"], ended["exit"], ended["changed"]) == (started["run"], 7, 2)
     assert somebody.threegate("audit", "verify").returncode == 0
@@ -87,6 +87,25 @@ def test_the_account_outside_is_the_agents(somebody: Person) -> None:
         process.terminate()
         process.wait(20)
     wait_until_nothing_lives(somebody)
+
+
+def test_processes_and_memory_are_limited_or_that_is_said(somebody: Person) -> None:
+    """As root by a cgroup that is gone afterwards; an ordinary account reads what it has not."""
+    somebody.settings("[agents.generic]\nprocesses = 40\nmemory_mb = 200\n")
+    bomb = "for i in $(seq 80); do sleep 20 & done 2>&1 | head -1; echo after"
+    done = somebody.run("/bin/bash", "-c", bomb)
+    [started] = somebody.events("agent_started")
+    if somebody.agent and Path("/sys/fs/cgroup/pids").is_dir():
+        assert started["walls"][-2:] == ["processes limit", "memory limit"] and started["missing"] == []
+        assert "Resource temporarily unavailable" in done.stdout
+        eater = somebody.run("/usr/bin/python3", "-c", "x = b'x' * (600 << 20); print('ate it')")
+        assert "ate it" not in eater.stdout and eater.returncode != 0
+    elif not somebody.agent:
+        assert (
+            started["missing"] == ["memory", "processes"]
+            and "not limited here: memory, processes" in done.stderr
+        )
+    assert not list(Path("/sys/fs/cgroup").glob("**/threegate-ar-*"))
 
 
 def test_a_home_is_kept_for_the_same_project(somebody: Person) -> None:
@@ -290,6 +309,7 @@ def test_a_kill_leaves_nothing(somebody: Person, victim: str) -> None:
     [ended] = somebody.events("agent_ended")
     assert ended.get("reason") == ("killed" if victim == "launcher" else None)
     assert somebody.outside() == before
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/threegate-{facts['run']}"))
     assert "add ready" in somebody.threegate("agent", "show", facts["run"]).stdout, "its work is still there"
     assert somebody.run("/bin/true").returncode == 0
 

@@ -64,6 +64,7 @@ _ETC: Final = {
 _ETC_OF_THE_HOST: Final = ("ld.so.cache", "ssl/certs", "alternatives", "ca-certificates", "localtime")
 """What programs need of /etc, and what says nothing of this machine's people."""
 
+_ENTERING: Final = 'while [ "$1" != : ]; do echo $$ >"$1" || exit 3; shift; done; shift; exec "$@"'
 _STAGING: Final = """
 set -e
 mount -t tmpfs -o mode=0755,nosuid,nodev,size=1m none "$1"
@@ -158,6 +159,8 @@ class Jail:
     environment: Mapping[str, str] | None = None
     cwd: str = "/"
     tmp_bytes: int = limits.AGENT_TMP_BYTES
+    cgroups: tuple[Path, ...] = ()
+    """Files that the first process writes its number into (`jail_cgroup`)."""
 
     @contextmanager
     def command(self, argv: Sequence[str], *, begin: bool = True) -> Iterator[tuple[list[str], list[int]]]:
@@ -189,6 +192,12 @@ class Jail:
             else ["--reuid", str(self.account.uid), "--regid", str(self.account.gid), "--clear-groups"]
         )
         return [
+            "/bin/sh",
+            "-c",
+            _ENTERING,
+            "enter",
+            *map(str, self.cgroups),
+            ":",
             "/usr/bin/unshare",
             *user,
             "--mount",

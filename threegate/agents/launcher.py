@@ -26,10 +26,12 @@ from threegate.agents import jail as jails
 from threegate.agents.agent_home import take_over_state, write_files
 from threegate.agents.host_log import read_hosts
 from threegate.agents.jail import Account, Bound, Jail
+from threegate.agents.jail_cgroup import JailCgroup
 from threegate.agents.model_counts import Counts, RelaySettings
 from threegate.agents.profile import Filled, Profile, load_profile
 from threegate.agents.program import Program, find_program
 from threegate.agents.project_survey import scan_cache
+from threegate.agents.propose import register_project
 from threegate.agents.runs import RunFacts, end_dead_runs, run_lock
 from threegate.agents.side_processes import listen, start_door, start_host_proxy, start_model_relay
 from threegate.agents.terminal import run_in_jail
@@ -124,7 +126,6 @@ class _Plan:
     root: Path
     key: str
     walls: tuple[str, ...]
-    missing: tuple[str, ...]
 
 
 def _plan(context: Context, wanted: Wanted) -> _Plan:
@@ -146,7 +147,7 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
     if profile.url or wanted.hosts:
         _need_relay()
     jails.check_walls(account)
-    return _Plan(profile, program, arguments, account, root, key, jails.WALLS, ("memory and process limits",))
+    return _Plan(profile, program, arguments, account, root, key, jails.WALLS)
 
 
 def _account(name: str) -> Account:
@@ -254,7 +255,7 @@ class _Launch:
             profile=plan.profile.name,
             started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
             root=str(plan.root),
-            project=plan.root.name,
+            project=self._registered(),
             copy=kind,
             account=plan.account.name,
             uid=plan.account.uid,
@@ -278,8 +279,22 @@ class _Launch:
                 f"hidden from the agent: {len(hidden)} paths ({', '.join(hidden[:3])}{', …' if len(hidden) > 3 else ''}); "
                 "--with PATH shows one"
             )
-        if plan.missing:
-            self._say(f"not limited here: {', '.join(plan.missing)}")
+        limits = plan.profile.limits
+        self._cgroup = JailCgroup.make(run.run_id, memory_mb=limits.memory_mb, processes=limits.processes)
+        held.callback(self._cgroup.close)
+        if self._cgroup.missing:
+            self._say(
+                f"not limited here: {', '.join(self._cgroup.missing)} (only root can make a cgroup for that)"
+            )
+
+    def _registered(self) -> str:
+        """The project's name; one that may not be changed has none that counts, and the person hears why."""
+        context, root = self._context, self._plan.root
+        try:
+            return register_project(context.workspace, context.policy.settings, root, actor=self._actor)
+        except InvalidInput as error:
+            self._say(f"what the agent changes can be looked at and not applied: {error}")
+            return root.name
 
     def _start_sides(self, held: ExitStack) -> None:
         """The door and the relay, each with a socket of its own that nobody else keeps: when it dies, nobody answers there."""
@@ -352,8 +367,8 @@ class _Launch:
             shown=wanted.shown or None,
             account=plan.account.name,
             requester=self._run.run_id,
-            walls=plan.walls,
-            missing=plan.missing,
+            walls=(*plan.walls, *(f"{what} limit" for what in self._cgroup.held)),
+            missing=self._cgroup.missing,
             model=", ".join(plan.profile.models) or None,
             endpoint=plan.profile.host or None,
             hosts=wanted.hosts or None,
@@ -399,6 +414,7 @@ class _Launch:
             overlay=self._copy.overlay,
             environment=environment,
             cwd=str(plan.root),
+            cgroups=self._cgroup.entered,
         )
 
     def _note_jail(self, process: Popen[bytes]) -> None:

@@ -5,11 +5,13 @@ Invariant: the draft is like any other. Gate 1 reads it, a person signs it or no
 
 from __future__ import annotations
 
+import re
 import secrets
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from threegate.acts.project import add_project
 from threegate.changes.change_draft import draft_change_set
 from threegate.changes.make import MadeChangeSet
 from threegate.changes.projects import DEFAULT, read_projects
@@ -27,8 +29,20 @@ def project_name(workspace: Workspace, settings: Settings, root: Path) -> str:
     if settings.project.root and Path(settings.project.root).resolve() == root:
         return DEFAULT
     raise InvalidInput(
-        f"{root}: is no registered project, so its changes cannot be proposed; set project.root to it"
+        f"{root}: is no registered project, so its changes cannot be proposed; register it with: threegate project add"
     )
+
+
+def register_project(workspace: Workspace, settings: Settings, root: Path, *, actor: str) -> str:
+    """The name of a project, registered now under its base name when it has none. Raises InvalidInput, TrailError, OSError."""
+    with suppress(InvalidInput):
+        return project_name(workspace, settings, root)
+    base = re.sub(r"[^A-Za-z0-9._-]", "-", root.name).lstrip("._-")[:60] or "project"
+    taken = {place.name for place in read_projects(workspace)} | {DEFAULT}
+    name = next(
+        name for name in (base, *(f"{base}-{number}" for number in range(2, 1000))) if name not in taken
+    )
+    return add_project(workspace, name, str(root), actor=actor).name
 
 
 def draft_changes(

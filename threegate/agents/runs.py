@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
+from threegate.agents.jail_cgroup import remove_cgroups
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import AgentRun, Workspace
@@ -145,6 +146,7 @@ def end_dead_runs(context: Context, *, actor: str) -> list[str]:
                 with context.trail.locked() as held:
                     moves.announce(held, AgentEnded(run=run.run_id, reason="killed"), actor=actor)
                 replace(facts, ended=True).write(run)
+                remove_cgroups(run.run_id)
                 ended.append(run.run_id)
         finally:
             os.close(descriptor)
