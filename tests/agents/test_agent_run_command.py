@@ -105,7 +105,7 @@ def test_processes_and_memory_are_limited_or_that_is_said(somebody: Person) -> N
             started["missing"] == ["memory", "processes"]
             and "not limited here: memory, processes" in done.stderr
         )
-    assert not list(Path("/sys/fs/cgroup").glob("**/threegate-ar-*"))
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/threegate-{started['run']}"))
 
 
 def test_a_home_is_kept_for_the_same_project(somebody: Person) -> None:
