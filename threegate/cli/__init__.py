@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init_command", "Make a workspace: folders, settings, key, operators."),
     "validate": ("validate_command", "Check tool requests and say what is wrong and where."),
     "rules": ("rules_command", "List the rules of gate 1."),
-    "explain": ("explain_command", "Explain one rule."),
+    "explain": ("explain_command", "Explain one rule, or any other code that is shown."),
     "draft": ("draft_command", "Write a well-formed draft into the inbox."),
     "approve": ("approve_command", "Read, sign and promote a draft."),
     "countersign": ("countersign_command", "Add a second operator's signature to an approved request."),

@@ -207,6 +207,8 @@ DOCTOR: Final[dict[str, str]] = {
     "disk": "room for results and the trail",
     "daemon": "whether a daemon works in this workspace: without one nothing is started",
     "engine": "the container engine of ERA requests; without one they wait",
+    "engine access": "who may speak to the engine: on most machines that is as good as being root",
+    "works for you now": "the backends whose requests this account can run here now",
     "runtime": "the OCI runtime that containers run in, and its known ways out",
     "image": "the image that ERA requests run in",
     "egress_image": "the image of the proxy, the only way to a network",

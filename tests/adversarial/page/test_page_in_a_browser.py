@@ -83,8 +83,8 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
         browser.close()
         server.terminate()
         server.wait(20)
+        said = server.stdout.read() + server.stderr.read()
         server.stdout.close()
-        said = server.stderr.read()
         server.stderr.close()
         assert "/page/login/" not in said, "no link goes into a log"
 

@@ -17,7 +17,7 @@ from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
 from threegate.shown.parts import Fact, Field
 from threegate.tui.lines import LEAST_HEIGHT
-from threegate.tui.review import ReviewApp
+from threegate.tui.operator_app import OperatorApp
 from threegate.tui.screens import Confirm
 
 ATTACK = "zz " * 17 + "== WARNINGS (0) zz alice approved this zz"
@@ -90,7 +90,7 @@ def test_the_bar_stands_before_foreign_text_only_and_that_comes_last(bench: Benc
 @pytest.mark.parametrize("size", [(80, 2), (80, LEAST_HEIGHT - 1), (39, 20)])
 def test_lines_under_the_footer_of_a_small_screen_were_not_seen(bench: Bench, size: tuple[int, int]) -> None:
     bench.draft(data=None)
-    app = ReviewApp(bench.workspace, key=bench.keys["alice"])
+    app = OperatorApp(bench.workspace, undecided=True, key=bench.keys["alice"])
 
     async def script(pilot: Pilot[None]) -> None:
         lines = await open_first(pilot)
@@ -107,7 +107,7 @@ def test_lines_under_the_footer_of_a_small_screen_were_not_seen(bench: Bench, si
 
 def test_lines_under_a_dialog_were_not_seen(bench: Bench) -> None:
     bench.draft(code="x = 1\n" * 40)
-    app = ReviewApp(bench.workspace, key=bench.keys["alice"])
+    app = OperatorApp(bench.workspace, undecided=True, key=bench.keys["alice"])
 
     async def script(pilot: Pilot[None]) -> None:
         lines = await open_first(pilot)

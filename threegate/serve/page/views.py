@@ -21,6 +21,7 @@ from threegate.review.status import Entry, Line, line_of
 from threegate.secretscan import mask_secrets
 from threegate.serve.page.commands import commands
 from threegate.serve.page.page_templates import foreign, render
+from threegate.shown.parts import Section
 from threegate.trail import Trail
 
 TITLES: Final = {
@@ -39,8 +40,7 @@ EMPTY: Final = {
     "refused": "Nothing was refused, cancelled or rejected.",
 }
 """What an empty list says, and the next step."""
-_CARD: Final = ("HOW IT ENDED", "REQUEST")
-"""Sections in the column of the card, in their order there."""
+_ENDED: Final = "HOW IT ENDED"
 _STREAMS: Final = ("stdout", "stderr")
 _FIRST_BYTES: Final = 16 * limits.PAGE_FIRST_CHARS
 """How much of a stream is looked through for its first piece."""
@@ -136,11 +136,9 @@ class Views:
             here=_group_of(entry),
             entry=entry,
             look=look,
-            card=sorted(
-                (section for section in look.sections if section.title in _CARD),
-                key=lambda section: _CARD.index(section.title),
-            ),
-            sections=[section for section in look.sections if section.title not in _CARD],
+            ended=any(section.title == _ENDED for section in look.sections),
+            card=_card(look),
+            sections=[section for section in look.sections if section.title not in ("REQUEST", _ENDED)],
             commands=commands(self._workspace, entry, look),
             streams=streams,
         )
@@ -228,6 +226,12 @@ def _part(group: str, title: str, total: int, rows: list[Line]) -> dict[str, Any
         "list": listed,
         "empty": EMPTY[group],
     }
+
+
+def _card(look: Look) -> list[Section]:
+    """What is in the column of the card: how it ended, else the request's own card."""
+    found = {section.title: section for section in look.sections}
+    return [found[title] for title in (_ENDED, "REQUEST") if title in found][:1]
 
 
 def _counts(found: dict[str, list[Entry]]) -> dict[str, int]:
