@@ -3,10 +3,13 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTHON ?= python3
 
-.PHONY: demo test soak lint docs deb release-check clean
+.PHONY: demo agent-demo test soak lint docs deb release-check clean
 
 demo: $(VENV)/.demo
 	$(PY) scripts/demo.py
+
+agent-demo: $(VENV)/.dev
+	$(PY) scripts/agent_demo.py
 
 test: $(VENV)/.dev
 	scripts/test

@@ -18,7 +18,7 @@ from scripts.pages.settings import settings_page
 from threegate import __version__
 from threegate.aana import event_schema
 from threegate.request.rules.rules_page import rules_page
-from threegate.request.schema import report_schema, request_schema
+from threegate.request.schema import report_schema, request_schema, request_schema_2
 from threegate.results.verdict_schema import verdict_schema
 from threegate.serve.gate_schemas import (
     contract_decision_schema,
@@ -44,6 +44,7 @@ def made() -> dict[str, str]:
             for name in ("agent_action_contract_v1", "agent_tool_precheck")
         },
         "schemas/tool-request.schema.json": _json(request_schema()),
+        "schemas/tool-request-2.schema.json": _json(request_schema_2()),
         "schemas/report.schema.json": _json(report_schema()),
         "schemas/verdict.schema.json": _json(verdict_schema()),
         **{

@@ -42,6 +42,7 @@ GATED = {
     "acts",
     "adversarial",
     "approval",
+    "changes",
     "cluster",
     "contracts",
     "judgement",

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
-from threegate.core.settings import SecretReference, WitnessReference, setting_rows
+from threegate.core.settings import AgentSettings, SecretReference, WitnessReference, setting_rows
 from threegate.setup.settings_file import toml_value
 
 
@@ -37,7 +37,11 @@ def _lines() -> Iterator[str]:
             "|---|---|---|---|",
             *rows,
         )
-    for table, model in (("secrets", SecretReference), ("trail.witnesses", WitnessReference)):
+    for table, model in (
+        ("secrets", SecretReference),
+        ("trail.witnesses", WitnessReference),
+        ("agents", AgentSettings),
+    ):
         yield from (
             "",
             f"## {table}.NAME",

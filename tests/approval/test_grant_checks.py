@@ -36,7 +36,7 @@ def about(job: Job, **changes: Any) -> dict[str, Any]:
         job,
         from_request="req-0",
         free_inputs=["data.csv"],
-        owner_uid=OWNER,
+        owner=OWNER,
         policy_sha256=POLICY,
         max_uses=3,
         expires_utc=NOW + timedelta(days=1),
@@ -55,7 +55,7 @@ def granted(
 def facts(key: Path, data: bytes | None = None, **changes: Any) -> LaunchFacts:
     request = material.make_request()
     values: dict[str, Any] = {
-        "grants": True, "grant_uses": lambda grant: 0, "owner_uid": OWNER, "request": request, **changes,
+        "grants": True, "grant_uses": lambda grant: 0, "owner": OWNER, "request": request, **changes,
     }  # fmt: skip
     request = values.pop("request")
     job = values.pop("job", None) or material.make_job(request)
@@ -90,8 +90,8 @@ def test_a_grant_that_holds(key: Path) -> None:
         ("grant_missing", {"grant_uses": lambda grant: None}),
         ("grant_used_up", {"grant_uses": lambda grant: 3}),
         ("grant_used_up", {"grant_uses": lambda grant: 99}),
-        ("grant_mismatch", {"owner_uid": OWNER + 1}),
-        ("grant_mismatch", {"owner_uid": None}),
+        ("grant_mismatch", {"owner": OWNER + 1}),
+        ("grant_mismatch", {"owner": None}),
         ("policy_changed", {"policy_sha256": "0" * 64}),
         ("workspace_mismatch", {"workspace_id": "ws-" + "1" * 32}),
         ("workspace_mismatch", {"epoch": 2}),
@@ -163,7 +163,7 @@ def test_every_field_of_the_job_counts(key: Path) -> None:
 def test_what_no_grant_may_cover(changes: dict[str, Any], names: list[str]) -> None:
     job = replace(material.make_job(material.make_request()), **changes)
     with pytest.raises(Refused) as caught:
-        terms(job, from_request="r", free_inputs=names, owner_uid=1, policy_sha256=POLICY, max_uses=1,
+        terms(job, from_request="r", free_inputs=names, owner=1, policy_sha256=POLICY, max_uses=1,
               expires_utc=NOW)  # fmt: skip
     assert caught.value.code == "grant_mismatch"
 
@@ -203,3 +203,20 @@ def test_raised_uses_are_not_what_was_signed(key: Path) -> None:
     raised = good.replace(b'"max_uses":3', b'"max_uses":9')
     assert raised != good
     assert code_of(facts(key, raised)) == "signature_invalid"
+
+
+def test_a_grant_of_a_run_covers_that_run_alone(key: Path) -> None:
+    run = "ar-20261123-100000z-0123abcd"
+    job = material.make_job(material.make_request())
+    of_a_run = {name: value for name, value in about(job).items() if name != "owner_uid"} | {"run": run}
+    act = {"about": of_a_run}
+    data = granted(key, act=act)
+    assert Grant.parse(data).owner == run
+    assert check_launch(facts(key, data, owner=run)).grant == Grant.parse(data).id
+    for other in (OWNER, "ar-20261123-100000z-ffffffff", None):
+        assert code_of(facts(key, data, owner=other)) == "grant_mismatch"
+    assert code_of(facts(key, owner=run)) == "grant_mismatch", "an account's grant is none of its runs'"
+    with pytest.raises(MalformedError):
+        Grant.parse(granted(key, act={"about": {**of_a_run, "owner_uid": OWNER}}))
+    with pytest.raises(MalformedError):
+        Grant.parse(granted(key, act={"about": {**of_a_run, "run": 1000}}))

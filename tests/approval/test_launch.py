@@ -51,7 +51,7 @@ def test_an_approval_of_these_bytes_passes(approved: Approved) -> None:
         ("not_yet_valid", {"now": APPROVED - timedelta(seconds=61)}),
         ("replayed", {"id_used": True}),
         ("replayed", {"nonces": ["0" * 31 + "1"]}),
-        ("self_approval", {"owner_uid": 1000, "requesters": {"1000": "operator"}}),
+        ("self_approval", {"owner": 1000, "requesters": {"1000": "operator"}}),
         ("input_missing", {"pinned": {}}),
         ("input_changed", {"pinned": {DATA_SHA: PinnedFile(1)}}),
         ("input_changed", {"pinned": {DATA_SHA: PinnedFile(len(material.DATA), "0" * 64)}}),
@@ -125,7 +125,7 @@ def test_whom_the_file_names_cannot_approve_it(key: Path) -> None:
     request = material.make_request(requested_by="operator")
     approved = material.approve(key, request)
     assert code_of(approved.facts()) == "self_approval"
-    check_launch(approved.facts(owner_uid=1000, requesters={"1000": "core"}))
+    check_launch(approved.facts(owner=1000, requesters={"1000": "core"}))
 
 
 def test_nothing_can_be_checked_without_a_statement(approved: Approved) -> None:

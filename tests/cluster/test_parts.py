@@ -266,7 +266,7 @@ def test_enrolment_is_strict() -> None:
 
 def test_a_request_that_nobody_signed_makes_no_envelope() -> None:
     """Hand-promoted, unsigned requests run on this machine or not at all."""
-    evidence = Evidence("TR.md", b"", None, {}, 1, None, "0" * 64, False, None, Platform())
+    evidence = Evidence("TR.md", b"", None, {}, 1, None, None, "0" * 64, False, None, Platform())
     with pytest.raises(Refused) as caught:
         make_envelope(
             evidence,

@@ -94,6 +94,9 @@ def lose(folder: Path, *, torn: bool) -> bool:
             dirty.setdefault(path, entry["size"])
         elif operation == "sync":
             dirty.pop(path, None)
+        elif operation == "sync_all":
+            dirty.clear()
+            pending.clear()
         elif operation == "create":
             pending.append(("create", path, None))
         elif operation == "rename":

@@ -73,6 +73,14 @@ NOT_RUN = {
     "threegate cluster init ~/cluster --worker w1 --worker w2 --host broker.example --enter": (
         "makes a broker's keys and starts it: tests/cluster"
     ),
+    "threegate run": "runs until it is stopped: every test with a daemon",
+    "sudo apt-get install bubblewrap socat": "changes the machine",
+    "pip install 'threegate[agents,mcp]'": "changes the environment",
+    "threegate agent run codex --project ~/app": "tests/agents/test_real_agents_jailed.py",
+    "threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'": "tests/agents/test_agent_run_command.py",
+    "threegate agent list": "the same",
+    "threegate agent show RUN": "the same",
+    "threegate agent stop RUN": "the same",
     "threegate witness serve --log other.pub --host 10.0.0.2": (
         "serves until it is stopped: tests/evidence/test_two_workspaces.py"
     ),

@@ -30,7 +30,7 @@ def test_facts_that_let_it_run(bench: Bench, context: Context) -> None:
         assert facts.recorded_operators == held.index.operators
     verified = check_launch(facts)
     assert facts.recorded_approval == verified.approval_sha256 and facts.was_approved
-    assert facts.recorded_file == approved.path.name and facts.owner_uid == os.getuid()
+    assert facts.recorded_file == approved.path.name and facts.owner == os.getuid()
     assert facts.policy_sha256 == context.policy.digest and facts.workspace_id == context.workspace_id
     assert not facts.id_used and not facts.nonce_used(verified.nonce)
     assert [item.size for item in facts.pinned.values()] == [len(DATA)]
@@ -60,7 +60,7 @@ def test_who_asked_stays_who_drafted_what_was_approved(bench: Bench, context: Co
             actor="daemon",
         )
     history = history_of(context)
-    assert history.owner_uid == os.getuid() == draft_owner(history)
+    assert history.owner == os.getuid() == draft_owner(history)
     assert draft_owner(replace(history, approved=None)) == os.getuid() and draft_owner(None) is None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.proposals.test_conformance import CASES, ORDER, verdict_of
 from tests.support import make_place
-from threegate.proposals.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
+from threegate.changes.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
 from threegate.proposals.tools import TOOLS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "proposals.md"

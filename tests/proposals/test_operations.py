@@ -12,13 +12,13 @@ import pytest
 
 from tests.support import Place, make_place
 from threegate.acts import apply
+from threegate.changes.project_paths import read_path
 from threegate.core import durable
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.daemon.proposals import Proposer
 from threegate.proposals.in_workspace import sweep
 from threegate.proposals.project import Project
-from threegate.proposals.project_paths import read_path
 from threegate.trail import Trail
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.proposals.test_drafts import make_project
+from threegate.changes.project_paths import PathBlocked, read_path
 from threegate.core import limits
 from threegate.proposals.project import Project, ProjectError
-from threegate.proposals.project_paths import PathBlocked, read_path
 from threegate.proposals.snapshot import take_snapshot
 from threegate.request.tar_reader import read_tar
 

@@ -27,11 +27,23 @@ KEYS = {
     "memory_limit_mb": "256",
     "time_limit_sec": "60",
 }
+APPLY_KEYS = {
+    **{key: value for key, value in KEYS.items() if key not in ("language", "cpu_limit", "memory_limit_mb")},
+    "schema_version": '"2"',
+    "backend": "apply",
+    "project": "web",
+    "inputs": f"[{{name: changes.tar, sha256: {'a' * 64}}}]",
+}
 APPROVED = {"approved_by": "ada", "approved_utc": "2026-11-22T05:10:00Z"}
 RISK = "\nRisk level: low\nJustification: reads one file\nData sensitivity: public\nNetwork rationale: none\n"
 ERA = {
     "Command": "\npython3 -u script.py --out /out/ranked.json\n",
     "Input Files": "\nnone\n",
+    "Output Expectations": "\nnone\n",
+    "Risk Assessment": RISK,
+}
+APPLY = {
+    "Changes": f"\n- digest: sha256:{'a' * 64}\n- add: 1\n- modify: 2\n- delete: 0\n- mode: 0\n- type: 0\n",
     "Output Expectations": "\nnone\n",
     "Risk Assessment": RISK,
 }
@@ -62,6 +74,11 @@ def era(**changes: str) -> str:
 def monty(**changes: str) -> str:
     """A good monty request with some keys changed."""
     return request({**KEYS, "backend": "monty", **changes}, MONTY)
+
+
+def apply(**changes: str) -> str:
+    """A good apply request with some keys changed."""
+    return request({**APPLY_KEYS, **changes}, APPLY)
 
 
 def read(text: str | bytes, *, stage: str | None = "draft", name: str = NAME) -> Report:
@@ -106,7 +123,10 @@ def _keys_of(lines: str) -> tuple[dict[str, str], list[str], dict[str, str]]:
     seen: set[str] = set()
     for line in lines.split("\n"):
         match = re.fullmatch(r"([a-z_]+):[ ]?(.*)", line)
-        if line.startswith("-") and line[1:] in {*KEYS, *APPROVED}:
+        if line == "{apply}":
+            keys.clear()
+            keys.update(APPLY_KEYS)
+        elif line.startswith("-") and line[1:] in {*KEYS, *APPROVED, *APPLY_KEYS}:
             keys.pop(line[1:], None)
         elif line == "{approved}":
             keys.update(APPROVED)
@@ -122,7 +142,7 @@ def _keys_of(lines: str) -> tuple[dict[str, str], list[str], dict[str, str]]:
 
 
 def _sections_for(keys: dict[str, str]) -> dict[str, str]:
-    sections = dict(MONTY if keys.get("backend") == "monty" else ERA)
+    sections = dict({"monty": MONTY, "apply": APPLY}.get(keys.get("backend", ""), ERA))
     names = re.findall(r"name: ([^,}]+),", keys.get("inputs", ""))
     if "Input Files" in sections and names and keys["inputs"].startswith("["):
         sections["Input Files"] = "\n" + "".join(f"- /in/{name}\n" for name in names)

@@ -10,11 +10,13 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.shown.test_escaped_lines import ATTACKS, plain_and_narrow
-from threegate.request.job import Job
+from threegate.request.job import Job, JobChange, ProjectPlace
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
 from threegate.shown.escaped_lines import Title
 from threegate.shown.request_sections import JOB_FIELDS
+
+CHANGE = JobChange(ProjectPlace("web", "/srv/web", 1, 2, 3), "9" * 64, 4, 1, 1, 1)
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
         "image": "sha256:" + "1" * 64, "egress_image": "sha256:" + "2" * 64, "runtime": "runsc",
         "seccomp_sha256": "3" * 64, "tool": "t", "session_id": "s", "labels": ("l",), "workflow": "w", "role": "r",
         "requested_by": "else", "effective_risk": "medium", "data_sensitivity": "internal",
-        "proposal_sha256": "4" * 64, "unread": ("data.csv",),
+        "proposal_sha256": "4" * 64, "unread": ("data.csv",), "project": "web", "change": CHANGE,
     }  # fmt: skip
     for name in {item.name for item in fields(Job)} - {"limits", "inputs"}:
         after = screen_of(
@@ -63,6 +65,17 @@ def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
         assert [line for line in after if not line.startswith("  job   ")] != [
             line for line in before if not line.startswith("  job   ")
         ], item
+    with_change = screen_of(bench, path, job=lambda d: replace(d.job, change=CHANGE))
+    place: dict[str, Any] = {"name": "other", "path": "/srv/other", "device": 99, "inode": 98, "uid": 97}
+    counts: dict[str, Any] = {"sha256": "8" * 64, "paths": 91, "deletions": 92, "run_later": 93, "unseen": 94}
+    for item, value in (*place.items(), *counts.items()):
+        changed = (
+            replace(CHANGE, project=replace(CHANGE.project, **{item: value}))
+            if item in place
+            else replace(CHANGE, **{item: value})
+        )
+        after = screen_of(bench, path, job=lambda d, c=changed: replace(d.job, change=c))
+        assert any(str(value) in line for line in after) and after != with_change, item
 
 
 def test_every_word_of_a_request_is_behind_the_gutter(bench: Bench) -> None:

@@ -39,7 +39,7 @@ def view(bench: Bench, path: Path) -> ShownRequest:
             reviewed.job,
             context.policy.settings,
             operator="alice",
-            owner_uid=reviewed.owner_uid,
+            owner=reviewed.owner,
         )
 
 

@@ -40,7 +40,7 @@ def test_the_index_knows_what_was_used(tmp_path: Path) -> None:
         index = held.index
         history = index.history("r-1")
         assert history is not None and history.approved is not None
-        assert (history.state, history.file, history.owner_uid) == ("approved", path.name, 1000)
+        assert (history.state, history.file, history.owner) == ("approved", path.name, 1000)
         assert index.id_used("r-1") and index.name_used(path.name) and not index.nonce_used("nonce-r-1")
         assert index.nonce_known("nonce-r-1") and not history.interrupted
         assert not index.id_used("r-2") and index.history("r-2") is None

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from threegate.acts.proposal_finished import FinishedProposal, announce_act, finished_proposal, refuse_done
+from threegate.changes.project_paths import PathBlocked, ProjectPath, read_path
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.context import Context
 from threegate.proposals.gather import removal_facts
 from threegate.proposals.lanes import unified_diff
 from threegate.proposals.project import Project, ProjectError, read_at
-from threegate.proposals.project_paths import PathBlocked, ProjectPath, read_path
 from threegate.trail.payloads import Applied
 
 BACKUP = ".threegate-backup"

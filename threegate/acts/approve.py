@@ -44,8 +44,9 @@ from threegate.review.reviewed_draft import (
 from threegate.shown.request_sections import job_exposure
 from threegate.shown.signed_text import shown_request, signed_text
 from threegate.shown.time_read import Reading
-from threegate.trail import LockedTrail, moves
+from threegate.trail import LockedTrail, Owner, moves
 from threegate.trail.payloads import Approved
+from threegate.trail.payloads.placed import owner_fields
 
 _MODE = 0o600
 
@@ -114,7 +115,8 @@ def seal(
             reviewed.job,
             context.policy.settings,
             operator=approved_by,
-            owner_uid=reviewed.owner_uid,
+            owner=reviewed.owner,
+            run=reviewed.run,
         )
     )
     statement = Statement(
@@ -196,7 +198,7 @@ def promote(
                 prepare=lambda: pin(context.workspace, copies),
             )
     removed = take_draft_away(context.workspace, reviewed.draft)
-    write_approved_status(context, paths[-1].name, sealed)
+    write_approved_status(context, reviewed.owner, paths[-1].name, sealed)
     return Promoted(
         path=paths[-1],
         approval_sha256=approval.approval_sha256,
@@ -279,7 +281,7 @@ def _refuse_what_cannot_run(
         sealed.job,
         signature=signature,
         countersignatures={},
-        draft=DraftFacts(reviewed.owner_uid, to_be_pinned(reviewed.inputs)),
+        draft=DraftFacts(reviewed.owner, to_be_pinned(reviewed.inputs)),
     )
     failed = [check for check in launch_checks(facts) if check.ok is False]
     for check in failed:
@@ -314,7 +316,7 @@ def _payload(
         asked=reading is not None,
         read_seconds=reading.seconds if reading else None,
         read_whole=reading.whole if reading else None,
-        owner_uid=reviewed.owner_uid,
+        **owner_fields(reviewed.owner),
         draft_sha256=reviewed.request.sha256,
         from_=reviewed.draft.path.parent.name,
         proposal_sha256=reviewed.proposal_sha256,
@@ -323,10 +325,10 @@ def _payload(
     )
 
 
-def write_approved_status(context: Context, name: str, sealed: Sealed) -> None:
+def write_approved_status(context: Context, owner: Owner | None, name: str, sealed: Sealed) -> None:
     """Write the status file of a request that was just approved. Raises OSError."""
     write_verdict(
-        context.workspace,
+        context.workspace.desk(owner),
         Verdict(
             file=name,
             sha256=sealed.request.sha256,

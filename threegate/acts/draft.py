@@ -68,7 +68,7 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
         raise InvalidInput(f"--slug is 1 to 64 of a-z, 0-9 and single dashes, such as {slug_of(slug)}")
     name = file_name(moment, slug)
     read = [_read_input(path) for path in options.inputs]
-    request = _request(options, [item for item, _ in read], name, moment, slug)
+    request = draft_request(options, [item for item, _ in read], name, moment, slug)
     settings = workspace.load_settings().request
     data = render_request(request)
     report = read_request(data, path=name, settings=settings, now=now, stage="draft")
@@ -83,9 +83,10 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     return Drafted(path, replace(report, path=str(path)), copied)
 
 
-def _request(
+def draft_request(
     options: DraftOptions, inputs: Sequence[InputFile], name: str, moment: datetime, slug: str
 ) -> Request:
+    """The request that a draft of these options is, with an id of its own. Raises InvalidInput."""
     targets = tuple(_target(host) for host in options.network_allow)
     return Request(
         file_name=name,

@@ -36,6 +36,7 @@ from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailEr
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import DraftFacts, facts_for_launch, read_operators
+from threegate.proposals.in_workspace import input_place
 from threegate.request import read_request
 from threegate.request.job import build_job
 from threegate.request.shown_whole import unread_inputs
@@ -53,6 +54,7 @@ from threegate.review.reviewed_draft import (
 from threegate.review.show import show_request
 from threegate.shown.parts import Section
 from threegate.trail import TrailIndex, moves, payloads
+from threegate.trail.payloads.placed import owner_fields
 
 _MODE = 0o600
 
@@ -83,7 +85,7 @@ def new_grant(
     """Sign a grant made from a finished request. Raises Refused, InvalidInput, TrailError, Unavailable."""
     approved = _finished_request(context, request_id)
     given = payloads.Approved.of(approved.history.approved) if approved.history else None
-    owner = given.owner_uid if given else None
+    owner = given.owner if given else None
     if owner is None:
         raise Refused("grant_mismatch", f"{request_id}: the trail does not say who drafted it")
     with context.trail.locked() as held:
@@ -100,7 +102,7 @@ def new_grant(
             approved.job,
             from_request=approved.request.request_id,
             free_inputs=free_inputs,
-            owner_uid=owner,
+            owner=owner,
             policy_sha256=context.policy.digest,
             max_uses=max_uses,
             expires_utc=now + timedelta(seconds=seconds),
@@ -194,7 +196,7 @@ def use_grants(
         return []
     done = []
     for path in drafts_of(context.workspace) if paths is None else paths:
-        if path.parent != context.workspace.inbox:
+        if path.parent == context.workspace.drafts:
             continue
         try:
             promoted = promote_granted(context, path, live)
@@ -213,12 +215,12 @@ def use_grants(
 def promote_granted(context: Context, path: Path, grants: Sequence[Grant]) -> Promoted | None:
     """Promote one draft under the first grant that covers it; None when none does. Raises as `approve` does."""
     draft = read_draft(context.workspace, path)
-    mine = [grant for grant in grants if grant.owner_uid == draft.owner_uid]
+    mine = [grant for grant in grants if grant.owner == draft.owner]
     if not _declared_covered(context, draft, mine):
         return None
     with open_reviewed_draft(context, draft, compared=False) as reviewed:
         for grant in mine:
-            if grant.owner_uid == reviewed.owner_uid and covers(grant, reviewed.job):
+            if grant.owner == reviewed.owner and covers(grant, reviewed.job):
                 return _promote(context, reviewed, grant)
     return None
 
@@ -234,9 +236,15 @@ def _declared_covered(context: Context, draft: Draft, grants: Sequence[Grant]) -
     ).request
     if request is None:
         return False
-    with context.workspace.hold(context.workspace.files) as files:
-        sizes = {item.sha256: files.stat(item.name).st_size for item in request.inputs}
-        unread = unread_inputs(request, lambda item: os.fdopen(files.open_regular(item.name)[0], "rb"))
+    places = {
+        item.name: input_place(context.workspace, draft.path.parent, item.name, item.sha256).name
+        for item in request.inputs
+    }
+    with context.workspace.hold(draft.path.parent / "files") as files:
+        sizes = {item.sha256: files.stat(places[item.name]).st_size for item in request.inputs}
+        unread = unread_inputs(
+            request, lambda item: os.fdopen(files.open_regular(places[item.name])[0], "rb")
+        )
     job = build_job(
         request,
         input_sizes=sizes,
@@ -264,7 +272,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
             sealed.job,
             signature=data,
             countersignatures={},
-            draft=DraftFacts(reviewed.owner_uid, to_be_pinned(reviewed.inputs)),
+            draft=DraftFacts(reviewed.owner, to_be_pinned(reviewed.inputs)),
         )
         verified = check_launch(facts)
         _refuse_promised(held.index, grant)
@@ -279,7 +287,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
                 inputs={item.name: item.sha256 for item in sealed.request.inputs},
                 approved_by=verified.approved_by,
                 grant=grant.id,
-                owner_uid=reviewed.owner_uid,
+                **owner_fields(reviewed.owner),
                 from_=reviewed.draft.path.parent.name,
                 risk=sealed.job.effective_risk,
             ),
@@ -288,7 +296,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
             prepare=lambda: pin(context.workspace, reviewed.inputs),
         )
     removed = take_draft_away(context.workspace, reviewed.draft)
-    write_approved_status(context, paths[-1].name, sealed)
+    write_approved_status(context, reviewed.owner, paths[-1].name, sealed)
     return Promoted(paths[-1], grant.id, grant.expires_utc, verified.signers[0].fingerprint, False, removed)
 
 

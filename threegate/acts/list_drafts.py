@@ -11,7 +11,7 @@ from threegate.core.workspace import Workspace
 def drafts_of(workspace: Workspace) -> list[Path]:
     """All drafts, oldest name first."""
     found = []
-    for place in (workspace.inbox, workspace.drafts):
+    for place in workspace.draft_folders():
         with workspace.hold(place) as held, held.entries() as entries:
             found += [
                 place / entry.name

@@ -21,6 +21,7 @@ from threegate.results import Verdict, reserve_result, write_verdict
 from threegate.review.reviewed_draft import Draft, read_draft, take_draft_away
 from threegate.shown.time_read import Reading
 from threegate.trail import LockedTrail, moves, payloads, trail_text
+from threegate.trail.payloads.placed import owner_fields
 
 REJECT = "threegate-reject/1"
 _MODE = 0o600
@@ -96,7 +97,7 @@ def _own_id(context: Context, held: LockedTrail, report: Report, draft: Draft) -
     by_daemon = (
         draft.path.parent == context.workspace.drafts
     )  # made from a proposal: its file is the daemon's
-    anothers = not by_daemon and history.owner_uid not in (None, draft.owner_uid)
+    anothers = not by_daemon and history.owner not in (None, draft.owner)
     return None if taken or anothers else request_id
 
 
@@ -107,7 +108,7 @@ def _payload(
         reason="rejected",
         message=reason or "the operator said no",
         request_sha256=report.sha256,
-        owner_uid=draft.owner_uid,
+        **owner_fields(draft.owner),
         from_=draft.path.parent.name,
         claims_id=None if request_id else report.request_id,
         backend=report.request.backend if report.request else None,
@@ -118,7 +119,7 @@ def _payload(
 
 def _write_status(context: Context, draft: Draft, report: Report, reason: str) -> None:
     write_verdict(
-        context.workspace,
+        context.workspace.desk(draft.owner),
         Verdict(
             file=draft.path.name,
             sha256=report.sha256,

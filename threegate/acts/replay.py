@@ -73,6 +73,8 @@ def ended_request(context: Context, request_id: str) -> EndedRequest:
     request = report.request
     if request is None or canonical.sha256_hex(data) != then.request_sha256:
         raise Refused("request_changed", f"{path.name}: is not what ran; threegate audit verify says more")
+    if request.project is not None:
+        raise InvalidInput(f"{request_id}: changed a project; a change is not made again to compare")
     try:
         job = build_job(
             request,

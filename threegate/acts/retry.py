@@ -16,8 +16,9 @@ from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import HeldFolder
-from threegate.core.workspace import STATES
+from threegate.core.workspace import STATES, Desk
 from threegate.launch.context import Context
+from threegate.launch.launch_facts import draft_owner
 from threegate.request import read_request
 from threegate.request.model import Request
 from threegate.request.render_draft import file_name, render_request
@@ -50,6 +51,9 @@ def retry_request(context: Context, source: Path, *, now: datetime | None = None
     slug = match[1] if (match := _SLUG.fullmatch(source.name)) else "retry"
     with context.trail.locked() as held:
         request_id = _free_id(held, request.request_id)
+        desk = context.workspace.desk(draft_owner(held.index.history(request.request_id)))
+    if not desk.inbox.is_dir():
+        raise Unavailable(f"{desk.inbox}: the run that asked for this was removed; write a new draft")
     name = file_name(moment, slug)
     fresh = replace(
         request,
@@ -66,9 +70,9 @@ def retry_request(context: Context, source: Path, *, now: datetime | None = None
     )
     if report.request is None or replace(report.request, data=fresh.data, sha256=fresh.sha256) != fresh:
         raise InvalidInput(f"{source}: cannot be drafted again as the same request; write a new draft")
-    restored = tuple(item.name for item in request.inputs if _restore(context, item.name, item.sha256))
-    path = context.workspace.inbox / name
-    with context.workspace.hold(context.workspace.inbox) as inbox:
+    restored = tuple(item.name for item in request.inputs if _restore(context, desk, item.name, item.sha256))
+    path = desk.inbox / name
+    with context.workspace.hold(desk.inbox) as inbox:
         inbox.deliver(name, data, 0o644)
     return Retried(path, request_id, request.request_id, restored)
 
@@ -103,7 +107,7 @@ def _free_id(held: LockedTrail, request_id: str) -> str:
     raise Unavailable(f"{request_id}: was retried {_MOST} times; write a new draft")
 
 
-def _restore(context: Context, name: str, sha256: str) -> bool:
+def _restore(context: Context, desk: Desk, name: str, sha256: str) -> bool:
     """Put a pinned input back beside the drafts, unless its very bytes are there; returns whether that was needed.
 
     The bytes are those that were pinned when the earlier request was approved. Another file that has the name now is
@@ -114,7 +118,7 @@ def _restore(context: Context, name: str, sha256: str) -> bool:
         pinned = durable.read_regular(workspace.inputs / sha256, max_bytes=limits.INPUT_FILE_BYTES)
     except OSError:
         pinned = b""
-    with workspace.hold(workspace.files) as files:
+    with workspace.hold(desk.files) as files:
         try:
             if sha256_hex(files.read(name, max_bytes=limits.INPUT_FILE_BYTES)[0]) == sha256:
                 return False
@@ -126,7 +130,7 @@ def _restore(context: Context, name: str, sha256: str) -> bool:
         if sha256_hex(pinned) != sha256:
             what = "is another file now" if taken else "is gone"
             raise Unavailable(
-                f"{workspace.files / name}: {what}, and nothing is pinned; put the file back, then retry"
+                f"{desk.files / name}: {what}, and nothing is pinned; put the file back, then retry"
             )
         if taken:
             _set_aside(files, name)

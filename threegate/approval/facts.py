@@ -13,6 +13,7 @@ from threegate.approval.statement import StatementInput
 from threegate.core.settings import QuorumSettings
 from threegate.request.job import Job
 from threegate.request.model import Request
+from threegate.trail import Owner
 
 REASON_CODES = (
     "signature_missing",
@@ -84,8 +85,8 @@ class LaunchFacts:
     """``.sig.<name>`` files, by name."""
     quorum: QuorumSettings = field(default_factory=QuorumSettings)
     requesters: Mapping[str, str] = field(default_factory=dict)
-    owner_uid: int | None = None
-    """Owner of the draft, from the trail."""
+    owner: Owner | None = None
+    """Whose the draft was, from the trail."""
     recorded_approval: str | None = None
     """approval_sha256 of the trail's `approved` event, None when there is no such event."""
     recorded_file: str | None = None
@@ -132,9 +133,9 @@ class Check:
     detail: str
 
 
-def requester_of(request: Request, requesters: Mapping[str, str], owner_uid: int | None) -> str:
-    """Who asked: the settings' name for the draft's owner, else whom the file names."""
-    return requesters.get(str(owner_uid), request.requested_by)
+def requester_of(request: Request, requesters: Mapping[str, str], owner: Owner | None) -> str:
+    """Who asked: the name of the draft's owner, else whom the file names. `requesters`: name by uid or run."""
+    return requesters.get(str(owner), request.requested_by)
 
 
 def statement_inputs(request: Request) -> tuple[StatementInput, ...]:

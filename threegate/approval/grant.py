@@ -17,6 +17,8 @@ from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job
+from threegate.trail import Owner
+from threegate.trail.payloads.placed import owner_fields
 
 GRANT_TYPE: Final = "threegate-grant/1"
 _KEYS: Final = {"from", "pattern", "free_inputs", "owner_uid", "policy_sha256", "max_uses", "expires_utc"}
@@ -31,7 +33,8 @@ class Grant:
     from_request: str
     pattern: dict[str, Any]
     free_inputs: tuple[str, ...]
-    owner_uid: int
+    owner: Owner
+    """Only drafts of this owner run under it."""
     policy_sha256: str
     max_uses: int
     expires_utc: datetime
@@ -47,14 +50,15 @@ class Grant:
         signed = SignedBytes.parse(data)
         act = Act.parse(signed.statement, GRANT_TYPE)
         about = act.about
-        if about.keys() != _KEYS:
+        owner = about.get("run", about.get("owner_uid"))
+        if about.keys() not in (_KEYS, _KEYS - {"owner_uid"} | {"run"}):
             raise MalformedError("has not exactly the terms of a grant")
         pattern, names, expires = about["pattern"], about["free_inputs"], about["expires_utc"]
         if not isinstance(pattern, dict) or not isinstance(names, list) or not isinstance(expires, str):
             raise MalformedError("has a term of a wrong type")
         if not all(isinstance(name, str) for name in (*names, about["from"], about["policy_sha256"])):
             raise MalformedError("has a term of a wrong type")
-        if type(about["owner_uid"]) is not int or type(uses := about["max_uses"]) is not int:
+        if type(owner) is not (str if "run" in about else int) or type(uses := about["max_uses"]) is not int:
             raise MalformedError("has a term of a wrong type")
         if not 1 <= uses <= limits.GRANT_USES:
             raise MalformedError(f"allows other than 1 to {limits.GRANT_USES} uses")
@@ -64,7 +68,7 @@ class Grant:
             from_request=about["from"],
             pattern=pattern,
             free_inputs=tuple(names),
-            owner_uid=about["owner_uid"],
+            owner=owner,
             policy_sha256=about["policy_sha256"],
             max_uses=uses,
             expires_utc=parse_utc(expires),
@@ -85,6 +89,8 @@ def pattern_of(job: Job, free_inputs: Sequence[str]) -> dict[str, Any]:
         raise Refused(
             "grant_mismatch", "a grant never covers network or effective risk high; approve it by hand"
         )
+    if job.project is not None:
+        raise Refused("grant_mismatch", "a grant never covers a change of a project; approve it by hand")
     if free_inputs and not BACKENDS[job.backend].data_inputs:
         message = f"code in an {job.backend} input is code: no input of it can be left open"
         raise Refused("grant_mismatch", message)
@@ -104,7 +110,7 @@ def terms(
     *,
     from_request: str,
     free_inputs: Sequence[str],
-    owner_uid: int,
+    owner: Owner,
     policy_sha256: str,
     max_uses: int,
     expires_utc: datetime,
@@ -115,7 +121,7 @@ def terms(
         "from": from_request,
         "pattern": pattern_of(job, names),
         "free_inputs": names,
-        "owner_uid": owner_uid,
+        **owner_fields(owner),
         "policy_sha256": policy_sha256,
         "max_uses": max_uses,
         "expires_utc": format_utc(expires_utc),

@@ -56,7 +56,7 @@ def check_grant_terms(facts: LaunchFacts, grant: Grant) -> str:
         )
     if grant.policy_sha256 != facts.policy_sha256:
         raise Refused("policy_changed", "settings, contracts, images or versions changed since the grant")
-    if grant.owner_uid != facts.owner_uid:
+    if grant.owner != facts.owner:
         raise Refused("grant_mismatch", "the draft is of another owner than the grant is for")
     needed: int = getattr(facts.quorum, facts.job.effective_risk)
     if needed > 1:

@@ -253,7 +253,7 @@ def _check_unused(state: LaunchState) -> str:
 def _check_requester(state: LaunchState) -> str:
     facts = state.facts
     approver = state.approver
-    requester = requester_of(facts.request, facts.requesters, facts.owner_uid)
+    requester = requester_of(facts.request, facts.requesters, facts.owner)
     if requester == approver:
         raise Refused("self_approval", "whoever asks cannot approve; another operator must")
     return "another than the approver"
@@ -277,7 +277,7 @@ def _check_quorum(state: LaunchState) -> str:
         Signer(statement.approved_by, state.signed.signed.signature.key.fingerprint),
         facts.countersignatures,
         operators=facts.operators,
-        requester=requester_of(facts.request, facts.requesters, facts.owner_uid),
+        requester=requester_of(facts.request, facts.requesters, facts.owner),
         nonce_used=facts.nonce_used,
         needed=needed,
         now=facts.now,

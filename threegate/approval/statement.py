@@ -27,12 +27,14 @@ ACT_TYPES: Final = frozenset(
         "grant",
         "grant-revoke",
         "apply",
+        "undo",
         "replay",
         "checkpoint-answer",
         "kill",
         "adopt",
         "reject",
         "cancel",
+        "agent-hosts",
     )
 )
 """Types of the acts that are signed in the namespace threegate-act."""

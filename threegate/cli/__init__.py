@@ -58,6 +58,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "kill": ("kill_command", "Kill a session, a subtree or a workflow."),
     "proposal": ("proposal_command", "JSON action proposals: validate, explain, draft."),
     "apply": ("apply_command", "Apply a finished write or cleanup to the project."),
+    "undo": ("undo_command", "Take a change of a project back."),
+    "project": ("project_command", "Projects that may be changed: add, list, remove."),
     "memory": ("memory_command", "Notes that proposals may search."),
     "sandbox": ("sandbox_command", "Build and check the sandbox images."),
     "notify": ("notify_command", "Try the notices of the settings."),
@@ -66,7 +68,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prune": ("prune_command", "Remove what nothing needs any more."),
     "page": ("page_command", "The operator's page in a browser, to look at only."),
     "serve": ("serve_command", "HTTP and MCP servers (extras)."),
-    "agent": ("agent_command", "The agent's side: what to tell an agent."),
+    "agent": ("agent_command", "Agents: run one in a jail, list, show, stop, connect."),
     "service": ("service_command", "The daemon as a systemd service."),
     "doctor": ("doctor_command", "What is enforced on this machine, measured."),
 }

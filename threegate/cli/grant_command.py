@@ -11,6 +11,7 @@ from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.core.errors import InvalidInput
+from threegate.trail.payloads.placed import owner_fields
 
 if TYPE_CHECKING:
     from threegate.acts.grants import Standing
@@ -147,7 +148,7 @@ def _json(standing: Standing) -> dict[str, Any]:
         "expires_utc": f"{grant.expires_utc:%Y-%m-%dT%H:%M:%SZ}",
         "max_uses": grant.max_uses,
         "uses": standing.uses,
-        "owner_uid": grant.owner_uid,
+        **owner_fields(grant.owner),
         "policy_sha256": grant.policy_sha256,
         "free_inputs": ", ".join(grant.free_inputs) or None,
         "pattern": grant.pattern,

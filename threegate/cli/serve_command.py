@@ -87,21 +87,47 @@ def http(
 
 
 @app.command()
-def mcp(evidence: _EvidenceOption = Evidence.quickstart, log: _LogOption = "") -> None:
-    """Serve the MCP tools on stdin and stdout: aana_pre_tool_check, submit_request, request_status, read_result."""
+def mcp(
+    evidence: _EvidenceOption = Evidence.quickstart,
+    log: _LogOption = "",
+    run: Annotated[
+        str, typer.Option(metavar="RUN", help="The door of this run of an agent; its launcher starts it.")
+    ] = "",
+    wait_sec: Annotated[
+        int,
+        typer.Option(
+            min=0, max=limits.DOOR_WAIT_SECONDS, help="How long a call waits before it answers `pending`."
+        ),
+    ] = limits.DOOR_USUAL_WAIT_SECONDS,
+) -> None:
+    """Serve the MCP tools on stdin and stdout, or to the clients of a listening socket that is stdin: an agent asks and waits."""
     need_extra("mcp", "mcp")
     from threegate.serve.recording import decision_log
 
-    workspace = _workspace()
+    workspace = workspace_here() if run else _workspace()
     decisions = decision_log(log, workspace)
     import anyio
 
-    from threegate.serve.mcp_server import ToolServer, serve_stdio
+    from threegate.serve.door import Door
+    from threegate.serve.guide import Guide
+    from threegate.serve.mcp_server import ToolServer
+    from threegate.serve.mcp_transport import listening_stdin, serve_socket, serve_stdio
     from threegate.serve.requests import RequestDesk
 
-    desk = RequestDesk(workspace) if workspace is not None else None
-    tools = ToolServer(log=decisions, desk=desk, evidence_mode=evidence.value)
-    anyio.run(serve_stdio, tools.server())
+    of = workspace.agent_run(run) if workspace is not None and run else None
+    door = Door(workspace, of, wait_sec) if workspace is not None else None
+    desk = RequestDesk(workspace, of) if workspace is not None else None
+
+    def make() -> ToolServer:
+        return ToolServer(
+            log=decisions, desk=desk, door=door, guide=Guide(workspace), evidence_mode=evidence.value
+        )
+
+    listener = listening_stdin()
+    if listener is not None:
+        anyio.run(serve_socket, listener, make)
+    else:
+        anyio.run(serve_stdio, make())
 
 
 def _metrics(workspace: Workspace | None, decisions: Path) -> Callable[[], bytes] | None:

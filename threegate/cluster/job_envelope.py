@@ -19,6 +19,8 @@ from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.request.job import Job, Platform
 from threegate.runners.interface import Evidence
+from threegate.trail import Owner
+from threegate.trail.payloads.placed import owner_fields
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 
 ENVELOPE_TYPE: Final = "threegate-job/1"
@@ -65,6 +67,10 @@ class Envelope(_Part):
     policy_sha256: str = Field(pattern=_SHA256)
     job_sha256: str = Field(pattern=_SHA256)
     owner_uid: int | None
+    run: str | None = Field(
+        default=None, max_length=64, description="the agent's run that asks, in place of a uid"
+    )
+    requester: str | None = Field(default=None, max_length=256, description="whom that run stands for")
     write_class: bool
     time_cap_sec: int | None = Field(ge=1)
     proposal_sha256: str | None = Field(pattern=_SHA256)
@@ -72,6 +78,11 @@ class Envelope(_Part):
     inputs: tuple[EnvelopeInput, ...] = Field(strict=False, max_length=256)
     unread: tuple[str, ...] = Field(strict=False, max_length=256)
     limits: dict[str, int | str]
+
+    @property
+    def owner(self) -> Owner | None:
+        """Who asks."""
+        return self.owner_uid if self.run is None else self.run
 
     @property
     def request_bytes(self) -> bytes:
@@ -122,7 +133,8 @@ def make_envelope(
         },
         policy_sha256=evidence.policy_sha256,
         job_sha256=job.digest,
-        owner_uid=evidence.owner_uid,
+        **{"owner_uid": None, **owner_fields(evidence.owner)},
+        requester=evidence.requester,
         write_class=evidence.write_class,
         time_cap_sec=evidence.time_cap_sec,
         proposal_sha256=job.proposal_sha256,

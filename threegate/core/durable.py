@@ -100,6 +100,17 @@ def sync_folder_at(descriptor: int, folder: Path) -> None:
     _tell("after", "sync_folder", folder)
 
 
+def sync_all(descriptor: int, path: str | Path) -> None:
+    """Put everything of the file system that an open file or folder is on, on disk (syncfs(2)): one commit where a sync for
+    each of many files is one each. `path` is only told to observers. Raises OSError (an error of any file of it, Linux 5.8).
+    """
+    _tell("before", "sync_all", path)
+    if _libc.syncfs(descriptor) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(path))
+    _tell("after", "sync_all", path)
+
+
 def sync_file(path: Path) -> None:
     """Put a regular file that somebody else wrote on disk. Raises OSError; follows no link."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -156,6 +167,20 @@ def make_folder_at(parent: int, name: str, path: Path, mode: int = 0o700) -> Non
     _tell("before", "mkdir", path)
     os.mkdir(name, mode, dir_fd=parent)
     _tell("after", "mkdir", path)
+
+
+def remove_folder_at(parent: int, name: str, path: Path) -> None:
+    """Remove an empty folder below an open one. `path` is only told. Raises OSError."""
+    _tell("before", "rmdir", path)
+    os.rmdir(name, dir_fd=parent)
+    _tell("after", "rmdir", path)
+
+
+def make_link_at(parent: int, name: str, path: Path, target: str) -> None:
+    """Make a symlink below an open folder; who made it syncs that later. `path` is only told. Raises OSError."""
+    _tell("before", "symlink", path)
+    os.symlink(target, name, dir_fd=parent)
+    _tell("after", "symlink", path)
 
 
 def create_at(parent: int, name: str, path: Path, mode: int = 0o600) -> int:

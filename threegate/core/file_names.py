@@ -1,12 +1,14 @@
-"""The names of request files, and of the signatures beside them: one strict grammar for both.
+"""The names of request files, of the signatures beside them, and of an agent's runs: one strict grammar for each.
 
-Invariant: a name is a request's, a signature's or neither, and a signature's name has exactly one request that it belongs to:
+Invariant: a name is a request's, a signature's, a run's or none of these, and a signature's name has exactly one request that it belongs to:
 a request's name holds `.md` and `.sig` as parts nowhere but `.md` at its end.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
+from datetime import datetime
 from typing import Final
 
 _REQUEST: Final = r"TR-(?:[A-Za-z0-9_-]|\.(?!(?:md|sig)(?:\.|$))){0,200}\.md"
@@ -26,3 +28,16 @@ def request_of_companion(name: str) -> tuple[str, str] | None:
     """
     match = _companion(name)
     return None if match is None else (match[1], match[2] or "")
+
+
+_agent_run = re.compile(r"ar-[0-9]{8}-[0-9]{6}z-[0-9a-f]{8}").fullmatch
+
+
+def is_agent_run_id(name: str) -> bool:
+    """Whether this is the id of an agent's run, ``ar-YYYYMMDD-HHMMSSz-<8 hex digits>``: as a folder's name it cannot leave its folder."""
+    return _agent_run(name) is not None
+
+
+def new_agent_run_id(now: datetime) -> str:
+    """An id that no other run has; `now` is in UTC."""
+    return f"ar-{now:%Y%m%d-%H%M%S}z-{secrets.token_hex(4)}"

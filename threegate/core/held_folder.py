@@ -20,7 +20,7 @@ from threegate.core import durable
 
 _OPENAT2: Final = 437
 """The system call's number; the same on every architecture (Linux 5.6, include/uapi/asm-generic/unistd.h)."""
-_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
+_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x01, 0x02, 0x04, 0x08
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -39,25 +39,46 @@ def open_beneath(folder: int, name: str, flags: int = _READ, mode: int = 0) -> i
     if not name or "/" in name or "\0" in name or name in (".", ".."):
         raise OSError(errno.EINVAL, "is not the name of one file", name)
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC
-    how = _OpenHow(flags, mode, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS)
+    try:
+        return _openat2(folder, name, _OpenHow(flags, mode, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS))
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+    # An old kernel, or a seccomp filter that does not know the call.
+    return os.open(name, flags, mode, dir_fd=folder)
+
+
+def open_inside(folder: int, path: str, flags: int = _READ) -> int:
+    """Open a path of several parts in an open folder, `.` for the folder itself: no link on the way, and no mount.
+
+    Nothing stands in for openat2(2) here: only the kernel can tell a mount in the same file system from a folder.
+    Raises OSError (ELOOP for a link, EXDEV for a mount or a way out, ENOSYS without the call).
+    """
+    how = _OpenHow(
+        flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS | _NO_XDEV
+    )
+    return _openat2(folder, path, how)
+
+
+def _openat2(folder: int, path: str, how: _OpenHow) -> int:
     descriptor = int(
         _libc.syscall(
             ctypes.c_long(_OPENAT2),
             ctypes.c_int(folder),
-            ctypes.c_char_p(os.fsencode(name)),
+            ctypes.c_char_p(os.fsencode(path)),
             ctypes.byref(how),
             ctypes.c_size_t(ctypes.sizeof(how)),
         )
     )
-    if descriptor >= 0:
-        return descriptor
-    number = ctypes.get_errno()
-    if number in (
-        errno.ENOSYS,
-        errno.EPERM,
-    ):  # an old kernel, or a seccomp filter that does not know the call
-        return os.open(name, flags, mode, dir_fd=folder)
-    raise OSError(number, os.strerror(number), name)
+    if descriptor < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    return descriptor
+
+
+def hold_path(path: str | Path) -> HeldFolder:
+    """Hold a folder that a path names; its last part may be no link. Raises OSError."""
+    return HeldFolder(os.open(path, _FOLDER), Path(path))
 
 
 class HeldFolder:
@@ -66,6 +87,10 @@ class HeldFolder:
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
         self.path = path
+
+    def facts(self) -> os.stat_result:
+        """What the folder itself is."""
+        return os.fstat(self._descriptor)
 
     def fileno(self) -> int:
         """The descriptor, for system calls on the folder itself."""

@@ -58,6 +58,30 @@ SHOWN_HEAD_BYTES: Final = 4 * KIB
 INPUT_PAGE_BYTES: Final = 256 * KIB
 """So much of an input is in memory at a time while all of it is paged through."""
 
+# ---- change sets (docs/spec/8-agents.md, "Change sets")
+CHANGE_ROWS: Final = 15_000
+"""Entries of one change set. With the folders above them they stay below TAR_ENTRIES in all but odd trees."""
+CHANGE_TABLE_BYTES: Final = 16 * MIB
+CHANGE_ROWS_LISTED: Final = 40
+"""Rows that a request's `## Changes` repeats for people; the table has all of them."""
+CHANGE_LEFT_OUT: Final = 1_000
+"""Entries that could not be carried and are named one by one; the others are counted."""
+CHANGE_WALK_ENTRIES: Final = 2_000_000
+"""Names of a work copy that are looked at; the walk ends with an error after that."""
+IGNORE_FILE_BYTES: Final = 1 * MIB
+APPLY_JOURNAL_BYTES: Final = 64 * MIB
+CHANGE_HEAD_BYTES: Final = 64
+"""Of a changed file's start, to see whether it starts as a program."""
+APPLY_AT_ONCE: Final = 2
+"""Changes that are made at once, in as many projects: one project has one at a time."""
+APPLY_CHILD_SECONDS: Final = 60
+"""What the child of a project owner may take beyond its time limit, until it is given up."""
+PROJECTS_FILE_BYTES: Final = 1 * MIB
+CHANGE_SHOWN_BYTES: Final = 4 * MIB
+"""So many new bytes of a change set are shown as a diff, in the order of the table; of what is behind them size and digest."""
+CHANGE_DIFF_LINES: Final = 4_000
+"""So many lines, old and new together, are compared line by line; of more, all old ones are shown before all new ones."""
+
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60
 CLOCK_BEHIND_SECONDS: Final = 60
@@ -381,3 +405,52 @@ BROKER_RESULT_BYTES: Final = 512 * MIB
 SERVE_CONNECTIONS: Final = 256
 SERVE_HEAD_BYTES: Final = 16 * KIB
 MCP_NAME_BYTES: Final = 256
+
+# ---- agents (docs/spec/8-agents.md)
+AGENT_RUNS: Final = 10_000
+"""Folders of agents' runs that are looked at."""
+RELEASED_BYTES: Final = 16 * MIB
+"""Outputs of one request that are given back to whoever asked."""
+OUTPUTS_BYTES: Final = 16 * MIB
+"""An outputs.json."""
+DOOR_FILES: Final = 64
+DOOR_FILES_BYTES: Final = 64 * MIB
+"""Files that one call of the door names, together."""
+DOOR_WAIT_SECONDS: Final = 3_600
+DOOR_USUAL_WAIT_SECONDS: Final = 45
+"""So long a call waits that does not say: less than the shortest limit of a known client."""
+DOOR_READ_BYTES: Final = 256 * KIB
+DOOR_INLINE_BYTES: Final = 16 * KIB
+"""An output of this size at most is in the answer itself."""
+DOOR_INLINE_TOGETHER_BYTES: Final = 64 * KIB
+DOOR_CONNECTIONS: Final = 16
+"""Clients of one door at a time."""
+DOOR_SEND_SECONDS: Final = 30
+"""A client that takes no byte for so long is gone."""
+AGENT_INBOX_ENTRIES: Final = 1_000
+"""Names in the inbox of one run that are looked at."""
+AGENT_COPY_ENTRIES: Final = 500_000
+AGENT_COPY_BYTES: Final = 16 * 1024 * MIB
+"""A project that a plain work copy is made of."""
+AGENT_CHANGED_PATHS: Final = 20_000
+"""Changed paths that are read back from a work copy."""
+AGENT_PATH_DEPTH: Final = 64
+AGENT_PROFILE_BYTES: Final = 64 * KIB
+AGENT_TMP_BYTES: Final = 1024 * MIB
+"""/tmp and /dev/shm of a jail, each."""
+AGENT_OPEN_FILES: Final = 16_384
+AGENT_TRIAL_SECONDS: Final = 20
+"""For the trial run of a jail."""
+AGENT_SCANNED_BYTES: Final = 1 * MIB
+"""Of each file of a project, for secrets, before an agent sees it."""
+AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB
+"""The list of files that were scanned before."""
+AGENT_MANIFEST_BYTES: Final = 512 * MIB
+AGENT_BASE_BYTES: Final = 64 * MIB
+"""A file of which the bytes at the start are kept."""
+AGENT_MODEL_REQUEST_BYTES: Final = 32 * MIB
+AGENT_MODEL_SECONDS: Final = 600
+"""Between two pieces of a model's answer."""
+AGENT_MODEL_CONNECTIONS: Final = 64
+AGENT_CONNECT_SECONDS: Final = 30
+"""For a connection to a host that a person allowed, up to its first byte."""

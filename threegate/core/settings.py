@@ -255,6 +255,15 @@ class ProjectSettings(_Part):
     )
 
 
+class ApplySettings(_Part):
+    """Changes of projects (docs/projects.md)."""
+
+    keep: Duration = Field(
+        default=30 * 24 * 3600,
+        description="how long what a change replaced is kept for `threegate undo`; `prune` leaves it alone until then",
+    )
+
+
 class ProposalSettings(_Part):
     """Action proposals (docs/spec/5-proposals.md)."""
 
@@ -285,6 +294,15 @@ class SecretReference(_Part):
     path: str = Field(default="", pattern=r"^(/[A-Za-z0-9._/-]{1,500})?$", description="path of that request")
 
 
+class ResultsSettings(_Part):
+    """What goes back to whoever asked, beside the result (docs/results.md)."""
+
+    release: Literal["always", "never"] = Field(
+        default="always",
+        description="whether output files without secrets go to `results/<request_id>/`, 16 MiB a request at most",
+    )
+
+
 class NotifySettings(_Part):
     """Whom to tell that something waits or has ended ([notify] extra): docs/notices.md says what a notice contains."""
 
@@ -305,6 +323,60 @@ class MetricsSettings(_Part):
     interval: Duration = Field(default=15, le=3600, description="how often it is written")
 
 
+AGENT_NAME = r"[a-z][a-z0-9-]{0,31}"
+"""The name of a profile; it is part of names of folders."""
+
+
+class AgentSettings(_Part):
+    """What an operator changes of a profile of agents, or a profile of their own (docs/agents.md)."""
+
+    profile: str = Field(
+        default="",
+        pattern=rf"^({AGENT_NAME})?$",
+        description="profile that it starts from; empty: the one of this name, or generic",
+    )
+    program: str = Field(default="", description="the agent's program: a name on PATH, or an absolute path")
+    args: tuple[str, ...] = Field(
+        default=(), strict=False, description="arguments before those of the command line"
+    )
+    environment: dict[str, str] = Field(
+        default={}, description="variables in the jail, added to the profile's; no secret belongs here"
+    )
+    protocol: Literal["", "responses", "chat", "messages", "gemini"] = Field(
+        default="", description="how it talks to its model; empty: the profile's"
+    )
+    url: str = Field(
+        default="",
+        pattern=r"^(https://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?|http://(127\.0\.0\.1|localhost)(:[0-9]{1,5})?)?(/[A-Za-z0-9._~/-]{0,200})?$",
+        description="the model's endpoint, without /v1; http only on loopback; empty: the profile's",
+    )
+    models: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9._:/@-]{1,128}$")], ...] = Field(
+        default=(),
+        strict=False,
+        description="models it may ask for, the usual one first; empty: the profile's",
+    )
+    key: str = Field(
+        default="",
+        description="name of the secret (`secrets.NAME`) with the endpoint's key; it never enters the jail",
+    )
+    requests: int = Field(default=2000, ge=1, description="requests to the model that one run may make")
+    megabytes: int = Field(
+        default=1024, ge=1, description="MiB that one run may send to and get from the model"
+    )
+    tokens: int = Field(
+        default=0, ge=0, description="tokens that one run may use, as the provider counts; 0: any"
+    )
+    memory_mb: int = Field(
+        default=0, ge=0, description="MiB of all its processes, where a cgroup can be had; 0: any"
+    )
+    processes: int = Field(
+        default=2048, ge=16, description="processes and threads, where a cgroup can be had"
+    )
+    wait_sec: int = Field(
+        default=0, ge=0, le=3600, description="seconds that a call of the door waits; 0: the profile's"
+    )
+
+
 class Settings(_Part):
     """All settings of a workspace."""
 
@@ -323,10 +395,20 @@ class Settings(_Part):
     audit: AuditSettings = AuditSettings()
     trail: TrailSettings = TrailSettings()
     project: ProjectSettings = ProjectSettings()
+    apply: ApplySettings = ApplySettings()
     proposals: ProposalSettings = ProposalSettings()
     secrets: dict[str, SecretReference] = Field(default={}, description="operator-side secrets, by name")
+    results: ResultsSettings = ResultsSettings()
+    agents: dict[str, AgentSettings] = Field(default={}, description="agents that run in a jail, by profile")
     notify: NotifySettings = NotifySettings()
     metrics: MetricsSettings = MetricsSettings()
+
+    @field_validator("agents")
+    @classmethod
+    def _profiles(cls, value: dict[str, AgentSettings]) -> dict[str, AgentSettings]:
+        if not all(re.fullmatch(AGENT_NAME, name) for name in value):
+            raise ValueError("a name has lower-case letters, digits and hyphens, at most 32")
+        return value
 
     @field_validator("requesters")
     @classmethod
@@ -339,7 +421,7 @@ class Settings(_Part):
     def deciding(self) -> dict[str, Any]:
         """The settings that decide what may run, as a JSON value for the policy digest. Cosmetic ones are left out."""
         whole = self.model_dump(mode="json")
-        for name in ("audit", "trail", "notify", "metrics"):
+        for name in ("agents", "audit", "trail", "notify", "metrics", "apply"):
             del whole[name]
         runners = whole["runners"]
         whole["runners"] = {

@@ -15,9 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
+from threegate.core.file_names import is_agent_run_id
 from threegate.core.held_folder import HeldFolder
 from threegate.core.settings import SETTINGS_FILE, Settings, parse_settings
 
@@ -45,6 +47,22 @@ _FOLDERS = {
     "tool-exec/control": 0o700,
     "tool-exec/audit": 0o700,
 }
+
+
+class Desk(Protocol):
+    """Where one who asks gives its drafts and gets its answers: the workspace's own folders, or those of an agent's run."""
+
+    @property
+    def inbox(self) -> Path: ...
+
+    @property
+    def files(self) -> Path: ...
+
+    @property
+    def verdicts(self) -> Path: ...
+
+    @property
+    def results(self) -> Path: ...
 
 
 @dataclass(frozen=True)
@@ -144,6 +162,34 @@ class Workspace:
         return self.tool_exec / "grants"
 
     @cached_property
+    def agents(self) -> Path:
+        """One folder a run of an agent; made with the first."""
+        return self.tool_exec / "agents"
+
+    def agent_run(self, run_id: str) -> AgentRun:
+        """The folder of one run of an agent, whether it is there or not. Raises InvalidInput for what is no run id."""
+        if not is_agent_run_id(run_id):
+            raise InvalidInput(f"{run_id!r} is no run of an agent; see: threegate agent list")
+        return AgentRun(run_id, self.agents / run_id)
+
+    def draft_folders(self) -> list[Path]:
+        """Every folder that drafts are in: the inbox, those made from proposals, and the inboxes of agents' runs."""
+        try:
+            runs = sorted(name for name in os.listdir(self.agents) if is_agent_run_id(name))
+        except FileNotFoundError:
+            runs = []
+        inboxes = [self.agent_run(name).inbox for name in runs[-limits.AGENT_RUNS :]]
+        return [self.inbox, self.drafts, *(folder for folder in inboxes if folder.is_dir())]
+
+    def run_of(self, folder: Path) -> str | None:
+        """Id of the agent's run whose inbox this folder is; None for any other folder."""
+        return folder.parent.name if folder.parent.parent == self.agents else None
+
+    def desk(self, owner: int | str | None) -> Desk:
+        """The folders of whoever asks: of a run by its id, of anybody else the workspace's."""
+        return self.agent_run(owner) if isinstance(owner, str) else self
+
+    @cached_property
     def control(self) -> Path:
         """What the operator asks of a running daemon."""
         return self.tool_exec / "control"
@@ -167,6 +213,11 @@ class Workspace:
     def workers_file(self) -> Path:
         """What a daemon with a cluster knows of its workers, while it runs; derived, for `threegate status`."""
         return self.control / "workers.json"
+
+    @cached_property
+    def projects_file(self) -> Path:
+        """The projects that may be changed."""
+        return self.tool_exec / "projects.json"
 
     def run_folder(self, request_id: str) -> Path:
         """The folder of one run."""
@@ -251,6 +302,103 @@ class Workspace:
             for words in fields
             if len(words) > 5
         )
+
+
+@dataclass(frozen=True)
+class AgentRun:
+    """One run of an agent: a folder of its own, which no other run sees. Every property is a path; nothing is opened here.
+
+    The folder is 0700. Of what is in it the jail has `inbox`, `verdicts`, `results`, `state`, the work copy and both sockets,
+    and nothing else. What the agent may write (`inbox`, `state`, `work`) is reached through `Workspace.hold`.
+    """
+
+    run_id: str
+    folder: Path
+
+    @property
+    def inbox(self) -> Path:
+        """Drafts of this run: the door's, and the agent's own."""
+        return self.folder / "inbox"
+
+    @property
+    def files(self) -> Path:
+        """Input files that drafts of this run declare."""
+        return self.inbox / "files"
+
+    @property
+    def verdicts(self) -> Path:
+        """What validation found; the jail reads it."""
+        return self.folder / "verdicts"
+
+    @property
+    def results(self) -> Path:
+        """Results of this run's requests and outputs that policy releases; the jail reads it."""
+        return self.folder / "results"
+
+    @property
+    def state(self) -> Path:
+        """The agent's HOME."""
+        return self.folder / "state"
+
+    @property
+    def work(self) -> Path:
+        """The work copy: `tree/` (a plain copy), or `upper/` and `scratch/` (an overlay over the project)."""
+        return self.folder / "work"
+
+    @property
+    def base(self) -> Path:
+        """Files of the project that the agent changed, as they were at the start, by the sha256 of their path; not in the jail."""
+        return self.folder / "base"
+
+    @property
+    def manifest(self) -> Path:
+        """What the project had at the start, one JSON line an entry; not in the jail."""
+        return self.folder / "manifest.jsonl"
+
+    @property
+    def facts(self) -> Path:
+        """JSON: what the launcher knows of this run (profile, project, kind of work copy, process); not in the jail."""
+        return self.folder / "run.json"
+
+    @property
+    def calls(self) -> Path:
+        """What the door remembers of its calls (`serve/call_ledger.py`); not in the jail."""
+        return self.folder / "calls"
+
+    @property
+    def door(self) -> Path:
+        """The socket on which the door (`threegate serve mcp --run`) answers; in the jail /run/door.sock.
+
+        The launcher makes it and listens; the door gets it, listening, as its stdin, and accepts each connection of the agent.
+        """
+        return self.folder / "door.sock"
+
+    @property
+    def model(self) -> Path:
+        """The socket on which the model relay answers; in the jail /run/model.sock."""
+        return self.folder / "model.sock"
+
+    @property
+    def hosts(self) -> Path:
+        """The socket on which the proxy to allowed hosts answers; in the jail /run/hosts.sock."""
+        return self.folder / "hosts.sock"
+
+    def make(self) -> AgentRun:
+        """Make the folders, durable. Raises FileExistsError when this run is there, OSError."""
+        if not self.folder.parent.is_dir():
+            durable.make_folder(self.folder.parent, 0o700)
+        for folder in (
+            self.folder,
+            self.inbox,
+            self.files,
+            self.verdicts,
+            self.results,
+            self.state,
+            self.work,
+            self.base,
+        ):
+            durable.make_folder(folder, 0o700)
+        return self
 
 
 def _locked_within(descriptor: int, seconds: float) -> bool:

@@ -27,6 +27,7 @@ from threegate.launch.pipeline import launch
 from threegate.launch.status_file import write_waiting
 from threegate.runners.budget import Budget, Lease, Round
 from threegate.runners.interface import Control
+from threegate.runners.registry import describe
 
 _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_AGAIN_AT_MOST = 8.0
@@ -201,7 +202,8 @@ class Dispatcher:
             approved.job
         )
         if missing is not None:
-            self._wait(approved, identity, Waiting("no_backend", missing))
+            code = describe(approved.job.backend).waits_for
+            self._wait(approved, identity, Waiting(code, missing))
             return 0
         lease = turn.try_take(approved.job)
         if lease is None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from threegate.request.model import Request
 from threegate.request.report import Finding, Fix
 from threegate.review.reviewed_draft import missing_program_text
-from threegate.trail import TrailIndex
+from threegate.trail import Owner, TrailIndex
 
 SURROUNDING_RULES = {
     "TG901": "Take a new request_id (threegate draft makes one): an id and a file name are used once, for ever.",
@@ -28,19 +28,19 @@ def surrounding_findings(
     index: TrailIndex,
     digests: Mapping[str, str | None],
     *,
-    owner_uid: int | None,
+    owner: Owner | None,
     has_program: bool | None = True,
     never_fits: str | None = None,
 ) -> list[Finding]:
     """Findings about a draft that is well-formed in itself.
 
-    `digests` has the digest of each declared input by its name, None for one that cannot be taken. `owner_uid` is the
-    file's owner: an id belongs to the owner of the first file that named it. `has_program` says whether the sandbox image
-    has the argv's program; None, when that is not known, is no finding. `never_fits` says what
-    of its limits no machine of the workspace has.
+    `digests` has the digest of each declared input by its name, None for one that cannot be taken. `owner` is whose
+    draft it is: an id belongs to the owner of the first file that named it. `has_program` says whether the sandbox
+    image has the argv's program; None, when that is not known, is no finding. `never_fits` says what of its limits no
+    machine of the workspace has.
     """
     findings = []
-    if _is_taken(request.request_id, index, owner_uid):
+    if _is_taken(request.request_id, index, owner):
         findings.append(used_id_finding(request))
     elif index.name_used(request.file_name):
         findings.append(_finding("TG901", f"the file name {request.file_name} was used before"))
@@ -75,25 +75,25 @@ def never_fits_finding(why: str) -> Finding:
     return _finding("TG905", f"it could never run here: it {why}")
 
 
-def _is_taken(request_id: str, index: TrailIndex, owner_uid: int | None) -> bool:
+def _is_taken(request_id: str, index: TrailIndex, owner: Owner | None) -> bool:
     """Whether the id was used, or another owner's file was the first one that named it."""
     if index.id_used(request_id):
         return True
     history = index.history(request_id)
-    first = history.owner_uid if history is not None else None
-    return owner_uid is not None and first is not None and first != owner_uid
+    first = history.owner if history is not None else None
+    return owner is not None and first is not None and first != owner
 
 
 def _finding(rule: str, message: str) -> Finding:
     return Finding(rule, "error", 1, 1, message, SURROUNDING_RULES[rule])
 
 
-def surrounding_fixes(request: Request, index: TrailIndex, *, owner_uid: int | None) -> tuple[Fix, ...]:
+def surrounding_fixes(request: Request, index: TrailIndex, *, owner: Owner | None) -> tuple[Fix, ...]:
     """What answers such findings mechanically: a fresh id for one that is taken.
 
     A file's digest is never named: whoever may read the file can find it, and nobody else should.
     """
-    if not _is_taken(request.request_id, index, owner_uid) or index.history(_fresh_id(request)) is not None:
+    if not _is_taken(request.request_id, index, owner) or index.history(_fresh_id(request)) is not None:
         return ()
     return (fresh_id_fix(request),)
 

@@ -42,8 +42,9 @@ from threegate.results import Verdict, write_verdict
 from threegate.results.verdict import State
 from threegate.runners.egress.secret_header import secret_name
 from threegate.runners.registry import describe
-from threegate.trail import Trail, TrailIndex
+from threegate.trail import KnownRun, Owner, Trail, TrailIndex
 from threegate.trail.payloads import Observed, Validated
+from threegate.trail.payloads.placed import owner_fields
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _Identity = tuple[int, int, int, int, int]
@@ -63,6 +64,7 @@ class _Looked(NamedTuple):
     """A request that was read: its report, its file's facts, and the digests of its inputs by their names."""
 
     path: Path
+    run: KnownRun | None
     report: Report
     facts: os.stat_result
     digests: Mapping[str, str | None]
@@ -74,15 +76,15 @@ class _Looked(NamedTuple):
 
 @dataclass
 class Inbox:
-    """Looks through `inbox/` and `tool-exec/drafts/`, a slice of time in each turn of the daemon."""
+    """Looks through `inbox/`, `tool-exec/drafts/` and the inboxes of agents' runs, a slice of time in each turn of the daemon."""
 
     workspace: Workspace
     trail: Trail
     log: Log
-    propose: Callable[[Path, bytes, os.stat_result], None] | None = None
+    propose: Callable[[Path, bytes, Owner], None] | None = None
     """Takes an AP-*.json that was read."""
-    on_draft: Callable[[str, Request, Exposure, int | None], None] = lambda *draft: None
-    """Called with each valid draft that was looked at (for notices): its file, what was read, and the owner of its file."""
+    on_draft: Callable[[str, Request, Exposure, Owner | None, KnownRun | None], None] = lambda *draft: None
+    """Called with each valid draft that was looked at (for notices): its file, what was read, and who asks."""
     beat: Callable[[], None] = lambda: None
     """Called for each file that was looked at: a long look comes forward, it does not hang."""
     wake: Callable[[], None] = lambda: None
@@ -90,7 +92,7 @@ class Inbox:
     once: bool = False
     """Come to an end: what changes again and again has its finding as it was, ONCE_HASHES and ONCE_LOOKS times."""
     valid: set[Path] = field(default_factory=set)
-    """The valid drafts of inbox/."""
+    """The valid drafts that were not made from proposals."""
     fresh: dict[Path, None] = field(default_factory=dict)
     """Those of them that no standing grant was compared with yet; who compares takes them out."""
     _seen: dict[str, Seen] = field(default_factory=dict)
@@ -100,7 +102,11 @@ class Inbox:
     _budget: EventBudget = field(default_factory=EventBudget)
     _closed: dict[str, str] = field(default_factory=dict)
     """Why a folder could not be read at the last scan; empty where it could."""
-    _pass: Iterator[tuple[HeldFolder, str]] | None = None
+    live: set[Path] = field(default_factory=set)
+    """The inboxes of the runs that have not ended, as of the last look."""
+    _quiet: dict[Path, int] = field(default_factory=dict)
+    """Inboxes of runs that have ended which were empty when they changed last, and when that was."""
+    _pass: Iterator[tuple[HeldFolder, KnownRun | None, str]] | None = None
     """Where the look through the folders goes on in the next turn; None between two looks."""
     _present: set[str] = field(default_factory=set)
     _awaited: set[Path] = field(default_factory=set)
@@ -111,7 +117,7 @@ class Inbox:
     def __post_init__(self) -> None:
         most = limits.ONCE_HASHES if self.once else inf
         self._hashes = InputHashes(self.workspace, lambda: self.wake(), most=most)
-        self.types = TypecheckQueue(self.workspace)
+        self.types = TypecheckQueue()
 
     def close(self) -> None:
         """End what works beside the loop."""
@@ -139,12 +145,12 @@ class Inbox:
             self._pass, self._present, self._awaited = self._walk(), set(), set()
         looked = 0
         reports: list[_Looked] = []
-        for folder, name in self._pass:
-            found = self._step(folder, name, policy)
+        for folder, run, name in self._pass:
+            found = self._step(folder, run, name, policy)
             if found is not None:
                 looked += 1
                 if self.once:
-                    self._looks[f"{folder.path.name}/{name}"] += 1
+                    self._looks[f"{folder.path}/{name}"] += 1
             if isinstance(found, _Looked):
                 reports.append(found)
                 if len(reports) >= limits.VERDICT_BATCH:
@@ -159,29 +165,54 @@ class Inbox:
             self._record(reports)
         return looked
 
-    def _walk(self) -> Iterator[tuple[HeldFolder, str]]:
-        """Each name of both folders, beneath the folder as it was when its look began."""
-        for folder in (self.workspace.inbox, self.workspace.drafts):
+    def _walk(self) -> Iterator[tuple[HeldFolder, KnownRun | None, str]]:
+        """Each name of all folders, beneath the folder as it was when its look began."""
+        for folder, run in self._folders():
             try:
                 with self.workspace.hold(folder) as held:
-                    names = _names(held)
-                    self._readable(folder.name, "")
+                    names = _names(held, limits.INBOX_ENTRIES if run is None else limits.AGENT_INBOX_ENTRIES)
+                    self._readable(folder, "")
+                    if run is not None and run.ended and not names:
+                        self._quiet[folder] = os.fstat(held.fileno()).st_mtime_ns
                     for name in names:
-                        yield held, name
+                        yield held, run, name
             except OSError as error:
-                self._readable(folder.name, error.strerror or str(error))
+                if run is None or not run.ended:
+                    self._readable(folder, error.strerror or str(error))
+
+    def _folders(self) -> list[tuple[Path, KnownRun | None]]:
+        """The folders to look through: those of the workspace, and of each run that the trail names."""
+        own: list[tuple[Path, KnownRun | None]] = [
+            (self.workspace.inbox, None),
+            (self.workspace.drafts, None),
+        ]
+        if not self.workspace.agents.is_dir():
+            return own
+        with self.trail.locked() as held:
+            runs = [(self.workspace.agent_run(run.run).inbox, run) for run in held.index.runs]
+        self.live = {inbox for inbox, run in runs if not run.ended}
+        return own + [(inbox, run) for inbox, run in runs if not run.ended or self._changed(inbox)]
+
+    def _changed(self, inbox: Path) -> bool:
+        """Whether an inbox of a run that has ended may hold drafts."""
+        try:
+            return inbox.stat().st_mtime_ns != self._quiet.get(inbox)
+        except OSError:
+            return False
 
     def _forget_gone(self) -> None:
         for key in self._seen.keys() - self._present:
             del self._seen[key]
-        self.valid = {path for path in self.valid if f"inbox/{path.name}" in self._present}
+        self.valid = {path for path in self.valid if str(path) in self._present}
         # What a draft still waits for must stay known until all of it is: else it would wait for ever.
         seen = {place for seen in self._seen.values() for place, _ in seen.inputs}
         self._hashes.keep_only(seen | self._awaited)
 
-    def _step(self, folder: HeldFolder, name: str, policy: Policy) -> _Looked | bool | None:
+    def _step(
+        self, folder: HeldFolder, run: KnownRun | None, name: str, policy: Policy
+    ) -> _Looked | bool | None:
         """Look at one file: None when there was nothing to do, True when it is dealt with, or what it says."""
-        key = f"{folder.path.name}/{name}"
+        key = f"{folder.path}/{name}"
         self._present.add(key)
         try:
             facts = folder.stat(name)
@@ -191,23 +222,24 @@ class Inbox:
             return None
         self.beat()
         try:
-            return self._look(folder, name, facts, policy)
+            return self._look(folder, run, name, facts, policy)
         except (TrailError, Unavailable):
             raise
         except Exception as error:
             if isinstance(error, OSError) and error.errno in _OUR_DISK:
                 raise
             self._seen[key] = Seen(_identity(facts))
-            self._quarantine(name, facts, f"internal error: {place_of(error)}; please report it")
+            self._quarantine(name, _owner(run, facts), f"internal error: {place_of(error)}; please report it")
             return True
 
-    def _readable(self, folder: str, problem: str) -> None:
+    def _readable(self, folder: Path, problem: str) -> None:
         """A folder that cannot be read is said once, until it can be or fails otherwise."""
-        if problem != self._closed.get(folder, ""):
+        name = str(folder.relative_to(self.workspace.root)).removeprefix("tool-exec/")
+        if problem != self._closed.get(name, ""):
             fix = "the daemon's user must be able to read it (chown, chmod g+rx)"
             what = f"{problem}; {fix}" if problem else "can be read again"
-            self.log.say("unreadable" if problem else "readable", file=f"{folder}/", what=what)
-        self._closed[folder] = problem
+            self.log.say("unreadable" if problem else "readable", file=f"{name}/", what=what)
+        self._closed[name] = problem
 
     def _is_new(self, key: str, facts: os.stat_result) -> bool:
         seen = self._seen.get(key)
@@ -220,13 +252,13 @@ class Inbox:
         return any(found != digest for found, digest in now)
 
     def _look(
-        self, folder: HeldFolder, name: str, facts: os.stat_result, policy: Policy
+        self, folder: HeldFolder, run: KnownRun | None, name: str, facts: os.stat_result, policy: Policy
     ) -> _Looked | bool | None:
         """Read and check one file; None when it must be looked at again."""
-        key = f"{folder.path.name}/{name}"
-        proposal = name.startswith("AP-") and name.endswith(".json") and folder.path == self.workspace.inbox
+        key = f"{folder.path}/{name}"
+        proposal = name.startswith("AP-") and name.endswith(".json") and folder.path != self.workspace.drafts
         problem = _unreadable(name, facts, proposal or is_request_name(name))
-        if proposal and not self._budget.has_room(facts.st_uid):
+        if proposal and not self._budget.has_room(_owner(run, facts)):
             return None
         data = b""
         if problem is None:
@@ -242,13 +274,13 @@ class Inbox:
                     return None
         if problem is not None:
             self._seen[key] = Seen(_identity(facts))
-            self._quarantine(name, facts, problem)
+            self._quarantine(name, _owner(run, facts), problem)
             return True
         if proposal:
             self._seen[key] = Seen(_identity(facts))
-            self._budget.take(facts.st_uid)
+            self._budget.take(_owner(run, facts))
             if self.propose is not None:
-                self.propose(folder.path / name, data, facts)
+                self.propose(folder.path / name, data, _owner(run, facts))
             return True
         now, settings = datetime.now(UTC), policy.settings.request
         report = read_request(data, path=name, settings=settings, now=now, stage="draft")
@@ -271,20 +303,22 @@ class Inbox:
             else True
         )
         never = None if request is None else never_fits(self.workspace, policy.settings.runners, request)
-        return _Looked(folder.path / name, report, facts, digests, known, never)
+        return _Looked(folder.path / name, run, report, facts, digests, known, never)
 
-    def _quarantine(self, name: str, facts: os.stat_result, problem: str) -> None:
+    def _quarantine(self, name: str, owner: Owner, problem: str) -> None:
         """Something that is no readable request: one line, one event, nothing else."""
         self.log.say("unreadable", file=name, what=problem)
-        if self._budget.take(facts.st_uid):
-            self._observed(name, facts, problem)
+        if self._budget.take(owner):
+            self._observed(name, owner, problem)
         if _PLAIN_NAME.fullmatch(name):
             finding = Finding("TG101", "error", 1, 1, problem, "put one regular file there, by rename")
-            write_verdict(self.workspace, _verdict(name, "", None, "invalid", "unreadable", [finding]))
+            write_verdict(
+                self.workspace.desk(owner), _verdict(name, "", None, "invalid", "unreadable", [finding])
+            )
 
-    def _observed(self, name: str, facts: os.stat_result, problem: str) -> None:
+    def _observed(self, name: str, owner: Owner, problem: str) -> None:
         with self.trail.locked() as held:
-            seen = Observed(file=name, reason="unreadable", what=problem, owner_uid=facts.st_uid)
+            seen = Observed(file=name, reason="unreadable", what=problem, **owner_fields(owner))
             held.append(seen, actor="daemon")
             held.sync()
 
@@ -292,38 +326,38 @@ class Inbox:
         """One event for all that the budget kept out of the trail in the minute that has passed."""
         for owner, count in self._budget.suppressed().items():
             with self.trail.locked() as held:
-                seen = Observed(reason="too_many_events", owner_uid=owner, suppressed=count)
+                seen = Observed(reason="too_many_events", suppressed=count, **owner_fields(owner))
                 held.append(seen, actor="daemon")
 
     def _record(self, looked: Iterable[_Looked]) -> None:
         """Announce what was found, then write the verdicts."""
         verdicts = []
         with self.trail.locked() as held:
-            for path, report, facts, digests, known, never in looked:
+            for path, run, report, facts, digests, known, never in looked:
                 findings, fixes, exposure = list(report.findings), report.fixes, report.exposure
-                from_inbox = path.parent == self.workspace.inbox
-                owner = facts.st_uid if from_inbox else None
+                from_inbox = path.parent != self.workspace.drafts
+                owner = _owner(run, facts) if from_inbox else None
                 if report.request is not None:
                     findings += surrounding_findings(
                         report.request,
                         held.index,
                         digests,
-                        owner_uid=owner,
+                        owner=owner,
                         has_program=known,
                         never_fits=never,
                     )
-                    fixes += surrounding_fixes(report.request, held.index, owner_uid=owner)
+                    fixes += surrounding_fixes(report.request, held.index, owner=owner)
                     exposure = _with_secret(report.request, exposure, held.index)
                 valid = all(finding.severity != "error" for finding in findings)
                 rules = sorted({finding.rule for finding in findings})
-                if self._budget.take(facts.st_uid):
+                if self._budget.take(_owner(run, facts)):
                     held.append(
                         Validated(
                             file=path.name,
                             sha256=report.sha256,
                             valid=valid,
                             rules=tuple(rules),
-                            owner_uid=owner,
+                            **owner_fields(owner),
                             from_=path.parent.name,
                         ),
                         request_id=report.request.request_id if report.request else None,
@@ -339,22 +373,24 @@ class Inbox:
                     fixes,
                     exposure,
                 )
-                verdicts.append((verdict, report.request, exposure, owner))
+                asker = owner if from_inbox else _proposer(held.index, report.request_id)
+                verdicts.append((verdict, report.request, exposure, asker, held.index.run(asker)))
                 if valid and from_inbox:
                     self.valid.add(path)
                     self.fresh[path] = None
             held.sync()
-        for verdict, request, exposure, owner in verdicts:
-            write_verdict(self.workspace, verdict)
+        for verdict, request, exposure, asker, run in verdicts:
+            desk = self.workspace.desk(asker)
+            write_verdict(desk, verdict)
             self.log.say("verdict", file=verdict.file, what=verdict.state)
             if request is not None:
-                self.types.add(verdict, request)
+                self.types.add(desk, verdict, request)
             if verdict.state == "draft" and request is not None and exposure is not None:
-                self.on_draft(verdict.file, request, exposure, owner)
+                self.on_draft(verdict.file, request, exposure, asker, run)
 
 
-def _names(folder: HeldFolder) -> list[str]:
-    """The names that may be requests, sorted, at most INBOX_ENTRIES of them. Raises OSError."""
+def _names(folder: HeldFolder, most: int) -> list[str]:
+    """The names that may be requests, sorted, at most so many of them. Raises OSError."""
     with folder.entries() as found:
         names = (
             entry.name
@@ -363,7 +399,18 @@ def _names(folder: HeldFolder) -> list[str]:
             and not entry.name.endswith((".proposal.json", ".manifest.json"))
             and entry.name != "files"
         )
-        return sorted(islice(names, limits.INBOX_ENTRIES))
+        return sorted(islice(names, most))
+
+
+def _owner(run: KnownRun | None, facts: os.stat_result) -> Owner:
+    """Who asks by a file: the run in whose inbox it is, whoever owns it; else the file's owner."""
+    return facts.st_uid if run is None else run.run
+
+
+def _proposer(index: TrailIndex, request_id: str | None) -> Owner | None:
+    """Who made the proposal that a draft of tool-exec/drafts/ was made from."""
+    history = index.history(request_id) if request_id is not None else None
+    return history.owner if history is not None else None
 
 
 def _identity(facts: os.stat_result) -> _Identity:

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 
 from threegate.core import limits
+from threegate.trail import Owner
 
 
 @dataclass
@@ -17,14 +18,14 @@ class EventBudget:
     """How many events an owner's files may cause a minute; what is above that is counted and reported once."""
 
     _minute: int = 0
-    _used: dict[int, int] = field(default_factory=dict)
+    _used: dict[Owner, int] = field(default_factory=dict)
 
-    def has_room(self, owner: int) -> bool:
+    def has_room(self, owner: Owner) -> bool:
         """Whether `take` would say yes."""
         same = int(time.monotonic() // 60) == self._minute
         return not same or self._used.get(owner, 0) < limits.TRAIL_EVENTS_PER_OWNER_MINUTE
 
-    def take(self, owner: int) -> bool:
+    def take(self, owner: Owner) -> bool:
         """Whether one more event of this owner's may be written now."""
         minute = int(time.monotonic() // 60)
         if minute != self._minute:
@@ -32,7 +33,7 @@ class EventBudget:
         self._used[owner] = self._used.get(owner, 0) + 1
         return self._used[owner] <= limits.TRAIL_EVENTS_PER_OWNER_MINUTE
 
-    def suppressed(self) -> dict[int, int]:
+    def suppressed(self) -> dict[Owner, int]:
         """By owner, how many events of the minute that has passed were not written; each reported once."""
         if not self._used or int(time.monotonic() // 60) == self._minute:
             return {}

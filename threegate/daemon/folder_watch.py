@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ class FolderWatch:
     def __init__(self, folders: Iterable[Path], wake: threading.Event) -> None:
         self._wake = wake
         self._observer: Any = None
+        self._hint: Any = None
+        self._followed: dict[Path, Any] = {}
         self.problem: str | None = None
         """Why there are no hints, or None."""
         if not (folders := list(folders)):
@@ -27,6 +30,16 @@ class FolderWatch:
             self._start(folders)
         except (OSError, ImportError, RuntimeError) as error:
             self.problem = f"no file system hints ({error}); looking once a second"
+
+    def follow(self, folders: set[Path]) -> None:
+        """Watch exactly these besides the first ones; one that cannot be watched has no hints."""
+        if self._observer is None or folders == self._followed.keys():
+            return
+        for gone in self._followed.keys() - folders:
+            self._observer.unschedule(self._followed.pop(gone))
+        for new in folders - self._followed.keys():
+            with suppress(OSError):
+                self._followed[new] = self._observer.schedule(self._hint, str(new), recursive=False)
 
     def _start(self, folders: list[Path]) -> None:
         from watchdog.events import FileSystemEvent, FileSystemEventHandler
@@ -43,8 +56,9 @@ class FolderWatch:
                     wake.set()
 
         observer = Observer()
+        self._hint = Hint()
         for folder in folders:
-            observer.schedule(Hint(), str(folder), recursive=False)
+            observer.schedule(self._hint, str(folder), recursive=False)
         observer.daemon = True
         observer.start()
         self._observer = observer

@@ -60,8 +60,8 @@ class InputHashes:
         """How often each file was to be hashed, where that has an end."""
         self._known: dict[Path, tuple[_Identity, str | None]] = {}
         self._lock = threading.Condition()
-        self._waiting: dict[int, deque[_Job]] = {}
-        """By owner, the files that are to be hashed."""
+        self._waiting: dict[tuple[Path, int], deque[_Job]] = {}
+        """By folder and owner, the files that are to be hashed: each run of an agent has a folder."""
         self._asked: dict[Path, _Identity] = {}
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -80,14 +80,14 @@ class InputHashes:
             asked = self._asked.get(place) == identity
             spent = not asked and self._times[place] >= self._most
             pending = stale and not spent and facts.st_size <= limits.INPUT_FILE_BYTES
-            queue = self._waiting.get(facts.st_uid, ())
+            queue = self._waiting.get((place.parent, facts.st_uid), ())
             new = pending and not asked and len(queue) < limits.OPEN_HASHES
             if new:
                 self._asked[place] = identity
                 if self._most < inf:
                     self._times[place] += 1
                 job = _Job(place, descriptor, identity, facts.st_size)
-                self._waiting.setdefault(facts.st_uid, deque()).append(job)
+                self._waiting.setdefault((place.parent, facts.st_uid), deque()).append(job)
                 self._start()
                 self._lock.notify()
         if not new:

@@ -72,6 +72,7 @@ class Daemon:
     _runner_set: RunnerSet = field(init=False)
     _metrics_file: MetricsFile = field(init=False)
     _witnesses: WitnessRequests = field(init=False)
+    _watch: FolderWatch = field(init=False)
 
     def run(self) -> int:
         """Work until stopped (or, with `once`, until nothing is left to do). Returns the exit code.
@@ -130,9 +131,9 @@ class Daemon:
             self.workspace.approved,
             self.workspace.control,
         ]
-        watch = FolderWatch([] if self.once else hinted, self.wake)
-        if watch.problem:
-            self.log.say("watching", what=watch.problem)
+        self._watch = FolderWatch([] if self.once else hinted, self.wake)
+        if self._watch.problem:
+            self.log.say("watching", what=self._watch.problem)
         self._metrics_file = MetricsFile(
             self.workspace, self.log, lambda: self._policy_reload.policy.settings.metrics
         )
@@ -151,7 +152,7 @@ class Daemon:
             self.log.say("stopped", what=str(error))
         finally:
             self.supervisor.stopping()
-            watch.close()
+            self._watch.close()
             inbox.close()
             self._metrics_file.close()
             if self.once:
@@ -195,6 +196,7 @@ class Daemon:
                 self._looked_through = now
                 self._metrics_file.turn()
                 did += inbox.scan(policy)
+                self._watch.follow(inbox.live)
                 did += inbox.types.work(_TYPES_SECONDS)
                 if unsettled is None and not changing and policy.settings.approval.grants:
                     did += self._use_grants(inbox)

@@ -20,6 +20,8 @@ from threegate.daemon.log import Log
 from threegate.request.exposure import Exposure
 from threegate.request.job import effective_risk
 from threegate.request.model import Request
+from threegate.shown.signed_text import requesters
+from threegate.trail import KnownRun, Owner
 
 _WAITING = 256
 """Notices that may wait to be sent; what comes beyond is counted and said in the log."""
@@ -46,11 +48,16 @@ class Notices:
             self._thread.start()
 
     def draft_waits(
-        self, file_name: str, request: Request, exposure: Exposure, owner_uid: int | None
+        self,
+        file_name: str,
+        request: Request,
+        exposure: Exposure,
+        owner: Owner | None,
+        run: KnownRun | None = None,
     ) -> None:
         """A valid draft waits for an operator."""
         if self._operators:
-            title, body = waiting_text(file_name, request, exposure, owner_uid, self._settings)
+            title, body = waiting_text(file_name, request, exposure, owner, self._settings, run)
             self._put(self._operators, title, body)
 
     def ended(self, request_id: str, status: str) -> None:
@@ -90,16 +97,22 @@ def targets(settings: Settings) -> tuple[tuple[Target, ...], tuple[Target, ...]]
 
 
 def waiting_text(
-    file_name: str, request: Request, exposure: Exposure, owner_uid: int | None, settings: Settings
+    file_name: str,
+    request: Request,
+    exposure: Exposure,
+    owner: Owner | None,
+    settings: Settings,
+    run: KnownRun | None = None,
 ) -> tuple[str, str]:
     """Title and body of the notice that a draft waits: the first lines of its card."""
     risk = effective_risk(request, exposure)
-    who = plain(requester_of(request, settings.requesters, owner_uid))
-    said = "" if str(owner_uid) in settings.requesters else " (as the file says)"
+    names = requesters(settings, run)
+    who = plain(requester_of(request, names, owner))
+    said = "" if str(owner) in names else " (as the file says)"
     reach = plain("; ".join(exposure.reach)) or "nothing"
     opacity = "; not all its code is on the screen" if exposure.opaque else ""
     # What a proposal's tool does to a risk is judged with the proposal, when the draft is opened.
-    least = " or higher" if owner_uid is None else ""
+    least = " or higher" if owner is None else ""
     lines = (
         f"asked by {who}{said}; risk {risk}{least}",
         f"reaches: {reach}{opacity}",

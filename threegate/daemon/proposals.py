@@ -19,8 +19,9 @@ from threegate.core.workspace import Workspace
 from threegate.proposals import DraftResult, draft_from_proposal, draft_inputs_folder
 from threegate.proposals.in_workspace import sweep
 from threegate.results import Verdict, write_verdict
-from threegate.trail import Trail, moves
+from threegate.trail import Owner, Trail, moves
 from threegate.trail.payloads import Observed, Proposed
+from threegate.trail.payloads.placed import owner_fields
 
 Say = Callable[[str, str, str], None]
 """Called with (event, file, what) for the daemon's log."""
@@ -39,21 +40,21 @@ class Proposer:
         """The settings in force: those of a file that is being edited, or is broken, are nobody's."""
         sweep(workspace)
 
-    def __call__(self, path: Path, data: bytes, facts: os.stat_result) -> None:
+    def __call__(self, path: Path, data: bytes, owner: Owner) -> None:
         """Judge it, draft it, and write its verdict. Raises TrailError, OSError."""
         sweep(self._workspace)
         settings = self._settings()
         with self._trail.locked() as held:
             now = held.now
         result = draft_from_proposal(data, settings=settings, workspace=self._workspace, now=now)
-        state, reason, earlier = self._deliver(path, result, facts.st_uid)
+        state, reason, earlier = self._deliver(path, result, owner)
         if reason == "drafted_before":
             result = replace(result, file_name=earlier)
         verdict = _verdict_file(path.name, result, state == "draft", reason)
-        write_verdict(self._workspace, verdict)
+        write_verdict(self._workspace.desk(owner), verdict)
         self._say("proposal", path.name, f"{result.verdict.verdict}: {reason or 'drafted'}")
 
-    def _deliver(self, path: Path, result: DraftResult, owner_uid: int) -> tuple[str, str | None, str | None]:
+    def _deliver(self, path: Path, result: DraftResult, owner: Owner) -> tuple[str, str | None, str | None]:
         """Announce and deliver the draft; what became of it, why when there is none, and the name of an earlier one."""
         tool = result.verdict.proposal.tool.name if result.verdict.proposal else None
         with self._trail.locked() as held:
@@ -65,7 +66,7 @@ class Proposer:
                     tool=tool,
                     verdict=result.verdict.verdict,
                     risk=result.verdict.risk,
-                    owner_uid=owner_uid,
+                    **owner_fields(owner),
                     reason=reason,
                     codes=tuple(sorted({problem.code for problem in result.verdict.errors})),
                 )
@@ -77,7 +78,7 @@ class Proposer:
                 history.approved or history.claimed or history.end or self._lies_there(result.request_id)
             ):
                 return "draft", "drafted_before", history.file
-            if history is not None and history.owner_uid not in (None, owner_uid):
+            if history is not None and history.owner not in (None, owner):
                 return "invalid", "id_taken", None
             *files, proposal, draft = result.deliveries(self._workspace)
             moves.deliver(
@@ -88,7 +89,7 @@ class Proposer:
                     tool=tool,
                     verdict=result.verdict.verdict,
                     risk=result.verdict.risk,
-                    owner_uid=owner_uid,
+                    **owner_fields(owner),
                     from_=path.name,
                     inputs={name: sha256_hex(content) for name, content in sorted(result.inputs.items())},
                 ),

@@ -22,6 +22,7 @@ from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
 from threegate.launch.completion import close_from_trail, find_file, interrupt, unsettled
 from threegate.launch.context import Context
+from threegate.launch.cut_off_changes import Recovered, recover_changes, recover_undos
 from threegate.runners.registry import remove_orphans
 from threegate.trail import RequestHistory, moves
 from threegate.trail.payloads import ApprovalAbandoned, Claimed
@@ -37,11 +38,22 @@ def recover(context: Context, log: Log) -> int:
         log.say("orphan", what=line)
     remove_temporary(workspace)
     settled = 0
+    changes = recover_changes(context)
     with context.trail.locked() as held:
-        histories = [history for history in held.index.open_histories() if unsettled(workspace, history)]
+        undos = recover_undos(context, held)
+    for request_id, line in (*undos.stuck.items(), *undos.taken_back.items()):
+        log.say("recovery", request=request_id, what=line)
+    for request_id, line in (*changes.stuck.items(), *changes.taken_back.items()):
+        log.say("recovery", request=request_id, what=line)
+    with context.trail.locked() as held:
+        histories = [
+            history
+            for history in held.index.open_histories()
+            if unsettled(workspace, history) and history.request_id not in changes.stuck
+        ]
     for history in histories:
         try:
-            done = _settle(context, history)
+            done = _settle(context, history, changes)
         except (TrailError, Unavailable, OSError):
             raise
         except Exception as error:  # noqa: BLE001 - one request's failure never keeps the others from their end
@@ -75,7 +87,7 @@ def remove_temporary(workspace: Workspace) -> None:
                 durable.unlink(path)
 
 
-def _settle(context: Context, history: RequestHistory) -> str | None:
+def _settle(context: Context, history: RequestHistory, changes: Recovered) -> str | None:
     """One request, by what the trail says of it. Returns what was done."""
     workspace = context.workspace
     if history.end is not None:
@@ -83,7 +95,7 @@ def _settle(context: Context, history: RequestHistory) -> str | None:
             close_from_trail(context, held, history, history.end)
         return f"finished what {history.end.type} had announced"
     if (claimed := Claimed.of(history.claimed)) is not None:
-        interrupt(context, history, claimed)
+        interrupt(context, history, claimed, changes.taken_back.get(history.request_id))
         return "was interrupted"
     if history.file is None or (path := workspace.approved / history.file).exists():
         return None

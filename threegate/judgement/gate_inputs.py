@@ -41,6 +41,8 @@ def call_arguments(job: Job) -> dict[str, Any]:
     }
     if job.argv is not None:
         return {"argv": list(job.argv), "workdir": job.workdir, **shared}
+    if job.project is not None:
+        return {"project": job.project, **shared}
     code = job.code or ""
     return {"code_sha256": canonical.sha256_hex(code.encode()), "vars": call_vars(job), **shared}
 
@@ -54,7 +56,13 @@ def call_vars(job: Job) -> Any:
 
 def category(job: Job, *, side_effect_above_read: bool, proposal_needs_approval: bool) -> str:
     """The strictest of what is known about a job: public_read, private_read or write (docs/spec/3-aana.md)."""
-    if job.network or job.effective_risk == "high" or side_effect_above_read or proposal_needs_approval:
+    if (
+        job.project is not None
+        or job.network
+        or job.effective_risk == "high"
+        or side_effect_above_read
+        or proposal_needs_approval
+    ):
         return "write"
     if job.data_sensitivity != "public" or job.inputs:
         return "private_read"

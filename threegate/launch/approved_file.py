@@ -11,17 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import BinaryIO, cast
 
+from threegate.changes.requested_change import RequestedChange, requested_change
 from threegate.core import durable, limits
-from threegate.core.workspace import Workspace
+from threegate.core.errors import Refused
+from threegate.core.workspace import Desk, Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import file_identity
+from threegate.launch.launch_facts import draft_owner, file_identity
 from threegate.request import read_request
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job, build_job
-from threegate.request.model import Backend, Request
+from threegate.request.model import Backend, InputFile, Request
 from threegate.request.shown_whole import unread_inputs
 from threegate.trail import RequestHistory, moves
 
@@ -44,11 +46,17 @@ class Approved:
     """Digest of the policy that it was read under."""
     digests: Mapping[str, str]
     """sha256 of the file ("") and of each signature beside it (".sig", ".sig.NAME"), as they were read."""
+    change: RequestedChange | None = None
+    """What an apply request would do to its project."""
 
     @property
     def request_id(self) -> str:
         """The request's id."""
         return self.request.request_id
+
+    def desk(self, workspace: Workspace) -> Desk:
+        """Where the answers to whoever asked go."""
+        return workspace.desk(draft_owner(self.history))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +127,12 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
         first = next(finding for finding in report.findings if finding.severity == "error")
         message = f"{first.rule} at line {first.line}: {first.message}"
         return _unrunnable(path, identity, history, "request_invalid", message, digests)
+
+    def pinned(item: InputFile) -> BinaryIO:
+        return (context.workspace.inputs / item.sha256).open("rb")
+
     try:
+        wanted = requested_change(context.workspace, policy.settings, request, pinned)
         job = build_job(
             request,
             input_sizes=_pinned_sizes(context.workspace, request),
@@ -127,14 +140,19 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
             write_class=context.contracts.write_class(policy, request),
             time_cap_sec=context.contracts.time_cap_sec(policy, request),
             proposal_sha256=history.proposal_sha256 if history else None,
-            unread=unread_inputs(request, lambda item: (context.workspace.inputs / item.sha256).open("rb")),
+            unread=unread_inputs(request, pinned),
+            change=wanted.job if wanted is not None else None,
         )
+    except Refused as error:
+        return _unrunnable(path, identity, history, error.code, str(error), digests)
     except OSError as error:
         message = f"the pinned input {Path(error.filename).name[:12]}… cannot be read ({error.strerror})"
         return _unrunnable(path, identity, history, "input_missing", message, digests)
     signature = beside.pop(f"{path.name}.sig", None)
     further = {name.removeprefix(f"{path.name}.sig."): found for name, found in beside.items()}
-    return Approved(path, identity, data, request, job, signature, further, history, policy.digest, digests)
+    return Approved(
+        path, identity, data, request, job, signature, further, history, policy.digest, digests, wanted
+    )
 
 
 def is_there(file: Approved | Unrunnable) -> bool:

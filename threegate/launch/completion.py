@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from threegate.core import canonical, durable
-from threegate.core.workspace import STATES, Workspace
+from threegate.core.workspace import STATES, AgentRun, Desk, Workspace
 from threegate.judgement.judge import Cleared, Judgement, NotCleared
 from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there
 from threegate.launch.context import Context
+from threegate.launch.launch_facts import draft_owner
 from threegate.launch.status_file import write_status
 from threegate.request.backend_rules import DEFAULT_BACKEND
 from threegate.request.model import Request
@@ -33,6 +34,7 @@ from threegate.results import (
     result_name,
     show_streams,
 )
+from threegate.results.released import deliver_released, released_there, stage_released
 from threegate.trail import Event, LockedTrail, RequestHistory, moves, payloads, trail_text
 from threegate.trail.event import trail_value
 
@@ -64,15 +66,25 @@ def finish(
         facts = replace(ran, created_utc=when, trail_seq=seq)
         rendered = render_result(facts, shown)
         digest = canonical.sha256_hex(rendered)
-        announced = replace(ended, contract=moved, result_sha256=digest, state=folder.name, file=target.name)
+        desk = _desk(context.workspace, held.index.history(request.request_id))
+        announced = replace(
+            ended,
+            contract=moved,
+            result_sha256=digest,
+            state=folder.name,
+            file=target.name,
+            run=desk.run_id if isinstance(desk, AgentRun) else None,
+        )
         moves.announce(held, announced, request_id=request.request_id, actor="daemon")
         _end_with_it(context.workspace, held, moved)
-        result = deliver_result(context.workspace, facts, rendered, settled=False)
+        if ended.released_sha256 is not None:
+            deliver_released(desk, run_folder, request.request_id)
+        result = deliver_result(context.workspace, facts, rendered, desk=desk, settled=False)
         moves.relocate(path, target, settled=False)
     # Without the lock: others need not wait for these folders. A power cut before this is what recovery completes.
     moves.settle(result, result)
     moves.settle(path, target)
-    write_status(context.workspace, target.name, state, ran.status, judgement)
+    write_status(desk, target.name, state, ran.status, judgement)
     context.on_end(request.request_id, ran.status)
     return Ended(ended.kind, ran.status, result)
 
@@ -136,9 +148,10 @@ def refuse_held(
     stopped = with_result(held, file.request_id, replace(stopped, files=file.digests))
     event = moves.announce(held, stopped, request_id=file.request_id, actor="daemon")
     _end_with_it(context.workspace, held, stopped.contract)
-    result = deliver_result(context.workspace, _refusal_facts(event))
+    desk = _desk(context.workspace, history)
+    result = deliver_result(context.workspace, _refusal_facts(event), desk=desk)
     moves.relocate(file.path, target)
-    write_status(context.workspace, target.name, "refused", reason, judgement)
+    write_status(desk, target.name, "refused", reason, judgement)
     context.on_end(file.request_id, "refused")
     return Ended("refused", reason, result)
 
@@ -199,8 +212,11 @@ def _facts_of(stopped: payloads.Stopped, request_id: str, when: datetime, seq: i
     )
 
 
-def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claimed) -> None:
-    """Close a request that was claimed and never finished: nobody knows how far it came, so it never runs again."""
+def interrupt(
+    context: Context, history: RequestHistory, claimed: payloads.Claimed, known: str | None = None
+) -> None:
+    """Close a request that was claimed and never finished: it never runs again. `known` is one line that says how far it
+    came, where that is known."""
     workspace = context.workspace
     with context.trail.locked() as held:
         source = find_file(workspace, history)
@@ -213,7 +229,8 @@ def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claim
             policy_sha256=claimed.policy_sha256,
             contract=context.contracts.lost(claimed),
             reason="interrupted",
-            message="the daemon ended while this request ran; it may have run in part and is never run again",
+            message=known
+            or "the daemon ended while this request ran; it may have run in part and is never run again",
             approved_by=approved.approved_by if approved else None,
             state="refused",
             file=target.name,
@@ -221,30 +238,41 @@ def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claim
         interrupted = with_result(held, history.request_id, interrupted)
         event = moves.announce(held, interrupted, request_id=history.request_id, actor="daemon")
         _remove_unrecorded(workspace, history.request_id)
-        deliver_result(workspace, _refusal_facts(event))
+        desk = _desk(workspace, history)
+        deliver_result(workspace, _refusal_facts(event), desk=desk)
         if source is not None:
             moves.relocate(source, target)
-    write_status(workspace, target.name, "refused", "interrupted")
+    write_status(desk, target.name, "refused", "interrupted")
     context.on_end(history.request_id, "interrupted")
 
 
 def close_from_trail(context: Context, held: LockedTrail, history: RequestHistory, event: Event) -> None:
     """Do what an end's event announced and a crash left undone: the result (the same bytes), then the move."""
     workspace, ended = context.workspace, payloads.End.of(event)
+    desk = _desk(workspace, history)
     if ended is not None and ended.record_sha256 is not None:
         folder = workspace.run_folder(history.request_id)
         facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=ended.record_sha256)
+        if ended.released_sha256 is not None and not released_there(desk, history.request_id):
+            staged = stage_released(folder, history.request_id, facts.artifacts)
+            if staged == ended.released_sha256:
+                deliver_released(desk, folder, history.request_id)
     else:
         facts = _refusal_facts(event)
         if isinstance(ended, payloads.Interrupted) and ended.result_sha256 is not None:
             _remove_unrecorded(workspace, history.request_id)
-    deliver_result(workspace, facts)
+    deliver_result(workspace, facts, desk=desk)
     source = find_file(workspace, history)
     if source is not None and history.state and history.file:
         target = workspace.state_folder(history.state) / history.file
         if source != target and not target.exists():
             moves.relocate(source, target)
-    write_status(workspace, str(history.file), _state(ended), facts.status)
+    write_status(desk, str(history.file), _state(ended), facts.status)
+
+
+def _desk(workspace: Workspace, history: RequestHistory | None) -> Desk:
+    """Where the answers to whoever asked for a request go."""
+    return workspace.desk(draft_owner(history))
 
 
 def _remove_unrecorded(workspace: Workspace, request_id: str) -> None:

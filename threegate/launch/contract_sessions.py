@@ -33,7 +33,8 @@ from threegate.launch.past_calls import PastCalls, call_of, outcome_of
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import read_record
-from threegate.trail import LockedTrail
+from threegate.shown.signed_text import requesters
+from threegate.trail import LockedTrail, Owner
 from threegate.trail.payloads import Claimed, ContractMove
 
 _NO_CONTRACTS = Decision("allow", (Reason(0, "no_contracts", "", "the contracts folder is empty"),))
@@ -75,13 +76,13 @@ class ContractSessions:
         job: Job,
         now: datetime,
         *,
-        owner_uid: int | None = None,
+        owner: Owner | None = None,
     ) -> Decision:
         """What contracts and session say about this call now. Changes no session.
 
-        `owner_uid` is the draft's owner where the trail does not know it yet (while it is approved).
+        `owner` is the draft's owner where the trail does not know it yet (while it is approved).
         """
-        decision, _ = self._decide(held, policy, request, job, now, owner_uid)
+        decision, _ = self._decide(held, policy, request, job, now, owner)
         return decision
 
     def _decide(
@@ -91,7 +92,7 @@ class ContractSessions:
         request: Request,
         job: Job,
         now: datetime,
-        owner_uid: int | None,
+        owner: Owner | None,
     ) -> tuple[Decision, Call | None]:
         compiled = policy.contracts
         if not compiled.ok:
@@ -102,7 +103,7 @@ class ContractSessions:
             table = self.view(held, policy)
         except Unavailable as error:
             return block(0, "session_state_lost", str(error)), None
-        call = self._call(held, policy, table, request, job, owner_uid)
+        call = self._call(held, policy, table, request, job, owner)
         wrong = _place(table, call, job)
         return (wrong, call) if wrong is not None else (table.decide(call, now), call)
 
@@ -127,7 +128,7 @@ class ContractSessions:
         table: SessionTable,
         request: Request,
         job: Job,
-        owner_uid: int | None,
+        owner: Owner | None,
     ) -> Call:
         """The call that a request is. The session is the named one, or the requester's default.
 
@@ -135,18 +136,20 @@ class ContractSessions:
         otherwise take a fresh session, with fresh limits, by writing another name.
         """
         history = held.index.history(request.request_id)
-        owner = history.owner_uid if history is not None and history.owner_uid is not None else owner_uid
-        mapped = policy.settings.requesters.get(str(owner)) if owner is not None else None
+        owner = history.owner if history is not None and history.owner is not None else owner
+        run = held.index.run(owner)
+        mapped = requesters(policy.settings, run).get(str(owner)) if owner is not None else None
         requester = mapped or (f"uid-{owner}" if owner is not None else "unknown")
         attributes: Mapping[str, Any] = policy.settings.principals.get(mapped, {}) if mapped else {}
         session_id = job.session_id
         if session_id is None:
-            session_id = table.default_session(requester).session_id
+            session_id = table.default_session(run.run if run else requester).session_id
         call = call_of(policy, request, job, session_id)
         return replace(
             call,
             principal={
                 **attributes,
+                **({"run": run.run} if run else {}),
                 "name": requester,
                 "approved_by": request.approved_by or "",
                 "backend": job.backend,
@@ -256,8 +259,8 @@ def _tools(request: Request) -> tuple[str, ...]:
 def _place(table: SessionTable, call: Call, job: Job) -> Decision | None:
     """The block for a request that names a session, role or workflow that is not its own."""
     session = table.sessions.get(call.session_id)
-    requester = str((call.principal or {}).get("name"))
-    if session is None or session.requester not in ("", requester):
+    principal = call.principal or {}
+    if session is None or session.requester not in ("", principal.get("name"), principal.get("run")):
         return block(0, "unknown_session", "the operator has not opened that session", "session_id")
     member = table.members.get(call.session_id)
     if job.workflow is not None and (member is None or member.workflow != job.workflow):

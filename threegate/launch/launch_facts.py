@@ -16,8 +16,8 @@ from threegate.core.workspace import STATES, Workspace
 from threegate.judgement.policy import Policy
 from threegate.request.job import Job
 from threegate.request.model import Request
-from threegate.shown.signed_text import shown_request, shown_sha256
-from threegate.trail import LockedTrail, RequestHistory
+from threegate.shown.signed_text import requesters, shown_request, shown_sha256
+from threegate.trail import LockedTrail, Owner, RequestHistory
 from threegate.trail.payloads import Approved
 
 
@@ -25,7 +25,7 @@ from threegate.trail.payloads import Approved
 class DraftFacts:
     """What of a launch no folder and no trail tells before the request is delivered."""
 
-    owner_uid: int
+    owner: Owner | None
     pinned: Mapping[str, PinnedFile]
 
 
@@ -66,11 +66,13 @@ def facts_for_launch(
     settings = policy.settings
     approved = Approved.of(history.approved) if history else None
     behind = timedelta(seconds=held.clock_behind_seconds)
-    owner_uid = draft.owner_uid if draft is not None else draft_owner(history)
+    owner = draft.owner if draft is not None else draft_owner(history)
     operator = request.approved_by or ""
 
     def shown() -> str:
-        return shown_sha256(shown_request(request, job, settings, operator=operator, owner_uid=owner_uid))
+        return shown_sha256(
+            shown_request(request, job, settings, operator=operator, owner=owner, run=index.run(owner))
+        )
 
     return LaunchFacts(
         request=request,
@@ -89,8 +91,8 @@ def facts_for_launch(
         id_used=id_used(workspace, history, request.request_id),
         countersignatures=countersignatures,
         quorum=settings.approval.quorum,
-        requesters=settings.requesters,
-        owner_uid=owner_uid,
+        requesters=requesters(settings, index.run(owner)),
+        owner=owner,
         recorded_approval=approved.approval_sha256 if approved else None,
         recorded_file=approved.file if approved else None,
         was_approved=approved is not None,
@@ -101,12 +103,12 @@ def facts_for_launch(
     )
 
 
-def draft_owner(history: RequestHistory | None) -> int | None:
+def draft_owner(history: RequestHistory | None) -> Owner | None:
     """Owner of the draft that was approved; a later draft that claims the same id must not change who asked."""
     if history is None:
         return None
     approved = Approved.of(history.approved)
-    return approved.owner_uid if approved and approved.owner_uid is not None else history.owner_uid
+    return approved.owner if approved and approved.owner is not None else history.owner
 
 
 def pinned_inputs(workspace: Workspace, job: Job) -> dict[str, PinnedFile]:

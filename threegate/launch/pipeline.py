@@ -24,6 +24,7 @@ from threegate.launch.launch_facts import draft_owner, facts_for_launch
 from threegate.launch.status_file import RunningStatus
 from threegate.request.job import Job
 from threegate.results import ResultFacts, reserve_result, write_record
+from threegate.results.released import stage_released
 from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
 from threegate.trail import moves, payloads
 from threegate.trail.locked_trail import advance_head
@@ -70,7 +71,7 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
     durable.make_folder(control.run_folder, 0o700)
     if _starts_late(context, job):
         _hand_evidence(context, approved, control)
-    status = RunningStatus(context.workspace, claimed.name, judgement)
+    status = RunningStatus(approved.desk(context.workspace), claimed.name, judgement)
     control.lasting = status.write
     outcome, attempts = _attempts(context, approved, clearance, control)
     # From here to `finish` a crash still means `interrupted`: the record is synced before the event that names its
@@ -109,10 +110,13 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
         reached=reached,
         blocked=blocked,
         attempts=attempts if attempts > 1 else None,
+        released_sha256=_stage_released(context, control.run_folder, request.request_id, outcome),
     )
     if isinstance(ended, payloads.Cancelled):
         ended = replace(ended, approval_sha256=clearance.approval_sha256, nonce=clearance.nonce)
-    return finish(context, claimed, request, result, ended, control.run_folder, judgement)
+    done = finish(context, claimed, request, result, ended, control.run_folder, judgement)
+    control.recorded()
+    return done
 
 
 def _starts_late(context: Context, job: Job) -> bool:
@@ -129,7 +133,8 @@ def _hand_evidence(context: Context, approved: Approved, control: Control) -> No
         context.trail.announce(begun, request_id=request.request_id, actor="daemon")
 
     with context.trail.locked() as held:
-        epoch = held.index.epoch
+        epoch, owner = held.index.epoch, draft_owner(approved.history)
+        run = held.index.run(owner)
     control.started = started
     control.evidence = Evidence(
         file_name=approved.path.name,
@@ -137,7 +142,8 @@ def _hand_evidence(context: Context, approved: Approved, control: Control) -> No
         signature=approved.signature,
         countersignatures=approved.countersignatures,
         epoch=epoch,
-        owner_uid=draft_owner(approved.history),
+        owner=owner,
+        requester=None if run is None else run.requester,
         policy_sha256=context.policy.digest,
         write_class=context.contracts.write_class(context.policy, request),
         time_cap_sec=context.contracts.time_cap_sec(context.policy, request),
@@ -182,6 +188,16 @@ def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Ou
         return nothing_known(
             f"the runner failed ({type(error).__name__}); how far the request came is not known"
         )
+
+
+def _stage_released(context: Context, run_folder: Path, request_id: str, outcome: Outcome) -> str | None:
+    """Outputs that policy gives back. A disk without space for a copy keeps no run from its end: then none is given."""
+    if context.policy.settings.results.release == "never":
+        return None
+    try:
+        return stage_released(run_folder, request_id, outcome.artifacts)
+    except OSError:
+        return None
 
 
 def _remove_unrecorded(out: Path, outcome: Outcome) -> None:

@@ -10,7 +10,7 @@ import threading
 from dataclasses import replace
 
 from threegate.core.errors import InvalidInput
-from threegate.core.workspace import Workspace
+from threegate.core.workspace import Desk
 from threegate.judgement.judge import Judgement
 from threegate.launch.approved_file import Approved, Waiting, is_there
 from threegate.launch.context import Context
@@ -20,11 +20,11 @@ from threegate.trail import moves, payloads
 
 
 def write_status(
-    workspace: Workspace, file_name: str, state: State, reason: str | None, judgement: Judgement | None = None
+    desk: Desk, file_name: str, state: State, reason: str | None, judgement: Judgement | None = None
 ) -> None:
     """Bring the status file up to date; what validation found stays in it. Raises OSError."""
     try:
-        old = read_verdict(workspace, file_name)
+        old = read_verdict(desk, file_name)
     except InvalidInput:
         old = None  # derived and broken: recreated
     assessment = judgement.assessment.to_json() if judgement and judgement.assessment else None
@@ -35,7 +35,7 @@ def write_status(
         known, state=state, reason=reason, stage="approved", judgement=assessment or known.judgement
     )
     if new != old:
-        put_verdict(workspace, new)
+        put_verdict(desk, new)
 
 
 class RunningStatus:
@@ -44,8 +44,8 @@ class RunningStatus:
     A short run has its end in the status file before anybody could have read that it ran.
     """
 
-    def __init__(self, workspace: Workspace, file_name: str, judgement: Judgement) -> None:
-        self._workspace = workspace
+    def __init__(self, desk: Desk, file_name: str, judgement: Judgement) -> None:
+        self._desk = desk
         self._file_name = file_name
         self._judgement = judgement
         self._lock = threading.Lock()
@@ -55,7 +55,7 @@ class RunningStatus:
         """Write it, unless the run is over. Raises OSError."""
         with self._lock:
             if not self._over:
-                write_status(self._workspace, self._file_name, "running", None, self._judgement)
+                write_status(self._desk, self._file_name, "running", None, self._judgement)
 
     def close(self) -> None:
         """The run is over: when this returns, `write` does nothing any more."""
@@ -74,4 +74,6 @@ def write_waiting(context: Context, approved: Approved, answer: Waiting) -> None
             request_id=approved.request_id,
             actor="daemon",
         )
-    write_status(context.workspace, approved.path.name, "waiting", answer.code, answer.judgement)
+    write_status(
+        approved.desk(context.workspace), approved.path.name, "waiting", answer.code, answer.judgement
+    )

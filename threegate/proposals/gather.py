@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from threegate.changes.project_paths import PathBlocked, ProjectPath, read_path
 from threegate.core import canonical, durable, limits
 from threegate.core.settings import Settings
 from threegate.proposals.project import Entry, Project, ProjectError, read_at
-from threegate.proposals.project_paths import PathBlocked, ProjectPath, read_path
 from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.snapshot import take_snapshot
 

@@ -63,9 +63,11 @@ def check_proposal_draft(
 
 
 def input_place(workspace: Workspace, draft_folder: Path, name: str, sha256: str) -> Path:
-    """Where an input file of a draft lies: by name for the inbox, by digest for drafts made from proposals."""
+    """Where an input file of a draft lies: by digest for drafts made from proposals; in an inbox by digest or by name."""
     if draft_folder == workspace.drafts:
         return draft_inputs_folder(workspace) / sha256
+    if os.path.lexists(draft_folder / "files" / sha256):
+        return draft_folder / "files" / sha256
     return draft_folder / "files" / name
 
 

@@ -10,11 +10,11 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from threegate.changes.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
 from threegate.core import canonical, limits
 from threegate.core.settings import Settings
 from threegate.proposals import era_code, monty_code
 from threegate.proposals.draft_plan import Plan
-from threegate.proposals.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
 from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.web_lanes import WEB_LANES
 from threegate.request.model import Sensitivity

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from threegate.changes.project_paths import PathBlocked, ProjectPath, is_own, is_protected, read_path
 from threegate.core import durable, limits
-from threegate.proposals.project_paths import PathBlocked, ProjectPath, is_own, is_protected, read_path
 from threegate.request.characters import has_hidden
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from threegate.changes.project_paths import PathBlocked
 from threegate.core import canonical, limits
 from threegate.core.errors import Refused
 from threegate.core.settings import RequestSettings, Settings
@@ -24,7 +25,6 @@ from threegate.proposals.form import FormProblem
 from threegate.proposals.gather import Sources, gather, primary_names
 from threegate.proposals.lanes import make_plan
 from threegate.proposals.project import Project, ProjectError
-from threegate.proposals.project_paths import PathBlocked
 from threegate.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
 from threegate.proposals.rules import Links, judge_proposal
 from threegate.request import read_request

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from threegate.changes.project_paths import ProjectPath
 from threegate.proposals.form import FormProblem, Proposal
-from threegate.proposals.project_paths import ProjectPath
 from threegate.proposals.tools import Lane, ProposalRisk, VerdictName
 from threegate.proposals.urls import URL
 

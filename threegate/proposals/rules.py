@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from threegate.changes.project_paths import PathBlocked, ProjectPath, read_path
 from threegate.core.settings import Settings
 from threegate.proposals.argv import judge_argv, judge_command
 from threegate.proposals.dangerous_words import names_secret, says_submit, types_secret
 from threegate.proposals.form import FormProblem, Proposal, check_form, read_json, sound_part
-from threegate.proposals.project_paths import PathBlocked, ProjectPath, read_path
 from threegate.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
 from threegate.proposals.tools import RISKS, Lane, ProposalRisk, strictest
 from threegate.proposals.urls import URL, URLError, reach, read_url

@@ -15,9 +15,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
+from threegate.changes.project_paths import folded
 from threegate.core import limits
 from threegate.proposals.project import Entry, Project, ProjectError, read_at
-from threegate.proposals.project_paths import folded
 
 _LARGEST_NAMED: Final = 5
 _GIT_FILES: Final = frozenset({"HEAD", "index", "packed-refs", "shallow"})
@@ -110,13 +110,13 @@ def _add_git(archive: tarfile.TarFile, project: Project, sizes: Counter[str], co
         if entry.kind not in ("file", "folder"):
             raise ProjectError("the repository has links in it; git proposals need a plain one")
         _add(archive, entry, folder, sizes, number)
-    config = _config(project)
+    config = git_config(project)
     info = tarfile.TarInfo(".git/config")
     info.size, info.mode = len(config), 0o644
     archive.addfile(info, io.BytesIO(config))
 
 
-def _config(project: Project) -> bytes:
+def git_config(project: Project) -> bytes:
     """A configuration with nothing but the repository's format. Raises ProjectError for formats that git must be told of."""
     with project.folder((".git",)) as folder:
         try:

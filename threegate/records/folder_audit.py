@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import stat
@@ -33,6 +34,7 @@ from threegate.core.errors import InvalidInput
 from threegate.core.settings import WITNESS_NAME
 from threegate.core.workspace import STATES, Workspace
 from threegate.results import read_record, render_result, result_name, validate_result
+from threegate.results.released import OUTPUTS_FILE
 from threegate.results.space import PREFIX as RESERVED
 from threegate.results.space import reserved_place
 from threegate.trail import Event, moves, payloads
@@ -42,6 +44,7 @@ from threegate.trail.verify_report import Verification
 
 EXEMPT: Final = (
     ".daemon.lock",
+    "agents/",
     "audit/decisions.jsonl",
     "audit/decisions.jsonl.salt",
     "audit/lock",
@@ -50,7 +53,7 @@ EXEMPT: Final = (
     "verdicts/",
 )
 """Files, and folders with all that is in them, whose bytes no event announces: locks, what is derived and may be deleted at any
-time, and the log of decisions, which is appended without the trail."""
+time, what agents left in the folders of their runs (nothing of it counts until a request brings it to gate 1), and the log of decisions, which is appended without the trail."""
 
 _FOLDERS: Final = frozenset(
     (
@@ -73,6 +76,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}").fullmatch
 _NAME = re.compile(WITNESS_NAME).fullmatch
 _RUN = re.compile(r"runs/[^/]+").fullmatch
 _REPLAY = re.compile(r"runs/[^/]+/replay-[1-9][0-9]{0,4}").fullmatch
+_RELEASED = re.compile(r"results/[^/]+").fullmatch
 _OUT = re.compile(r"runs/[^/]+/(replay-[0-9]+/)?out(/.*)?", re.DOTALL).fullmatch
 _CONTRACT = re.compile(r"contracts/(?!.*(^|/)\.).*\.(yaml|yml|json)", re.DOTALL).fullmatch
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}").fullmatch
@@ -159,6 +163,7 @@ class FolderAudit:
     _inputs: dict[str, int] = field(default_factory=dict)
     """How many approvals need each pinned input; with 0 (pruned, or the approval was abandoned) it may be gone."""
     _missing_runs: dict[str, int] = field(default_factory=dict)
+    _missing_released: dict[str, int] = field(default_factory=dict)
     _unread_runs: set[str] = field(default_factory=set)
     """Folders of runs whose record cannot be trusted: nothing tells what belongs there."""
     _left_runs: set[str] = field(default_factory=set)
@@ -190,6 +195,9 @@ class FolderAudit:
     def _operators(self, event: Event, changed: payloads.OperatorsChanged) -> None:
         self._single["operators"] = (changed.operators_sha256, event.seq)
         self._single["operators.revoked"] = (changed.revoked_sha256, event.seq)
+
+    def _projects(self, event: Event, changed: payloads.ProjectsChanged) -> None:
+        self._single["projects.json"] = (changed.projects_sha256, event.seq)
 
     def _proposed(self, event: Event, proposed: payloads.Proposed) -> None:
         if (place := _place(proposed)) is None or event.request_id is None:
@@ -285,6 +293,7 @@ class FolderAudit:
     def _pruned(self, event: Event, pruned: payloads.Pruned) -> None:
         if event.request_id is not None:
             self._missing_runs.pop(event.request_id, None)
+            self._missing_released.pop(event.request_id, None)
             if self._is_there(f"{_PRUNED}{event.request_id}"):
                 self._pruned_runs.add(f"{_PRUNED}{event.request_id}")
         for digest in pruned.inputs or ():
@@ -365,6 +374,8 @@ class FolderAudit:
             expected = self._check_run(event, folder, record)
         elif isinstance(end, payloads.Interrupted) and not self._announces and self._is_there(folder):
             self._left_runs.add(folder)
+        if end.released_sha256 is not None and end.run is None:
+            self._check_released(event, f"results/{request_id}", end.released_sha256)
         self._check_result(event, end, request_id, expected)
 
     def _check_run(self, event: Event, folder: str, record: str) -> bytes | None:
@@ -384,12 +395,36 @@ class FolderAudit:
         streams = [name for name in ("stdout", "stderr") if getattr(facts, name) is not None]
         for path in (f"{folder}/", *(f"{folder}/{name}" for name in ("record.json", *streams))):
             self._names.want(path, event.seq)
+        for item in facts.kept:
+            path = f"{folder}/{item.path}"
+            self._names.want(path, event.seq)
+            message = f"does not have the hash of event {event.seq}'s record: it was changed"
+            self._compare(path, item.sha256, item.size, message)
         for artifact in facts.artifacts:
             path = f"{folder}/out/{artifact.path}"
             self._names.want(path, event.seq)
             message = f"does not have the hash of event {event.seq}'s record: it was changed"
             self._compare(path, artifact.sha256, artifact.size, message)
         return render_result(facts)
+
+    def _check_released(self, event: Event, folder: str, digest: str) -> None:
+        """The outputs that were given back, by the outputs.json that the event names."""
+        manifest = f"{folder}/{OUTPUTS_FILE}"
+        if not self._is_there(folder):
+            self._missing_released[event.request_id or ""] = event.seq
+            return
+        data = self._read(manifest, limits.OUTPUTS_BYTES) or b""
+        self._names.want(f"{folder}/", event.seq)
+        self._names.want(manifest, event.seq)
+        if hashlib.sha256(data).hexdigest() != digest:
+            self._bad(manifest, f"is not what event {event.seq} announced: it was changed")
+            self._unread_runs.add(folder)
+            return
+        for sha256 in sorted({row["sha256"] for row in json.loads(data)["outputs"] if row["released"]}):
+            path = f"{folder}/{sha256}"
+            self._names.want(path, event.seq)
+            message = "does not have the hash that is its name: it was changed"
+            self._compare(path, sha256, limits.RELEASED_BYTES, message)
 
     def _check_result(
         self, event: Event, stopped: payloads.Stopped, request_id: str, expected: bytes | None
@@ -453,6 +488,8 @@ class FolderAudit:
         """Compare with the folders; False when the names disagree (a second, exact pass then says which)."""
         for request_id, seq in self._missing_runs.items():
             self._bad(f"runs/{request_id}", f"event {seq} recorded this run; it is not there")
+        for request_id, seq in self._missing_released.items():
+            self._bad(f"results/{request_id}", f"event {seq} gave outputs back; they are not there")
         for request in self._open.values():
             for suffix, digest in request.files.items():
                 self._names.want(request.place + suffix, request.seq)
@@ -605,13 +642,13 @@ class FolderAudit:
                 self.workspace.tool_exec / path,
                 "an interrupted run or an earlier prune left this; nothing reads it and nothing vouches for it",
             )
-        elif path in self._unread_runs or self._in_flight(path):
+        elif path == "agents" or path in self._unread_runs or self._in_flight(path):
             pass
         elif _REPLAY(path) and self._is_locked(path):
             self.result.note(self.workspace.tool_exec / path, "a replay goes on here")
         else:
             self._names.find(f"{path}/")
-            return _RUN(path) is not None or _REPLAY(path) is not None
+            return _RELEASED(path) is not None or _RUN(path) is not None or _REPLAY(path) is not None
         return False
 
     def _in_flight(self, folder: str) -> bool:
@@ -725,6 +762,8 @@ _HANDLERS: Final[Mapping[str, Callable[[FolderAudit, Event, Any], None]]] = {
     "workspace_created": FolderAudit._created,
     "operator_added": FolderAudit._operators,
     "operator_revoked": FolderAudit._operators,
+    "project_added": FolderAudit._projects,
+    "project_removed": FolderAudit._projects,
     "proposed": FolderAudit._proposed,
     "approved": FolderAudit._approved,
     "countersigned": FolderAudit._countersigned,

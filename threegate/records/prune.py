@@ -3,7 +3,8 @@ proposals whose drafts are gone.
 
 Invariant: the event that names what goes is on disk before anything is removed; nothing that an open request, or one
 that ended later than the given moment, refers to is touched; trail, results and state files are never pruned, nor the
-run of a finished request that a session of the contracts is folded from, until the operator has closed that session.
+run of a finished request that a session of the contracts is folded from, until the operator has closed that session, nor
+what a change of a project replaced, before `apply.keep` has passed.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from threegate.core import durable
 from threegate.core.workspace import Workspace
 from threegate.proposals.in_workspace import unneeded
+from threegate.runners.apply.runner import ORIGINALS
 from threegate.trail import LockedTrail, RequestHistory, Trail, TrailIndex, payloads
 from threegate.trail.payloads import Approved, Finished, SessionKilled, SessionOpened
 
@@ -46,10 +48,15 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
             _remove_leftovers(workspace)
         index = held.whole_index()
         old = [history for history in index.histories() if _ended_before(history, before)]
+        keep_from = held.now - timedelta(seconds=workspace.load_settings().apply.keep)
         there = [history for history in old if workspace.run_folder(history.request_id).is_dir()]
         given_back = _closed_sessions(index)
-        kept = [history.request_id for history in there if _folded(history, given_back)]
-        gone = [history.request_id for history in there if not _folded(history, given_back)]
+        kept = [
+            history.request_id
+            for history in there
+            if _folded(history, given_back) or _can_be_undone(workspace, history, keep_from)
+        ]
+        gone = [history.request_id for history in there if history.request_id not in set(kept)]
         inputs = _unneeded_inputs(workspace, index, {history.request_id for history in old}, before)
         snapshots = unneeded(workspace)
         size = sum(_size(workspace.run_folder(name)) for name in gone)
@@ -62,7 +69,7 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
             for folder in sorted({path.parent for path in files}):
                 durable.sync_folder(folder)
             for name in gone:
-                _remove_run(workspace.run_folder(name))
+                _remove_run(workspace, workspace.run_folder(name))
     names = tuple(path.name for path in snapshots)
     return Pruned(tuple(gone), tuple(inputs), size, tuple(kept), names)
 
@@ -103,6 +110,12 @@ def _closed_sessions(index: TrailIndex) -> set[str]:
     return closed - bound
 
 
+def _can_be_undone(workspace: Workspace, history: RequestHistory, keep_from: datetime) -> bool:
+    """Whether what a change of a project replaced is still to be kept (apply.keep)."""
+    originals = workspace.run_folder(history.request_id) / ORIGINALS
+    return history.end is not None and history.end.when >= keep_from and originals.exists()
+
+
 def _folded(history: RequestHistory, given_back: set[str]) -> bool:
     """Whether a session is folded from this run's record (`contracts.session`): without it the session is lost."""
     finished = Finished.of(history.end)
@@ -140,8 +153,11 @@ def _remove_leftovers(workspace: Workspace) -> None:
         durable.remove_tree(folder)
 
 
-def _remove_run(folder: Path) -> None:
-    """Take a run's folder away: out of sight first, so that nobody meets half of it."""
+def _remove_run(workspace: Workspace, folder: Path) -> None:
+    """Take a run's folder away, and the outputs that were given back of it: out of sight first, so that nobody meets half of it."""
+    released = workspace.results / folder.name
+    if released.is_dir():
+        durable.remove_tree(released)
     doomed = folder.with_name(f"{_DOOMED}{folder.name}")
     durable.rename(folder, doomed)
     durable.sync_folder(folder.parent)

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Backend = Literal["ERA", "monty"]
+Backend = Literal["ERA", "monty", "apply"]
+Version = Literal["1", "2"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +20,19 @@ class BackendRules:
 
     sections: tuple[str, ...]
     """The sections of the body, in order (docs/spec/1-tool-request.md, "Body")."""
-    runs: Literal["command", "code"]
-    """``command``: argv from the Command section. ``code``: Python from the Code section, with Inputs (JSON)."""
+    runs: Literal["command", "code", "changes"]
+    """``command``: argv from the Command section. ``code``: Python from the Code section, with Inputs (JSON).
+    ``changes``: nothing runs; a project is changed by the change set of the Changes section."""
     network: bool
     """Whether `network: allowlist` is possible."""
     container: bool
     """Whether the Job names the platform's image, OCI runtime and seccomp profile, and a fixed environment."""
     data_inputs: bool
     """Whether an input is data and never code, so that a grant may leave its content open."""
+    version: Version = "1"
+    """The `schema_version` of its requests."""
+    keys: tuple[str, ...] = ()
+    """Keys of the front matter that its requests need besides those of their version."""
 
 
 BACKENDS: Final[Mapping[Backend, BackendRules]] = {
@@ -43,6 +49,15 @@ BACKENDS: Final[Mapping[Backend, BackendRules]] = {
         network=False,
         container=False,
         data_inputs=True,
+    ),
+    "apply": BackendRules(
+        sections=("Changes", "Output Expectations", "Risk Assessment"),
+        runs="changes",
+        network=False,
+        container=False,
+        data_inputs=True,
+        version="2",
+        keys=("project",),
     ),
 }
 DEFAULT_BACKEND: Final[Backend] = "ERA"

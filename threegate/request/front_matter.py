@@ -12,6 +12,7 @@ from typing import Any
 
 from threegate.core.strict_yaml import Node
 from threegate.request.backend_rules import BACKENDS, Backend
+from threegate.request.changes_section import ARCHIVE
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
 from threegate.request.front_matter_keys import KEYS, Bounds
@@ -25,10 +26,16 @@ def read_keys(root: Node, stage: Stage, bounds: Bounds) -> dict[str, Any]:
     """Read every key of the mapping. Problems go to `bounds.findings`; a key with one is not in the result."""
     values: dict[str, Any] = {}
     findings = bounds.findings
+    version = _version(root)
     for name, (key_node, node) in root.value.items():
         key = KEYS.get(name)
         if key is None:
             findings.at("TG120", key_node, f"unknown key{_nearest(name)}; see schemas/tool-request.schema.md")
+            continue
+        if version not in key.versions:
+            findings.at(
+                "TG170", key_node, f"{name} is no key of a request of version {version}; leave it out"
+            )
             continue
         if name in APPROVAL_KEYS and not _is_filled(root, name):
             continue
@@ -43,7 +50,7 @@ def read_keys(root: Node, stage: Stage, bounds: Bounds) -> dict[str, Any]:
         except FieldError as error:
             findings.at(error.rule, error.node or node, f"{name} {error}")
     for key in KEYS.values():
-        if key.required and key.name not in root.value:
+        if key.required and version in key.versions and key.name not in root.value:
             findings.add("TG121", 1, 1, f"the key {key.name} is missing; {key.description}")
     if stage == "approved":
         missing = [name for name in APPROVAL_KEYS if not _is_filled(root, name)]
@@ -61,6 +68,7 @@ def check_together(root: Node, values: Mapping[str, Any], backend: Backend, find
         return root.value[name][1] if name in root.value else Node("", "", 1, 1)
 
     rules = BACKENDS[backend]
+    _check_version(root, values, backend, findings)
     if rules.runs == "code" and values.get("language", "python").casefold() != "python":
         findings.at("TG137", place("language"), f"language must be python for backend {backend}")
     if not rules.network and values.get("network") == "allowlist":
@@ -79,6 +87,35 @@ def check_together(root: Node, values: Mapping[str, Any], backend: Backend, find
         findings.at(
             "TG155", place("workdir"), "workdir lies in no unpacked input; only those make folders in /in"
         )
+
+
+def _version(root: Node) -> str:
+    """The version whose keys are meant; 1 where the value is none."""
+    value = root.value["schema_version"][1].value if "schema_version" in root.value else "1"
+    return "2" if value in ("2", 2) and not isinstance(value, float) else "1"
+
+
+def _check_version(root: Node, values: Mapping[str, Any], backend: Backend, findings: Findings) -> None:
+    """Rules between the version, the backend and what the backend needs."""
+
+    def place(name: str) -> Node:
+        return root.value[name][1] if name in root.value else Node("", "", 1, 1)
+
+    rules = BACKENDS[backend]
+    if values.get("schema_version", rules.version) != rules.version:
+        newer = " or ".join(name for name, item in BACKENDS.items() if item.version == "2")
+        message = f'schema_version must be "{rules.version}" for backend {backend}; version 2 is for backend {newer}'
+        findings.at("TG131", place("schema_version"), message)
+        return
+    for name in rules.keys:
+        if name not in root.value:
+            findings.add("TG121", 1, 1, f"the key {name} is missing; {KEYS[name].description}")
+    if rules.runs == "changes":
+        inputs = values.get("inputs", ())
+        if "inputs" not in root.value or ("inputs" in values and [item.name for item in inputs] != [ARCHIVE]):
+            findings.at("TG172", place("inputs"), f"inputs must be exactly one, {ARCHIVE}")
+        elif any(item.unpack for item in inputs):
+            findings.at("TG172", place("inputs"), f"{ARCHIVE} is not unpacked; leave unpack out")
 
 
 def _is_filled(root: Node, name: str) -> bool:

@@ -21,6 +21,7 @@ from threegate.request.findings import Findings
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 _LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+#_/-]{0,63}")
+_PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WORKDIR = re.compile(r"/out|/in(?:/[A-Za-z0-9._-]{1,128}){0,8}")
 
 SHELLS = frozenset(
@@ -109,12 +110,14 @@ class Key:
     read: Callable[[Node, Bounds], Any]
     schema: Mapping[str, Any]
     description: str
+    versions: str = "12"
+    """The versions of the schema that have it."""
 
 
 def _version(node: Node, _bounds: Bounds) -> str:
-    if node.value not in ("1", 1) or isinstance(node.value, bool | float):
-        raise FieldError("TG131", "must be 1, the only version there is")
-    return "1"
+    if node.value not in ("1", 1, "2", 2) or isinstance(node.value, bool | float):
+        raise FieldError("TG131", "must be 1, or 2 for a request that changes a project")
+    return str(node.value)
 
 
 def _matching(rule: str, grammar: re.Pattern[str], what: str) -> Callable[[Node, Bounds], str]:
@@ -220,7 +223,17 @@ _TABLE = (
         {"enum": list(BACKENDS), "default": DEFAULT_BACKEND},
         " or ".join(BACKENDS),
     ),
-    Key("language", True, _language, _named(64), "what the code is written in; no shell"),
+    Key(
+        "project",
+        False,
+        _matching(
+            "TG171", _PROJECT, "must be the name of a registered project: 1 to 64 of A-Z a-z 0-9 . _ -"
+        ),
+        {"type": "string", "pattern": f"^{_PROJECT.pattern}$"},
+        "the registered name of the project to change",
+        versions="2",
+    ),
+    Key("language", True, _language, _named(64), "what the code is written in; no shell", versions="1"),
     Key(
         "network",
         True,
@@ -239,6 +252,7 @@ _TABLE = (
             ]
         },
         'cores as a decimal number, such as "1" or "0.5"',
+        versions="1",
     ),
     Key(
         "memory_limit_mb",
@@ -248,6 +262,7 @@ _TABLE = (
         ),
         {"type": "integer", "minimum": 8},
         "memory in MiB",
+        versions="1",
     ),
     Key(
         "time_limit_sec",
@@ -284,6 +299,7 @@ _TABLE = (
         _workdir,
         {"type": "string", "pattern": f"^({_WORKDIR.pattern})$", "default": "/in"},
         "where the command starts",
+        versions="1",
     ),
     Key(
         "outputs_expected",

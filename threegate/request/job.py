@@ -73,8 +73,38 @@ class Platform:
 
 
 @dataclass(frozen=True, slots=True)
+class ProjectPlace:
+    """A project as it is bound: its registered name, real path, device, inode, and the owner's uid."""
+
+    name: str
+    path: str
+    device: int
+    inode: int
+    uid: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As the Job, the journal and the trail have it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class JobChange:
+    """What an apply request does to which project, as computed from the bytes of its change set."""
+
+    project: ProjectPlace
+    sha256: str
+    """The change set's digest: the sha256 of its table."""
+    paths: int
+    deletions: int
+    run_later: int
+    """Paths of files that something runs later by itself (changes/run_later.py)."""
+    unseen: int
+    """Paths whose new bytes are no text, so that the screen has their size and digest only."""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
-    """What will run, whole. `code` and `vars_json` are monty's, `argv` is ERA's."""
+    """What will run, whole. `code` and `vars_json` are monty's, `argv` is ERA's, `change` is apply's."""
 
     backend: Backend
     argv: tuple[str, ...] | None
@@ -102,6 +132,9 @@ class Job:
     proposal_sha256: str | None = None
     unread: tuple[str, ...] = ()
     """Names of inputs that may hold code and that the full screen does not show whole (shown_whole.py)."""
+    project: str | None = None
+    """The name of the project that is changed; `change` is what its bytes and the project are."""
+    change: JobChange | None = None
 
     def meaning(self) -> dict[str, Any]:
         """The canonical meaning as a JSON value: code and variables by their sha256, everything else as it is."""
@@ -144,6 +177,8 @@ class Job:
             "proposal_sha256": self.proposal_sha256,
             # Only where there are any: a job of an earlier version, all of whose inputs are shown, keeps its digest.
             **({"unread": list(self.unread)} if self.unread else {}),
+            **({} if self.project is None else {"project": self.project}),
+            **({} if self.change is None else {"change": _change_meaning(self.change)}),
         }
 
     @property
@@ -152,17 +187,32 @@ class Job:
         return canonical.digest(self.meaning())
 
 
-def effective_risk(request: Request, exposure: Exposure) -> Risk:
+def _change_meaning(change: JobChange) -> dict[str, Any]:
+    counts = {name: getattr(change, name) for name in ("sha256", "paths", "deletions", "run_later", "unseen")}
+    return {"project": change.project.to_json(), **counts}
+
+
+def effective_risk(request: Request, exposure: Exposure, change: JobChange | None = None) -> Risk:
     """max(declared, computed): docs/spec/2-approval.md, "Effective risk". `exposure` is that of the same request."""
-    computed = (risk for risk, _ in risk_reasons(request, exposure))
+    computed = (risk for risk, _ in risk_reasons(request, exposure, change))
     return max(request.risk_level, *computed, "low", key=_RISKS.index)
 
 
-def risk_reasons(request: Request, exposure: Exposure) -> list[tuple[Risk, str]]:
-    """Everything that raises a request's risk above low whatever it declares: how far, and why in words of ours."""
+def risk_reasons(
+    request: Request, exposure: Exposure, change: JobChange | None = None
+) -> list[tuple[Risk, str]]:
+    """Everything that raises a request's risk above low whatever it declares: how far, and why in words of ours.
+
+    Before the bytes of a change set were read (`change` is None), what the request says of it counts.
+    """
+    said = request.changes
+    deletes = bool(change.deletions if change else said and said.delete + said.type)
     reasons: tuple[tuple[Risk, bool, str], ...] = (
         ("high", bool(exposure.opaque and exposure.reach), "code that is not on the screen can reach out"),
         ("high", request.unusual_program, "nobody here vouches for the program"),
+        ("high", deletes, "it deletes or replaces what is in the project"),
+        ("high", bool(change and change.run_later), "it changes files that run later by themselves"),
+        ("medium", said is not None, "it changes a project"),
         ("medium", exposure.opaque, "not all code is on the screen"),
         ("medium", request.network != "none", "it reaches the network"),
         ("medium", request.data_sensitivity != "public", f"its data is {request.data_sensitivity}"),
@@ -179,10 +229,11 @@ def build_job(
     time_cap_sec: int | None = None,
     proposal_sha256: str | None = None,
     unread: Sequence[str] = (),
+    change: JobChange | None = None,
 ) -> Job:
     """The Job of a request. `input_sizes` maps sha256 to bytes for every declared input (KeyError otherwise).
 
-    `unread` is what `unread_inputs` found in the bytes of the inputs.
+    `unread` is what `unread_inputs` found in the bytes of the inputs, `change` what was computed from those of a change set.
 
     `write_class` says that the tool's contract has a side effect above read (effective risk high);
     `time_cap_sec` is a contract's `timeouts.total_ms`, rounded up to seconds.
@@ -222,10 +273,12 @@ def build_job(
         workflow=request.workflow,
         role=request.role,
         requested_by=request.requested_by,
-        effective_risk="high" if write_class else effective_risk(request, exposure),
+        effective_risk="high" if write_class else effective_risk(request, exposure, change),
         data_sensitivity=request.data_sensitivity,
         proposal_sha256=proposal_sha256,
         unread=tuple(unread),
+        project=request.project,
+        change=change,
     )
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
+from threegate.request.backend_rules import BACKENDS
 from threegate.request.backend_rules import Backend as Backend
 
 Network = Literal["none", "allowlist"]
@@ -44,6 +45,20 @@ class NetworkTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class Changes:
+    """What an apply request says of its change set: the digest of the table, how many of each kind, some of the paths."""
+
+    sha256: str
+    add: int
+    modify: int
+    delete: int
+    mode: int
+    type: int
+    rows: tuple[tuple[str, str], ...] = ()
+    """(kind, path)"""
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """A tool request that passed gate 1."""
 
@@ -59,6 +74,7 @@ class Request:
     purpose: str
     backend: Backend
     language: str
+    """Empty in version 2, as are the limits for cores and memory: nothing of the request's runs there."""
     network: Network
     cpu_limit: Decimal
     memory_limit_mb: int
@@ -87,3 +103,12 @@ class Request:
     network_rationale: str
     unusual_program: bool = False
     """The program is outside `request.programs` or lies under /in: the effective risk is high."""
+    project: str | None = None
+    """apply: the registered name of the project that is changed."""
+    changes: Changes | None = None
+    """apply: what it says of its change set."""
+
+    @property
+    def signature_needed(self) -> bool:
+        """Whether only a signature lets it run, whatever the settings say: what a request of version 2 does stays."""
+        return BACKENDS[self.backend].version == "2"

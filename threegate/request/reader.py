@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from datetime import datetime
+from decimal import Decimal
 from itertools import islice
 from pathlib import PurePath
 from typing import Any
@@ -23,6 +24,7 @@ from threegate.core.strict_yaml import Node
 from threegate.request import rules, sections
 from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
 from threegate.request.body import Section, read_sections
+from threegate.request.changes_section import read_changes
 from threegate.request.characters import describe, hidden_places, visible
 from threegate.request.code import check_code, check_vars, undeclared_inputs
 from threegate.request.command import Command, read_command
@@ -32,7 +34,7 @@ from threegate.request.findings import Findings
 from threegate.request.front_matter import check_together, read_keys
 from threegate.request.front_matter_keys import Bounds, GateSettings
 from threegate.request.masking import mask_lines, tell
-from threegate.request.model import OutputFile, Request, Stage
+from threegate.request.model import Changes, OutputFile, Request, Stage
 from threegate.request.problem import Problem
 from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, find_front_matter, read_source
@@ -44,7 +46,7 @@ warnings.filterwarnings("ignore", module="<unknown>")
 
 STANDARD_INPUT = "-"
 _NAME = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9-]{1,64}\.md")
-READ_CLOSELY = frozenset({"Command", "Code", "Inputs (JSON)"})
+READ_CLOSELY = frozenset({"Command", "Code", "Inputs (JSON)", "Changes"})
 
 
 def stage_of(path: str) -> Stage:
@@ -102,6 +104,7 @@ class _Reading:
         self.code: str | None = None
         self.vars_json: str | None = None
         self.outputs: tuple[OutputFile, ...] = ()
+        self.changes: Changes | None = None
 
     def report(self) -> Report:
         """Read everything and say what was found."""
@@ -232,6 +235,9 @@ class _Reading:
                     sections.check_input_list(
                         listed, values.get("inputs", ()), findings, parts["Input Files"]
                     )
+        elif BACKENDS[backend].runs == "changes":
+            if "Changes" in parts:
+                self.changes = read_changes(parts["Changes"], findings)
         else:
             # Which inputs there are is not known where the front matter's list is not well-formed.
             known = "inputs" in values or "inputs" not in root.value
@@ -242,7 +248,11 @@ class _Reading:
         if "Output Expectations" in parts:
             section = parts["Output Expectations"]
             files = sections.read_file_list(section, "TG240", "/out/", findings)
-            if files is not None:
+            if files and BACKENDS[backend].runs == "changes":
+                findings.add(
+                    "TG243", section.heading, 1, "a change of a project leaves no files in /out; write none"
+                )
+            elif files is not None:
                 self.outputs = sections.merge_outputs(
                     files, values.get("outputs_expected"), findings, section
                 )
@@ -271,10 +281,10 @@ class _Reading:
             approved_utc=values.get("approved_utc"),
             purpose=values["purpose"],
             backend=values.get("backend", DEFAULT_BACKEND),
-            language=values["language"],
+            language=values.get("language", ""),
             network=values["network"],
-            cpu_limit=values["cpu_limit"],
-            memory_limit_mb=values["memory_limit_mb"],
+            cpu_limit=values.get("cpu_limit", Decimal(0)),
+            memory_limit_mb=values.get("memory_limit_mb", 0),
             time_limit_sec=values["time_limit_sec"],
             inputs=values.get("inputs", ()),
             workdir=values.get("workdir", "/in"),
@@ -296,6 +306,8 @@ class _Reading:
             data_sensitivity=risk.data_sensitivity,  # type: ignore[arg-type]
             network_rationale=risk.network_rationale,
             unusual_program=command is not None and command.unusual_program,
+            project=values.get("project"),
+            changes=self.changes,
         )
         self.exposure = exposure_of(self.request)
         if self.exposure.opaque:

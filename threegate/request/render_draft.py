@@ -15,6 +15,8 @@ from decimal import Decimal
 from typing import Any
 
 from threegate.core import limits
+from threegate.request.backend_rules import BACKENDS
+from threegate.request.changes_section import changes_lines
 from threegate.request.model import NetworkTarget, Request
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._-]*(?: [A-Za-z0-9._-]+)*")
@@ -55,7 +57,7 @@ def scalar(value: Any) -> str:
 
 def _front_matter(request: Request) -> Iterator[str]:
     yield "request_type: tool_request"
-    yield 'schema_version: "1"'
+    yield f'schema_version: "{BACKENDS[request.backend].version}"'
     yield f"request_id: {scalar(request.request_id)}"
     yield f"created_utc: {render_time(request.created_utc)}"
     yield f"requested_by: {scalar(request.requested_by)}"
@@ -65,10 +67,13 @@ def _front_matter(request: Request) -> Iterator[str]:
         yield f"approved_utc: {render_time(request.approved_utc)}"
     yield f"purpose: {scalar(request.purpose)}"
     yield f"backend: {request.backend}"
-    yield f"language: {scalar(request.language)}"
+    yield from _optional("project", request.project)
+    if request.changes is None:
+        yield f"language: {scalar(request.language)}"
     yield f"network: {request.network}"
-    yield f'cpu_limit: "{_decimal(request.cpu_limit)}"'
-    yield f"memory_limit_mb: {request.memory_limit_mb}"
+    if request.changes is None:
+        yield f'cpu_limit: "{_decimal(request.cpu_limit)}"'
+        yield f"memory_limit_mb: {request.memory_limit_mb}"
     yield f"time_limit_sec: {request.time_limit_sec}"
     yield from _list("inputs", [_input(item) for item in request.inputs])
     if request.workdir != "/in":
@@ -120,6 +125,8 @@ def _body(request: Request) -> Iterator[str]:
     if request.argv is not None:
         yield from ("## Command", "", shlex.join(request.argv), "", "## Input Files", "")
         yield from [f"- /in/{item.name} sha256:{item.sha256}" for item in request.inputs] or ["none"]
+    elif request.changes is not None:
+        yield from ("## Changes", "", *changes_lines(request.changes))
     else:
         yield from ("## Code", "", *_fenced(request.code or "", "python"))
         if request.vars_json is not None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+from threegate.request.backend_rules import BACKENDS
 from threegate.request.exposure import EXPOSURE_KEYS, Opacity
-from threegate.request.front_matter_keys import KEYS
+from threegate.request.front_matter_keys import KEYS, Key
 from threegate.request.model import Stage
 from threegate.request.report import REPORT_SCHEMA, Finding, Op, Severity
 
@@ -17,7 +18,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def request_schema() -> dict[str, Any]:
-    """The front matter of a tool request, for editors: what can be said without the settings and the clock."""
+    """The front matter of a tool request of version 1: what can be said without the settings and the clock."""
     allowlist = {"properties": {"network": {"const": "allowlist"}}, "required": ["network"]}
     return {
         "$schema": DIALECT,
@@ -25,12 +26,52 @@ def request_schema() -> dict[str, Any]:
         "title": "ThreeGate tool request, front matter",
         "type": "object",
         "additionalProperties": False,
-        "required": [key.name for key in KEYS.values() if key.required],
-        "properties": {key.name: {**key.schema, "description": key.description} for key in KEYS.values()},
+        "required": [key.name for key in _keys("1") if key.required],
+        "properties": _properties("1"),
         "if": allowlist,
         "then": {"required": ["network_allowlist"]},
         "else": {"not": {"required": ["network_allowlist"]}},
     }
+
+
+def request_schema_2() -> dict[str, Any]:
+    """The front matter of a tool request of version 2: one branch for each backend that has it."""
+    newer = {name: rules for name, rules in BACKENDS.items() if rules.version == "2"}
+    required = [key.name for key in _keys("2") if key.required]
+    return {
+        "$schema": DIALECT,
+        "$id": "https://threegate.dev/schemas/tool-request-2.schema.json",
+        "title": "ThreeGate tool request of version 2, front matter",
+        "type": "object",
+        "additionalProperties": False,
+        "required": [*required, "backend"],
+        "properties": {
+            **_properties("2"),
+            "schema_version": {"enum": ["2", 2], "description": "always 2"},
+            "backend": {"enum": list(newer), "description": " or ".join(newer)},
+        },
+        "oneOf": [
+            {
+                "properties": {
+                    "backend": {"const": name},
+                    **({} if rules.network else {"network": {"const": "none"}}),
+                    **({"inputs": {"minItems": 1, "maxItems": 1}} if rules.runs == "changes" else {}),
+                },
+                "required": [*rules.keys, *(["inputs"] if rules.runs == "changes" else [])],
+            }
+            for name, rules in newer.items()
+        ],
+    }
+
+
+def _keys(version: str) -> list[Key]:
+    return [key for key in KEYS.values() if version in key.versions]
+
+
+def _properties(version: str) -> dict[str, Any]:
+    found = {key.name: {**key.schema, "description": key.description} for key in _keys(version)}
+    names = [name for name, rules in BACKENDS.items() if rules.version == version]
+    return {**found, "backend": {**found["backend"], "enum": names, "description": " or ".join(names)}}
 
 
 def report_schema() -> dict[str, Any]:

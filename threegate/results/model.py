@@ -64,6 +64,7 @@ class ToolResult(_Part):
         "unavailable",
         "interrupted",
         "refused",
+        "project_changed",
     ]
     exit_code: int | None
     runtime_sec: float = Field(ge=0)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
 
 from threegate.core import durable, limits
-from threegate.core.workspace import Workspace
+from threegate.core.workspace import AgentRun, Desk, Workspace
 from threegate.results.result_facts import ResultFacts
 from threegate.results.space import deliver_reserved, give_back
 from threegate.results.text import ShownText, fence, one_line, show_stream, visible
@@ -38,6 +38,7 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "unavailable": "The request was not started: what it needs to run is not there.",
     "interrupted": "The request was interrupted; it is not known how far it came, and it is not run again.",
     "refused": "The request was refused; nothing of it ran.",
+    "project_changed": "The project is not what the change was made from; nothing of it was changed.",
 }
 
 
@@ -71,9 +72,17 @@ def render_result(facts: ResultFacts, shown: Shown | None = None) -> bytes:
 
 
 def deliver_result(
-    workspace: Workspace, facts: ResultFacts, rendered: bytes | None = None, *, settled: bool = True
+    workspace: Workspace,
+    facts: ResultFacts,
+    rendered: bytes | None = None,
+    *,
+    desk: Desk | None = None,
+    settled: bool = True,
 ) -> Path:
     """Deliver the result without replacing anything; the same bytes are there only once. Raises OSError.
+
+    `desk`: of whoever asked. An agent's run gets a copy of its own, before the workspace has the result, and then only the
+    operator can read that one: no other agent sees it.
 
     `rendered` is what `render_result` made of the facts, for a caller that has it. With `settled` false its name is not
     durable before `moves.settle` of it, when the lock is given back.
@@ -82,20 +91,35 @@ def deliver_result(
     same facts (recovery) finds the delivered file and gives its path.
     """
     data = render_result(facts) if rendered is None else rendered
-    target = workspace.results / facts.file_name
+    mode = 0o644
+    if isinstance(desk, AgentRun):
+        mode = 0o600
+        if desk.results.is_dir():  # else the run's folder was removed, and nobody reads there
+            _put(desk.results / facts.file_name, data, lambda path: durable.deliver(path, data, 0o644))
+    path, new = _put(
+        workspace.results / facts.file_name,
+        data,
+        lambda path: deliver_reserved(workspace, facts.request_id, path, data, mode, settled=settled),
+    )
+    if not new:
+        give_back(workspace, facts.request_id)
+        durable.sync_folder(path.parent)
+    return path
+
+
+def _put(target: Path, data: bytes, deliver: Callable[[Path], None]) -> tuple[Path, bool]:
+    """Deliver under the first free number, unless the same bytes are there; where they are, and whether that is new."""
     number = 1
     while True:
         path = numbered(target, number)
         try:
-            deliver_reserved(workspace, facts.request_id, path, data, 0o644, settled=settled)
+            deliver(path)
         except FileExistsError:
             if _same(path, data):
-                give_back(workspace, facts.request_id)
-                durable.sync_folder(path.parent)
-                return path
+                return path, False
             number += 1
-            continue
-        return path
+        else:
+            return path, True
 
 
 def _same(path: Path, data: bytes) -> bool:

@@ -29,6 +29,7 @@ STATUSES: Final = (
     "unavailable",
     "interrupted",
     "refused",
+    "project_changed",
 )
 """How a request can end: a runner's statuses, and `refused`."""
 
@@ -70,6 +71,8 @@ class ResultFacts:
     notes: tuple[str, ...] = ()
     retry_after_sec: int | None = None
     """A service answered 429 (`Outcome.retry_after_sec`); the record names it only then."""
+    kept: tuple[Artifact, ...] = ()
+    """Files in the run's folder that an act on the request needs (`Outcome.kept`); the record names them where there are any."""
 
     @property
     def result_id(self) -> str:
@@ -100,6 +103,7 @@ class ResultFacts:
             dropped=outcome.dropped,
             notes=(*self.notes, *outcome.notes),
             retry_after_sec=outcome.retry_after_sec,
+            kept=outcome.kept,
         )
 
 
@@ -124,9 +128,7 @@ def render_record(facts: ResultFacts) -> bytes:
             {"host": item.host, "port": item.port, "bytes": item.bytes, "allowed": item.allowed}
             for item in facts.destinations
         ],
-        "artifacts": [
-            {"path": item.path, "size": item.size, "sha256": item.sha256} for item in facts.artifacts
-        ],
+        "artifacts": _files(facts.artifacts),
         "stdout": _stream(facts.stdout),
         "stderr": _stream(facts.stderr),
         "request_sha256": facts.request_sha256,
@@ -140,6 +142,7 @@ def render_record(facts: ResultFacts) -> bytes:
         "dropped": list(facts.dropped),
         "notes": list(facts.notes),
         **({} if facts.retry_after_sec is None else {"retry_after_sec": facts.retry_after_sec}),
+        **({"kept": _files(facts.kept)} if facts.kept else {}),
         **({"countersigned_by": list(facts.countersigned_by)} if facts.countersigned_by else {}),
     }
     return canonical.canonical_bytes(value) + b"\n"
@@ -234,8 +237,13 @@ def _facts(
         dropped=tuple(value["dropped"]),
         notes=tuple(value["notes"]),
         retry_after_sec=_seconds(value.get("retry_after_sec")),
+        kept=tuple(Artifact(**item) for item in value.get("kept", ())),
         countersigned_by=tuple(_text(name) for name in value.get("countersigned_by", ())),
     )
+
+
+def _files(files: tuple[Artifact, ...]) -> list[dict[str, Any]]:
+    return [{"path": item.path, "size": item.size, "sha256": item.sha256} for item in files]
 
 
 def _seconds(value: Any) -> int | None:

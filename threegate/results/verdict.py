@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput
-from threegate.core.workspace import Workspace
+from threegate.core.workspace import AgentRun, Desk
 from threegate.request.exposure import EXPOSURE_KEYS, Exposure, exposure_json
 from threegate.secretscan import has_secret, mask_secrets
 
@@ -84,34 +84,36 @@ class Verdict:
         }
 
 
-def verdict_path(workspace: Workspace, file_name: str) -> Path:
+def verdict_path(desk: Desk, file_name: str) -> Path:
     """Where the verdict of a request file lies. A name that is no plain one is replaced by its digest."""
     plain = file_name
     if not _PLAIN_NAME.fullmatch(file_name) or file_name.startswith(".") or has_secret(file_name):
         plain = "name-" + canonical.sha256_hex(file_name.encode("utf-8", "surrogateescape"))
-    return workspace.verdicts / f"{plain}.json"
+    return desk.verdicts / f"{plain}.json"
 
 
-def write_verdict(workspace: Workspace, verdict: Verdict) -> bool:
+def write_verdict(desk: Desk, verdict: Verdict) -> bool:
     """Write the verdict where it says something new; returns whether it did. Raises OSError."""
     try:
-        old = durable.read_regular(verdict_path(workspace, verdict.file), max_bytes=limits.VERDICT_BYTES)
+        old = durable.read_regular(verdict_path(desk, verdict.file), max_bytes=limits.VERDICT_BYTES)
     except OSError:
         old = b""
     if _without_moment(old) == _without_moment(_rendered(verdict)):
         return False
-    put_verdict(workspace, verdict)
+    put_verdict(desk, verdict)
     return True
 
 
-def put_verdict(workspace: Workspace, verdict: Verdict) -> None:
-    """Write a verdict that is known to say something new. Raises OSError."""
-    durable.overwrite(verdict_path(workspace, verdict.file), _rendered(verdict), 0o644)
+def put_verdict(desk: Desk, verdict: Verdict) -> None:
+    """Write a verdict that is known to say something new; of a run whose folder is gone nobody reads one. Raises OSError."""
+    if isinstance(desk, AgentRun) and not desk.verdicts.is_dir():
+        return
+    durable.overwrite(verdict_path(desk, verdict.file), _rendered(verdict), 0o644)
 
 
-def read_verdict(workspace: Workspace, file_name: str) -> Verdict | None:
+def read_verdict(desk: Desk, file_name: str) -> Verdict | None:
     """The verdict of a request file, or None when there is none. Raises InvalidInput when it is no verdict."""
-    path = verdict_path(workspace, file_name)
+    path = verdict_path(desk, file_name)
     try:
         data = durable.read_regular(path, max_bytes=limits.VERDICT_BYTES)
         value = canonical.loads_strict(data, max_bytes=limits.VERDICT_BYTES)

@@ -15,7 +15,7 @@ from pathlib import Path
 from threegate.approval import requester_of
 from threegate.core import durable, limits
 from threegate.core.errors import ThreeGateError
-from threegate.core.file_names import is_request_name
+from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.request import read_request
@@ -64,11 +64,15 @@ class AskedReader:
         return kept[1]
 
     def _read(self, path: Path, folder: str, settings: Settings) -> Asked | None:
-        owner: int | None = None
-        if folder == "inbox":
+        owner: int | str | None = None
+        names = settings.requesters
+        run = is_agent_run_id(folder)
+        if folder == "inbox" or run:
             with self._workspace.hold(path.parent) as held:
                 data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
             owner = facts.st_uid
+            if run:  # whose inbox it lies in is who asks
+                owner, names = folder, {folder: f"run {folder}"}
         else:  # a copy of ours: its owner is not who asked
             data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
         request = read_request(
@@ -76,14 +80,14 @@ class AskedReader:
             path=path.name,
             settings=settings.request,
             now=datetime.now(UTC),
-            stage="draft" if folder in ("inbox", "drafts") else "approved",
+            stage="draft" if run or folder in ("inbox", "drafts") else "approved",
         ).request
         if request is None:
             return None
         exposure = exposure_of(request)
         return Asked(
-            requester=requester_of(request, settings.requesters, owner),
-            vouched=str(owner) in settings.requesters,
+            requester=requester_of(request, names, owner),
+            vouched=str(owner) in names,
             risk=effective_risk(request, exposure),
             backend=request.backend,
             purpose=request.purpose,

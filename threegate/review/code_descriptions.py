@@ -69,7 +69,7 @@ AANA: Final[dict[str, str]] = {
 
 OTHERS: Final[dict[str, str]] = {
     "request_invalid": "gate 1 refuses the file in approved/: the message names rule and line",
-    "input_unfit": "an input that is to be unpacked is no plain tar of files and folders: ask for another one",
+    "input_unfit": "an archive is no plain tar of files and folders, or no change set that may be applied: ask for another one",
     "rejected": "the operator said no, with their reason",
     "cancelled": "the operator stopped it",
     "interrupted": "the daemon ended while it ran: `threegate retry` asks anew",
@@ -84,7 +84,9 @@ OTHERS: Final[dict[str, str]] = {
     "torn_tail": "the trail's torn end was set aside after a crash; work goes on",
     "program_missing": "the sandbox image lacks the program: name another, or let the operator build an image that has it",
     "proposal_changed": "what the proposal becomes is not what the draft says: let it be drafted again",
-    "project_changed": "the project's files are not those that the run saw: run it again",
+    "project_changed": "the project is not what the change was made from: have it proposed again",
+    "project_unknown": "no project of this name is registered: `threegate project list`",
+    "project_not_writable": "waits: the daemon may not change the project, or another change of it is being made",
     "path_blocked": "the path may not be written (protected, outside of the project, or a link)",
     "result_unverified": "the run's record or output is not what the trail says",
     "session_exists": "a session of this name is open or was",
@@ -108,6 +110,7 @@ STATUSES: Final[dict[str, str]] = {
     "unavailable": "no instruction of it ran: the sandbox could not be made",
     "interrupted": "the daemon ended while it ran; it is never run again by itself",
     "refused": "nothing of it ran; `reason` says why",
+    "project_changed": "nothing was changed: the project is not what the change was made from; propose it again",
 }
 
 STATES: Final[dict[str, str]] = {

@@ -36,7 +36,7 @@ from threegate.launch.launch_facts import facts_for_launch
 from threegate.request import read_request
 from threegate.review.compare import differs_from_last
 from threegate.review.input_copies import InputCopy
-from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock
+from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock, why_unfit
 from threegate.shown.time_read import Reading
 from threegate.trail import moves, payloads
 
@@ -118,6 +118,7 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
     `approved` is one that `read_waiting` gave.
     """
     request, job = approved.request, approved.job
+    change = approved.change
     copies = tuple(
         InputCopy(item.name, item.sha256, item.size, context.workspace.inputs / item.sha256)
         for item in job.inputs
@@ -125,16 +126,16 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
     history = approved.history
     event = history.approved if history else None
     given = payloads.Approved.of(event)
-    owner_uid = given.owner_uid if given and given.owner_uid is not None else -1
+    owner = given.owner if given else None
     settings = context.policy.settings
     with context.trail.locked() as held:
-        now = held.now
+        now, run = held.now, held.index.run(owner)
         decision = context.contracts.decide(held, context.policy, request, job, now)
     report = read_request(
         approved.data, path=approved.path.name, settings=settings.request, now=now, stage="approved"
     )
     return ReviewedDraft(
-        draft=Draft(approved.path, approved.data, approved.identity, owner_uid),
+        draft=Draft(approved.path, approved.data, approved.identity, owner),
         report=report,
         request=request,
         job=job,
@@ -151,10 +152,13 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
             proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
             now=now,
         ),
-        owner_uid=owner_uid,
+        owner=owner,
+        run=run,
         proposal_sha256=job.proposal_sha256,
         now=now,
         differs=differs_from_last(context.workspace, request),
+        change=change,
+        unfit=why_unfit(change),
     )
 
 
@@ -202,7 +206,7 @@ def countersign(
             signed,
             name=name,
             operators=facts.operators,
-            requester=requester_of(facts.request, facts.requesters, facts.owner_uid),
+            requester=requester_of(facts.request, facts.requesters, facts.owner),
             nonce_used=facts.nonce_used,
             now=facts.now,
         )

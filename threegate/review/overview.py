@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from threegate.core.workspace import Workspace
-from threegate.review.status import Entry, files_in
+from threegate.review.status import Entry, draft_folder_names, files_in
 from threegate.shown.escaped_lines import shown
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -20,13 +20,12 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "finished": ("finished",),
     "refused": ("refused",),
 }
-"""The groups of a listing, in the order of a request's way, and the folders of each."""
-FOLDERS: Final = tuple(folder for folders in GROUPS.values() for folder in folders)
+"""The groups of a listing, in the order of a request's way, and the folders of each; drafts of agents' runs come on top."""
 
 
 def entries(workspace: Workspace, group: str) -> list[Entry]:
     """The files of a group: what waits oldest first, what has ended newest first."""
-    found = [entry for folder in GROUPS[group] for entry in files_in(workspace, folder)]
+    found = [entry for folder in _folders(workspace, group) for entry in files_in(workspace, folder)]
     return sorted(
         found, key=lambda entry: (entry.changed, entry.path.name), reverse=group in ("finished", "refused")
     )
@@ -34,7 +33,7 @@ def entries(workspace: Workspace, group: str) -> list[Entry]:
 
 def find_entry(workspace: Workspace, folder: str, key: str) -> Entry | None:
     """The file of a folder that has this key, or None. Only names that lie there are compared; none is made of `key`."""
-    if folder not in FOLDERS:
+    if not any(folder in _folders(workspace, group) for group in GROUPS):
         return None
     return next((entry for entry in files_in(workspace, folder) if entry.key == key), None)
 
@@ -43,3 +42,7 @@ def matching(found: Sequence[Entry], words: str) -> list[Entry]:
     """The entries whose names, as they are shown, contain every word; letters count as small ones."""
     wanted = words.lower().split()
     return [entry for entry in found if all(word in shown(entry.path.name).lower() for word in wanted)]
+
+
+def _folders(workspace: Workspace, group: str) -> list[str]:
+    return draft_folder_names(workspace) if group == "drafts" else list(GROUPS[group])

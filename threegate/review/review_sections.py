@@ -11,6 +11,7 @@ from typing import Final
 from threegate.core.errors import Refused
 from threegate.core.settings import Settings
 from threegate.request.backend_rules import BACKENDS
+from threegate.review.change_screen import change_items
 from threegate.review.preview import previews
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
 from threegate.shown.parts import Fact, Field, Item, Listing, Note, Quote, Section
@@ -26,7 +27,12 @@ def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: st
     inputs, unread = _inputs(reviewed)
     return request_sections(
         shown_request(
-            reviewed.request, reviewed.job, settings, operator=operator, owner_uid=reviewed.owner_uid
+            reviewed.request,
+            reviewed.job,
+            settings,
+            operator=operator,
+            owner=reviewed.owner,
+            run=reviewed.run,
         ),
         Beside(
             card=tuple(_card(reviewed)),
@@ -58,6 +64,8 @@ def _card(reviewed: ReviewedDraft) -> Iterator[Item]:
 def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[Warning_]]:
     """What is shown of each input, and a warning for each that is not shown whole."""
     request = reviewed.request
+    if reviewed.change is not None:
+        return {request.inputs[0].name: change_items(reviewed.change, reviewed.inputs[0])}, []
     most = _PREVIEW if BACKENDS[request.backend].data_inputs else None
     shown: dict[str, tuple[Item, ...]] = {}
     warnings: list[Warning_] = []
@@ -89,6 +97,8 @@ def _warnings(reviewed: ReviewedDraft) -> Iterator[Warning_]:
     job = reviewed.job
     if reviewed.never_fits is not None:
         yield (Note(f"it could never run here: it {reviewed.never_fits}"),)
+    if reviewed.unfit is not None:
+        yield (Note("IT CANNOT BE APPLIED NOW:"), Quote(str(reviewed.unfit), "", None))
     if job.argv and reviewed.image_has_program is False:
         yield (Quote(job.argv[0], "the sandbox image has no such program, the run could only fail:", None),)
     if job.argv and reviewed.image_has_program is None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from threegate.changes.requested_change import RequestedChange, refuse_unfit, requested_change
 from threegate.cluster.capacity import never_fits
 from threegate.contracts import PASSING
 from threegate.core import limits
@@ -33,7 +34,7 @@ from threegate.review.compare import differs_from_last
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.runners.registry import describe
 from threegate.secretscan import mask_secrets
-from threegate.trail import LockedTrail, RequestHistory
+from threegate.trail import KnownRun, LockedTrail, Owner, RequestHistory
 
 _HELPED = {"contracts_do_not_compile": "check"}
 """Reasons that another command than `contracts explain` mends."""
@@ -46,7 +47,8 @@ class Draft:
     path: Path
     data: bytes
     identity: tuple[int, ...]
-    owner_uid: int
+    owner: Owner | None
+    """Whose draft it is: the file's owner, or the run in whose inbox it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +61,20 @@ class ReviewedDraft:
     job: Job
     inputs: tuple[InputCopy, ...]
     assessment: Assessment
-    owner_uid: int
-    """Who drafted it: the file's owner, or for a draft made from a proposal whom the trail names."""
+    owner: Owner | None
+    """Who drafted it: as `draft.owner` says, or for a draft made from a proposal whom the trail names."""
     proposal_sha256: str | None
     now: datetime
+    run: KnownRun | None
+    """The agent's run that drafted it; None where none did."""
     differs: str | None
     """What differs from the last approved request of the same shape; None when there was none."""
     never_fits: str | None = None
     """What of its limits no machine of the workspace has."""
+    change: RequestedChange | None = None
+    """What an apply request would do to its project."""
+    unfit: Refused | None = None
+    """Why that could not be done to the project as it is now."""
     image_has_program: bool | None = True
     """Whether the sandbox image has the program that the argv starts with; None when that is not known."""
 
@@ -77,7 +85,7 @@ def find_draft(workspace: Workspace, which: str) -> Path:
     if given.parent != Path() or given.exists():
         return given
     found = []
-    for place in (workspace.inbox, workspace.drafts):
+    for place in workspace.draft_folders():
         with workspace.hold(place) as held, held.entries() as entries:
             names = [entry.name for entry in entries if is_request_name(entry.name)]
             found += [
@@ -105,7 +113,7 @@ def _id_in(workspace: Workspace, folder: HeldFolder, name: str) -> str | None:
 def read_draft(workspace: Workspace, path: Path) -> Draft:
     """Read a draft of inbox/ or tool-exec/drafts/, once. Raises InvalidInput."""
     path = path.absolute()
-    folder = next((place for place in (workspace.inbox, workspace.drafts) if _is_in(path, place)), None)
+    folder = next((place for place in workspace.draft_folders() if _is_in(path, place)), None)
     if folder is None:
         raise InvalidInput(
             f"{path}: a draft is a file of {workspace.inbox} or {workspace.drafts}; copy it there"
@@ -117,7 +125,8 @@ def read_draft(workspace: Workspace, path: Path) -> Draft:
             data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
-    return Draft(folder / path.name, data, _identity(facts), facts.st_uid)
+    owner = workspace.run_of(folder) or facts.st_uid
+    return Draft(folder / path.name, data, _identity(facts), owner)
 
 
 def _identity(facts: os.stat_result) -> tuple[int, ...]:
@@ -209,11 +218,12 @@ def _reviewed(
     opened = {copy.name: copy for copy in copies}
     _refuse_bad_tars(request, opened)
     unread = unread_inputs(request, lambda item: opened[item.name].open())
+    change = requested_change(context.workspace, settings, request, lambda item: opened[item.name].open())
     with context.trail.locked() as held:
         now = held.now
         history = held.index.history(request.request_id)
         refuse_used(held, request)
-        if draft.path.parent == context.workspace.inbox:
+        if draft.path.parent != context.workspace.drafts:
             refuse_anothers(history, draft)
         proposal = history.proposal_sha256 if history else None
         check_proposal_draft(
@@ -233,11 +243,13 @@ def _reviewed(
             time_cap_sec=contracts.time_cap_sec(context.policy, request),
             proposal_sha256=proposal,
             unread=unread,
+            change=change.job if change is not None else None,
         )
-        if proposal is not None and history is not None and history.owner_uid is not None:
+        if proposal is not None and history is not None and history.owner is not None:
             # The daemon wrote the draft: who asks is whom the trail names.
-            draft = replace(draft, owner_uid=history.owner_uid)
-        decision = contracts.decide(held, context.policy, request, job, now, owner_uid=draft.owner_uid)
+            draft = replace(draft, owner=history.owner)
+        run = held.index.run(draft.owner)
+        decision = contracts.decide(held, context.policy, request, job, now, owner=draft.owner)
     assessment = assess(
         request,
         job,
@@ -257,15 +269,28 @@ def _reviewed(
         job=job,
         inputs=copies,
         assessment=assessment,
-        owner_uid=draft.owner_uid,
+        owner=draft.owner,
+        run=run,
         proposal_sha256=proposal,
         now=now,
         differs=differs_from_last(context.workspace, request) if compared else None,
         never_fits=never_fits(context.workspace, settings.runners, request),
+        change=change,
+        unfit=why_unfit(change),
         image_has_program=describe(job.backend).has_program(settings.runners, job.argv[0])
         if job.argv
         else True,
     )
+
+
+def why_unfit(change: RequestedChange | None) -> Refused | None:
+    """Why a change could not be made in its project as that is now; None when it could, and where there is none."""
+    if change is not None:
+        try:
+            refuse_unfit(change)
+        except Refused as error:
+            return error
+    return None
 
 
 def _refuse_bad_tars(request: Request, copies: Mapping[str, InputCopy]) -> None:
@@ -287,6 +312,8 @@ def _is_in(path: Path, folder: Path) -> bool:
 
 def refuse_judged(reviewed: ReviewedDraft) -> None:
     """Nothing is signed that the gates would refuse anyway (docs/spec/3-aana.md). Raises Refused with the gate's code."""
+    if reviewed.unfit is not None:
+        raise reviewed.unfit
     if reviewed.image_has_program is False and reviewed.job.argv:
         raise Refused("program_missing", missing_program_text(reviewed.job.argv[0]))
     if reviewed.never_fits is not None:
@@ -308,13 +335,17 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
 
 def refuse_anothers(history: RequestHistory | None, draft: Draft) -> None:
     """An id belongs to the owner of the first file that named it: that is who asks. Raises Refused (replayed)."""
-    first = history.owner_uid if history is not None else None
-    if first is not None and first != draft.owner_uid:
+    first = history.owner if history is not None else None
+    if first is not None and first != draft.owner:
         raise Refused(
             "replayed",
-            f"{draft.path.name}: its request_id was first used by the account with uid {first}, and this file belongs to uid "
-            f"{draft.owner_uid}; make a new request with: threegate draft",
+            f"{draft.path.name}: its request_id was first used by {_who(first)}, and this file belongs to "
+            f"{_who(draft.owner)}; make a new request with: threegate draft",
         )
+
+
+def _who(owner: Owner | None) -> str:
+    return f"the agent's run {owner}" if isinstance(owner, str) else f"the account with uid {owner}"
 
 
 def missing_program_text(program: str) -> str:

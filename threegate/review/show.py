@@ -22,8 +22,9 @@ from threegate.proposals.in_workspace import input_place
 from threegate.request import Report, read_request
 from threegate.request.exposure import exposure_json
 from threegate.request.model import InputFile
-from threegate.results import Verdict, read_verdict
+from threegate.results import Verdict
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
+from threegate.review.status import verdict_of
 from threegate.trail import Trail
 from threegate.trail.payloads import Approved
 
@@ -84,7 +85,7 @@ def show_request(workspace: Workspace, which: str) -> Shown:
         request_id=request_id,
         path=path,
         report=report,
-        verdict=read_verdict(workspace, path.name) if path else None,
+        verdict=verdict_of(workspace, path) if path else None,
         events=tuple(events),
         results=tuple(sorted(workspace.results.glob(f"TS-*-{_literal(request_id)}*.md")))
         if request_id
@@ -103,7 +104,7 @@ def open_input(workspace: Workspace, shown: Shown, name: str) -> Iterator[tuple[
     if shown.path is None or item is None:
         raise InvalidInput(f"{shown.request_id}: has no input {name!r}; threegate show lists its inputs")
     here = os.path.realpath(shown.path.parent)
-    for folder in (workspace.inbox, workspace.drafts):
+    for folder in workspace.draft_folders():
         if here == os.path.realpath(folder):
             places = {name: input_place(workspace, folder, name, item.sha256)}
             with copied_inputs(workspace, places, [item]) as (copy,):
@@ -154,7 +155,7 @@ def _read(workspace: Workspace, path: Path) -> Report:
 
 
 def _folders(workspace: Workspace) -> list[Path]:
-    return [workspace.inbox, workspace.drafts, *(workspace.state_folder(state) for state in STATES)]
+    return [*workspace.draft_folders(), *(workspace.state_folder(state) for state in STATES)]
 
 
 def _find_path(workspace: Workspace, which: str) -> Path | None:

@@ -17,9 +17,10 @@ from typing import Any, Final
 
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, ThreeGateError
+from threegate.core.file_names import is_agent_run_id
 from threegate.core.workspace import Workspace
 from threegate.request.exposure import Exposure, exposure_json
-from threegate.results import read_verdict
+from threegate.results import Verdict, read_verdict
 from threegate.review.asked import Asked, AskedReader
 from threegate.runners.description import DoctorLine
 from threegate.secretscan import mask_secrets
@@ -152,7 +153,7 @@ def status_lines(workspace: Workspace, *, ended: int = 20, reader: AskedReader |
             (
                 *(
                     item
-                    for name in ("inbox", "drafts", "approved", "running")
+                    for name in (*draft_folder_names(workspace), "approved", "running")
                     for item in files_in(workspace, name)
                 ),
                 *closed[max(0, len(closed) - ended) :],
@@ -235,7 +236,7 @@ def worker_text(row: dict[str, Any]) -> str:
 
 def files_in(workspace: Workspace, folder: str) -> list[Entry]:
     """The request files of a folder, oldest first."""
-    place = workspace.inbox if folder == "inbox" else workspace.tool_exec / folder
+    place = folder_place(workspace, folder)
     found = []
     with suppress(FileNotFoundError), os.scandir(place) as entries:
         for entry in entries:
@@ -250,23 +251,63 @@ def files_in(workspace: Workspace, folder: str) -> list[Entry]:
     return sorted(found, key=_age)
 
 
+def draft_folder_names(workspace: Workspace) -> list[str]:
+    """Where drafts lie, as a listing names it: the inbox, the folder of proposals' drafts, and the inbox of each run."""
+    return [folder_name(workspace, place) for place in workspace.draft_folders()]
+
+
+def is_draft_folder(folder: str) -> bool:
+    """Whether a listing's name of a folder is one of drafts."""
+    return folder in ("inbox", "drafts") or is_agent_run_id(folder)
+
+
+def folder_name(workspace: Workspace, place: Path) -> str:
+    """The folder's name in a listing, from which `folder_place` finds it again: of a run's inbox the run's id."""
+    return workspace.run_of(place) or place.name
+
+
+def folder_place(workspace: Workspace, folder: str) -> Path:
+    """The folder of a name in a listing."""
+    if is_agent_run_id(folder):
+        return workspace.agent_run(folder).inbox
+    return workspace.inbox if folder == "inbox" else workspace.tool_exec / folder
+
+
+def verdict_of(workspace: Workspace, path: Path) -> Verdict | None:
+    """The verdict of a request file, from the desk of whoever asked. Raises InvalidInput when it cannot be read.
+
+    Who asked for a file that is no draft any more is looked for: its name was given once, in one desk.
+    """
+    run = workspace.run_of(path.parent)
+    if run is not None:
+        return read_verdict(workspace.desk(run), path.name)
+    found = read_verdict(workspace, path.name)
+    if path.parent in (workspace.inbox, workspace.drafts) or (found and found.stage == "approved"):
+        return found
+    for place in workspace.draft_folders()[2:]:
+        other = read_verdict(workspace.desk(workspace.run_of(place)), path.name)
+        if other is not None and other.stage == "approved":
+            return other
+    return found
+
+
 def _age(entry: Entry) -> tuple[datetime, str]:
     return entry.changed, entry.path.name
 
 
 def line_of(workspace: Workspace, entry: Entry, reader: AskedReader | None = None) -> Line:
     """One file; its verdict may say more of its state than the folder does. Without `reader` the file is not read."""
-    folder, draft = entry.folder, entry.folder in ("inbox", "drafts")
+    folder, draft = entry.folder, is_draft_folder(entry.folder)
     state = "draft" if draft else folder
     reason = request_id = None
     try:
-        verdict = read_verdict(workspace, entry.path.name)
+        verdict = verdict_of(workspace, entry.path)
     except (InvalidInput, ThreeGateError):
         verdict = None
     if verdict is not None:
         request_id = verdict.request_id
         same_place = {"inbox": ("draft", "invalid"), "drafts": ("draft", "invalid"), "approved": ("waiting",)}
-        if verdict.state in same_place.get(folder, ()):
+        if verdict.state in same_place.get(entry.path.parent.name, ()):
             state = verdict.state
         if verdict.state == state:
             reason = verdict.reason

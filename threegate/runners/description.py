@@ -92,5 +92,7 @@ class BackendDescription:
     given under other facts no longer holds. Names are the backend's own."""
     has_program: Callable[[RunnersSettings, str], bool | None] = lambda settings, program: None
     """Whether a run of it would find this first word of an argv; None when that is not known."""
+    waits_for: str = "no_backend"
+    """The code with which a request waits while no run of it can start."""
     on_workers: bool = False
     """Whether the workers of a cluster run it; with a cluster, a request for any other one waits."""

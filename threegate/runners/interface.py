@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:  # who only reads results loads no gate
     from threegate.judgement.judge import Clearance
     from threegate.request.job import Job, Platform
+    from threegate.trail import Owner
 
 Status = Literal[
     "succeeded",
@@ -28,6 +29,7 @@ Status = Literal[
     "cancelled",
     "unavailable",
     "interrupted",
+    "project_changed",
 ]
 
 
@@ -83,6 +85,8 @@ class Outcome:
     image: str = ""
     runtime: str = ""
     notes: tuple[str, ...] = ()
+    kept: tuple[Artifact, ...] = ()
+    """Files that the runner left in the run's folder itself, for an act on the finished request; the path is the name."""
     retry_after_sec: int | None = None
     """A service answered 429, as far as the proxy could see: the seconds to wait (capped by the tool's contract)."""
 
@@ -96,7 +100,9 @@ class Evidence:
     signature: bytes | None
     countersignatures: Mapping[str, bytes]
     epoch: int
-    owner_uid: int | None
+    owner: Owner | None
+    requester: str | None
+    """Whom the run that asks stands for; None where no agent's run asks."""
     policy_sha256: str
     write_class: bool
     time_cap_sec: int | None
@@ -127,6 +133,8 @@ class Control:
     ran: Callable[[], None] = lambda: None
     """Called, perhaps more than once, when no process of the run is left, before it is recorded: its share of the machine
     is free."""
+    recorded: Callable[[], None] = lambda: None
+    """Called once the end is in the trail: what the runner kept to take the run back may go."""
     lasting: Callable[[], None] | None = None
     """There once the request is claimed: says to CORE and the operator that it runs. For a run that is longer than a moment."""
 

@@ -18,6 +18,7 @@ from threegate.runners.interface import Runner
 _FOLDERS: dict[Backend, str] = {
     "monty": "threegate.runners.monty",
     "ERA": "threegate.runners.era",
+    "apply": "threegate.runners.apply",
 }
 
 

@@ -1,4 +1,4 @@
-"""The MCP surface: the pre-tool check, and the way of a request as its requester sees it.
+"""The MCP surface: the pre-tool check, the way of a request as its requester sees it, and the door (`serve/door.py`).
 
 Invariants: every line of the client that holds an id is answered (`mcp_reading`); `aana_pre_tool_check` answers a message
 with a decision, whatever the arguments are, and repeats no value of them; what is read lies on CORE's side (inbox, verdicts, results). There is no tool that approves, and there
@@ -7,23 +7,15 @@ never will be: an approval is a signature of a person, made elsewhere.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, BinaryIO, Final, Self, cast
+from typing import Any, Final
 
-import anyio
-import anyio.to_thread
 from mcp.server import Server
-from mcp.server.stdio import stdio_server
-from mcp.shared.message import SessionMessage
 from mcp_types import (
     CallToolResult,
-    ErrorData,
-    JSONRPCError,
     ListToolsResult,
     TextContent,
     Tool,
@@ -37,31 +29,36 @@ from threegate.aana import (
     EvidenceMode,
     handle_aana_pre_tool_check,
 )
-from threegate.core import limits
 from threegate.core.errors import ThreeGateError
 from threegate.serve import openapi
-from threegate.serve.mcp_reading import read_lines
+from threegate.serve.door import DOOR_TOOLS, Door
+from threegate.serve.guide import Guide
 from threegate.serve.requests import RequestDesk
 
 CHECK: Final = AANA_PRE_TOOL_CHECK_TOOL["name"]
 _TEXT: Final = {"type": "string"}
-_PAUSE_SECONDS: Final = 0.01
 
 
 class ToolServer:
-    """The four tools. Without a workspace the three about requests say that there is none."""
+    """The tools for one client. Without a workspace those about requests say that there is none, and there is no door."""
 
     def __init__(
         self,
         *,
         log: DecisionLog,
         desk: RequestDesk | None,
+        door: Door | None = None,
+        guide: Guide | None = None,
         evidence_mode: EvidenceMode = "quickstart",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """Keep what the tools work with. `now` is the moment that evidence is aged at."""
         self._log = log
         self._desk = desk
+        self._door = door
+        self._guide = guide or Guide(None)
+        self._answers: dict[Any, str] = {}
+        """By the id of a message: the call whose answer it gets."""
         self._mode: EvidenceMode = evidence_mode
         self._now = now
 
@@ -72,19 +69,46 @@ class ToolServer:
             version=__version__,
             instructions=(
                 "Call aana_pre_tool_check before a consequential tool and run the tool only when route is accept and "
-                "hard_blockers is empty. Requests for code go in by submit_request; a person approves them elsewhere."
+                "hard_blockers is empty. What should run outside of your sandbox goes through run_python and run_program; "
+                "a person approves it elsewhere, and until then a call says pending."
             ),
             on_list_tools=self._list,
             on_call_tool=self._call,
+            on_list_prompts=self._guide.list_prompts,
+            on_get_prompt=self._guide.get_prompt,
+            on_list_resources=self._guide.list_resources,
+            on_read_resource=self._guide.read_resource,
         )
         server.middleware.append(_always_an_object)
         return server
 
     async def _list(self, _context: Any, _params: Any) -> ListToolsResult:
-        return ListToolsResult(tools=tools())
+        return ListToolsResult(tools=[*tools(), *(door_tools() if self._door else ())])
 
-    async def _call(self, _context: Any, params: Any) -> CallToolResult:
+    async def _call(self, context: Any, params: Any) -> CallToolResult:
+        if params.name in DOOR_TOOLS and self._door is not None:
+            return await self._ask(self._door, context, params.name, params.arguments or {})
         return self.call(params.name, params.arguments or {})
+
+    async def _ask(self, door: Door, context: Any, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+        async def tell(waited: float, seconds: float, what: str) -> None:
+            await context.session.report_progress(waited, seconds, what)
+
+        try:
+            answer = await door.call(name, arguments, tell)
+        except ThreeGateError as error:
+            return _failed(str(error))
+        except OSError as error:
+            return _failed(f"could not be done: {error.strerror or 'the disk refused'}")
+        if answer.digest is not None:
+            self._answers[context.request_id] = answer.digest
+        return _answered(answer.value, is_error=answer.refused)
+
+    def sent(self, message_id: Any) -> None:
+        """An answer reached the client."""
+        digest = self._answers.pop(message_id, None)
+        if digest is not None and self._door is not None:
+            self._door.delivered(digest)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
         """Run one tool. What goes wrong is an error result with one line that repeats no argument."""
@@ -158,6 +182,23 @@ def tools() -> list[Tool]:
     ]
 
 
+def door_tools() -> list[Tool]:
+    """The descriptions of the door's tools."""
+    return [
+        Tool(
+            name=name,
+            description=what,
+            input_schema=model.model_json_schema(),
+            annotations=ToolAnnotations(
+                read_only_hint=name in ("wait", "requests", "read_output"),
+                destructive_hint=name in ("run_python", "run_program", "propose_changes", "cancel"),
+                open_world_hint=name in ("run_python", "run_program"),
+            ),
+        )
+        for name, (model, what) in DOOR_TOOLS.items()
+    ]
+
+
 def _arguments(properties: dict[str, Any], *required: str) -> dict[str, Any]:
     return {
         "type": "object",
@@ -167,75 +208,13 @@ def _arguments(properties: dict[str, Any], *required: str) -> dict[str, Any]:
     }
 
 
-def _answered(value: dict[str, Any]) -> CallToolResult:
+def _answered(value: dict[str, Any], *, is_error: bool = False) -> CallToolResult:
     return CallToolResult(
-        content=[TextContent(type="text", text=json.dumps(value))], structured_content=value, is_error=False
+        content=[TextContent(type="text", text=json.dumps(value))],
+        structured_content=value,
+        is_error=is_error,
     )
 
 
 def _failed(message: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=message)], is_error=True)
-
-
-class _Lines:
-    """stdin as `stdio_server` takes it, behind the strict reader. `write` is its stream to the client.
-
-    The end of stdin waits for the answers that are due, so that lines that are piped in get all of theirs.
-    """
-
-    write: Any = None
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self.due: set[Any] = set()
-        """Ids of requests that were read and are not answered yet."""
-
-    async def __aiter__(self) -> AsyncIterator[str]:
-        async for text in read_lines(self._readline, self._answer):
-            message = json.loads(text)
-            if "method" in message and "id" in message:
-                self.due.add(message["id"])
-            yield text
-        with anyio.move_on_after(limits.MCP_LAST_ANSWERS_SECONDS):
-            while self.due:
-                await anyio.sleep(_PAUSE_SECONDS)
-
-    async def _readline(self, most: int) -> bytes:
-        return await anyio.to_thread.run_sync(self._stream.readline, most)
-
-    async def _answer(self, message_id: int | str | None, code: int, message: str) -> None:
-        error = JSONRPCError(jsonrpc="2.0", id=message_id, error=ErrorData(code=code, message=message))
-        with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            await self.write.send(SessionMessage(error))
-
-
-class _Answers:
-    """The stream to the client, which tells the lines what was answered."""
-
-    def __init__(self, stream: Any, lines: _Lines) -> None:
-        self._stream = stream
-        self._lines = lines
-
-    async def send(self, item: SessionMessage) -> None:
-        await self._stream.send(item)
-        self._lines.due.discard(getattr(item.message, "id", None))
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> bool | None:
-        return cast("bool | None", await self._stream.__aexit__(*error))
-
-
-async def serve_stdio(server: Server[Any]) -> None:
-    """Serve on stdin and stdout until the client goes away."""
-    with open(os.dup(0), "rb") as stdin:
-        lines = _Lines(stdin)
-        async with stdio_server(stdin=cast(Any, lines)) as (read_stream, write_stream):
-            lines.write = write_stream
-            answers = _Answers(write_stream, lines)
-            await server.run(read_stream, answers, server.create_initialization_options())

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from threegate.agents.jail_doctor import agent_lines
 from threegate.core.errors import ThreeGateError
 from threegate.core.settings import Settings
 from threegate.core.version import described
@@ -50,6 +51,7 @@ def examine(workspace: Workspace | None, *, probes: bool = True) -> list[DoctorL
         lines += guarded("disk", lambda: _disk(workspace.root))
     for backend in backends():
         lines += backend.doctor(settings, probes)
+    lines += agent_lines(settings, probes)
     return [*lines, _works(settings)]
 
 

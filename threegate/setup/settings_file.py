@@ -20,6 +20,7 @@ _EXAMPLES = {
     "requesters": '# "1000" = "core"',
     "principals": '# core = { tier = "L2" }',
     "secrets": '# github = { env = "GITHUB_TOKEN" }',
+    "agents": '# codex = { key = "openai", models = ["gpt-5-codex"] }',
     "witnesses": '# office = { url = "http://10.0.0.2:8767", key = "..." }',
 }
 _HEADER = (

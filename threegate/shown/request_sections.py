@@ -14,7 +14,7 @@ from typing import Final
 from threegate.approval import format_utc
 from threegate.core import limits
 from threegate.request.exposure import Exposure, exposure_of
-from threegate.request.job import Job, JobInput, JobLimits, risk_reasons
+from threegate.request.job import Job, JobChange, JobInput, JobLimits, risk_reasons
 from threegate.request.model import Request
 from threegate.runners.egress.secret_header import secret_name
 from threegate.shown.parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
@@ -36,6 +36,8 @@ class ShownRequest:
     """The requester's name comes from the file, because the settings name nobody for its owner."""
     signatures: int
     """How many the quorum asks for."""
+    run: str = ""
+    """Which run of which agent asks; empty when none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,11 @@ def request_sections(view: ShownRequest, beside: Beside = _NOTHING) -> list[Sect
     for name, show in JOB_FIELDS.items():
         shown = _inputs(view.job, beside) if name == "inputs" else show(view.job)
         (walls if name in _WALLS else runs).extend(shown)
-    walls += [*_usual_limits(view.job.limits), *_digests(view.job), *beside.digests]
+    walls += [
+        *(_usual_limits(view.job.limits) if view.job.project is None else ()),
+        *_digests(view.job),
+        *beside.digests,
+    ]
     sections = [
         Section("REQUEST", (*_card(view), *beside.card)),
         Section("WARNINGS", tuple(item for warning in warnings for item in warning)),
@@ -103,11 +109,13 @@ def read_all(file_name: str, name: str) -> Field:
 def _card(view: ShownRequest) -> Iterator[Item]:
     exposure = job_exposure(view.request, view.job)
     yield from exposure_items(exposure)
+    if view.job.change is not None:
+        yield from change_facts(view.job.change)
     yield Fact("risk", _risk(view, exposure))
     if view.named_by_text:
         yield Field("asked by", f"{view.requester} (as the file says)")
     else:
-        yield Fact("asked by", view.requester)
+        yield Fact("asked by", f"{view.requester}, {view.run}" if view.run else view.requester)
     signed = "1 signature is" if view.signatures == 1 else f"{view.signatures} signatures are"
     yield Fact("you sign as", f"{view.operator}; {signed} needed")
 
@@ -116,7 +124,7 @@ def _risk(view: ShownRequest, exposure: Exposure) -> str:
     declared, effective = view.request.risk_level, view.job.effective_risk
     if declared == effective:
         return f"{effective}, as declared"
-    why = [why for risk, why in risk_reasons(view.request, exposure) if risk == effective]
+    why = [why for risk, why in risk_reasons(view.request, exposure, view.job.change) if risk == effective]
     return f"{effective}, declared {declared}: {' and '.join(why) or 'its tool changes things outside'}"
 
 
@@ -221,9 +229,34 @@ def _input(item: JobInput) -> Item:
     return Field("input", f"/in/{item.name}{unpacked}, {size_text(item.size)}")
 
 
+def change_facts(change: JobChange) -> Iterator[Item]:
+    """What is counted of a change set: everything that the screen folds away or shows by size is in these numbers."""
+    yield Fact("project", f"{change.project.name}: {change.project.path}")
+    counted = (
+        (change.deletions, "deleted or replaced by another kind of file"),
+        (change.run_later, "run later by themselves"),
+        (change.unseen, "shown by size and digest only"),
+    )
+    said = "".join(f"; {count} {what}" for count, what in counted if count)
+    yield Fact("changes", f"{change.paths} {'path' if change.paths == 1 else 'paths'}{said}")
+
+
+def _change(job: Job) -> list[Item]:
+    """Which folder is meant, besides its name and path."""
+    if job.change is None:
+        return []
+    place = job.change.project
+    return [
+        Fact("change set", job.change.sha256),
+        Fact("folder", f"device {place.device}, inode {place.inode}, owned by uid {place.uid}"),
+    ]
+
+
 def _limits(job: Job) -> list[Item]:
     """What this request asked for, and what is not as it is for every other one."""
     held = job.limits
+    if job.project is not None:
+        return [Fact("limits", f"{held.time_sec} s")]
     items: list[Item] = [
         Fact(
             "limits",
@@ -283,6 +316,8 @@ JOB_FIELDS: dict[str, _Show] = {
     "network": _foreign("network", lambda job: "\n".join(job.network)),
     "limits": _limits,
     "tool": _foreign("tool", lambda job: job.tool),
+    "project": _foreign("project", lambda job: job.project),
+    "change": _change,
     "session_id": _foreign("session", lambda job: job.session_id),
     "labels": _foreign("labels", lambda job: "\n".join(job.labels)),
     "workflow": _foreign("workflow", lambda job: job.workflow),
@@ -302,7 +337,7 @@ JOB_FIELDS: dict[str, _Show] = {
 _WALLS: Final = frozenset(
     (
         *("environment", "image", "egress_image", "runtime", "seccomp_sha256"),
-        *("requested_by", "effective_risk", "proposal_sha256"),
+        *("requested_by", "effective_risk", "proposal_sha256", "change"),
     )
 )
 """Fields that are the same for every request of its kind, or that the card tells: folded to one line."""

@@ -6,6 +6,7 @@ no width, no colour, no time that passes. It names every input by size and diges
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from threegate.approval import requester_of
@@ -15,21 +16,35 @@ from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.shown.request_sections import ShownRequest, request_sections
 from threegate.shown.screen_lines import render_sections
+from threegate.trail import KnownRun, Owner
 
 _NO_WIDTH: Final = 1 << 30
 """Columns: no line is wrapped."""
 
 
+def requesters(settings: Settings, run: KnownRun | None) -> Mapping[str, str]:
+    """Names by uid, and that of the run which asks: a run is whom its registration names, never whom its file names."""
+    return settings.requesters if run is None else {**settings.requesters, run.run: run.requester}
+
+
 def shown_request(
-    request: Request, job: Job, settings: Settings, *, operator: str, owner_uid: int | None
+    request: Request,
+    job: Job,
+    settings: Settings,
+    *,
+    operator: str,
+    owner: Owner | None,
+    run: KnownRun | None = None,
 ) -> ShownRequest:
-    """What the text is made of. `owner_uid` is the draft's owner, None where nobody knows it."""
+    """What the text is made of. `owner` is the draft's, None where nobody knows it; `run`: the agent's run that it is."""
+    names = requesters(settings, run)
     return ShownRequest(
         request=request,
         job=job,
         operator=operator,
-        requester=requester_of(request, settings.requesters, owner_uid),
-        named_by_text=str(owner_uid) not in settings.requesters,
+        requester=requester_of(request, names, owner),
+        named_by_text=str(owner) not in names,
+        run=f"run {run.run} of the agent {run.profile}" if run is not None else "",
         signatures=getattr(settings.approval.quorum, job.effective_risk),
     )
 

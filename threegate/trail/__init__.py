@@ -6,9 +6,10 @@ What others use: `Trail` (create, locked, events), the `LockedTrail` that `locke
 
 from threegate.trail.event import TYPES, Event, format_time, parse_time, trail_text
 from threegate.trail.history import RequestHistory
-from threegate.trail.index import Head, TrailIndex
+from threegate.trail.index import Head, KnownRun, TrailIndex
 from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.on_disk import Clock, system_clock
+from threegate.trail.payloads.placed import Owner
 from threegate.trail.trail import Trail
 
 __all__ = [
@@ -16,7 +17,9 @@ __all__ = [
     "Clock",
     "Event",
     "Head",
+    "KnownRun",
     "LockedTrail",
+    "Owner",
     "RequestHistory",
     "Trail",
     "TrailIndex",

@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from threegate.trail.event import Event, event_of_line
+from threegate.trail.payloads.placed import Owner
 
 
 @dataclass(slots=True)
@@ -41,8 +42,8 @@ class RequestHistory:
     """The state folder that the last announced move led to; None before the first."""
     file: str | None = None
     """The name of the request file in that folder."""
-    owner_uid: int | None = None
-    """uid of the owner of the first file with this id: who asks. Later files with the same id do not change it."""
+    owner: Owner | None = None
+    """Whose the first file with this id was: who asks. Later files with the same id do not change it."""
     proposal_sha256: str | None = None
     """Digest of the proposal that the draft was made of."""
 
@@ -143,7 +144,7 @@ class Record:
         )
 
 
-_FACTS: Final = ("abandoned", "state", "file", "owner_uid", "proposal_sha256")
+_FACTS: Final = ("abandoned", "state", "file", "owner", "proposal_sha256")
 """The fields that hold no event."""
 
 

@@ -17,6 +17,8 @@ from threegate.trail.event import Event, parse_line
 from threegate.trail.history import Record, RequestHistory, Settled
 from threegate.trail.kept_index import ROW, KeptIndex
 from threegate.trail.payloads import (
+    AgentEnded,
+    AgentStarted,
     ApprovalAbandoned,
     Approved,
     Cancelled,
@@ -36,6 +38,7 @@ from threegate.trail.payloads import (
     WorkspaceAdopted,
     WorkspaceCreated,
 )
+from threegate.trail.payloads.placed import Owner
 from threegate.trail.spilled_index import SpilledIndex
 from threegate.trail.tree import Frontier
 
@@ -57,6 +60,18 @@ class Head(NamedTuple):
     seq: int
     hash: str
     time: str
+
+
+class KnownRun(NamedTuple):
+    """A run of an agent that the trail names."""
+
+    run: str
+    profile: str
+    requester: str
+    """Who its requests come from, as gates name it."""
+    project: str | None
+    """The one project that it may ask to change."""
+    ended: bool = False
 
 
 class TrailIndex:
@@ -94,6 +109,7 @@ class TrailIndex:
         self._announced: set[int] = set()
         """Keyed hashes of ``state/file`` names; Python's own, with this process's random key."""
         self._grants: dict[str, int] = {}
+        self._runs: dict[str, KnownRun] = {}
         self._session_seqs: list[int] = []
         self._session_events: list[Event] = []
         self._rows = bytearray()
@@ -112,6 +128,7 @@ class TrailIndex:
         self.last_checkpoint, self.counts = header["last_checkpoint"], dict(header["counts"])
         self.answers, self.cosigned = header.get("answers", 0), Witnessed.read(header.get("cosigned"))
         self._grants, self._session_seqs = dict(header["grants"]), list(header["sessions"])
+        self._runs = {run[0]: KnownRun(*run) for run in header.get("runs", ())}  # an older version kept none
 
     def to_header(self) -> dict[str, Any]:
         """What `TrailIndex(kept)` begins from, as a JSON object; requests, nonces and names are not in it."""
@@ -131,6 +148,7 @@ class TrailIndex:
             "last_checkpoint_root": self.last_checkpoint_root,
             "counts": self.counts,
             "grants": self._grants,
+            "runs": [list(run) for run in self._runs.values()],
             "sessions": [*self._session_seqs, *(event.seq for event in self._session_events)],
         }
 
@@ -213,6 +231,23 @@ class TrailIndex:
                 self._grants.setdefault(grant, 0)
             case GrantRevoked(grant=str(grant)):
                 self._grants.pop(grant, None)
+            case AgentStarted(run=str(run)):
+                profile = payload.profile or "agent"
+                known = KnownRun(run, profile, payload.requester or profile, payload.project)
+                self._runs.setdefault(run, known)
+            case AgentEnded(run=str(run)) if run in self._runs:
+                self._runs[run] = self._runs[run]._replace(ended=True)
+
+    @property
+    def runs(self) -> tuple[KnownRun, ...]:
+        """The runs of agents, in the order of their starts."""
+        return tuple(self._runs.values())
+
+    def run(self, owner: Owner | None) -> KnownRun | None:
+        """The run that asks; None where none does. A run that the trail does not know is one without a project."""
+        if not isinstance(owner, str):
+            return None
+        return self._runs.get(owner) or KnownRun(owner, "agent", owner, None, ended=True)
 
     def grant_uses(self, grant: str) -> int | None:
         """How often a standing grant was used, or None when it was never given here or was revoked."""

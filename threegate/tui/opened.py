@@ -24,7 +24,7 @@ from threegate.review.reviewed_draft import (
     read_draft,
 )
 from threegate.review.screen import render_invalid, render_reviewed_draft
-from threegate.review.status import Entry
+from threegate.review.status import Entry, is_draft_folder
 from threegate.shown.escaped_lines import quoted
 from threegate.shown.screen_lines import render_sections
 
@@ -69,7 +69,7 @@ def open_request(context: Context, entry: Entry, operator: str) -> Iterator[Open
     opened = Opened(entry, context, operator)
     with ExitStack() as held:
         try:
-            if operator and entry.folder in ("inbox", "drafts") and entry.path.suffix == ".md":
+            if operator and is_draft_folder(entry.folder) and entry.path.suffix == ".md":
                 draft = read_draft(context.workspace, entry.path)
                 opened = replace(opened, draft=draft)
                 opened = replace(opened, reviewed=held.enter_context(open_reviewed_draft(context, draft)))

@@ -34,7 +34,7 @@ from threegate.review.compare import compare_with_last
 from threegate.review.countersign import countersign
 from threegate.review.readiness import Readiness
 from threegate.review.screen import render_comparison
-from threegate.review.status import Line, health_rows
+from threegate.review.status import Line, health_rows, is_draft_folder
 from threegate.setup.init import account
 from threegate.shown.escaped_lines import GUTTER, LEAST_WIDTH, WIDTH, Title, own, shown
 from threegate.shown.time_read import Reader, Reading
@@ -264,8 +264,8 @@ class RequestsScreen(Screen[None]):
         """Only the keys that do something now."""
         folder = self._line.entry.folder if self._line is not None else ""
         needs = {
-            "approve": folder in ("inbox", "drafts"),
-            "reject": folder in ("inbox", "drafts"),
+            "approve": is_draft_folder(folder),
+            "reject": is_draft_folder(folder),
             "countersign": self._opened is not None and self._opened.approved is not None,
             "cancel": folder in ("approved", "running"),
             "ask_filter": not folder,

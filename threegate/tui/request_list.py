@@ -21,6 +21,7 @@ from threegate.review.status import (
     NOTHING_HERE,
     TITLES,
     Line,
+    is_draft_folder,
     line_rows,
     status_lines,
     worker_text,
@@ -161,9 +162,7 @@ class RequestList(Vertical):
 
 def is_undecided(line: Line) -> bool:
     """Whether an operator could decide on it now: a draft, or what waits for one of them."""
-    return line.next == "operator" or (
-        line.entry.folder in ("inbox", "drafts") and line.entry.path.suffix == ".md"
-    )
+    return line.next == "operator" or (is_draft_folder(line.entry.folder) and line.entry.path.suffix == ".md")
 
 
 def _shape(drawn: _Drawn) -> Sequence[tuple[str, int]]:

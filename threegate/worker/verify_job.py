@@ -173,13 +173,20 @@ def _facts(
         shown_sha256=None,
         countersignatures=envelope.countersignature_bytes,
         quorum=approval.quorum,
-        requesters=trust.settings.requesters,
-        owner_uid=envelope.owner_uid,
+        requesters=_requesters(trust.settings, envelope),
+        owner=envelope.owner,
         was_approved=True,
         grants=approval.grants,
         grant_uses=journal.grant_uses,
         mode="required",
     )
+
+
+def _requesters(settings: Settings, envelope: Envelope) -> Mapping[str, str]:
+    """This worker's names, and the one that the daemon's trail has for the run that asks."""
+    if envelope.run is None:
+        return settings.requesters
+    return {**settings.requesters, envelope.run: envelope.requester or envelope.run}
 
 
 def _policy(settings: Settings, envelope: Envelope) -> Policy:

@@ -263,7 +263,7 @@ def uses(approved: Approved) -> Iterator[Mutation]:
     yield one("a copy under another name", approved.facts(recorded_file="TR-20261122-100000Z-other.md"),
               "statement_mismatch")  # fmt: skip
     for uid in range(20):
-        facts = approved.facts(owner_uid=uid, requesters={str(uid): "operator"})
+        facts = approved.facts(owner=uid, requesters={str(uid): "operator"})
         yield one(f"uid {uid} is the approver", facts, "self_approval")
     yield one("no pinned file", approved.facts(pinned={}), "input_missing")
     yield one(
@@ -399,7 +399,7 @@ def countersignatures(approved: Approved, other_key: Path) -> Iterator[Mutation]
     own = material.countersigned(digest, "operator", approved.key)
     yield one("by the approver", facts(own, "operator"), "quorum_missing")
     yield one("by nobody of ours", facts(good, operators=approved.operators), "signer_unknown")
-    yield one("by the requester", facts(good, owner_uid=5, requesters={"5": "other"}), "self_approval")
+    yield one("by the requester", facts(good, owner=5, requesters={"5": "other"}), "self_approval")
     yield one("with a used nonce", facts(good, nonces=["0" * 31 + "2"]), "replayed")
     same = material.countersigned(digest, "other", other_key, nonce=approved.statement.nonce)
     yield one("with the approval's nonce", facts(same), "replayed")

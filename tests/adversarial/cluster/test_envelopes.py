@@ -71,6 +71,7 @@ def test_a_checkpoint_signature_is_none_for_a_note(bench: Bench) -> None:
         ({"worker": "w2"}, "envelope_misdirected"),
         ({"workspace_id": "ws-" + "0" * 32}, "workspace_mismatch"),
         ({"epoch": 2}, "workspace_mismatch"),
+        ({"run": "ar-20261123-100000z-0123abcd", "requester": "operator"}, "self_approval"),
         ({"signature": base64.b64encode(b"no statement").decode()}, "signature_file_malformed"),
         ({"policy_sha256": "0" * 64}, "policy_changed"),
         ({"job_sha256": "0" * 64}, "job_changed"),

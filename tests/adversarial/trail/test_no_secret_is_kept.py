@@ -37,7 +37,11 @@ def test_no_secret_is_kept(tmp_path: Path, capsys) -> None:
     said = capsys.readouterr()
     assert SECRET not in said.out and SECRET not in said.err
     assert len(list(workspace.results.glob("TS-*.md"))) == 4
-    kept = [workspace.trail_file, *workspace.results.iterdir(), *workspace.verdicts.iterdir()]
+    kept = [
+        workspace.trail_file,
+        *(path for path in workspace.results.rglob("*") if path.is_file()),
+        *workspace.verdicts.iterdir(),
+    ]
     kept += [*workspace.refused.iterdir(), *workspace.finished.iterdir()]
     for path in kept:
         assert SECRET not in path.name and (

@@ -7,6 +7,7 @@ from threegate.request.rules.rule import Rule
 _A = "a" * 64
 _RISK = "## Risk Assessment\n\nRisk level: low\nJustification: reads one file\nData sensitivity: public\n"
 _MONTY = "backend: monty\n\n"
+_CHANGES = f"{{apply}}\n\n## Changes\n\n- digest: sha256:{_A}\n- add: 1\n- modify: 1\n- delete: 0\n- mode: 0\n- type: 0\n"
 _INPUTS = f"inputs: [{{name: data.csv, sha256: {_A}}}]\n\n## Input Files\n\n"
 
 
@@ -22,7 +23,7 @@ RULES = (
         "section-unknown",
         "a section that this backend does not have",
         "ERA: Command, Input Files, Output Expectations, Risk Assessment. monty: Code, Inputs (JSON) (optional), "
-        "Output Expectations, Risk Assessment.",
+        "Output Expectations, Risk Assessment. apply: Changes, Output Expectations, Risk Assessment.",
         (_RISK,),
         ("## Notes\n\nx\n", "## risk assessment\n", "## Code\n\n```python\nx = 1\n```\n", "## A\n" * 9),
     ),
@@ -176,6 +177,25 @@ RULES = (
         ),
     ),
     _rule(
+        "TG223",
+        "changes-form",
+        "Changes is a list of the digest and five counts, and perhaps one block of paths",
+        "'- digest: sha256:…', then add, modify, delete, mode and type with their counts; up to 40 paths in a block fenced with ```. "
+        "threegate draft --changes and the door write it; approve holds it against changes.tar.",
+        (_CHANGES, f"{_CHANGES}\n```\nmodify src/a.py\nadd    b\n```\n"),
+        (
+            "{apply}\n\n## Changes\n\n- digest: sha256:abc\n",
+            "{apply}\n\n## Changes\n\nnone\n",
+            "{apply}\n\n## Changes\n",
+            _CHANGES.replace("- add: 1\n", ""),
+            f"{_CHANGES}- more: 1\n",
+            f"{_CHANGES}\n```\nrename a\n```\n",
+            f"{_CHANGES}\n~~~\nadd a\n~~~\n",
+            f"{_CHANGES}\n```\n" + "add a\n" * 41 + "```\n",
+            f"{_CHANGES}\n```\nadd a\n```\n\nAnd more.\n",
+        ),
+    ),
+    _rule(
         "TG230",
         "input-list",
         "Input Files is a list of '- /in/<name>', or the word none",
@@ -260,6 +280,14 @@ RULES = (
             "outputs_expected: [{path: a}]\n\n## Output Expectations\n\n- /out/b\n",
             "outputs_expected: [{path: a}]\n\n## Output Expectations\n\nnone\n",
         ),
+    ),
+    _rule(
+        "TG243",
+        "change-outputs",
+        "a change of a project leaves no files in /out",
+        "What it leaves is in the project. Write the word none.",
+        (_CHANGES,),
+        ("{apply}\n\n## Output Expectations\n\n- /out/a\n",),
     ),
     _rule(
         "TG250",

@@ -98,7 +98,7 @@ RULES = (
         "missing-key",
         "a required key is missing",
         "request_type, schema_version, request_id, created_utc, requested_by, purpose, language, network, cpu_limit, "
-        "memory_limit_mb and time_limit_sec are required.",
+        "memory_limit_mb and time_limit_sec are required; version 2 has no language, cpu_limit and memory_limit_mb.",
         ("-backend",),
         ("-purpose", "-requested_by", "-time_limit_sec"),
     ),
@@ -128,10 +128,17 @@ RULES = (
     _rule(
         "TG131",
         "schema-version",
-        "schema_version must be 1",
-        "Changes of the schema come with a new number; this reader knows version 1.",
+        "schema_version must be 1, or 2 for the backends that are new in it",
+        "Changes of the schema come with a new number. Version 2 is for backend apply, version 1 for all others.",
         ('schema_version: "1"', "schema_version: 1"),
-        ("schema_version: 2", 'schema_version: "1.0"', "schema_version: 1.0", "schema_version: true"),
+        (
+            "schema_version: 2",
+            'schema_version: "1.0"',
+            "schema_version: 1.0",
+            "schema_version: true",
+            '{apply}\nschema_version: "1"',
+            "{apply}\n-backend",
+        ),
     ),
     _rule(
         "TG132",
@@ -174,10 +181,11 @@ RULES = (
     _rule(
         "TG136",
         "backend",
-        "backend must be ERA or monty",
-        "ERA is a hardened container and the default; monty is the embedded Python sandbox. The spelling is exact.",
+        "backend must be ERA, monty or apply",
+        "ERA is a hardened container and the default; monty is the embedded Python sandbox; apply changes "
+        "a project. The spelling is exact.",
         ("backend: ERA",),
-        ("backend: era", "backend: Monty", "backend: docker", 'backend: ""'),
+        ("backend: era", "backend: Apply", "backend: Monty", "backend: docker", 'backend: ""'),
     ),
     _rule(
         "TG137",
@@ -421,5 +429,36 @@ RULES = (
         "personal_productivity, public_information or unknown.",
         ("risk_domain: finance",),
         ("risk_domain: Finance", "risk_domain: cooking"),
+    ),
+    _rule(
+        "TG170",
+        "key-of-another-version",
+        "the key belongs to another version of the schema",
+        "language, cpu_limit, memory_limit_mb and workdir are keys of version 1, where a program runs; project is one of "
+        "version 2. Leave the key out.",
+        ("{apply}", "workdir: /out"),
+        ("project: web", "{apply}\nlanguage: python", '{apply}\ncpu_limit: "1"', "{apply}\nworkdir: /out"),
+    ),
+    _rule(
+        "TG171",
+        "project",
+        "project must be the name of a registered project",
+        "1 to 64 of A-Z a-z 0-9 . _ -, starting with a letter or digit; threegate project list shows the names.",
+        ("{apply}\nproject: web-2.0",),
+        ("{apply}\nproject: ../web", "{apply}\nproject: /srv/web", '{apply}\nproject: ""'),
+    ),
+    _rule(
+        "TG172",
+        "changes-input",
+        "the one input of an apply request is changes.tar",
+        "The archive is the change: its first member is the table, and it is read by ThreeGate, never unpacked by a run.",
+        ("{apply}",),
+        (
+            "{apply}\n-inputs",
+            "{apply}\ninputs: []",
+            f"{{apply}}\ninputs: [{{name: tree.tar, sha256: {_A}}}]",
+            f"{{apply}}\ninputs: [{{name: changes.tar, sha256: {_A}, unpack: true}}]",
+            f"{{apply}}\ninputs: [{{name: changes.tar, sha256: {_A}}}, {{name: a, sha256: {_B}}}]",
+        ),
     ),
 )

@@ -52,10 +52,10 @@ def secret_for(job: Job, references: Mapping[str, SecretReference]) -> SecretHea
     if len(job.network) != 1 or job.network[0].rpartition(":")[0] != reference.host:
         raise Unavailable(f"no secret: secrets.{name} of threegate.toml is for another host than this run's")
     host, _, port = job.network[0].rpartition(":")
-    return SecretHeader(reference.method, host, int(port), reference.path, _read(name, reference))
+    return SecretHeader(reference.method, host, int(port), reference.path, read_secret(name, reference))
 
 
-def _read(name: str, reference: SecretReference) -> str:
+def read_secret(name: str, reference: SecretReference) -> str:
     if reference.env:
         text = os.environ.get(reference.env, "")
     else:

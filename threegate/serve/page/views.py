@@ -239,7 +239,7 @@ def _counts(found: dict[str, list[Entry]]) -> dict[str, int]:
 
 
 def _group_of(entry: Entry) -> str:
-    return next(group for group, folders in GROUPS.items() if entry.folder in folders)
+    return next((group for group, folders in GROUPS.items() if entry.folder in folders), "drafts")
 
 
 def _number(text: str) -> int:

@@ -7,6 +7,7 @@ kind: write its class in the family that it belongs to, and name it in `PAYLOADS
 from collections.abc import Mapping
 from typing import Final
 
+from threegate.trail.payloads.agent_events import AgentEnded, AgentStarted
 from threegate.trail.payloads.approval_events import (
     ApprovalAbandoned,
     Approved,
@@ -35,6 +36,8 @@ from threegate.trail.payloads.run_events import (
     Replayed,
     Started,
     Stopped,
+    Undone,
+    UndoStarted,
     Waiting,
 )
 from threegate.trail.payloads.session_events import (
@@ -45,6 +48,9 @@ from threegate.trail.payloads.session_events import (
 )
 from threegate.trail.payloads.workspace_events import (
     CheckpointSigned,
+    ProjectAdded,
+    ProjectRemoved,
+    ProjectsChanged,
     Pruned,
     Rotated,
     SettingsChanged,
@@ -78,6 +84,10 @@ PAYLOADS: Final[Mapping[str, type[Payload]]] = {
         ApprovalAbandoned,
         Replayed,
         Applied,
+        UndoStarted,
+        Undone,
+        ProjectAdded,
+        ProjectRemoved,
         Pruned,
         WorkspaceAdopted,
         Granted,
@@ -92,12 +102,16 @@ PAYLOADS: Final[Mapping[str, type[Payload]]] = {
         SettingsChanged,
         CheckpointSigned,
         Witnessed,
+        AgentStarted,
+        AgentEnded,
     )
 }
 """By the event's `type`, in the order in which a workspace's life brings them."""
 
 __all__ = [
     "PAYLOADS",
+    "AgentEnded",
+    "AgentStarted",
     "Applied",
     "ApprovalAbandoned",
     "Approved",
@@ -121,6 +135,9 @@ __all__ = [
     "OperatorsChanged",
     "Payload",
     "Placed",
+    "ProjectAdded",
+    "ProjectRemoved",
+    "ProjectsChanged",
     "Promoted",
     "Proposed",
     "Pruned",
@@ -137,6 +154,8 @@ __all__ = [
     "Started",
     "Stopped",
     "TreeAnnounced",
+    "UndoStarted",
+    "Undone",
     "Validated",
     "Waiting",
     "Witnessed",

@@ -78,7 +78,7 @@ class History(Protocol):
     abandoned: bool
     state: str | None
     file: str | None
-    owner_uid: int | None
+    owner: Any
     proposal_sha256: str | None
 
 

@@ -6,8 +6,17 @@ Invariant: `state` and `file` are set by `trail.moves`, just before the event is
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from threegate.trail.payloads.payload import Fields, History, Payload, frozen_fields
+
+Owner = int | str
+"""Who asks: uid of the owner of the draft's file; for a draft of an agent's run that run's id, whoever owns the file."""
+
+
+def owner_fields(owner: Owner | None) -> dict[str, Any]:
+    """The fields of an event that say who asks."""
+    return {"run": owner} if isinstance(owner, str) else {"owner_uid": owner}
 
 
 @frozen_fields
@@ -20,18 +29,25 @@ class Placed(Payload):
     """The file's name; there, when there is a `state`."""
     owner_uid: int | None = None
     """uid of the owner of the file."""
+    run: str | None = None
+    """Id of the agent's run that asks, in place of a uid: the file was in that run's inbox."""
     proposal_sha256: str | None = None
     """Digest of the proposal that the draft was made of."""
     files: Mapping[str, str] | None = None
     """Digest of the file ("") and of each beside it, by what follows its name (".sig", ".sig.NAME", ".proposal.json")."""
 
+    @property
+    def owner(self) -> Owner | None:
+        """Who asks, as far as this event says."""
+        return self.owner_uid if self.run is None else self.run
+
     def change(self, history: History, event: object) -> None:
         Payload.change(self, history, event)
         if self.state is not None and self.file is not None:
             history.state, history.file = self.state, self.file
-        if history.owner_uid is None:
+        if history.owner is None:
             # The first event that names an owner settles who asks: a later file with the same id is somebody else's attempt.
-            history.owner_uid = self.owner_uid
+            history.owner = self.owner
         if self.proposal_sha256 is not None:
             history.proposal_sha256 = self.proposal_sha256
 

@@ -215,6 +215,8 @@ class End(Stopped):
     """host:port of what it was kept from."""
     attempts: int | None = None
     """How many were made, when more than one."""
+    released_sha256: str | None = None
+    """Digest of the outputs.json that names the outputs which whoever asked was given."""
 
     @property
     def result_status(self) -> str:
@@ -357,6 +359,43 @@ class Applied(SignedAct):
         if self.note_sha256 is not None:
             return f"stored the note {short(self.note_sha256)}"
         return f"applied to the project{because(', '.join(self.paths or ()))}"
+
+
+@frozen_fields
+class UndoStarted(SignedAct):
+    """An operator had a change of a project taken back: from here on until `undone`, paths of it may be either way."""
+
+    kind = "undo_started"
+    slot = "applied"
+
+    project: str | None = None
+    """The project's real path."""
+    originals_sha256: str | None = None
+    """Digest of the change set that takes the change back."""
+    token: str | None = None
+    """Which undo of this request it is."""
+
+    def sentence(self) -> str:
+        return f"began to take the change of {self.project or 'its project'} back"
+
+
+@frozen_fields
+class Undone(Payload):
+    """An undo came to its end: all of it was made, or nothing."""
+
+    kind = "undone"
+    slot = "applied"
+
+    status: str | None = None
+    """``succeeded``; with any other one the change stands."""
+    message: str | None = None
+    token: str | None = None
+    """Which undo of this request it is."""
+
+    def sentence(self) -> str:
+        if self.status == "succeeded":
+            return "took the change back"
+        return f"did not take the change back{because(self.status, self.message)}"
 
 
 @frozen_fields

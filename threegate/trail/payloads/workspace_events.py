@@ -132,6 +132,41 @@ class SettingsChanged(Payload):
 
 
 @frozen_fields
+class ProjectsChanged(Payload):
+    """What `projects.json` is from now on."""
+
+    project: str | None
+    """The name."""
+    projects_sha256: str | None
+    """Digest of the file."""
+
+
+@frozen_fields
+class ProjectAdded(ProjectsChanged):
+    """A folder may be changed by requests that a person approves."""
+
+    kind = "project_added"
+
+    path: str | None = None
+    """Its real path."""
+    uid: int | None = None
+    """Its owner."""
+
+    def sentence(self) -> str:
+        return f"registered the project{named(self.project)}{because(self.path)}"
+
+
+@frozen_fields
+class ProjectRemoved(ProjectsChanged):
+    """A project was taken out of the list."""
+
+    kind = "project_removed"
+
+    def sentence(self) -> str:
+        return f"removed the project{named(self.project)} from the list"
+
+
+@frozen_fields
 class Pruned(Payload):
     """Something that nothing needs any more was removed."""
 

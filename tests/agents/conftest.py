@@ -1,0 +1,104 @@
+"""Real agents for the tests: installed at first use, or missing with the reason."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.agents.npm_agents import Unavailable, install
+from tests.agents.people import Person, person
+from tests.agents.real_agents import AGENTS, Agent, BareAgent
+from tests.agents.scripted_model import Model, NextStep
+from tests.conftest import missing
+from tests.support import THREEGATE, Place, make_place
+
+EACH_AGENT = [
+    pytest.param(agent, id=agent.name, marks=() if agent.in_ci else pytest.mark.soak) for agent in AGENTS
+]
+"""For `parametrize`: those of CI always, the others in `make soak`."""
+
+
+@pytest.fixture
+def model() -> Iterator[Callable[[Sequence[NextStep]], Model]]:
+    """Starts scripted models, which end with the test."""
+    with ExitStack() as stack:
+        yield lambda script: stack.enter_context(Model(script).serving())
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The folder that an agent works in, empty."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def bare(place: Place, project: Path, tmp_path: Path) -> Iterator[Callable[[Agent, Model], BareAgent]]:
+    """Makes an agent ready that has `threegate serve mcp` of the workspace; nothing of it may be left at the end.
+
+    What the server answers is kept in `mcp.out`.
+    """
+    made: list[BareAgent] = []
+
+    def make(agent: Agent, model: Model) -> BareAgent:
+        if agent.name == "claude" and os.environ.get("THREEGATE_CLAUDE_LICENCE") != "accepted":
+            pytest.skip(
+                "Claude Code is proprietary: THREEGATE_CLAUDE_LICENCE=accepted if your licence covers it"
+            )
+        try:
+            install(agent.name)
+        except Unavailable as error:
+            missing(str(error))
+        home = tmp_path / "home"
+        home.mkdir()
+        record = ["/bin/sh", "-c", '"$@" | tee "$0"', str(tmp_path / "mcp.out")]
+        where = ["--workspace", str(place.root), "serve", "mcp", "--log", str(tmp_path / "mcp.jsonl")]
+        state = {"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]}
+        made.append(
+            BareAgent(agent, home, project, model.url, [*record, *THREEGATE, *where], mcp_environment=state)
+        )
+        made[-1].prepare()
+        return made[-1]
+
+    yield make
+    for agent in made:
+        assert agent.left_behind() == []
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A workspace of its own."""
+    return make_place(tmp_path)
+
+
+def _ways() -> list[str]:
+    return ["user", "root"] if os.geteuid() == 0 else ["user"]
+
+
+@pytest.fixture(params=_ways())
+def somebody(request: pytest.FixtureRequest) -> Iterator[Person]:
+    """Somebody who runs agents in jails: an ordinary account, then root with an account for the agent."""
+    jail_programs()
+    with person(request.param) as who:
+        yield who
+
+
+@pytest.fixture
+def user() -> Iterator[Person]:
+    """An ordinary account that runs agents in jails."""
+    jail_programs()
+    with person("user") as who:
+        yield who
+
+
+def jail_programs() -> None:
+    """Skip, or fail where everything is required, without what the jail is made of."""
+    for program, package in (("bwrap", "bubblewrap"), ("socat", "socat")):
+        if not shutil.which(program):
+            missing(f"{program} (apt-get install {package})")

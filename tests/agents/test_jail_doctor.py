@@ -1,0 +1,57 @@
+"""`threegate doctor` measures each wall of the jail in a jail, and says what is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.agents.people import Person
+from threegate.agents import jail, jail_doctor
+from threegate.agents.jail import WALLS
+from threegate.core.errors import Unavailable
+from threegate.core.settings import Settings
+
+
+def test_there_is_a_line_for_each_wall(somebody: Person) -> None:
+    done = somebody.threegate("doctor", "--json")
+    assert done.stderr == ""
+    import json
+
+    lines = {line["name"]: line for line in json.loads(done.stdout)["lines"]}
+    for wall in WALLS:
+        assert (
+            lines[f"agents: {wall}"]["state"] == "ok"
+            and "measured in a jail" in lines[f"agents: {wall}"]["seen"]
+        )
+    assert lines["agents: work copy"]["seen"].startswith("a plain copy" if somebody.agent else "an overlay")
+    assert lines["agents: relay"]["state"] == "ok"
+
+
+def test_what_is_measured_is_what_is_required() -> None:
+    from tests.agents.conftest import jail_programs
+
+    jail_programs()
+    measured = jail.measure_walls(jail.Account.own())
+    assert tuple(measured) == WALLS and all(measured.values())
+
+
+def test_a_jail_that_cannot_be_made_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(account: jail.Account) -> dict[str, bool]:
+        raise Unavailable("there is no jail here")
+
+    monkeypatch.setattr(jail_doctor, "measure_walls", fails)
+    [line] = [line for line in jail_doctor.agent_lines(Settings(), True) if line.name == "agents: jail"]
+    assert (line.state, line.seen) == ("warning", "there is no jail here")
+
+
+def test_a_wall_that_does_not_hold_is_a_failure_and_stops_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jail_doctor, "measure_walls", lambda account: {"seccomp": False})
+    monkeypatch.setattr(jail, "measure_walls", lambda account: {"seccomp": False, "net namespace": True})
+    [line] = [line for line in jail_doctor.agent_lines(Settings(), True) if line.name == "agents: seccomp"]
+    assert line.state == "failure"
+    with pytest.raises(Unavailable, match="does not hold here: seccomp;"):
+        jail.check_walls(jail.Account.own())
+
+
+def test_without_probes_no_jail_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jail_doctor, "measure_walls", lambda account: pytest.fail("a jail was made"))
+    assert not [line for line in jail_doctor.agent_lines(Settings(), False) if "namespace" in line.name]

@@ -1,0 +1,62 @@
+"""Real agent programs in their terminal application: a prompt, two tools, another size of the window, the end."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agents.conftest import EACH_AGENT
+from tests.agents.real_agents import Agent, BareAgent
+from tests.agents.scripted_model import Call, Model, Say, Turn
+from tests.agents.terminal import Terminal
+from tests.support import Place, monty_draft, request_id
+
+PROMPT = "Ask for a run"
+END = "It waits for a person."
+
+
+@pytest.mark.parametrize("agent", EACH_AGENT)
+def test_a_prompt_is_typed_and_a_draft_is_there(
+    agent: Agent,
+    place: Place,
+    project: Path,
+    tmp_path: Path,
+    model: Callable[..., Model],
+    bare: Callable[..., BareAgent],
+) -> None:
+    name = request_id("typed")
+
+    def connected(_turn: Turn) -> Call:
+        """Claude Code starts a typed turn without the tools of a server that it is still waiting for."""
+        until = time.monotonic() + 60
+        said = tmp_path / "mcp.out"
+        while not said.exists() or b'"tools":[' not in said.read_bytes():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        return agent.read(str(project / "notes.txt"))
+
+    def submit(turn: Turn) -> dict[str, str]:
+        (number,) = re.findall(r"the number is (\d+)", turn.result)
+        return {"file_name": f"{name}.md", "content": monty_draft(name, f"print({number})")}
+
+    script = model([connected, Call("submit_request", submit), Say(END)])
+    working = bare(agent, script)
+    (project / "notes.txt").write_text("the number is 42\n")
+    with Terminal(working.argv(agent.tui), cwd=project, environment=working.environment()) as terminal:
+        terminal.wait_for(agent.ready)
+        terminal.type(PROMPT)
+        terminal.wait_for(PROMPT)
+        terminal.type("\r")
+        terminal.wait_for(re.escape(END))
+        terminal.resize(80, 30)
+        terminal.wait_for(re.escape(END))
+        for _ in range(agent.interrupts):
+            terminal.type("\x03")
+            time.sleep(0.5)
+        assert terminal.wait_end() == 0
+    assert "print(42)" in (place.root / "inbox" / f"{name}.md").read_text()
+    script.check()

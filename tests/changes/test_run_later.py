@@ -1,0 +1,55 @@
+"""The table of files that run later by themselves, row by row, and what it leaves alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from threegate.changes.run_later import table, why_runs_later
+
+RUNS = """
+.github/workflows/ci.yml .gitlab-ci.yml sub/Jenkinsfile .circleci/config.yml azure-pipelines.yml .woodpecker.yml
+.githooks/pre-commit .husky/pre-push .pre-commit-config.yaml hooks/post-receive .gitattributes a/.gitattributes lefthook.yml
+Makefile a/b/GNUmakefile x.mk justfile Dockerfile docker/Dockerfile.dev docker-compose.yml CMakeLists.txt BUILD a/BUILD.bazel x.bzl
+build.gradle.kts pom.xml gradlew Rakefile noxfile.py tox.ini build.rs flake.nix app.csproj Vagrantfile Taskfile.yml WORKSPACE
+package.json web/package.json .npmrc .yarnrc.yml pyproject.toml setup.py setup.cfg requirements.txt requirements/dev.txt Cargo.toml
+.cargo/config.toml go.mod Gemfile composer.json deno.jsonc
+package-lock.json yarn.lock pnpm-lock.yaml poetry.lock uv.lock Cargo.lock go.sum Gemfile.lock
+conftest.py tests/conftest.py evil.pth sitecustomize.py vite.config.ts .eslintrc.js jest.config.js pytest.ini tsconfig.json
+.envrc .vscode/tasks.json .idea/x.xml .devcontainer/devcontainer.json .vimrc .dir-locals.el .editorconfig .tool-versions
+AGENTS.md docs/AGENTS.md CLAUDE.md GEMINI.md QWEN.md .mcp.json .claude/settings.json .cursor/rules/x.md .cursorrules
+.github/copilot-instructions.md opencode.json .codex/config.toml .aider.conf.yml
+x.service x.timer crontab x.desktop .htaccess
+run.sh bin/deploy.bash x.ps1 x.bat
+""".split()
+QUIET = """
+src/a.py README.md docs/x.rst data.csv src/hooks/useThing.ts a/b.c index.html build/x.txt src/__init__.py LICENSE a.json
+lib/workspace/x.py tests/test_a.py style.css
+""".split()
+
+
+@pytest.mark.parametrize("path", RUNS)
+def test_what_runs_later(path: str) -> None:
+    assert why_runs_later(path, executable=False, head=b"") is not None
+    assert why_runs_later(path.upper(), executable=False, head=b"") is not None
+
+
+@pytest.mark.parametrize("path", QUIET)
+def test_what_does_not(path: str) -> None:
+    assert why_runs_later(path, executable=False, head=b"x = 1\n") is None
+
+
+@pytest.mark.parametrize("head", [b"#!/bin/sh\n", b"\x7fELF\x02", b"MZ\x90", b"\xca\xfe\xba\xbe"])
+def test_programs_that_nothing_names(head: bytes) -> None:
+    assert why_runs_later("tool", executable=False, head=head) is not None
+    assert why_runs_later("src/tool.py", executable=False, head=head) is None  # it runs when somebody runs it
+    assert why_runs_later("notes.txt", executable=False, head=head) is not None
+
+
+def test_whatever_is_executable_runs() -> None:
+    for path in QUIET:
+        assert why_runs_later(path, executable=True, head=b"") is not None
+
+
+def test_the_table_has_reasons_and_names() -> None:
+    rows = list(table())
+    assert len({why for why, _ in rows}) == len(rows) and all(names for _, names in rows)

@@ -1,0 +1,60 @@
+"""Which projects may be changed: adding and removing them.
+
+Invariant: the trail's event with the digest of `projects.json` is on disk before the file changes, and a file that is not
+what `threegate project` wrote is never built upon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from threegate.changes.projects import DEFAULT, check_new, look_at_project, read_projects, render_projects
+from threegate.core import canonical, durable
+from threegate.core.errors import InvalidInput
+from threegate.core.workspace import Workspace
+from threegate.request.job import ProjectPlace
+from threegate.trail import Trail, moves
+from threegate.trail.payloads import ProjectAdded, ProjectRemoved
+
+_MODE = 0o600
+
+
+def add_project(workspace: Workspace, name: str, path: str, *, actor: str) -> ProjectPlace:
+    """Register a folder under a name. Raises InvalidInput, TrailError, OSError."""
+    if name == DEFAULT:
+        raise InvalidInput(f"{DEFAULT}: is project.root of threegate.toml; choose another name")
+    place = look_at_project(name, path)
+    check_new(workspace, place)
+    trail = Trail(workspace)
+    with trail.locked() as held:
+        known = read_projects(workspace)
+        if any(item.name == name for item in known):
+            raise InvalidInput(
+                f"{name}: is registered already; remove it first: threegate project remove {name}"
+            )
+        data = render_projects((*known, place))
+        added = ProjectAdded(
+            project=name, path=place.path, uid=place.uid, projects_sha256=canonical.sha256_hex(data)
+        )
+        moves.announce(held, added, actor=actor)
+        durable.overwrite(workspace.projects_file, data, _MODE)
+    return place
+
+
+def remove_project(workspace: Workspace, name: str, *, actor: str) -> ProjectPlace:
+    """Take a project out of the list; nothing in its folder is touched. Raises InvalidInput, TrailError, OSError."""
+    trail = Trail(workspace)
+    with trail.locked() as held:
+        known = read_projects(workspace)
+        place = next((item for item in known if item.name == name), None)
+        if place is None:
+            raise InvalidInput(f"{name}: is no registered project; see: threegate project list")
+        data = _without(known, name)
+        removed = ProjectRemoved(project=name, projects_sha256=canonical.sha256_hex(data))
+        moves.announce(held, removed, actor=actor)
+        durable.overwrite(workspace.projects_file, data, _MODE)
+    return place
+
+
+def _without(known: Iterable[ProjectPlace], name: str) -> bytes:
+    return render_projects(item for item in known if item.name != name)

@@ -1,0 +1,158 @@
+"""Taking a change of a project back: shown, signed, and made by the same code that applies one.
+
+Invariant: what is written are the kept originals, whose digests the trail's record names; every path must be what the
+change made of it, else nothing is changed and what differs is named. The signature covers both digests and the folder.
+The trail's `undone` is what makes an undo stand; one that was cut off before it is taken back by the next start, or by
+the next undo. Source: docs/spec/8-agents.md, "Undo".
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from threegate.acts.signed_acts import checked_act
+from threegate.changes.change_facts import changed_paths, job_change
+from threegate.changes.change_tar import read_change_set
+from threegate.changes.requested_change import RequestedChange, hold_project, refuse_unfit
+from threegate.changes.table import ChangeSetError
+from threegate.core import canonical, durable, limits
+from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.launch.context import Context
+from threegate.launch.cut_off_changes import recover_undos, undo_journal
+from threegate.results import read_record
+from threegate.review.input_copies import InputCopy
+from threegate.runners.apply.apply_journal import Plan, first_line, read_journal
+from threegate.runners.apply.as_owner import Order, not_writable, perform
+from threegate.runners.apply.runner import JOURNAL, ORIGINALS
+from threegate.trail import moves
+from threegate.trail.payloads import Finished, Undone, UndoStarted
+
+UNDO: Final = "threegate-undo/1"
+
+
+@dataclass(frozen=True, slots=True)
+class UndoPlan:
+    """What an undo would do, worked out from verified bytes."""
+
+    request_id: str
+    requested: RequestedChange
+    originals: InputCopy
+    kept: Plan
+    """The plan of the change: exact permission bits and groups of what comes back."""
+    about: Mapping[str, Any]
+    """What is signed."""
+
+
+def plan_undo(context: Context, request_id: str) -> UndoPlan:
+    """Work out the undo of a change, and check all of it against the trail and the project as it is now.
+
+    Raises InvalidInput, Refused (result_unverified, project_changed, input_unfit), Unavailable, TrailError.
+    """
+    with context.trail.locked() as held:
+        recover_undos(context, held)
+        history = held.index.history(request_id)
+    finished = Finished.of(history.end) if history else None
+    if history is None or history.end is None or finished is None or finished.status != "succeeded":
+        raise InvalidInput(f"{request_id}: is no change that was made; threegate status lists what has ended")
+    folder = context.workspace.run_folder(request_id)
+    facts = read_record(
+        folder, created_utc=history.end.when, trail_seq=history.end.seq, sha256=finished.record_sha256
+    )
+    if facts.backend != "apply":
+        raise InvalidInput(f"{request_id}: changed no project, so there is nothing to undo")
+    kept = {item.path: item.sha256 for item in facts.kept}
+    journal = read_journal(_verified(folder / JOURNAL, kept.get(JOURNAL), limits.APPLY_JOURNAL_BYTES))
+    originals = folder / ORIGINALS
+    copy = InputCopy(ORIGINALS, kept.get(ORIGINALS, ""), _size(originals), originals)
+    try:
+        if copy.digest_now() != copy.sha256:
+            raise Refused("result_unverified", f"{originals}: is not what the trail says was kept")
+        with copy.open() as stream:
+            change = read_change_set(stream)
+            paths = tuple(changed_paths(change, stream))
+    except OSError as error:
+        raise Unavailable(f"{originals}: cannot be read ({error.strerror}); it is needed to undo") from None
+    except ChangeSetError as error:
+        raise Refused("result_unverified", f"{originals}: {error}") from None
+    if journal.plan is None:
+        raise Refused("result_unverified", f"{folder / JOURNAL}: has no plan")
+    requested = RequestedChange(change, paths, job_change(paths, change, journal.place))
+    refuse_unfit(requested)
+    about = {
+        "request_id": request_id,
+        "approval_sha256": facts.approval_sha256,
+        "project": journal.place.to_json(),
+        "journal_sha256": kept[JOURNAL],
+        "originals_sha256": change.sha256,
+    }
+    return UndoPlan(request_id, requested, copy, journal.plan, about)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+def _verified(path: Path, sha256: str | None, most: int) -> bytes:
+    try:
+        data = durable.read_regular(path, max_bytes=most)
+    except OSError as error:
+        raise Unavailable(
+            f"{path}: cannot be read ({error.strerror or error}); it is needed to undo"
+        ) from None
+    if canonical.sha256_hex(data) != sha256:
+        raise Refused("result_unverified", f"{path}: is not what the trail says was kept")
+    return data
+
+
+def undo_change(context: Context, plan: UndoPlan, signed: bytes) -> str:
+    """Announce the signed act, take the change back, announce that it is. Returns one line.
+
+    Raises Refused (nothing was changed), Unavailable, TrailError, OSError.
+    """
+    place = plan.requested.job.project
+    if (why := not_writable(place)) is not None:
+        raise Unavailable(why)
+    token = secrets.token_hex(8)
+    path = undo_journal(context.workspace, plan.request_id)
+    with context.trail.locked() as held, hold_project(place) as project:
+        recover_undos(context, held)
+        actor, act = checked_act(context, held, signed, UNDO, plan.about)
+        durable.deliver(path, first_line(place, token))
+        started = UndoStarted(
+            project=place.path, originals_sha256=plan.requested.change.sha256, token=token, **act
+        )
+        moves.announce(held, started, request_id=plan.request_id, actor=actor)
+        journal = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            with plan.originals.open() as archive:
+                order = Order(
+                    "apply",
+                    place,
+                    project.fileno(),
+                    token,
+                    journal,
+                    archive.fileno(),
+                    sha256=plan.requested.change.sha256,
+                    seconds=float(limits.APPLY_SECONDS),
+                    exact=plan.kept.kept,
+                )
+                done = perform(order)
+            undone = Undone(status=done.status, message=done.message, token=token)
+            moves.announce(held, undone, request_id=plan.request_id, actor=actor)
+            if done.status == "succeeded":
+                perform(Order("forget", place, project.fileno(), token, journal))
+        finally:
+            os.close(journal)
+        if not done.left:
+            durable.unlink(path)
+    if done.status != "succeeded":
+        raise Refused("project_changed" if done.status == "project_changed" else done.status, done.message)
+    return done.message

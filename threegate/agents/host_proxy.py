@@ -1,0 +1,122 @@
+"""The proxy to hosts that a person allowed for one run: a process of its own, outside of the jail.
+
+Invariant: one CONNECT to port 443 of a listed name is all that it takes. A name that is not listed is never looked up, and a
+listed one that leads to an address that is not public is refused. What then flows is not looked at: the card and the docs say
+"may send anything there". Each host that was reached or refused is written down.
+
+Run as ``python -m threegate.agents.host_proxy SOCKET LOG HOST…``: two descriptors, of the listening socket and of the file that
+the hosts go to. It ends when stdin closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+import h11
+
+from threegate.core import limits
+
+_PIECE: Final = 1 << 16
+_PORT: Final = "443"
+
+
+class HostProxy:
+    """Answers the connections of one run."""
+
+    def __init__(self, hosts: Iterable[str], log: int) -> None:
+        self._hosts = frozenset(hosts)
+        self._log = log
+        self._said: set[str] = set()
+
+    async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection of the agent, to its end."""
+        try:
+            async with asyncio.timeout(limits.AGENT_CONNECT_SECONDS):
+                host = await _asked(reader)
+                other = await self._reach(host) if host else None
+            if other is None:
+                writer.write(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n")
+                await writer.drain()
+                return
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            await writer.drain()
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_pass(reader, other[1]))
+                both.create_task(_pass(other[0], writer))
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, ExceptionGroup):
+            pass
+        finally:
+            with suppress(OSError):
+                writer.close()
+
+    async def _reach(self, host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        """Streams to a listed host; None, written down, for any other."""
+        if host not in self._hosts:
+            self._note("refused", host)
+            return None
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, int(_PORT), type=socket.SOCK_STREAM)
+        addresses = [str(item[4][0]) for item in found]
+        if not addresses or not all(ipaddress.ip_address(address).is_global for address in addresses):
+            self._note("refused", host)
+            return None
+        self._note("reached", host)
+        return await asyncio.open_connection(addresses[0], int(_PORT))
+
+    def _note(self, what: str, host: str) -> None:
+        line = f"{what} {host}"
+        if line not in self._said and len(self._said) < limits.TRAIL_LIST_ITEMS:
+            self._said.add(line)
+            os.write(self._log, f"{line}\n".encode())
+
+
+async def _asked(reader: asyncio.StreamReader) -> str | None:
+    """The host of a CONNECT; None for anything else. The head is h11's to read."""
+    connection = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.SERVE_HEAD_BYTES)
+    while True:
+        try:
+            event = connection.next_event()
+        except h11.RemoteProtocolError:
+            return None
+        if isinstance(event, h11.Request):
+            host, _, port = event.target.decode("ascii", "replace").rpartition(":")
+            listed = event.method == b"CONNECT" and port == _PORT and len(host) <= limits.HOST_CHARS
+            return host.lower() if listed and host.replace(".", "").replace("-", "").isalnum() else None
+        if event is not h11.NEED_DATA:
+            return None
+        data = await reader.read(_PIECE)
+        if not data:
+            return None
+        connection.receive_data(data)
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while piece := await reader.read(_PIECE):
+        writer.write(piece)
+        await writer.drain()
+    with suppress(OSError):
+        writer.write_eof()
+
+
+async def _serve(proxy: HostProxy, listener: socket.socket) -> None:
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(0, lambda: None if os.read(0, 1) else ended.set())
+    async with await asyncio.start_unix_server(proxy.connection, sock=listener):
+        await ended.wait()
+
+
+def main() -> None:
+    """Serve until stdin closes."""
+    listener, log, *hosts = sys.argv[1:]
+    asyncio.run(_serve(HostProxy(hosts, int(log)), socket.socket(fileno=int(listener))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,373 @@
+"""The jail around an agent: bubblewrap with every namespace, two seccomp programs, no capability and nothing of the caller's.
+
+Invariant: the program in the jail inherits no variable, no descriptor but its three streams, and no path that `Jail` does not
+name. Paths reach bubblewrap through a mount namespace of its own, where they were bound before the account changed; so no
+folder on the way to them has to be open to the agent's account. What a wall is missing for is found by a trial run of the same
+command line (`missing_walls`), never assumed.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from threegate.agents import seccomp_programs
+from threegate.core import limits
+from threegate.core.errors import Unavailable
+
+HOME: Final = "/home/agent"
+DOOR: Final = "/run/door.sock"
+MODEL: Final = "/run/model.sock"
+HOSTS: Final = "/run/hosts.sock"
+MODEL_PORT: Final = 8300
+HOSTS_PORT: Final = 8301
+NOT_STARTED: Final = 3
+"""Exit code of a run whose jail could not be made."""
+_UID: Final = 1000
+_STAGE: Final = "/dev/shm"
+"""A folder that each Linux has and each account may enter; the jail's own mount namespace has an empty one there."""
+
+_PACKAGES: Final = {
+    "/usr/bin/bwrap": "bubblewrap",
+    "/usr/bin/socat": "socat",
+    "/usr/bin/unshare": "util-linux",
+    "/usr/bin/setpriv": "util-linux",
+    "/usr/bin/prlimit": "util-linux",
+    "/usr/bin/mount": "mount",
+}
+WALLS: Final = (
+    "mount namespace",
+    "pid namespace",
+    "net namespace",
+    "ipc namespace",
+    "user namespace",
+    "seccomp",
+    "no capabilities",
+    "no new privileges",
+    "empty environment",
+    "closed descriptors",
+)
+"""The walls without which no agent is started, as the trail names them."""
+
+_ETC: Final = {
+    "/etc/passwd": f"root:x:0:0::/:/usr/sbin/nologin\nagent:x:{_UID}:{_UID}::{HOME}:/bin/sh\n",
+    "/etc/group": f"root:x:0:\nagent:x:{_UID}:\n",
+    "/etc/hosts": "127.0.0.1 localhost agent\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
+_ETC_OF_THE_HOST: Final = ("ld.so.cache", "ssl/certs", "alternatives", "ca-certificates", "localtime")
+"""What programs need of /etc, and what says nothing of this machine's people."""
+
+_ENTERING: Final = 'while [ "$1" != : ]; do echo $$ >"$1" || exit 3; shift; done; shift; exec "$@"'
+_STAGING: Final = """
+set -e
+mount -t tmpfs -o mode=0755,nosuid,nodev,size=1m none "$1"
+cd "$1"
+shift
+n=0
+while [ "$1" != : ]; do
+  if [ -d "$1" ]; then mkdir "$n"; else : >"$n"; fi
+  mount --rbind "$1" "$n"
+  n=$((n + 1))
+  shift
+done
+if [ "$2" = overlay ]; then
+  mkdir merged
+  mount -t overlay -o "userxattr,lowerdir=0,upperdir=1/upper,workdir=1/scratch" overlay merged
+fi
+shift 2
+cd /
+exec /usr/bin/env -i "$@"
+"""
+"""Bind each path up to `:` as 0, 1, … in an empty folder; with `overlay` the first two are the project and the work folder."""
+
+_BEGIN: Final = """
+port() { # SOCKET PORT: listen on loopback before the agent lives
+  [ -S "$1" ] || return 0
+  socat "TCP4-LISTEN:$2,bind=127.0.0.1,fork,reuseaddr,backlog=64" "UNIX-CONNECT:$1" </dev/null >/dev/null 2>&1 &
+  n=0
+  while ! grep -q "$(printf ':%04X 00000000:0000 0A' "$2")" /proc/net/tcp && [ "$n" -lt 400 ]; do
+    n=$((n + 1))
+    sleep 0.005
+  done
+}
+port /run/model.sock 8300
+port /run/hosts.sock 8301
+umask 077
+exec "$@"
+"""
+"""What runs first in the jail: the relays between loopback and the two sockets, then the agent in place of the shell."""
+
+
+_MEASURE: Final = r"""
+printf '\0status\n'; cat /proc/self/status
+printf '\0namespaces\n'; for name in mnt pid net ipc user; do readlink /proc/self/ns/$name; done
+printf '\0environment\n'; wc -c </proc/1/environ
+printf '\0descriptors\n'; ls /proc/self/fd
+"""
+"""What the trial says of itself; `ls` has one descriptor of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Whose processes the agent's are."""
+
+    name: str
+    uid: int
+    gid: int
+
+    @classmethod
+    def own(cls) -> Account:
+        """The account of this process."""
+        uid = os.geteuid()
+        try:
+            name = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            name = str(uid)
+        return cls(name, uid, os.getegid())
+
+    @property
+    def is_own(self) -> bool:
+        """Whether nothing has to change."""
+        return self.uid == os.geteuid()
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A path of this machine that the jail has, and under which name."""
+
+    source: Path
+    target: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Jail:
+    """Everything that decides what a program in the jail has. `overlay` is (project, work folder), which is seen as `tree`."""
+
+    account: Account
+    bound: tuple[Bound, ...] = ()
+    tree: str | None = None
+    """Where the merged overlay is seen."""
+    overlay: tuple[Path, Path] | None = None
+    environment: Mapping[str, str] | None = None
+    cwd: str = "/"
+    tmp_bytes: int = limits.AGENT_TMP_BYTES
+    cgroups: tuple[Path, ...] = ()
+    """Files that the first process writes its number into (`jail_cgroup`)."""
+
+    @contextmanager
+    def command(self, argv: Sequence[str], *, begin: bool = True) -> Iterator[tuple[list[str], list[int]]]:
+        """The whole command line for `argv` in the jail, and the descriptors that it reads; they are closed with the block.
+
+        `begin` False leaves out the relays. Raises Unavailable, with the Debian package, when a program is not there.
+        """
+        for program, package in _PACKAGES.items():
+            if not os.access(program, os.X_OK):
+                raise Unavailable(
+                    f"{program} is not there, so there is no jail; on Debian: apt-get install {package}"
+                )
+        with ExitStack() as held:
+            filters = [seccomp_programs.system_calls(), seccomp_programs.terminal_input()]
+            texts = [_memory_file(text) for text in _ETC.values()]
+            for descriptor in (*filters, *texts):
+                held.callback(os.close, descriptor)
+            inside = ["/bin/sh", "-c", _BEGIN, "begin", *argv] if begin else list(argv)
+            yield [*self._staged(), *self._bubblewrap(filters, texts), "--", *inside], [*filters, *texts]
+
+    def _staged(self) -> list[str]:
+        """Namespaces, binds, then the account: what comes before bubblewrap."""
+        sources = [*(self.overlay or ()), *(bound.source for bound in self.bound)]
+        own = self.account.is_own
+        user = ["--user", "--map-root-user"] if own else []
+        change = (
+            []
+            if own
+            else ["--reuid", str(self.account.uid), "--regid", str(self.account.gid), "--clear-groups"]
+        )
+        return [
+            "/bin/sh",
+            "-c",
+            _ENTERING,
+            "enter",
+            *map(str, self.cgroups),
+            ":",
+            "/usr/bin/unshare",
+            *user,
+            "--mount",
+            "--propagation=private",
+            "--",
+            "/bin/sh",
+            "-c",
+            _STAGING,
+            "stage",
+            _STAGE,
+            *map(str, sources),
+            ":",
+            "overlay" if self.overlay else "plain",
+            "/usr/bin/setpriv",
+            *change,
+            "--no-new-privs",
+            "--",
+            "/usr/bin/prlimit",
+            "--core=0",
+            f"--nofile={limits.AGENT_OPEN_FILES}",
+            "--",
+        ]
+
+    def _bubblewrap(self, filters: Sequence[int], texts: Sequence[int]) -> list[str]:
+        line = ["/usr/bin/bwrap"]
+        line += "--unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try".split()
+        line += "--disable-userns --die-with-parent --cap-drop ALL --hostname agent --clearenv".split()
+        line += ["--uid", str(_UID), "--gid", str(_UID), "--ro-bind", "/usr", "/usr"]
+        for name in ("bin", "lib", "lib32", "lib64", "libx32", "sbin"):
+            path = Path("/", name)
+            if path.is_symlink():
+                line += ["--symlink", str(path.readlink()), str(path)]
+            elif path.is_dir():
+                line += ["--ro-bind", str(path), str(path)]
+        for name in _ETC_OF_THE_HOST:
+            line += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        for path_in_jail, descriptor in zip(_ETC, texts, strict=True):
+            line += ["--perms", "0644", "--file", str(descriptor), path_in_jail]
+        line += ["--proc", "/proc", "--dev", "/dev"]
+        for place, size in (("/tmp", self.tmp_bytes), ("/dev/shm", self.tmp_bytes)):
+            line += ["--perms", "1777", "--size", str(size), "--tmpfs", place]
+        line += ["--dir", "/run", "--dir", "/var", "--symlink", "/tmp", "/var/tmp"]
+        first = 2 if self.overlay else 0
+        if self.overlay and self.tree is not None:
+            line += ["--bind", f"{_STAGE}/merged", self.tree]
+        for number, bound in enumerate(self.bound, first):
+            line += ["--bind" if bound.writable else "--ro-bind", f"{_STAGE}/{number}", bound.target]
+        line += ["--remount-ro", "/"]
+        for descriptor in filters:
+            line += ["--add-seccomp-fd", str(descriptor)]
+        for name, value in {"PATH": "/usr/local/bin:/usr/bin:/bin", **(self.environment or {})}.items():
+            line += ["--setenv", name, value]
+        return [*line, "--chdir", self.cwd]
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: int | IO[bytes] | None,
+        stdout: int | IO[bytes] | None,
+        stderr: int | IO[bytes] | None,
+        begin: bool = True,
+        terminal: bool = False,
+    ) -> subprocess.Popen[bytes]:
+        """Start `argv` in the jail; it dies with this process. With `terminal` its stdin becomes the agent's controlling terminal.
+
+        Call it from the main thread: the kernel ends the jail with the thread that started it. Raises Unavailable.
+        """
+        # A session of its own in there: what Ctrl-C sends reaches the agent's processes and no bubblewrap.
+        words = ["/usr/bin/setsid", "--ctty", *argv] if terminal else argv
+        with self.command(words, begin=begin) as (line, descriptors):
+            try:
+                return subprocess.Popen(
+                    line,
+                    env={},
+                    cwd="/",
+                    pass_fds=descriptors,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise Unavailable(f"the jail cannot be started ({error.strerror or error})") from None
+
+
+def measure_walls(account: Account) -> dict[str, bool]:
+    """Each of WALLS, and whether it holds in a jail of this account: read back from a jail without an agent. Raises Unavailable."""
+    parts = dict(
+        part.split("\n", 1) for part in _trial(Jail(account), ["/bin/sh", "-c", _MEASURE]).split("\0")[1:]
+    )
+    status = dict(line.split(":\t", 1) for line in parts["status"].splitlines() if ":\t" in line)
+    places = dict(line.split(":", 1) for line in parts["namespaces"].splitlines())
+    capabilities = {
+        status.get(name, "?").strip("0") for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+    }
+    found = {
+        f"{name} namespace": bool(places.get(short))
+        and places[short] != Path(f"/proc/self/ns/{short}").readlink().name.partition(":")[2]
+        for name, short in (
+            ("mount", "mnt"),
+            ("pid", "pid"),
+            ("net", "net"),
+            ("ipc", "ipc"),
+            ("user", "user"),
+        )
+    }
+    return {
+        **found,
+        "seccomp": status.get("Seccomp") == "2" and int(status.get("Seccomp_filters", "0")) >= 2,
+        "no capabilities": capabilities == {""},
+        "no new privileges": status.get("NoNewPrivs") == "1",
+        "empty environment": parts["environment"].strip() == "0",
+        "closed descriptors": parts["descriptors"].split() == ["0", "1", "2", "3"],
+    }
+
+
+def check_walls(account: Account) -> None:
+    """Raises Unavailable with the reason when the jail cannot be made here, or one of WALLS does not hold in it."""
+    wrong = [name for name, holds in measure_walls(account).items() if not holds]
+    if wrong:
+        raise Unavailable(f"the jail does not hold here: {', '.join(wrong)}; no agent is started without it")
+
+
+def overlay_works(project: Path, work: Path) -> bool:
+    """Whether a work copy of this project can be an overlay here, tried out. `work` has `upper` and `scratch`."""
+    jail = Jail(Account.own(), tree="/mnt/tree", overlay=(project, work))
+    try:
+        _trial(jail, ["/bin/sh", "-c", ": >/mnt/tree/.threegate-trial && rm /mnt/tree/.threegate-trial"])
+    except Unavailable:
+        return False
+    return True
+
+
+def _trial(jail: Jail, argv: Sequence[str]) -> str:
+    with jail.command(argv, begin=False) as (line, descriptors):
+        try:
+            done = subprocess.run(
+                line,
+                env={},
+                cwd="/",
+                pass_fds=descriptors,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=limits.AGENT_TRIAL_SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unavailable(f"the jail cannot be tried out ({type(error).__name__})") from None
+    if done.returncode == 0:
+        return done.stdout.decode("utf-8", "replace")
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    raise Unavailable(_why_not(said[-1] if said else f"exit code {done.returncode}"))
+
+
+def _why_not(said: str) -> str:
+    """What a person can do about what unshare, mount or bubblewrap said."""
+    if any(
+        word in said
+        for word in ("Operation not permitted", "Permission denied", "No permissions", "No space")
+    ):
+        return (
+            f"there is no jail here, because user namespaces are forbidden ({said[:160]}); allow them, on Debian: "
+            "sysctl kernel.unprivileged_userns_clone=1 and user.max_user_namespaces above 0, on Ubuntu also "
+            "kernel.apparmor_restrict_unprivileged_userns=0"
+        )
+    return f"there is no jail here: {said[:200]}"
+
+
+def _memory_file(text: str) -> int:
+    descriptor = os.memfd_create("jail", os.MFD_CLOEXEC)
+    os.write(descriptor, text.encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor

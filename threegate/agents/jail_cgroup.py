@@ -1,0 +1,67 @@
+"""Memory and processes of one jail, held by cgroups that root can make; an ordinary account has none here, and that is said.
+
+Invariant: a limit counts as held only when it was read back. The jail's first process enters before anything is started.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_ROOT: Final = Path("/sys/fs/cgroup")
+_MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class JailCgroup:
+    """The cgroups of one run. `entered` are the files that a process writes its number into."""
+
+    folders: tuple[Path, ...]
+    held: tuple[str, ...]
+    """Limits that hold, in words."""
+    missing: tuple[str, ...]
+
+    @property
+    def entered(self) -> tuple[Path, ...]:
+        """`cgroup.procs` of each."""
+        return tuple(folder / "cgroup.procs" for folder in self.folders)
+
+    @classmethod
+    def make(cls, name: str, *, memory_mb: int, processes: int) -> JailCgroup:
+        """Make them with these limits; memory 0 is any. What cannot be had is in `missing`."""
+        wanted = {"processes": str(processes), **({"memory": str(memory_mb * _MIB)} if memory_mb else {})}
+        if os.geteuid() != 0:
+            return cls((), (), tuple(sorted(wanted)))
+        version_1 = (_ROOT / "pids").is_dir()
+        folders: list[Path] = []
+        held: list[str] = []
+        for what, value in wanted.items():
+            controller = {"processes": "pids", "memory": "memory"}[what]
+            folder = (_ROOT / controller if version_1 else _ROOT) / f"threegate-{name}"
+            files = (
+                ("memory.limit_in_bytes" if version_1 else "memory.max") if what == "memory" else "pids.max"
+            )
+            with suppress(OSError):
+                if folder not in folders:
+                    folder.mkdir()
+                    folders.append(folder)
+                (folder / files).write_text(value)
+                if (folder / files).read_text().strip() == value:
+                    held.append(what)
+        return cls(tuple(folders), tuple(held), tuple(sorted(wanted.keys() - set(held))))
+
+    def close(self) -> None:
+        """Remove them; nothing lives in them any more."""
+        for folder in self.folders:
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def remove_cgroups(name: str) -> None:
+    """Remove what a launcher that was killed left of the run `name`."""
+    for place in (_ROOT / "pids", _ROOT / "memory", _ROOT):
+        with suppress(OSError):
+            (place / f"threegate-{name}").rmdir()

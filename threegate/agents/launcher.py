@@ -1,0 +1,500 @@
+"""One run of an agent, from its profile to its end: checks, work copy, jail, and what the trail says of it.
+
+Invariant: the trail has the run's start before the agent lives, and its end once nothing of it does. Every wall was tried on this
+machine before. Whatever stops the launcher stops the jail with it, and what the agent changed is read only then.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from subprocess import Popen
+from typing import Final
+from urllib.parse import urlsplit
+
+from threegate.acts.signed_acts import checked_act, sign_act
+from threegate.acts.signing_key import Acting
+from threegate.agents import jail as jails
+from threegate.agents.agent_home import take_over_state, write_files
+from threegate.agents.host_log import read_hosts
+from threegate.agents.jail import Account, Bound, Jail
+from threegate.agents.jail_cgroup import JailCgroup
+from threegate.agents.model_counts import Counts, RelaySettings
+from threegate.agents.profile import Filled, Profile, load_profile
+from threegate.agents.program import Program, find_program
+from threegate.agents.project_survey import scan_cache
+from threegate.agents.propose import register_project
+from threegate.agents.runs import RunFacts, end_dead_runs, run_lock
+from threegate.agents.side_processes import listen, start_door, start_host_proxy, start_model_relay
+from threegate.agents.terminal import run_in_jail
+from threegate.agents.work_changes import keep_bases, read_changes
+from threegate.agents.work_copy import SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project
+from threegate.changes.make import MadeChangeSet
+from threegate.core import durable
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
+from threegate.core.file_names import new_agent_run_id
+from threegate.core.workspace import AgentRun
+from threegate.launch.context import Context
+from threegate.runners.egress.secret_header import read_secret
+from threegate.trail import moves
+from threegate.trail.payloads import AgentEnded, AgentStarted
+
+HOSTS_ACT: Final = "threegate-agent-hosts/1"
+_TERM: Final = re.compile(r"[A-Za-z0-9._+-]{1,64}").fullmatch
+_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\.[a-z][a-z0-9-]{1,62}").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a person asked for."""
+
+    profile: str
+    project: Path
+    arguments: tuple[str, ...] = ()
+    account: str = ""
+    shown: tuple[str, ...] = ()
+    """Protected paths that the agent may read."""
+    read: tuple[Path, ...] = ()
+    """Folders beside the project that it may read."""
+    hosts: tuple[str, ...] = ()
+    acting: Acting | None = None
+    """Who signs for `hosts`."""
+    fresh: bool = False
+    """Whether it starts with an empty HOME."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run that ended. `changes` is what differs, None when that could not be read (`problem` says why)."""
+
+    run: AgentRun
+    exit: int
+    changes: MadeChangeSet | None
+    copy: WorkCopy
+    facts: RunFacts
+    problem: str = ""
+
+
+Propose = Callable[[Finished], str | None]
+"""Called with a run whose changes were not proposed; the digest of the change set that it drafted, or None."""
+
+
+def run_agent(
+    context: Context,
+    wanted: Wanted,
+    *,
+    actor: str,
+    say: Callable[[str], None],
+    propose: Propose,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Finished:
+    """Run an agent to its end. Raises InvalidInput, Refused, Unavailable before it lives; TrailError.
+
+    `say` gets lines for the person; before and after the agent, never while it has the terminal.
+    """
+    end_dead_runs(context, actor=actor)
+    plan = _plan(context, wanted)
+    with _signals() as stopped, ExitStack() as held:
+        run = context.workspace.agent_run(new_agent_run_id(datetime.now(UTC))).make()
+        held.enter_context(run_lock(run))
+        launch = _Launch(context, wanted, plan, run, actor, say, stopped)
+        try:
+            launch.prepare(held, progress)
+            launch.announce()
+        except BaseException:
+            launch.undo()
+            raise
+        return launch.live(propose)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is known before anything is made."""
+
+    profile: Profile
+    program: Program
+    arguments: tuple[str, ...]
+    account: Account
+    root: Path
+    key: str
+    walls: tuple[str, ...]
+
+
+def _plan(context: Context, wanted: Wanted) -> _Plan:
+    settings = context.policy.settings
+    profile = load_profile(wanted.profile, settings)
+    account = _account(wanted.account)
+    root = refuse_project(wanted.project, context.workspace, context.workspace_id)
+    program, arguments = find_program(profile, wanted.arguments)
+    for host in wanted.hosts:
+        if not _HOST(host):
+            raise InvalidInput(
+                f"--allow {host}: give the name of one host, in lower case, without port or path"
+            )
+    for folder in wanted.read:
+        if not folder.is_dir():
+            raise InvalidInput(f"--read {folder}: there is no such folder")
+        refuse_project(folder, context.workspace, context.workspace_id)
+    key = _key(context, profile)
+    if profile.url or wanted.hosts:
+        _need_relay()
+    jails.check_walls(account)
+    return _Plan(profile, program, arguments, account, root, key, jails.WALLS)
+
+
+def _account(name: str) -> Account:
+    """Whose processes the agent's will be. Raises InvalidInput."""
+    if os.geteuid() != 0:
+        if name:
+            raise InvalidInput("--as is for root; without it the agent runs as you, in its jail")
+        return Account.own()
+    if not name:
+        raise InvalidInput(
+            "root never runs an agent: name an account of its own with --as USER (make one: adduser --system agent)"
+        )
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        raise InvalidInput(
+            f"--as {name}: there is no such account; make it with: adduser --system {name}"
+        ) from None
+    if found.pw_uid == 0:
+        raise InvalidInput(f"--as {name}: is root; root never runs an agent")
+    return Account(name, found.pw_uid, found.pw_gid)
+
+
+def _need_relay() -> None:
+    """Raises Unavailable when the libraries of the relay are not installed."""
+    if any(importlib.util.find_spec(name) is None for name in ("uvicorn", "h11", "httpx")):
+        raise Unavailable("the relay to the model needs its extra: pip install 'threegate[agents]'")
+
+
+def _key(context: Context, profile: Profile) -> str:
+    """The key of the model's endpoint; empty where none is needed. Raises InvalidInput, Unavailable."""
+    name = profile.limits.key
+    host = urlsplit(profile.url).hostname or ""
+    if not profile.url or (not name and host in ("127.0.0.1", "localhost")):
+        return ""
+    if not name:
+        raise InvalidInput(
+            f"agents.{profile.name}.key is not set in threegate.toml: name the secret with the key for {host} "
+            "(a login by subscription does not work in the jail)"
+        )
+    reference = context.policy.settings.secrets.get(name)
+    if reference is None:
+        raise InvalidInput(f"secrets.{name} is not in threegate.toml, and agents.{profile.name}.key names it")
+    if reference.host != host:
+        raise InvalidInput(
+            f"secrets.{name} of threegate.toml is for {reference.host}; set its host to {host}"
+        )
+    return read_secret(name, reference)
+
+
+class _Launch:
+    """One launch: what was made for it, and how it goes on."""
+
+    def __init__(
+        self,
+        context: Context,
+        wanted: Wanted,
+        plan: _Plan,
+        run: AgentRun,
+        actor: str,
+        say: Callable[[str], None],
+        stopped: Callable[[], int],
+    ) -> None:
+        self._context = context
+        self._wanted = wanted
+        self._plan = plan
+        self._run = run
+        self._actor = actor
+        self._say = say
+        self._stopped = stopped
+        self._counts = -1
+        self._hosts = -1
+        self._signed = b""
+        self._about: dict[str, object] = {}
+        self._before: AgentRun | None = None
+        """The run whose HOME this one took over."""
+
+    def undo(self) -> None:
+        """Leave nothing of a run that never lived; what it took over goes back."""
+        if self._before is not None:
+            with suppress(OSError):
+                os.rename(self._run.state, self._before.state)
+        _clean(self._run)
+        durable.remove_tree(self._run.folder)
+
+    def prepare(self, held: ExitStack, progress: Callable[[int, int], None]) -> None:
+        """Everything up to the agent's first instruction but the trail's event. Raises as `run_agent`."""
+        plan, run = self._plan, self._run
+        self._sign()
+        kind: CopyKind = "plain"
+        if plan.account.is_own:
+            for name in (UPPER, SCRATCH):
+                (run.work / name).mkdir()
+            kind = "overlay" if jails.overlay_works(plan.root, run.work) else "plain"
+        self._copy = WorkCopy.make(
+            run,
+            plan.root,
+            account=plan.account,
+            kind=kind,
+            shown=self._wanted.shown,
+            cache=scan_cache(self._context.workspace_id),
+            progress=progress,
+        )
+        self._facts = RunFacts(
+            profile=plan.profile.name,
+            started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+            root=str(plan.root),
+            project=self._registered(),
+            copy=kind,
+            account=plan.account.name,
+            uid=plan.account.uid,
+            gid=plan.account.gid,
+            launcher=os.getpid(),
+            shown=self._wanted.shown,
+        )
+        self._facts.write(run)
+        if not self._wanted.fresh:
+            self._before = take_over_state(self._context.workspace, run, self._facts)
+        if self._before is not None:
+            self._say(f"it goes on with what it kept of the run {self._before.run_id} (--fresh starts anew)")
+        write_files(run, Filled(plan.profile, str(plan.root), _INSTRUCTIONS), plan.account)
+        for folder in (run.inbox, run.files):
+            os.chown(folder, plan.account.uid, plan.account.gid)
+        self._start_sides(held)
+        if hidden := [
+            path for path, why in self._copy.start.hidden.items() if why in ("protected", "secret")
+        ]:
+            self._say(
+                f"hidden from the agent: {len(hidden)} paths ({', '.join(hidden[:3])}{', …' if len(hidden) > 3 else ''}); "
+                "--with PATH shows one"
+            )
+        limits = plan.profile.limits
+        self._cgroup = JailCgroup.make(run.run_id, memory_mb=limits.memory_mb, processes=limits.processes)
+        held.callback(self._cgroup.close)
+        if self._cgroup.missing:
+            self._say(
+                f"not limited here: {', '.join(self._cgroup.missing)} (only root can make a cgroup for that)"
+            )
+
+    def _registered(self) -> str:
+        """The project's name; one that may not be changed has none that counts, and the person hears why."""
+        context, root = self._context, self._plan.root
+        try:
+            return register_project(context.workspace, context.policy.settings, root, actor=self._actor)
+        except InvalidInput as error:
+            self._say(f"what the agent changes can be looked at and not applied: {error}")
+            return root.name
+
+    def _start_sides(self, held: ExitStack) -> None:
+        """The door and the relay, each with a socket of its own that nobody else keeps: when it dies, nobody answers there."""
+        plan, run = self._plan, self._run
+        with listen(run, run.door, plan.account) as door:
+            held.callback(start_door(self._context.workspace, run, door, plan.profile.wait_sec).end)
+        if self._wanted.hosts:
+            with listen(run, run.hosts, plan.account) as listener:
+                proxy, self._hosts = start_host_proxy(listener, self._wanted.hosts)
+            held.callback(os.close, self._hosts)
+            held.callback(proxy.end)
+        if not plan.profile.url:
+            return
+        limits = plan.profile.limits
+        settings = RelaySettings(
+            protocol=plan.profile.protocol,
+            url=plan.profile.url.rstrip("/"),
+            models=plan.profile.models,
+            key=plan.key,
+            requests=limits.requests,
+            bytes=limits.megabytes << 20,
+            tokens=limits.tokens,
+        )
+        with listen(run, run.model, plan.account) as listener:
+            relay, self._counts = start_model_relay(listener, settings)
+        held.callback(os.close, self._counts)
+        held.callback(relay.end)
+
+    def live(self, propose: Propose) -> Finished:
+        """From the agent's first instruction to the trail's end event. Raises TrailError."""
+        code, reason = jails.NOT_STARTED, None
+        try:
+            program, arguments = self._plan.program, self._plan.arguments
+            filled = Filled(self._plan.profile, str(self._plan.root))
+            words = [*program.words, *map(filled.text, self._plan.profile.args), *arguments]
+            code = run_in_jail(
+                self._jail(), words, started=self._note_jail, stopped=lambda: bool(self._stopped())
+            )
+            reason = "stopped" if self._stopped() else None
+        except KeyboardInterrupt:
+            reason = "stopped"
+        finally:
+            finished = self._finish(code, reason, propose)
+        return finished
+
+    def _sign(self) -> None:
+        """The signature for hosts, before anything is made. Raises InvalidInput, Refused, Unavailable."""
+        self._about = {
+            "run": self._run.run_id,
+            "project": str(self._plan.root),
+            "hosts": list(self._wanted.hosts),
+        }
+        if not self._wanted.hosts:
+            return
+        if self._wanted.acting is None:
+            raise Refused("signature_missing", "--allow is an operator's act: it needs a signature")
+        self._say(f"you sign that this run may send anything to {', '.join(self._wanted.hosts)}")
+        self._signed = sign_act(self._context, self._wanted.acting, HOSTS_ACT, self._about)
+
+    def announce(self) -> None:
+        """The start in the trail. Raises Refused, TrailError, Unavailable."""
+        wanted, plan, context = self._wanted, self._plan, self._context
+        started = AgentStarted(
+            run=self._run.run_id,
+            profile=plan.profile.name,
+            program_sha256=plan.program.sha256,
+            project=self._facts.project,
+            root=str(plan.root),
+            copy=self._copy.kind,
+            shown=wanted.shown or None,
+            account=plan.account.name,
+            requester=self._run.run_id,
+            walls=(*plan.walls, *(f"{what} limit" for what in self._cgroup.held)),
+            missing=self._cgroup.missing,
+            model=", ".join(plan.profile.models) or None,
+            endpoint=plan.profile.host or None,
+            hosts=wanted.hosts or None,
+        )
+        actor = self._actor
+        with context.trail.locked() as trail:
+            if self._signed:
+                actor, act = checked_act(context, trail, self._signed, HOSTS_ACT, self._about)
+                started = replace(started, **act)
+            moves.announce(trail, started, actor=actor)
+        self._facts = replace(self._facts, announced=True)
+        self._facts.write(self._run)
+
+    def _jail(self) -> Jail:
+        plan, run = self._plan, self._run
+        filled = Filled(plan.profile, str(plan.root))
+        bound = [
+            *plan.program.bound,
+            *(Bound(folder.resolve(), str(folder.resolve())) for folder in self._wanted.read),
+            Bound(run.state, jails.HOME, writable=True),
+            Bound(run.inbox, "/run/inbox", writable=True),
+            Bound(run.verdicts, "/run/verdicts"),
+            Bound(run.results, "/run/results"),
+            Bound(run.door, jails.DOOR),
+            *((Bound(run.model, jails.MODEL),) if plan.profile.url else ()),
+            *((Bound(run.hosts, jails.HOSTS),) if self._wanted.hosts else ()),
+            *self._copy.bound,
+        ]
+        term = os.environ.get("TERM", "")
+        environment = {
+            "HOME": jails.HOME,
+            "USER": "agent",
+            "LANG": "C.UTF-8",
+            "TERM": term if _TERM(term) else "dumb",
+            "PATH": ":".join([*plan.program.path, "/usr/local/bin", "/usr/bin", "/bin"]),
+            **(_PROXIED if self._wanted.hosts else {}),
+            **{name: filled.text(value) for name, value in plan.profile.environment.items()},
+        }
+        return Jail(
+            plan.account,
+            tuple(bound),
+            tree=str(plan.root),
+            overlay=self._copy.overlay,
+            environment=environment,
+            cwd=str(plan.root),
+            cgroups=self._cgroup.entered,
+        )
+
+    def _note_jail(self, process: Popen[bytes]) -> None:
+        self._facts = replace(self._facts, jail=process.pid)
+        self._facts.write(self._run)
+
+    def _finish(self, code: int, reason: str | None, propose: Propose) -> Finished:
+        """Read what changed, propose it, and put the end into the trail."""
+        problem, changes = "", None
+        try:
+            changes = read_changes(self._copy)
+            keep_bases(self._copy, changes.rows)
+        except ThreeGateError as error:
+            problem = str(error)
+        finished = Finished(self._run, code, changes, self._copy, self._facts, problem)
+        counts = Counts.read(self._counts) if self._counts >= 0 else Counts()
+        reached, refused = read_hosts(self._hosts) if self._hosts >= 0 else ((), ())
+        drafted = None
+        try:
+            drafted = propose(finished) if changes is not None and changes.rows else None
+        finally:
+            ended = AgentEnded(
+                run=self._run.run_id,
+                exit=code,
+                reason=reason,
+                requests=counts.requests,
+                refused_requests=counts.refused,
+                bytes_out=counts.bytes_out,
+                bytes_in=counts.bytes_in,
+                tokens=counts.tokens,
+                reached=reached or None,
+                refused=refused or None,
+                changed=len(changes.rows) if changes is not None else None,
+                changes_sha256=drafted,
+            )
+            with self._context.trail.locked() as trail:
+                moves.announce(trail, ended, actor=self._actor)
+            replace(self._facts, ended=True, exit=code, jail=0).write(self._run)
+            _clean(self._run)
+        return finished
+
+
+_INSTRUCTIONS: Final = """\
+You work in a jail on a copy of the project. There is no network but your model. In here you may read, write, build and test
+without asking. What should reach outside goes through the MCP server `threegate`: `propose_changes` asks a person to take your
+changes into the project, `run_python` and `run_program` ask to run something outside. A person reads and signs each request;
+until then a call says `pending`, and `wait` waits for it. A refusal says what to change.
+"""
+
+
+_PROXIED: Final = {
+    **dict.fromkeys(("HTTPS_PROXY", "https_proxy"), f"http://127.0.0.1:{jails.HOSTS_PORT}"),
+    **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
+}
+
+
+def _clean(run: AgentRun) -> None:
+    """Remove what nobody needs after the end: sockets, and what the overlay worked with."""
+    for path in (run.door, run.model, run.hosts):
+        path.unlink(missing_ok=True)
+    scratch = run.work / SCRATCH
+    with suppress(OSError):
+        for place in scratch.iterdir():
+            place.chmod(0o700)
+        durable.remove_tree(scratch)
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[], int]]:
+    """Whether a signal asked to stop: its number, or 0. A first Ctrl-C asks as well; a second interrupts."""
+    asked = [0]
+
+    def ask(number: int, frame: object) -> None:
+        if asked[0] and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked[0] = number
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    try:
+        yield lambda: asked[0]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

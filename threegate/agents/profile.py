@@ -1,0 +1,140 @@
+"""Profiles of agents: data that says how a program is started in the jail, and what is written for it.
+
+Invariant: a profile is data of the package, changed by the operator's settings and by nothing else. It holds no secret: what an
+agent takes for its key is a word that means nothing outside of the jail.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from string import Template
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from threegate.agents.jail import DOOR, HOME, MODEL_PORT
+from threegate.core.errors import InvalidInput
+from threegate.core.settings import AGENT_NAME, AgentSettings, Settings
+
+Protocol = Literal["responses", "chat", "messages", "gemini"]
+DOOR_ARGV: Final = ("/usr/bin/socat", "-", f"UNIX-CONNECT:{DOOR}")
+"""What an agent starts as its MCP server: nothing of ours has to be installed in the jail."""
+
+
+class WrittenFile(BaseModel):
+    """A file below the agent's HOME; with `once` it is written only where it is not there yet."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    path: str
+    text: str
+    once: bool = False
+
+
+class Profile(BaseModel):
+    """How one kind of agent is run. Texts are templates: $HOME, $PROJECT, $URL, $MODEL, $INSTRUCTIONS, $DOOR_… (`Filled`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str = ""
+    title: str
+    program: str
+    """A name on PATH or an absolute path; empty: what follows `--`."""
+    install: str
+    """What makes the program be there, for people."""
+    tried: str
+    """The version that was tried."""
+    protocol: Protocol
+    url: str
+    """The model's endpoint without /v1; empty: it has no model."""
+    models: tuple[str, ...]
+    """What it may ask for; the first is the usual one."""
+    args: tuple[str, ...] = ()
+    environment: Mapping[str, str] = {}
+    files: tuple[WrittenFile, ...] = ()
+    wait_sec: int = 45
+    """How long a call of the door waits before it answers `pending`: the client's limit, less a margin."""
+    connect_file: str = ""
+    """Where people who run it without a jail put `connect`."""
+    connect: str = ""
+    """Its entry for the MCP server."""
+    limits: AgentSettings = AgentSettings()
+    """Budgets, and the name of the key."""
+
+    @property
+    def host(self) -> str:
+        """Host of the endpoint, with its port where one is named; empty without a model."""
+        return urlsplit(self.url).netloc
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A profile's texts for one run."""
+
+    profile: Profile
+    project: str
+    instructions: str = ""
+    door: tuple[str, ...] = DOOR_ARGV
+
+    def text(self, template: str) -> str:
+        """A template with everything in its place. Raises InvalidInput for a name that is none."""
+        model = self.profile.models[0] if self.profile.models else ""
+        try:
+            return Template(template).substitute(
+                HOME=HOME,
+                PROJECT=self.project,
+                PROJECT_JSON=json.dumps(self.project),
+                URL=f"http://127.0.0.1:{MODEL_PORT}",
+                MODEL=model,
+                MODEL_JSON=json.dumps(model),
+                INSTRUCTIONS=self.instructions,
+                DOOR_COMMAND=json.dumps(self.door[0]),
+                DOOR_ARGUMENTS=json.dumps(self.door[1:]),
+                DOOR_ARGV=json.dumps(self.door),
+            )
+        except (KeyError, ValueError) as error:
+            raise InvalidInput(
+                f"profile {self.profile.name}: {template[:40]!r} has no template's form ({error})"
+            ) from None
+
+
+def profile_names(settings: Settings) -> list[str]:
+    """The profiles of the package and of the settings."""
+    packaged = {
+        item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml")
+    }
+    return sorted(packaged | set(settings.agents))
+
+
+def load_profile(name: str, settings: Settings) -> Profile:
+    """A profile with the operator's changes. Raises InvalidInput for one that is not there."""
+    own = settings.agents.get(name, AgentSettings())
+    base = own.profile or name
+    if not re.fullmatch(AGENT_NAME, base) or not (_folder() / f"{base}.toml").is_file():
+        if name not in settings.agents or own.profile:
+            raise InvalidInput(
+                f"{base}: there is no such profile (there: {', '.join(profile_names(settings))}); any program runs with: "
+                "threegate agent run generic -- PROGRAM"
+            )
+        base = "generic"
+    try:
+        packaged = Profile.model_validate(tomllib.loads((_folder() / f"{base}.toml").read_text("utf-8")))
+    except (ValidationError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInput(
+            f"profile {base} of the package is broken ({type(error).__name__}); install again"
+        ) from None
+    changes = {
+        key: getattr(own, key)
+        for key in ("program", "args", "protocol", "url", "models", "wait_sec")
+        if getattr(own, key)
+    }
+    environment = {**packaged.environment, **own.environment}
+    return packaged.model_copy(update={**changes, "name": name, "environment": environment, "limits": own})
+
+
+def _folder() -> resources.abc.Traversable:
+    return resources.files("threegate.agents") / "profiles"

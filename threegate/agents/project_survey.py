@@ -1,0 +1,252 @@
+"""What a project has when a run starts: each entry as `lstat` says it, and what the agent does not get to see.
+
+Invariant: every name is opened beneath the descriptor of its folder, no link is followed, and no other file system is entered.
+Hidden are protected paths (docs/spec/5-proposals.md), files with a secret in them, every `.git` below the top, what cannot be
+read, and what is no file, folder or link; what was hidden is never part of a change set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from threegate.changes.project_paths import is_protected
+from threegate.core import durable, limits
+from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.user_state import UserState
+from threegate.secretscan import has_secret
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+Reason = Literal["protected", "secret", "git", "unreadable", "special", "other file system", "ours"]
+
+
+class Original(NamedTuple):
+    """One entry of the project at the start of a run."""
+
+    kind: str
+    """``file``, ``folder`` or ``link``."""
+    mode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, facts: os.stat_result) -> Original | None:
+        """What `lstat` says; None for what is no file, folder or link."""
+        kind = _kind(facts.st_mode)
+        if kind is None:
+            return None
+        return cls(
+            kind,
+            stat.S_IMODE(facts.st_mode),
+            facts.st_size,
+            facts.st_mtime_ns,
+            facts.st_ctime_ns,
+            facts.st_ino,
+        )
+
+
+def _kind(mode: int) -> str | None:
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "link" if stat.S_ISLNK(mode) else None
+
+
+@dataclass(slots=True)
+class Survey:
+    """A project as it is at the start: entries that the agent sees, by path, and what is hidden, with the reason."""
+
+    entries: dict[str, Original] = field(default_factory=dict)
+    hidden: dict[str, Reason] = field(default_factory=dict)
+    copied: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of a plain copy: ctime (ns) and inode of each copied entry; the agent cannot set either, so equal means untouched."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all files that the agent sees."""
+        return sum(entry.size for entry in self.entries.values() if entry.kind == "file")
+
+    def to_lines(self) -> Iterator[bytes]:
+        """The manifest: a line with what is hidden, then one line an entry."""
+        yield json.dumps({"hidden": self.hidden}).encode() + b"\n"
+        for path, entry in self.entries.items():
+            yield json.dumps([path, *entry, *self.copied.get(path, ())]).encode() + b"\n"
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Survey:
+        """What `to_lines` wrote. Raises ValueError, KeyError, TypeError."""
+        first, *rest = data.splitlines()
+        rows = [json.loads(line) for line in rest]
+        return cls(
+            {row[0]: Original(*row[1:7]) for row in rows},
+            json.loads(first)["hidden"],
+            {row[0]: (row[7], row[8]) for row in rows if len(row) > 7},
+        )
+
+
+def survey(
+    root: Path,
+    *,
+    shown: Collection[str] = (),
+    cache: Path | None = None,
+    progress: Callable[[int], None] = lambda count: None,
+) -> Survey:
+    """Look at a whole project. `shown` are paths that are never hidden; `cache` keeps which files were free of secrets.
+
+    Raises InvalidInput for more than AGENT_COPY_ENTRIES entries, Unavailable for a project that cannot be read.
+    """
+    found = Survey()
+    scanned = _Scanned.load(cache, root)
+    try:
+        top = os.open(root, _FOLDER)
+    except OSError as error:
+        raise Unavailable(f"{root}: cannot be opened ({error.strerror})") from None
+    try:
+        _look(found, top, "", os.fstat(top).st_dev, _Shown(frozenset(shown)), scanned, progress)
+    finally:
+        os.close(top)
+    scanned.save()
+    return found
+
+
+def _look(
+    found: Survey,
+    folder: int,
+    prefix: str,
+    device: int,
+    shown: _Shown,
+    scanned: _Scanned,
+    progress: Callable[[int], None],
+) -> None:
+    if prefix.count("/") > limits.AGENT_PATH_DEPTH:
+        raise InvalidInput(
+            f"the project has folders deeper than {limits.AGENT_PATH_DEPTH}; leave them out of it"
+        )
+    with os.scandir(folder) as entries:
+        listed = sorted(entries, key=lambda entry: entry.name)
+    for entry in listed:
+        path = prefix + entry.name
+        try:
+            facts = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # it went while we looked
+        original = Original.of(facts)
+        reason = _hidden(path, entry.name, facts, device, folder, shown, scanned)
+        if reason is not None or original is None:
+            found.hidden[path] = reason or "special"
+            continue
+        found.entries[path] = original
+        if len(found.entries) > limits.AGENT_COPY_ENTRIES:
+            raise InvalidInput(
+                f"the project has more than {limits.AGENT_COPY_ENTRIES} entries; name a folder of it"
+            )
+        progress(len(found.entries))
+        if original.kind != "folder":
+            continue
+        try:
+            below = os.open(entry.name, _FOLDER, dir_fd=folder)
+        except OSError:
+            del found.entries[path]
+            found.hidden[path] = "unreadable"
+            continue
+        try:
+            _look(found, below, f"{path}/", device, shown, scanned, progress)
+        finally:
+            os.close(below)
+
+
+def _hidden(
+    path: str, name: str, facts: os.stat_result, device: int, folder: int, shown: _Shown, scanned: _Scanned
+) -> Reason | None:
+    """Why the agent does not see a path whose folder it sees; None when it does."""
+    if facts.st_dev != device:
+        return "other file system"
+    if name == ".git":
+        return "git"  # the top one is copied clean (`work_copy`)
+    asked = shown.asked(path)
+    if not asked and is_protected(
+        (name,) if not shown.leads(path.rpartition("/")[0]) else tuple(path.split("/"))
+    ):
+        return None if shown.leads(path) else "protected"
+    if not stat.S_ISREG(facts.st_mode) or asked:
+        return None
+    return scanned.reason(path, name, facts, folder)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The paths of `--with`."""
+
+    paths: frozenset[str]
+
+    def asked(self, path: str) -> bool:
+        """Whether a path is one of them, or below one."""
+        return any(path == shown or path.startswith(f"{shown}/") for shown in self.paths)
+
+    def leads(self, path: str) -> bool:
+        """Whether one of them is below a path."""
+        return any(shown.startswith(f"{path}/") for shown in self.paths)
+
+
+class _Scanned:
+    """Which files were looked through for secrets, by path and `lstat`; a file that changed is looked through again."""
+
+    def __init__(self, file: Path | None, known: Mapping[str, list[int]]) -> None:
+        self._file = file
+        self._known = known
+        self._now: dict[str, list[int]] = {}
+        self._changed = False
+
+    @classmethod
+    def load(cls, folder: Path | None, root: Path) -> _Scanned:
+        """Of a project; nothing is known where nothing can be read."""
+        if folder is None:
+            return cls(None, {})
+        file = folder / f"scanned-{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
+        known: dict[str, list[int]] = {}
+        with suppress(OSError, ValueError, TypeError, AttributeError):
+            value = json.loads(durable.read_regular(file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES))
+            known = {path: row for path, row in value.items() if len(row) == 5}
+        return cls(file, known)
+
+    def reason(self, path: str, name: str, facts: os.stat_result, folder: int) -> Reason | None:
+        """Whether the first AGENT_SCANNED_BYTES of a file have a secret, or cannot be read."""
+        key = [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
+        before = self._known.get(path)
+        if before is not None and before[:4] == key:
+            self._now[path] = before
+            return "secret" if before[4] else None
+        self._changed = True
+        try:
+            with open(os.open(name, _FILE, dir_fd=folder), "rb") as file:
+                text = file.read(limits.AGENT_SCANNED_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return "unreadable"
+        hit = has_secret(text)
+        self._now[path] = [*key, int(hit)]
+        return "secret" if hit else None
+
+    def save(self) -> None:
+        """Keep what was found out, where anything is new; that it cannot be kept only costs time."""
+        if self._file is None or (not self._changed and len(self._now) == len(self._known)):
+            return
+        with suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            durable.overwrite(self._file, json.dumps(self._now).encode())
+
+
+def scan_cache(workspace_id: str) -> Path:
+    """Where is kept which files were scanned: outside of workspace and project, for no agent writes there."""
+    return UserState.of(workspace_id).folder / "agents"

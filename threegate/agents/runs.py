@@ -1,0 +1,233 @@
+"""The runs of agents that a workspace has: what their launchers keep of them, whether they are alive, and how they are stopped.
+
+Invariant: a run is alive exactly as long as its launcher holds the lock of its folder, which the kernel takes away with the
+process. What `run.json` says is derived: the trail has started and ended. A run whose launcher was killed gets its end in the
+trail from whoever looks next.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from threegate.agents.jail_cgroup import remove_cgroups
+from threegate.core import durable, limits
+from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.workspace import AgentRun, Workspace
+from threegate.launch.context import Context
+from threegate.trail import moves
+from threegate.trail.payloads import AgentEnded
+
+_STOP_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.02
+_QUIET_LOOKS: Final = 40
+_STILL: Final = "TtZX"
+"""States of /proc/PID/stat: stopped, traced, dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What the launcher of a run keeps of it."""
+
+    profile: str
+    started_utc: str
+    root: str = ""
+    """The project's real path."""
+    project: str = ""
+    """Its name."""
+    copy: Literal["overlay", "plain"] = "plain"
+    account: str = ""
+    uid: int = -1
+    gid: int = -1
+    launcher: int = 0
+    """Process id; of use only while the run is alive."""
+    jail: int = 0
+    """Process id of bubblewrap; of use only while the run is alive."""
+    announced: bool = False
+    """Whether the trail has its start."""
+    ended: bool = False
+    exit: int | None = None
+    shown: tuple[str, ...] = field(default=())
+
+    def write(self, run: AgentRun) -> None:
+        """Keep the facts. Raises OSError."""
+        durable.overwrite(run.facts, json.dumps(asdict(self)).encode() + b"\n")
+
+    @classmethod
+    def read(cls, run: AgentRun) -> RunFacts:
+        """The facts of a run. Raises Unavailable."""
+        try:
+            value = json.loads(durable.read_regular(run.facts, max_bytes=limits.USER_STATE_BYTES))
+            return cls(**{**value, "shown": tuple(value.get("shown", ()))})
+        except (OSError, ValueError, TypeError, AttributeError):
+            raise Unavailable(
+                f"{run.run_id}: its launcher left no facts; nothing of it can be used"
+            ) from None
+
+
+@contextmanager
+def run_lock(run: AgentRun) -> Iterator[None]:
+    """Be the launcher of a run for as long as the block lasts. Raises Unavailable when another process is."""
+    descriptor = _lock(run)
+    if descriptor is None:
+        raise Unavailable(f"{run.run_id}: another process has this run")
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_alive(run: AgentRun) -> bool:
+    """Whether the launcher of a run is there."""
+    try:
+        descriptor = _lock(run)
+    except OSError:
+        return False
+    if descriptor is None:
+        return True
+    os.close(descriptor)
+    return False
+
+
+def _lock(run: AgentRun) -> int | None:
+    """A descriptor that holds the lock; None when another process has it."""
+    descriptor = os.open(run.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def all_runs(workspace: Workspace) -> list[tuple[AgentRun, RunFacts]]:
+    """The runs with facts, the oldest first."""
+    found = []
+    try:
+        names = sorted(os.listdir(workspace.agents))[-limits.AGENT_RUNS :]
+    except FileNotFoundError:
+        return []
+    for name in names:
+        with suppress(InvalidInput, Unavailable):
+            run = workspace.agent_run(name)
+            found.append((run, RunFacts.read(run)))
+    return found
+
+
+def find_run(workspace: Workspace, name: str) -> tuple[AgentRun, RunFacts]:
+    """The run of an id, or of a beginning that only one has. Raises InvalidInput."""
+    found = [(run, facts) for run, facts in all_runs(workspace) if run.run_id.startswith(name)]
+    if len(found) != 1 or not name:
+        what = "there are several such runs" if found and name else "there is no such run"
+        raise InvalidInput(f"{name}: {what}; see: threegate agent list")
+    return found[0]
+
+
+def end_dead_runs(context: Context, *, actor: str) -> list[str]:
+    """Put the end of each run whose launcher was killed into the trail; their ids. Raises TrailError, Unavailable."""
+    ended = []
+    for run, facts in all_runs(context.workspace):
+        if facts.ended or not facts.announced:
+            continue
+        descriptor = _lock(run)
+        if descriptor is None:
+            continue
+        try:
+            facts = RunFacts.read(run)
+            if not facts.ended:
+                with context.trail.locked() as held:
+                    moves.announce(held, AgentEnded(run=run.run_id, reason="killed"), actor=actor)
+                replace(facts, ended=True).write(run)
+                remove_cgroups(run.run_id)
+                ended.append(run.run_id)
+        finally:
+            os.close(descriptor)
+    return ended
+
+
+def stop_run(run: AgentRun, facts: RunFacts) -> bool:
+    """Ask a run's launcher to end it, and wait; False when it had ended. Raises Unavailable when it goes on."""
+    if not is_alive(run):
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(facts.launcher, signal.SIGTERM)
+    until = time.monotonic() + _STOP_SECONDS
+    while is_alive(run):
+        if time.monotonic() > until:
+            raise Unavailable(f"{run.run_id}: goes on; end it with: kill -9 {facts.launcher}")
+        time.sleep(_LOOK_SECONDS)
+    return True
+
+
+@contextmanager
+def frozen(facts: RunFacts) -> Iterator[None]:
+    """Keep every process of a run's jail stopped, so that its work copy stands still. Raises Unavailable.
+
+    A process that is being made while we look is found by the next look: it ends when two looks find all of them stopped. One
+    that waits in the kernel (D) cannot stop before that wait ends, which for the parent of a stopped vfork is not before we
+    are done; so many looks with nothing else going are enough for what a file operation takes.
+    """
+    until = time.monotonic() + _STOP_SECONDS
+    quiet = 0
+    try:
+        while quiet < _QUIET_LOOKS:
+            if time.monotonic() > until:
+                raise Unavailable(
+                    "the agent's processes cannot be stopped while its changes are read; try again"
+                )
+            states = {pid: _state(pid) for pid in jail_processes(facts.jail)}
+            for pid, state in states.items():
+                if state not in _STILL:
+                    _signal(pid, signal.SIGSTOP)
+            going = [state for state in states.values() if state not in _STILL]
+            quiet = 0 if any(state != "D" for state in going) else quiet + (1 if going else _QUIET_LOOKS // 2)
+            time.sleep(0.002)
+        yield
+    finally:
+        for pid in jail_processes(facts.jail):
+            _signal(pid, signal.SIGCONT)
+
+
+def jail_processes(jail: int) -> list[int]:
+    """The processes in the pid namespace that bubblewrap (process `jail`) made; without bubblewrap itself."""
+    inner = next((pid for pid in _children(jail)), None)
+    if inner is None:
+        return []
+    try:
+        namespace = str(Path(f"/proc/{inner}/ns/pid").readlink())
+    except OSError:
+        return []
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError):
+                if str(Path(f"/proc/{name}/ns/pid").readlink()) == namespace:
+                    found.append(int(name))
+    return [] if str(Path("/proc/self/ns/pid").readlink()) == namespace else found
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
+    except OSError:
+        return []
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(") ")[2][:1]
+    except OSError:
+        return "X"
+
+
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)

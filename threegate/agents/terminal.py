@@ -1,0 +1,188 @@
+"""The streams between a person and a jailed agent: a pty of our own on a terminal, pipes everywhere else.
+
+Invariant: the agent never has a descriptor of ours. What it writes to a terminal goes through `TerminalFilter`; what a person
+types goes to its pty alone, so Ctrl-C ends what runs in there and nothing of ours. At the end the terminal is reset and input
+that nobody has read is thrown away before anything is asked.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from subprocess import PIPE, Popen
+from typing import Final
+
+from threegate.agents.jail import Jail
+from threegate.agents.terminal_filter import RESET, TerminalFilter
+
+_PIECE: Final = 1 << 16
+_LAST_OUTPUT_SECONDS: Final = 1.0
+_CLEAR: Final = b"\x1b[2J\x1b[H"
+"""What a terminal application starts with: the cursor is where the filter says that it is."""
+
+
+def has_terminal() -> bool:
+    """Whether a person sits at both ends."""
+    return os.isatty(0) and os.isatty(1)
+
+
+def run_in_jail(
+    jail: Jail, argv: Sequence[str], *, started: Callable[[Popen[bytes]], None], stopped: Callable[[], bool]
+) -> int:
+    """Run to the end with the streams of this process; its exit code, or 128 and the signal's number.
+
+    `started` is called once it lives; `stopped` is asked now and then whether to end it. Raises Unavailable.
+    """
+    return (
+        _on_terminal(jail, argv, started, stopped)
+        if has_terminal()
+        else _on_pipes(jail, argv, started, stopped)
+    )
+
+
+def _wait(process: Popen[bytes], stopped: Callable[[], bool]) -> int:
+    while process.poll() is None:
+        if stopped():
+            process.kill()
+        with suppress(Exception):
+            process.wait(0.2)
+    code = process.returncode
+    return 128 - code if code < 0 else code
+
+
+# ---- pipes
+
+
+def _on_pipes(
+    jail: Jail, argv: Sequence[str], started: Callable[[Popen[bytes]], None], stopped: Callable[[], bool]
+) -> int:
+    process = jail.start(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    started(process)
+    assert process.stdin and process.stdout and process.stderr
+    threads = [
+        threading.Thread(target=_copy, args=(source.fileno(), target, os.isatty(target)), daemon=True)
+        for source, target in ((process.stdout, 1), (process.stderr, 2))
+    ]
+    threading.Thread(target=_feed, args=(process,), daemon=True).start()
+    for thread in threads:
+        thread.start()
+    code = _wait(process, stopped)
+    for thread in threads:
+        thread.join(_LAST_OUTPUT_SECONDS)
+    return code
+
+
+def _copy(source: int, target: int, filtered: bool) -> None:
+    """Pass output on; through the filter where it reaches a terminal."""
+    screen = TerminalFilter()
+    with suppress(OSError):
+        while piece := os.read(source, _PIECE):
+            _write(target, screen.feed(piece) if filtered else piece)
+
+
+def _feed(process: Popen[bytes]) -> None:
+    """Pass our input on, and its end."""
+    assert process.stdin
+    with suppress(OSError, ValueError):
+        while piece := os.read(0, _PIECE):
+            process.stdin.write(piece)
+            process.stdin.flush()
+    with suppress(OSError, ValueError):
+        process.stdin.close()
+
+
+def _write(target: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(target, view) :]
+
+
+# ---- a terminal
+
+
+def _on_terminal(
+    jail: Jail, argv: Sequence[str], started: Callable[[Popen[bytes]], None], stopped: Callable[[], bool]
+) -> int:
+    ours, theirs = pty.openpty()
+    try:
+        _copy_size(ours)
+        try:
+            process = jail.start(argv, stdin=theirs, stdout=theirs, stderr=theirs, terminal=True)
+        finally:
+            os.close(theirs)
+        started(process)
+        with _raw(), _resizes(ours):
+            _write(1, _CLEAR)
+            _converse(ours, process, stopped)
+        return _wait(process, stopped)
+    finally:
+        os.close(ours)
+
+
+def _converse(ours: int, process: Popen[bytes], stopped: Callable[[], bool]) -> None:
+    """Pass bytes both ways until the agent has closed its end."""
+    screen = TerminalFilter()
+    listened = [ours, 0]
+    while True:
+        if stopped():
+            process.kill()
+            return
+        readable = select.select(listened, [], [], 0.2)[0]
+        if ours in readable:
+            try:
+                piece = os.read(ours, _PIECE)
+            except OSError:  # EIO: nobody has the other end any more
+                return
+            if not piece:
+                return
+            _write(1, screen.feed(piece))
+            _write(ours, screen.take_answers())
+        elif process.poll() is not None:
+            return
+        if 0 in readable:
+            typed = os.read(0, _PIECE)
+            if typed:
+                _write(ours, typed)
+            else:
+                listened.remove(0)
+
+
+@contextmanager
+def _raw() -> Iterator[None]:
+    """Our terminal passes every key on; as it was, reset and emptied, at the end."""
+    before = termios.tcgetattr(0)
+    tty.setraw(0)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            _write(1, RESET.encode())
+        with suppress(termios.error):
+            termios.tcflush(0, termios.TCIFLUSH)
+            termios.tcsetattr(0, termios.TCSAFLUSH, before)
+
+
+@contextmanager
+def _resizes(ours: int) -> Iterator[None]:
+    before = signal.signal(signal.SIGWINCH, lambda number, frame: _copy_size(ours))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, before)
+
+
+def _copy_size(ours: int) -> None:
+    """Give the pty the size of our terminal; the kernel tells its programs."""
+    with suppress(OSError):
+        size = fcntl.ioctl(sys.stdout.fileno(), termios.TIOCGWINSZ, struct.pack("HHHH", 0, 0, 0, 0))
+        fcntl.ioctl(ours, termios.TIOCSWINSZ, size)

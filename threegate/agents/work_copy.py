@@ -1,0 +1,276 @@
+"""The agent's copy of a project, made before it lives (`work_changes` reads it back).
+
+Invariant: the project itself is only read, beneath held descriptors, and git never runs in it or in the copy. Folders that the
+agent may write are below the run's folder, which only the operator may enter.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from threegate.agents.jail import Account, Bound
+from threegate.agents.project_survey import Original, Survey, survey
+from threegate.core import durable, limits
+from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.held_folder import open_beneath
+from threegate.core.user_state import UserState
+from threegate.core.workspace import AgentRun, Workspace
+from threegate.proposals.project import Project, ProjectError, read_at
+from threegate.proposals.snapshot import git_config
+
+UPPER, SCRATCH, TREE = "upper", "scratch", "tree"
+OPAQUE: Final = "user.overlay.opaque"
+_GIT_OBJECTS: Final = "/run/git-objects"
+_GIT_FILES: Final = ("HEAD", "index", "packed-refs", "shallow")
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PIECE: Final = 1 << 20
+
+CopyKind = Literal["overlay", "plain"]
+
+
+def refuse_project(path: Path, workspace: Workspace, workspace_id: str) -> Path:
+    """The real path of a project that an agent may get a copy of. Raises InvalidInput with the reason otherwise."""
+    try:
+        root = path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise InvalidInput(f"{path}: there is no such folder; name the project with --project DIR") from None
+    if not root.is_dir():
+        raise InvalidInput(f"{path}: is no folder; name the project with --project DIR")
+    home = Path.home().resolve()
+    keys = [home / ".ssh", home / ".gnupg", _config_home() / "threegate", UserState.of(workspace_id).folder]
+    own = workspace.root.resolve()
+    for folder, what in (
+        (home, "your home folder"),
+        (own, "the workspace"),
+        *((key, "a folder with keys") for key in keys),
+    ):
+        folder = folder.resolve()
+        if root == folder or root in folder.parents:
+            raise InvalidInput(f"{path}: is or contains {what}; name a folder of the project alone")
+        if folder != home and folder in root.parents:
+            raise InvalidInput(f"{path}: is inside {what}; name a project elsewhere")
+    for parent in (root, *root.parents):
+        if (parent / "threegate.toml").is_file() and (parent / "tool-exec").is_dir():
+            raise InvalidInput(f"{path}: is inside the workspace {parent}; name a project elsewhere")
+    if len(root.parts) < 3:
+        raise InvalidInput(f"{path}: is a folder of the system; name a folder of the project alone")
+    return root
+
+
+def _config_home() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkCopy:
+    """A work copy of `root` in the folder of a run."""
+
+    run: AgentRun
+    root: Path
+    kind: CopyKind
+    account: Account
+    start: Survey
+
+    @classmethod
+    def make(
+        cls,
+        run: AgentRun,
+        root: Path,
+        *,
+        account: Account,
+        kind: CopyKind,
+        shown: Collection[str] = (),
+        cache: Path | None = None,
+        progress: Callable[[int, int], None] = lambda done, of: None,
+    ) -> WorkCopy:
+        """Look at the project, write the manifest, and make the copy. `progress` is called with files done and all files.
+
+        Raises InvalidInput, Unavailable (no space, not readable); the run's folder may then be removed.
+        """
+        start = survey(root, shown=shown, cache=cache)
+        copy = cls(run, root, kind, account, start)
+        try:
+            if kind == "overlay":
+                copy._make_overlay()
+            else:
+                copy._make_plain(progress)
+            durable.deliver(run.manifest, b"".join(start.to_lines()))
+        except OSError as error:
+            raise Unavailable(
+                f"{run.work}: the work copy cannot be made ({error.strerror or error}); make room, for instance with: "
+                "threegate prune --older-than 30d"
+            ) from None
+        return copy
+
+    @classmethod
+    def of(cls, run: AgentRun, root: Path, kind: CopyKind, account: Account) -> WorkCopy:
+        """The work copy of a run that is there. Raises Unavailable."""
+        try:
+            start = Survey.from_bytes(
+                durable.read_regular(run.manifest, max_bytes=limits.AGENT_MANIFEST_BYTES)
+            )
+        except (OSError, ValueError, KeyError, TypeError, IndexError):
+            raise Unavailable(
+                f"{run.manifest}: cannot be read; the work copy can only be looked at by hand"
+            ) from None
+        return cls(run, root, kind, account, start)
+
+    @property
+    def overlay(self) -> tuple[Path, Path] | None:
+        """For `Jail.overlay`."""
+        return (self.root, self.run.work) if self.kind == "overlay" else None
+
+    @property
+    def bound(self) -> tuple[Bound, ...]:
+        """What the jail binds for it, besides the overlay."""
+        if self.kind == "plain":
+            return (Bound(self.run.work / TREE, str(self.root), writable=True),)
+        objects = self.root / ".git" / "objects"
+        return (Bound(objects, _GIT_OBJECTS),) if objects.is_dir() and not objects.is_symlink() else ()
+
+    # ---- making it
+
+    def _make_overlay(self) -> None:
+        """Folders for the changes; what is hidden is whited out in it, and `.git` is a folder of its own."""
+        upper = self.run.work / UPPER
+        for folder in (upper, self.run.work / SCRATCH):
+            folder.mkdir(exist_ok=True)
+        os.chmod(upper, stat.S_IMODE(os.stat(self.root).st_mode) | 0o700)
+        for path in self.start.hidden:
+            place = upper
+            *folders, name = path.split("/")
+            for number, part in enumerate(folders):
+                place = place / part
+                if not place.exists():
+                    place.mkdir()
+                    os.chmod(place, self.start.entries["/".join(folders[: number + 1])].mode | 0o700)
+            os.mknod(place / name, stat.S_IFCHR, os.makedev(0, 0))
+        self._make_git(upper)
+
+    def _make_plain(self, progress: Callable[[int, int], None]) -> None:
+        free = os.statvfs(self.run.work)
+        if free.f_bavail * free.f_frsize < self.start.total_bytes:
+            raise Unavailable(
+                f"{self.run.work}: a copy of the project needs {self.start.total_bytes >> 20} MiB, and there is less on this disk; make room"
+            )
+        if self.start.total_bytes > limits.AGENT_COPY_BYTES:
+            raise InvalidInput(
+                f"{self.root}: more than {limits.AGENT_COPY_BYTES >> 30} GiB to copy; name a folder of it"
+            )
+        tree = self.run.work / TREE
+        tree.mkdir(exist_ok=True)
+        source, target = os.open(self.root, _FOLDER), os.open(tree, _FOLDER)
+        try:
+            for count, (path, entry) in enumerate(self.start.entries.items(), 1):
+                self._copy_entry(source, target, path, entry)
+                if count % 256 == 0:
+                    progress(count, len(self.start.entries))
+            os.fchown(target, self.account.uid, self.account.gid)
+        finally:
+            os.close(source)
+            os.close(target)
+        self._make_git(tree)
+        if not self.account.is_own and (tree / ".git").is_dir():
+            _give(tree / ".git", self.account)
+
+    def _copy_entry(self, source: int, target: int, path: str, entry: Original) -> None:
+        """Copy one entry, owned by the agent's account; its folder is there already. What changed meanwhile is left out."""
+        parent, _, name = path.rpartition("/")
+        with _below(source, parent) as there, _below(target, parent) as here:
+            if entry.kind == "folder":
+                os.mkdir(name, dir_fd=here)
+                os.chmod(name, entry.mode | 0o700, dir_fd=here)
+            elif entry.kind == "link":
+                os.symlink(os.readlink(name, dir_fd=there), name, dir_fd=here)
+            else:
+                _copy_file(there, name, here, entry.mode & 0o777 | 0o600)
+            os.chown(name, self.account.uid, self.account.gid, dir_fd=here, follow_symlinks=False)
+            facts = os.stat(name, dir_fd=here, follow_symlinks=False)
+        self.start.copied[path] = (facts.st_ctime_ns, facts.st_ino)
+
+    def _make_git(self, tree: Path) -> None:
+        """A `.git` with what reading and committing needs: no configuration, hook, remote or credential of the operator's."""
+        if "git" not in self.start.hidden.values() or not (self.root / ".git").is_dir():
+            return
+        git = tree / ".git"
+        with suppress(FileNotFoundError):
+            os.unlink(git)  # the whiteout
+        try:
+            project = Project(self.root)
+            config = git_config(project)
+        except ProjectError:
+            return  # a kind of repository that cannot be copied clean: the agent has none
+        git.mkdir()
+        if self.kind == "overlay":
+            os.setxattr(git, OPAQUE, b"y")
+        (git / "config").write_bytes(config)
+        for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
+            (git / folder).mkdir(parents=True)
+        with project.folder((".git",)) as top:
+            for name in _GIT_FILES:
+                with suppress(OSError):
+                    (git / name).write_bytes(read_at(top, name, max_bytes=limits.SNAPSHOT_BYTES))
+        for wanted in ("refs",) if self.kind == "overlay" else ("refs", "objects"):
+            with suppress(ProjectError):
+                for entry, held in project.walk((".git", wanted), into_protected=True):
+                    place = tree / entry.path
+                    if entry.kind == "folder":
+                        place.mkdir(exist_ok=True)
+                    elif entry.kind in ("file", "linked file") and entry.parts[-1] not in (
+                        "alternates",
+                        "http-alternates",
+                    ):
+                        self._copy_git_file(held, entry.parts[-1], place.parent)
+        if self.kind == "overlay":
+            (git / "objects/info/alternates").write_text(f"{_GIT_OBJECTS}\n")
+
+    def _copy_git_file(self, folder: int, name: str, place: Path) -> None:
+        here = os.open(place, _FOLDER)
+        try:
+            _copy_file(folder, name, here, 0o600)
+        finally:
+            os.close(here)
+
+
+@contextmanager
+def _below(top: int, path: str) -> Iterator[int]:
+    """A descriptor of a folder below an open one, part by part and through no link. Raises OSError."""
+    descriptor = os.dup(top)
+    try:
+        for part in path.split("/") if path else ():
+            following = open_beneath(descriptor, part, _FOLDER)
+            os.close(descriptor)
+            descriptor = following
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _copy_file(folder: int, name: str, target: int, mode: int) -> None:
+    """Copy the bytes of a regular file into a new one of the same name. Raises OSError."""
+    with open(open_beneath(folder, name), "rb") as source:
+        if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "is not a regular file any more", name)
+        descriptor = os.open(
+            name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=target
+        )
+        with open(descriptor, "wb") as copy:
+            shutil.copyfileobj(source, copy, _PIECE)
+            os.fchmod(copy.fileno(), mode)
+
+
+def _give(tree: Path, account: Account) -> None:
+    """Give a tree that nobody else could write so far to the agent's account."""
+    for place, folders, files in os.walk(tree):
+        for name in (*folders, *files):
+            os.chown(Path(place, name), account.uid, account.gid, follow_symlinks=False)
+    os.chown(tree, account.uid, account.gid, follow_symlinks=False)

@@ -1,0 +1,128 @@
+"""The request for a change set: what `changes.tar` is and why, as gate 1 reads it.
+
+Invariant: what comes out is a valid draft of version 2, or the reason is raised. Names of paths are the agent's: where
+gate 1 would refuse the words in one, the draft leaves the names away and keeps the counts, for the table has all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from threegate.changes.make import MadeChangeSet
+from threegate.core import limits
+from threegate.core.canonical import sha256_hex
+from threegate.core.errors import InvalidInput
+from threegate.request import GateSettings, read_request
+from threegate.request.changes_section import ARCHIVE
+from threegate.request.model import Changes, InputFile, Request, Risk, Sensitivity
+from threegate.request.render_draft import file_name, render_request, slug_of
+
+_LEFT_OUT_NAMED: Final = 20
+_DATED: Final = re.compile(r"^TR-[0-9]{8}-[0-9]{6}Z-")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeDraft:
+    """A draft's file name and bytes. Beside it, in `files/`, belongs `changes.tar` with exactly the bytes of the change set."""
+
+    name: str
+    data: bytes
+
+
+def draft_change_set(
+    made: MadeChangeSet,
+    *,
+    project: str,
+    request_id: str,
+    requested_by: str,
+    purpose: str,
+    justification: str,
+    now: datetime,
+    settings: GateSettings,
+    risk_level: Risk = "medium",
+    data_sensitivity: Sensitivity = "internal",
+    time_limit_sec: int = 60,
+    session_id: str | None = None,
+) -> ChangeDraft:
+    """Write the request. `now` is an aware moment in UTC. Raises InvalidInput when there is nothing to propose, or when
+    one of the words given is refused by gate 1."""
+    if not made.rows:
+        raise InvalidInput(f"{project}: nothing was changed that could be proposed")
+    rows = tuple((row.change, row.path) for row in made.rows[: limits.CHANGE_ROWS_LISTED])
+    request = Request(
+        file_name=file_name(now, slug_of(_DATED.sub("", request_id))),
+        data=b"",
+        sha256="",
+        stage="draft",
+        request_id=request_id,
+        created_utc=now,
+        requested_by=requested_by,
+        approved_by=None,
+        approved_utc=None,
+        purpose=purpose,
+        backend="apply",
+        language="",
+        network="none",
+        cpu_limit=Decimal(0),
+        memory_limit_mb=0,
+        time_limit_sec=min(time_limit_sec, settings.max_time_sec),
+        inputs=(InputFile(ARCHIVE, sha256_hex(made.data)),),
+        workdir="/in",
+        outputs=(),
+        network_allowlist=(),
+        constraints=tuple(left_out_lines(made)),
+        session_id=session_id,
+        tool=None,
+        labels=(),
+        workflow=None,
+        role=None,
+        risk_domain=None,
+        evidence=(),
+        argv=None,
+        code=None,
+        vars_json=None,
+        risk_level=risk_level,
+        justification=justification,
+        data_sensitivity=data_sensitivity,
+        network_rationale="",
+        project=project,
+        changes=_said(made, rows),
+    )
+    without_names = replace(
+        request,
+        constraints=tuple(left_out_lines(made, names=False)),
+        changes=_said(made, ()),
+    )
+    for form in (request, without_names):
+        data = render_request(form)
+        report = read_request(data, path=form.file_name, settings=settings, now=now, stage="draft")
+        if report.request is not None:
+            return ChangeDraft(form.file_name, data)
+    first = next(finding for finding in report.findings if finding.severity == "error")
+    raise InvalidInput(f"the draft is refused by {first.rule}: {first.message}")
+
+
+def _said(made: MadeChangeSet, rows: tuple[tuple[str, str], ...]) -> Changes:
+    counts = made.counts
+    return Changes(
+        made.sha256, counts["add"], counts["modify"], counts["delete"], counts["mode"], counts["type"], rows
+    )
+
+
+def left_out_lines(made: MadeChangeSet, *, names: bool = True) -> Iterator[str]:
+    """What is not in the change set, one line each, for the draft and for whoever proposes it."""
+    named = made.left_out[:_LEFT_OUT_NAMED] if names else ()
+    for item in named:
+        yield f"left out: {item.path}: {item.reason}"[: limits.LIST_TEXT_CHARS].strip()
+    more = len(made.left_out) + made.more_left_out - len(named)
+    if more:
+        yield f"left out: {more} {'more ' if named else ''}paths that cannot be carried"
+    if made.ignored:
+        yield f"left out: {made.ignored} paths that the project ignores"
+    if made.git:
+        yield f"left out: {made.git} paths of git itself"

@@ -1,0 +1,107 @@
+"""Which paths a change set may name, and where its symlinks may lead, judged without the project.
+
+Invariant: what passes `check_paths` names no protected path in any spelling, adds nothing below what is no folder
+afterwards, has no two paths that a forgiving file system would take for one, and no symlink out of the project. It is a
+closed list of refusals over spellings; what the project adds to it is in `checks.py`.
+Source: docs/spec/8-agents.md, "Refused in a tar".
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from threegate.changes.project_paths import PathBlocked, read_path
+from threegate.changes.table import LINK, ChangeSetError, Row
+from threegate.core import limits
+from threegate.request.characters import has_hidden
+
+_SHORT_GIT: Final = re.compile(r"git~[0-9]+")
+"""What `.git` is called on file systems that have short names."""
+_GIT_FILES: Final = frozenset({".gitmodules"})
+
+
+def path_problem(path: str) -> str | None:
+    """Why a path may not be in a change set, in words; None for one that may. Pure: the spelling decides."""
+    parts = path.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return "is no plain path inside the project"
+    if has_hidden(path) or {"\n", "\t", "\\"} & set(path):
+        return "has a name with hidden characters or backslashes"
+    if len(parts) > limits.TAR_DEPTH - 1 or len(path.encode()) > limits.TAR_PATH_BYTES - 8:
+        return f"lies deeper than {limits.TAR_DEPTH - 1} folders, or has more than {limits.TAR_PATH_BYTES - 8} bytes"
+    if any(len(part.encode()) > limits.TAR_NAME_BYTES for part in parts):
+        return f"has a name of more than {limits.TAR_NAME_BYTES} bytes"
+    try:
+        protected = read_path(path, writing=True).protected
+    except PathBlocked as error:
+        return f"is refused: {error}"
+    if protected or any(is_git(part) for part in parts):
+        return "is protected"
+    return None
+
+
+def is_git(name: str) -> bool:
+    """Whether git, on any file system, would take a name for its folder, or for the file that lists submodules."""
+    plain = collision_key(name).rstrip(" .")
+    return plain == ".git" or plain in _GIT_FILES or _SHORT_GIT.fullmatch(plain) is not None
+
+
+def collision_key(name: str) -> str:
+    """What two names share that a file system without case or with Unicode normalisation takes for one."""
+    if name.isascii():
+        return name.lower()
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
+def link_parts(path: str, target: str) -> tuple[str, ...]:
+    """Where a symlink at `path` leads, as parts below the project's root. Raises ChangeSetError when it leaves it.
+
+    By spelling; that no other link is on the way is asked where the tree is known (`checks.py`).
+    """
+    if target.startswith("/"):
+        raise ChangeSetError(f"{path}: is a link to an absolute path")
+    parts = path.split("/")[:-1]
+    for part in target.split("/"):
+        if part == "..":
+            if not parts:
+                raise ChangeSetError(f"{path}: is a link that leaves the project")
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    if parts and (problem := path_problem("/".join(parts))) is not None:
+        raise ChangeSetError(f"{path}: is a link to a path that {problem}")
+    return tuple(parts)
+
+
+def check_paths(rows: Sequence[Row], targets: Mapping[str, str]) -> None:
+    """Refuse a change set by its paths and links alone. `targets` is path → target of its links. Raises ChangeSetError."""
+    for row in rows:
+        if (problem := path_problem(row.path)) is not None:
+            raise ChangeSetError(f"{row.path}: {problem}")
+        if row.after is not None and row.after.mode == LINK:
+            link_parts(row.path, targets[row.path])
+    by_path = {row.path: row for row in rows}
+    for row in rows:
+        above = [by_path.get("/".join(row.parts[:depth])) for depth in range(1, len(row.parts))]
+        if row.after is not None and any(item and not (item.after and item.after.folder) for item in above):
+            raise ChangeSetError(f"{row.path}: is added below what is no folder afterwards")
+        if row.before is not None and any(
+            item and not (item.before and item.before.folder) for item in above
+        ):
+            raise ChangeSetError(f"{row.path}: lies below what is no folder before")
+    refuse_collisions(row.path for row in rows if row.after is not None)
+
+
+def refuse_collisions(paths: Iterable[str]) -> None:
+    """Refuse two paths, or two spellings of a folder above them, that a forgiving file system takes for one."""
+    spelled: dict[tuple[str, ...], str] = {}
+    for path in paths:
+        parts = path.split("/")
+        keys = tuple(map(collision_key, parts))
+        for depth in range(1, len(parts) + 1):
+            name = spelled.setdefault(keys[:depth], parts[depth - 1])
+            if name != parts[depth - 1]:
+                raise ChangeSetError(f"{path}: differs from another path in case or Unicode form only")

@@ -1,0 +1,87 @@
+"""The change set of an apply request in its workspace: read from the pinned or drafted bytes, against the registered project.
+
+Invariant: an apply request without a change set that was read whole has no Job; everything that is wrong is a refusal with
+a code (`input_unfit`, `project_unknown`, `project_changed`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from threegate.changes.change_facts import ChangedPath, changed_paths, check_said, job_change
+from threegate.changes.change_tar import ChangeSet, read_change_set
+from threegate.changes.checks import check_project, moved_on
+from threegate.changes.projects import find_project
+from threegate.changes.table import ChangeSetError
+from threegate.changes.trees import HeldTree
+from threegate.core.errors import Refused
+from threegate.core.held_folder import HeldFolder, hold_path
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
+from threegate.request.job import JobChange, ProjectPlace
+from threegate.request.model import Request
+from threegate.request.shown_whole import OpenInput
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedChange:
+    """What an apply request would do: the change set, each path with its facts, and what the Job binds."""
+
+    change: ChangeSet
+    paths: tuple[ChangedPath, ...]
+    job: JobChange
+
+
+def requested_change(
+    workspace: Workspace, settings: Settings, request: Request, open_input: OpenInput
+) -> RequestedChange | None:
+    """What an apply request would do; None for every other request. Raises Refused, OSError for the input's bytes."""
+    if request.project is None or request.changes is None:
+        return None
+    place = find_project(workspace, settings, request.project)
+    with open_input(request.inputs[0]) as stream:
+        try:
+            change = read_change_set(stream)
+            check_said(request.changes, change)
+        except ChangeSetError as error:
+            raise Refused("input_unfit", f"changes.tar: {error}") from None
+        paths = tuple(changed_paths(change, stream))
+    return RequestedChange(change, paths, job_change(paths, change, place))
+
+
+def hold_project(place: ProjectPlace) -> HeldFolder:
+    """The project held open, if it is the one that is bound. Raises Refused (project_changed)."""
+    try:
+        held = hold_path(place.path)
+    except OSError as error:
+        raise Refused("project_changed", f"{place.path}: cannot be opened ({error.strerror})") from None
+    facts = held.facts()
+    if (facts.st_dev, facts.st_ino, facts.st_uid) != (place.device, place.inode, place.uid):
+        held.close()
+        raise Refused(
+            "project_changed", f"{place.path}: is another folder now, or belongs to another account"
+        )
+    return held
+
+
+def refuse_unfit(requested: RequestedChange) -> None:
+    """Refuse what could not be applied to the project as it is now. Raises Refused (project_changed, input_unfit)."""
+    place = requested.job.project
+    with hold_project(place) as held:
+        tree = HeldTree(held)
+        try:
+            moved = moved_on(tree, requested.change.rows)
+            if not moved:
+                check_project(tree, requested.change, place.uid)
+        except ChangeSetError as error:
+            raise Refused("input_unfit", f"changes.tar: {error}") from None
+        except OSError as error:
+            raise Refused(
+                "project_changed", f"{place.path}: cannot be read ({error.strerror or error})"
+            ) from None
+    if moved:
+        more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
+        raise Refused(
+            "project_changed",
+            f"{moved[0]}{more}: the project moved on since the change was made; have it proposed again",
+        )

@@ -1,0 +1,47 @@
+"""`threegate undo`: show what taking a change back would do, ask, sign, take it back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from threegate.cli.approve_command import put
+from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
+
+app = typer.Typer()
+
+
+@app.command()
+def undo(
+    request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="A change that was made.")],
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Take a change of a project back, if everything that it changed is still as it left it."""
+    from threegate.acts.signed_acts import sign_act
+    from threegate.acts.undo import UNDO, plan_undo, undo_change
+    from threegate.launch.context import open_context
+    from threegate.review.change_screen import change_items
+    from threegate.shown.parts import Section
+    from threegate.shown.request_sections import change_facts
+    from threegate.shown.screen_lines import render_sections
+
+    context = open_context(workspace_here())
+    quiet = wants_json(json_)
+    acting = acting_here(context, name, key)
+    plan = plan_undo(context, request_id)
+    items = (*change_facts(plan.requested.job), *change_items(plan.requested, plan.originals))
+    put(
+        render_sections([Section("UNDO", items)], width=screen_width(to_stderr=quiet), full=True),
+        to_stderr=quiet,
+    )
+    ask(f"Sign as {acting.name} and change {plan.requested.job.project.path} back?", yes)
+    message = undo_change(context, plan, sign_act(context, acting, UNDO, plan.about))
+    if quiet:
+        emit_json({"request_id": request_id, "undone": dict(plan.about), "message": message})
+    else:
+        say(f"undone    {request_id}: {message}")

@@ -1,0 +1,77 @@
+"""The `## Changes` section of an apply request: what the change set in `changes.tar` is said to be.
+
+Invariant: nothing here is believed. The section is read so that a person sees it where the agent wrote it, and so that
+`approve` can hold it against the archive: its digest and its counts must be those that are computed from the bytes.
+Source: docs/spec/8-agents.md, "Change sets".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from threegate.core import limits
+from threegate.request.body import Section
+from threegate.request.findings import Findings
+from threegate.request.model import Changes
+
+KINDS: Final = ("add", "modify", "delete", "mode", "type")
+"""The kinds of changes, in the order in which they are counted."""
+ARCHIVE: Final = "changes.tar"
+"""The name of the one input of an apply request."""
+
+_DIGEST: Final = re.compile(r"- digest: sha256:([0-9a-f]{64})")
+_COUNT: Final = re.compile(rf"- ({'|'.join(KINDS)}): (0|[1-9][0-9]{{0,5}})")
+_ROW: Final = re.compile(rf"({'|'.join(KINDS)}) {{1,6}}([^ ].*)")
+_FORM: Final = (
+    f"the section is a list '- digest: sha256:…', then one count a line for {', '.join(KINDS)}, and perhaps one block "
+    f"fenced with ``` that names up to {limits.CHANGE_ROWS_LISTED} of the paths"
+)
+
+
+def read_changes(section: Section, findings: Findings) -> Changes | None:
+    """What the section says; None where it has another form, which is then a finding."""
+    lines = [line.rstrip(" \t") for line in section.lines]
+    filled = [(index, line) for index, line in enumerate(lines) if line]
+    digest = _DIGEST.fullmatch(filled[0][1]) if filled else None
+    counts = [_COUNT.fullmatch(line) for _, line in filled[1 : 1 + len(KINDS)]]
+    rest = filled[1 + len(KINDS) :]
+    known = [match[1] for match in counts if match is not None] == list(KINDS)
+    if (
+        digest is None
+        or not known
+        or [token.type for token in section.tokens if token.level == 0]
+        not in (
+            ["bullet_list_open", "bullet_list_close"],
+            ["bullet_list_open", "bullet_list_close", "fence"],
+        )
+    ):
+        findings.add("TG223", section.heading, 1, _FORM)
+        return None
+    if rest and (rest[0][1] != "```" or rest[-1][1] != "```"):
+        findings.add("TG223", section.first_line + rest[0][0], 1, _FORM)
+        return None
+    rows = []
+    for index, line in rest[1:-1]:
+        match = _ROW.fullmatch(line)
+        if match is None:
+            findings.add("TG223", section.first_line + index, 1, "a path is named as '<kind> <path>'")
+            return None
+        rows.append((match[1], match[2]))
+    if len(rows) > limits.CHANGE_ROWS_LISTED:
+        findings.add(
+            "TG223", section.heading, 1, f"{len(rows)} paths; at most {limits.CHANGE_ROWS_LISTED} are named"
+        )
+        return None
+    numbers = {match[1]: int(match[2]) for match in counts if match is not None}
+    return Changes(sha256=digest[1], rows=tuple(rows), **numbers)
+
+
+def changes_lines(changes: Changes) -> Iterator[str]:
+    """The section's text, without its heading: what `read_changes` reads."""
+    yield f"- digest: sha256:{changes.sha256}"
+    for kind in KINDS:
+        yield f"- {kind}: {getattr(changes, kind)}"
+    if changes.rows:
+        yield from ("", "```", *(f"{kind:6} {path}" for kind, path in changes.rows), "```")

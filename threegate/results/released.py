@@ -1,0 +1,78 @@
+"""Outputs that policy gives back to whoever asked: `results/<request_id>/<sha256>`, and `outputs.json` that names them.
+
+Invariant: only bytes that have their recorded digest and hold no secret, RELEASED_BYTES a request at most. They are put
+together in the run's folder, so that the event of the end can name the digest of outputs.json, and appear by one rename
+after it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from threegate.core import canonical, durable, limits
+from threegate.core.workspace import Desk
+from threegate.runners.interface import Artifact
+from threegate.secretscan import has_secret, mask_secrets
+
+OUTPUTS_FILE: Final = "outputs.json"
+OUTPUTS_SCHEMA: Final = "threegate.outputs/1"
+_STAGED: Final = "released"
+
+
+def stage_released(run_folder: Path, request_id: str, artifacts: Iterable[Artifact]) -> str | None:
+    """Put together what is given back; the digest of outputs.json, None where the run has no outputs. Raises OSError."""
+    files: dict[str, bytes] = {}
+    rows: list[dict[str, Any]] = []
+    left = limits.RELEASED_BYTES
+    for item in artifacts:
+        why = "too_large"
+        if item.size <= left:
+            data = durable.read_regular(run_folder / "out" / item.path, max_bytes=item.size)
+            why = _held_back(item, data)
+            if not why:
+                files[item.sha256] = data
+                left -= item.size
+        path = mask_secrets(item.path)
+        rows.append({"path": path, "size": item.size, "sha256": item.sha256, "released": not why, "why": why})
+    if not rows:
+        return None
+    manifest = json.dumps(
+        {"schema": OUTPUTS_SCHEMA, "request_id": request_id, "outputs": rows}, indent=1
+    ).encode()
+    staged = run_folder / _STAGED
+    if staged.is_dir():
+        durable.remove_tree(staged)  # a crash left it
+    try:
+        durable.make_folder(staged, 0o755)
+        durable.write_all(staged, [*files.items(), (OUTPUTS_FILE, manifest)], 0o644)
+    except OSError:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    return canonical.sha256_hex(manifest)
+
+
+def _held_back(item: Artifact, data: bytes) -> str:
+    """Why an output is not given back; empty where it is. Secrets are ASCII, so any bytes are read as Latin-1."""
+    if canonical.sha256_hex(data) != item.sha256:
+        return "changed"
+    return "secret" if has_secret(item.path) or has_secret(data.decode("latin-1")) else ""
+
+
+def deliver_released(desk: Desk, run_folder: Path, request_id: str) -> None:
+    """Make what was put together appear, durable; nothing where it is there already, or nobody reads there. Raises OSError."""
+    staged = run_folder / _STAGED
+    try:
+        durable.rename(staged, desk.results / request_id)
+    except (FileExistsError, FileNotFoundError, NotADirectoryError):
+        durable.remove_tree(staged)
+    else:
+        durable.sync_folder(desk.results)
+
+
+def released_there(desk: Desk, request_id: str) -> bool:
+    """Whether the outputs of a request were given back."""
+    return (desk.results / request_id / OUTPUTS_FILE).is_file()

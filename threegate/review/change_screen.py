@@ -1,0 +1,78 @@
+"""What a person reads of a change set: a real diff between the bytes that are there now and the new ones, made by us.
+
+Invariant: every path of the change set has its line, in this order: links, changes of type or mode and deletions; files that
+run later by themselves; the rest. What has no diff (binary, too large) has its size and digest, and the card counts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+from threegate.changes.change_facts import ChangedPath, diff_lines
+from threegate.changes.change_tar import ChangeSet
+from threegate.changes.requested_change import RequestedChange, hold_project
+from threegate.changes.table import LINK, Change
+from threegate.changes.trees import HeldTree, Tree
+from threegate.core.errors import Refused
+from threegate.review.input_copies import InputCopy
+from threegate.shown.parts import Field, Item, Note, Quote
+from threegate.shown.request_sections import size_text
+
+_LABELS: Final[dict[Change, str]] = {
+    "add": "ADDED",
+    "modify": "MODIFIED",
+    "delete": "DELETED",
+    "mode": "MODE",
+    "type": "ANOTHER KIND",
+}
+_KINDS: Final = {"100644": "file", "100755": "executable file", "120000": "symlink", "040755": "folder"}
+
+
+def change_items(requested: RequestedChange, copy: InputCopy) -> tuple[Item, ...]:
+    """The whole change set, as items of a screen. A project that cannot be read is a line, and no diff is shown."""
+    try:
+        with hold_project(requested.job.project) as held, copy.open() as stream:
+            return tuple(_items(HeldTree(held), requested, stream))
+    except (Refused, OSError) as error:
+        return (Note(f"the project cannot be read, so no diff can be shown: {error}"),)
+
+
+def _items(project: Tree, requested: RequestedChange, stream: BinaryIO) -> Iterator[Item]:
+    heads = {
+        "first": "links, changes of type or mode, and deletions:",
+        "later": "files that run later by themselves:",
+        "rest": "all others:",
+    }
+    last = ""
+    for item in requested.paths:
+        part = "first" if item.first else "later" if item.later else "rest"
+        if part != last:
+            yield Note(heads[part])
+            last = part
+        yield from _path(project, requested.change, stream, item)
+
+
+def _path(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath) -> Iterator[Item]:
+    row = item.row
+    yield Field(_LABELS[row.change], row.path)
+    if row.before is not None and row.after is not None and row.before.mode != row.after.mode:
+        yield Note(f"was: {_KINDS[row.before.mode]}; becomes: {_KINDS[row.after.mode]}")
+    elif row.after is not None and row.after.mode != "100644":
+        yield Note(f"is: {_KINDS[row.after.mode]}")
+    if item.later is not None:
+        yield Note(f"RUNS LATER: {item.later}")
+    if row.after is not None and row.after.mode == LINK:
+        yield Field("leads to", change.targets[row.path])
+    if item.unseen and row.after is not None:
+        yield Note(f"not shown: {item.unseen}")
+        yield Note(f"{size_text(item.size)}, sha256 {row.after.sha256}")
+    if row.after is None and row.before is not None and row.before.file:
+        present = project.look(row.path)
+        if present is not None:
+            yield Note(f"{size_text(present.size)}, sha256 {row.before.sha256}")
+    lines = diff_lines(project, change, stream, item)
+    if lines:
+        yield Quote("\n".join(lines), "", None, "a diff")
+    elif item.size == 0 and row.change == "add" and row.after is not None and row.after.file:
+        yield Note("is empty")

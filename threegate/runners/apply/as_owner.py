@@ -1,0 +1,214 @@
+"""Who touches a project: the account that owns it, in this process or in a child that root starts for it.
+
+Invariant: no file of a project is opened, made or renamed with root's rights. The child gives up every right that it has
+before it looks at the project, gets its files as open descriptors, and dies with the process that started it, so that
+nobody changes a project while somebody else takes that change back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from threegate.changes.change_tar import read_change_set
+from threegate.changes.table import ChangeSetError
+from threegate.core import canonical, limits
+from threegate.core.held_folder import HeldFolder
+from threegate.request.job import ProjectPlace
+from threegate.runners.apply.apply_engine import Done, Ending, Work, carry_out, forget, take_back
+from threegate.runners.apply.apply_journal import Plan, read_journal
+
+Verb = Literal["apply", "take_back", "forget"]
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_NO_NEW_PRIVS: Final = 38
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be done in a project, with open descriptors. `archive` is -1 where nothing is applied, `originals` -1
+    where none are kept. `sha256` is the digest that the change set must have, `seconds` how long it may take."""
+
+    verb: Verb
+    place: ProjectPlace
+    project: int
+    token: str
+    journal: int
+    archive: int = -1
+    originals: int = -1
+    sha256: str = ""
+    seconds: float = 3600.0
+    exact: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Those that are open."""
+        return tuple(item for item in (self.project, self.journal, self.archive, self.originals) if item >= 0)
+
+
+def perform(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> Done:
+    """Do it as the project's owner. Never raises for what the project or the disk does.
+
+    `stop` is asked before each step where this process is the owner; a child ends at `seconds`.
+    """
+    uid = os.geteuid()
+    if order.place.uid == 0 or uid not in (0, order.place.uid):
+        return Done("project_not_writable", not_writable(order.place) or "")
+    if uid != 0:
+        return obey(order, stop)
+    if (status := stop()) is not None:
+        return Done(status, "was stopped before it began; nothing was changed")
+    return _in_child(order)
+
+
+def not_writable(place: ProjectPlace) -> str | None:
+    """Why a project cannot be changed by this process, in one line; None when it can."""
+    if place.uid == 0:
+        return f"the project {place.name} belongs to root; nothing is changed as root, so give it to another account"
+    if os.geteuid() not in (0, place.uid):
+        return (
+            f"the project {place.name} belongs to the account with uid {place.uid}, and this daemon is uid {os.geteuid()}: "
+            "run it as that account or as root"
+        )
+    return None
+
+
+def obey(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> Done:
+    """Do it with the rights that this process has."""
+    until = time.monotonic() + order.seconds
+    # The descriptors are the caller's: what is opened here is closed here, and nothing else.
+    with HeldFolder(os.dup(order.project), Path(order.place.path)) as project:
+        if order.verb == "forget":
+            with suppress(OSError):
+                forget(project, order.token)
+            return Done("succeeded", "")
+        if order.verb == "take_back":
+            return _taken_back(project, order)
+        with os.fdopen(os.dup(order.archive), "rb") as archive:
+            try:
+                change = read_change_set(archive)
+            except ChangeSetError as error:
+                return Done("failed", f"changes.tar: {error}")
+            if change.sha256 != order.sha256:
+                return Done("failed", "changes.tar is not the change set that was approved")
+            originals = None if order.originals < 0 else os.fdopen(os.dup(order.originals), "wb")
+            try:
+                work = Work(
+                    change,
+                    archive,
+                    order.journal,
+                    order.token,
+                    originals,
+                    order.exact,
+                    lambda: stop() or ("timed_out" if time.monotonic() > until else None),
+                )
+                return carry_out(project, order.place, work)
+            finally:
+                if originals is not None:
+                    originals.close()
+
+
+def _taken_back(project: HeldFolder, order: Order) -> Done:
+    plan = plan_of(order.journal)
+    if plan is None:
+        with suppress(OSError):
+            forget(project, order.token)
+        return Done("succeeded", "nothing of it was made")
+    left = take_back(project, plan, order.token)
+    return Done("failed" if left else "succeeded", "", left)
+
+
+def plan_of(journal: int) -> Plan | None:
+    """The plan of an open journal; None where it has none."""
+    os.lseek(journal, 0, os.SEEK_SET)
+    with os.fdopen(os.dup(journal), "rb") as stream, suppress(ValueError):
+        return read_journal(stream.read(limits.APPLY_JOURNAL_BYTES)).plan
+    return None
+
+
+def _in_child(order: Order) -> Done:
+    """Do it in a child that becomes the owner."""
+    told = {
+        "verb": order.verb,
+        "place": order.place.to_json(),
+        "project": order.project,
+        "token": order.token,
+        "journal": order.journal,
+        "archive": order.archive,
+        "originals": order.originals,
+        "sha256": order.sha256,
+        "seconds": order.seconds,
+        "exact": {path: list(facts) for path, facts in order.exact.items()},
+        "parent": os.getpid(),
+    }
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "threegate.runners.apply.as_owner"],
+            input=json.dumps(told).encode(),
+            capture_output=True,
+            pass_fds=order.descriptors,
+            timeout=order.seconds + limits.APPLY_CHILD_SECONDS,
+            env={"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"},
+            check=False,
+        )
+        value = json.loads(done.stdout)
+        return Done(value["status"], value["message"], tuple(value["left"]))
+    except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+        if order.verb != "apply":
+            return Done("failed", f"the child of the project's owner failed ({type(error).__name__})")
+        back = _in_child(Order("take_back", order.place, order.project, order.token, order.journal))
+        return Done("failed", f"the child of the project's owner failed ({type(error).__name__})", back.left)
+
+
+def become(place: ProjectPlace, parent: int) -> None:
+    """Turn this process into one of the project's owner, for good, that ends with its parent. Raises OSError."""
+    try:
+        entry = pwd.getpwuid(place.uid)
+        gid, groups = entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
+    except KeyError:
+        gid, groups = os.stat(place.path).st_gid, []
+    os.setgroups(groups)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(place.uid, place.uid, place.uid)
+    libc = ctypes.CDLL(None, use_errno=True)
+    for option, value in ((_PR_SET_NO_NEW_PRIVS, 1), (_PR_SET_PDEATHSIG, int(signal.SIGKILL))):
+        if (
+            libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
+            != 0
+        ):
+            raise OSError(ctypes.get_errno(), "prctl")
+    # A death signal is asked for after the rights are gone, which clears it; a parent that died before sends none.
+    if os.getresuid() != (place.uid,) * 3 or os.getppid() != parent:
+        raise OSError("could not become the project's owner")
+
+
+def preload() -> None:
+    """Load what would be loaded at its first use: the owner may not read the files of this installation."""
+    canonical.canonical_bytes({"é": 0})  # sorts by utf-16, whose codec is a module of its own
+
+
+def main() -> int:
+    """The child: read the order, become the owner, do it, print how it ended."""
+    told = json.loads(sys.stdin.buffer.read())
+    preload()
+    place, parent = ProjectPlace(**told.pop("place")), told.pop("parent")
+    exact = {path: (mode, gid) for path, (mode, gid) in told.pop("exact").items()}
+    become(place, parent)
+    done = obey(Order(place=place, exact=exact, **told))
+    sys.stdout.write(json.dumps({"status": done.status, "message": done.message, "left": list(done.left)}))
+    return 0
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    sys.exit(main())

@@ -1,0 +1,212 @@
+"""Applies a cleared change set to its project, and keeps what was there.
+
+Invariant: the trail's `finished` is what makes a change stand. Until it is on disk the journal in the run's folder lets
+recovery take all of it back; after it, the stage folder goes and the originals stay for an undo.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from threegate.changes.requested_change import hold_project
+from threegate.core import durable, limits
+from threegate.core.errors import Refused
+from threegate.core.held_folder import open_beneath
+from threegate.judgement.judge import Clearance
+from threegate.request.job import Job, JobChange
+from threegate.runners.apply.apply_engine import Done, Ending
+from threegate.runners.apply.apply_journal import STAGE, Journal, first_line, read_journal
+from threegate.runners.apply.as_owner import Order, not_writable, perform
+from threegate.runners.interface import Artifact, Control, Outcome, Status
+from threegate.runners.streams import EMPTY, StreamMeter
+
+JOURNAL: Final = "apply.json"
+"""In the run's folder: the journal of the change, and afterwards the record of what was replaced."""
+ORIGINALS: Final = "originals.tar"
+"""Beside it: the change set that takes the change back."""
+_STATUSES: Final[dict[Ending, Status]] = {
+    "succeeded": "succeeded",
+    "project_changed": "project_changed",
+    "project_not_writable": "failed",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "timed_out": "timed_out",
+}
+
+
+class ApplyRunner:
+    """Runs jobs of backend apply, in this process or in a child of the project's owner."""
+
+    starts_late = False
+
+    def available(self, job: Job | None = None) -> str | None:
+        """None when the project can be changed now, else one line (the request waits)."""
+        if job is None or job.change is None:
+            return None
+        place = job.change.project
+        why = not_writable(place)
+        if why is None:
+            with suppress(Refused), hold_project(place) as held, suppress(OSError):
+                held.stat(STAGE)
+                why = f"another change of the project {place.name} is being made, or was cut off ({STAGE}/ is there)"
+            if why is None and os.path.exists(place.path) and _read_only(place.path):
+                why = f"the project {place.name} is on a file system that is read-only here; see: threegate service install"
+        return why
+
+    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
+        """Apply the change set once; see Runner.run. Raises OSError for our own disk."""
+        clearance.must_cover(job)
+        started, begun = datetime.now(UTC), time.monotonic()
+        assert job.change is not None
+        if control.cancelled.is_set() or control.interrupted.is_set():
+            done = Done("cancelled", "was stopped before it began; nothing was changed")
+        else:
+            done = self._apply(job, job.change, control)
+        meter = StreamMeter()
+        meter.write(f"{done.message}\n".encode())
+        for path in done.left:
+            meter.write(f"left as somebody else changed it meanwhile: {path}\n".encode())
+        control.ran()
+        return Outcome(
+            status=_STATUSES[done.status],
+            detail=_sentence(done),
+            exit_code=None,
+            started=started,
+            finished=datetime.now(UTC),
+            wall_ms=int((time.monotonic() - begun) * 1000),
+            cpu_ms=None,
+            peak_memory_bytes=None,
+            effective_limits={},
+            stdout=meter.result(),
+            stderr=EMPTY,
+            artifacts=(),
+            kept=_kept(control.run_folder),
+        )
+
+    def close(self) -> None:
+        """Nothing is started ahead."""
+
+    def _apply(self, job: Job, change: JobChange, control: Control) -> Done:
+        token = secrets.token_hex(8)
+        durable.deliver(control.run_folder / JOURNAL, first_line(change.project, token))
+        [item] = job.inputs
+
+        def stop() -> Ending | None:
+            return "cancelled" if control.cancelled.is_set() or control.interrupted.is_set() else None
+
+        try:
+            project = hold_project(change.project)
+        except Refused as error:
+            durable.unlink(control.run_folder / JOURNAL)
+            return Done("project_changed", str(error))
+        with project, _opened(control.run_folder, control.inputs_folder / item.sha256) as files:
+            order = Order(
+                "apply",
+                change.project,
+                project.fileno(),
+                token,
+                files.journal,
+                files.archive,
+                files.originals,
+                change.sha256,
+                job.limits.time_sec,
+            )
+            done = perform(order, stop)
+        if done.status == "succeeded":
+            control.recorded = lambda: forget_stage(control.run_folder)
+        elif not done.left:
+            for name in (JOURNAL, ORIGINALS):  # nothing was changed, so there is nothing to take back
+                durable.unlink(control.run_folder / name)
+        return done
+
+
+def _kept(run_folder: Path) -> tuple[Artifact, ...]:
+    """The journal and the originals, as the record names them. Raises OSError."""
+    found = []
+    for name in (JOURNAL, ORIGINALS):
+        with suppress(FileNotFoundError), (run_folder / name).open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            found.append(Artifact(name, stream.tell(), digest))
+    return tuple(found)
+
+
+def _sentence(done: Done) -> str:
+    if done.left:
+        return f"{done.message}; {len(done.left)} paths were changed by somebody else meanwhile and stay, see {STAGE}/"
+    return f"{done.message}."
+
+
+def _read_only(path: str) -> bool:
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    journal: int
+    archive: int
+    originals: int
+
+
+@contextmanager
+def _opened(run_folder: Path, archive: Path) -> Iterator[_Files]:
+    """The journal, the pinned archive, and a fresh file for the originals. Raises OSError."""
+    opened: list[int] = []
+    try:
+        opened.append(os.open(run_folder / JOURNAL, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
+        opened.append(os.open(archive, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC))
+        folder = os.open(run_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        opened.append(folder)
+        opened.append(durable.create_at(folder, ORIGINALS, run_folder / ORIGINALS))
+        durable.sync_folder_at(folder, run_folder)
+        yield _Files(opened[0], opened[1], opened[3])
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def forget_stage(run_folder: Path, name: str = JOURNAL) -> None:
+    """The change stands: take away what it was staged in. Leaves it to the next start where that fails."""
+    with (
+        suppress(OSError, ValueError, Refused),
+        _journal(run_folder, name) as (descriptor, journal),
+        hold_project(journal.place) as project,
+    ):
+        project.stat(
+            STAGE
+        )  # gone already, as it is but after a crash: then there is nothing to start a child for
+        perform(Order("forget", journal.place, project.fileno(), journal.token, descriptor))
+
+
+def take_back_change(run_folder: Path, name: str = JOURNAL) -> Done:
+    """Take back what a change that was cut off has made. Raises Refused, OSError where the project cannot be reached."""
+    try:
+        with _journal(run_folder, name) as (descriptor, journal), hold_project(journal.place) as project:
+            return perform(Order("take_back", journal.place, project.fileno(), journal.token, descriptor))
+    except FileNotFoundError:
+        return Done("succeeded", "nothing of it was made")
+    except ValueError as error:
+        return Done("failed", f"{run_folder / name}: {error}")
+
+
+@contextmanager
+def _journal(run_folder: Path, name: str) -> Iterator[tuple[int, Journal]]:
+    folder = os.open(run_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        descriptor = open_beneath(folder, name)
+    finally:
+        os.close(folder)
+    try:
+        with os.fdopen(os.dup(descriptor), "rb") as stream:
+            journal = read_journal(stream.read(limits.APPLY_JOURNAL_BYTES))
+        yield descriptor, journal
+    finally:
+        os.close(descriptor)

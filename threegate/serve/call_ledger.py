@@ -1,0 +1,76 @@
+"""Which call made which request, and whether its answer was delivered.
+
+Invariant: a call that is repeated while its request is open, or before its answer reached the client, finds that request;
+afterwards the same call asks anew. Of a run this outlives the door; the agent can neither read nor write it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from threegate.core import canonical, durable, limits
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A request that a call made."""
+
+    request_id: str
+    file: str
+    tool: str
+    delivered: bool = False
+    withdrawn: bool = False
+
+
+class CallLedger:
+    """The calls of one requester; in `folder`, or in memory alone."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Read what an earlier door left. Raises OSError."""
+        self._folder = folder
+        self._made: dict[str, Made] = {}
+        if folder is None:
+            return
+        if not folder.is_dir():
+            durable.make_folder(folder, 0o700)
+        for path in sorted(folder.glob("*.json")):
+            try:
+                value = canonical.loads_strict(
+                    durable.read_regular(path, max_bytes=limits.KIB * 4), max_bytes=limits.KIB * 4
+                )
+                self._made[path.stem] = Made(**value) if isinstance(value, dict) else Made("", "", "")
+            except (OSError, ValueError, TypeError):
+                continue  # derived: a repeated call asks anew
+
+    def find(self, digest: str) -> Made | None:
+        """The last request of a call."""
+        return self._made.get(digest)
+
+    def own(self, request_id: str) -> tuple[str, Made] | None:
+        """The call of a request."""
+        found = ((digest, made) for digest, made in self._made.items() if made.request_id == request_id)
+        return next(found, None)
+
+    def all(self) -> list[Made]:
+        """Every request, in the order of their files."""
+        return sorted(self._made.values(), key=lambda made: made.file)
+
+    def put(self, digest: str, made: Made) -> None:
+        """Remember. What stood under the digest is kept under its own request. Raises OSError."""
+        earlier = self._made.get(digest)
+        if earlier is not None and earlier.request_id != made.request_id:
+            self._write(canonical.sha256_hex(earlier.request_id.encode()), earlier)
+        self._write(digest, made)
+
+    def delivered(self, digest: str) -> None:
+        """The answer reached the client. Raises OSError."""
+        made = self._made.get(digest)
+        if made is not None and not made.delivered:
+            self._write(digest, replace(made, delivered=True))
+
+    def _write(self, digest: str, made: Made) -> None:
+        if self._folder is not None:
+            durable.overwrite(self._folder / f"{digest}.json", json.dumps(asdict(made)).encode())
+        self._made[digest] = made

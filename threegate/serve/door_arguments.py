@@ -1,0 +1,129 @@
+"""The arguments of the door's tools: what may be said, and one line about what is wrong with what was said.
+
+Invariant: an unknown key, a wrong type or a value out of range is refused; no message repeats a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from threegate.core import limits
+from threegate.core.errors import InvalidInput
+
+_NAME: Final = re.compile(r"[a-z_]{1,32}").fullmatch
+
+
+class Arguments(BaseModel):
+    """The arguments of one tool."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+_A = TypeVar("_A", bound=Arguments)
+
+_FILES: Any = Field(
+    default=(),
+    strict=False,
+    max_length=limits.DOOR_FILES,
+    description="paths of files, relative to the project; each is /in/<its name> for the program",
+)
+_WAIT: Any = Field(
+    default=None,
+    ge=0,
+    le=limits.DOOR_WAIT_SECONDS,
+    description="seconds to wait for the end before the answer is `pending`; nothing is lost by `pending`",
+)
+_PURPOSE: Any = Field(
+    min_length=1, max_length=limits.PURPOSE_CHARS, description="why, for the person who decides: one line"
+)
+_REQUEST: Any = Field(pattern=r"^[A-Za-z0-9._-]{1,128}$", description="the request_id of an earlier answer")
+
+
+class RunPython(Arguments):
+    """Arguments of `run_python`."""
+
+    code: str = Field(min_length=1, max_length=limits.REQUEST_BYTES, description="the Python code, whole")
+    purpose: str = _PURPOSE
+    inputs: dict[str, Any] | None = Field(
+        default=None, description="variables of the code by name (monty); /in/inputs.json (era)"
+    )
+    files: tuple[str, ...] = _FILES
+    time_limit_sec: int = Field(default=60, ge=1, le=limits.REQUEST_MAX_TIME_SEC)
+    where: Literal["monty", "era"] = Field(
+        default="monty",
+        description="monty: quick, a subset of Python without modules; era: CPython in a container",
+    )
+    wait_sec: int | None = _WAIT
+
+
+class RunProgram(Arguments):
+    """Arguments of `run_program`."""
+
+    argv: tuple[str, ...] = Field(
+        strict=False, min_length=1, max_length=256, description="the program and its arguments, no shell"
+    )
+    purpose: str = _PURPOSE
+    files: tuple[str, ...] = _FILES
+    hosts: tuple[str, ...] = Field(
+        default=(), strict=False, max_length=limits.ALLOWLIST_ENTRIES, description="host:port it may reach"
+    )
+    time_limit_sec: int = Field(default=60, ge=1, le=limits.REQUEST_MAX_TIME_SEC)
+    wait_sec: int | None = _WAIT
+
+
+class ProposeChanges(Arguments):
+    """Arguments of `propose_changes`."""
+
+    purpose: str = _PURPOSE
+    paths: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        max_length=limits.DOOR_FILES,
+        description="files or folders of the project; none: everything that you changed",
+    )
+    wait_sec: int | None = _WAIT
+
+
+class Wait(Arguments):
+    """Arguments of `wait`."""
+
+    request_id: str = _REQUEST
+    wait_sec: int | None = _WAIT
+
+
+class Requests(Arguments):
+    """Arguments of `requests`."""
+
+
+class ReadOutput(Arguments):
+    """Arguments of `read_output`."""
+
+    request_id: str = _REQUEST
+    path: str = Field(min_length=1, max_length=limits.TAR_PATH_BYTES, description="a path of `outputs`")
+    offset: int = Field(default=0, ge=0, le=limits.RELEASED_BYTES, description="bytes to skip")
+    length: int = Field(default=64 * limits.KIB, ge=1, le=limits.DOOR_READ_BYTES, description="bytes at most")
+
+
+class Cancel(Arguments):
+    """Arguments of `cancel`."""
+
+    request_id: str = _REQUEST
+
+
+def read_arguments(model: type[_A], arguments: Mapping[str, Any]) -> _A:
+    """The arguments of a tool. Raises InvalidInput with one line."""
+    try:
+        return model.model_validate(dict(arguments))
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_context=False, include_url=False)[0]
+        name = next((part for part in first["loc"] if isinstance(part, str)), "")
+        known = ", ".join(model.model_fields) or "none"
+        if first["type"] == "extra_forbidden":
+            shown = f"{name!r} " if _NAME(name) else ""
+            raise InvalidInput(f"there is no argument {shown}here; there are: {known}") from None
+        what = first["msg"][:1].lower() + first["msg"][1:]
+        raise InvalidInput(f"{name or 'the arguments'}: {what}") from None

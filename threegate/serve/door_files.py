@@ -1,0 +1,77 @@
+"""Files that a call names: of the run's work copy, or of inbox/files/ where no run asks.
+
+Invariant: each is reached beneath a held folder, through no link and no mount, and its bytes are read once, from the
+descriptor that was looked at. What is hidden from the agent is not there for its door either.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from threegate.agents.runs import RunFacts
+from threegate.agents.work_copy import TREE, UPPER
+from threegate.changes.trees import HeldTree, OverlayTree, Tree
+from threegate.core import limits
+from threegate.core.errors import InvalidInput
+from threegate.core.held_folder import HeldFolder
+from threegate.core.workspace import AgentRun, Workspace
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def read_files(workspace: Workspace, run: AgentRun | None, paths: tuple[str, ...]) -> list[tuple[str, bytes]]:
+    """(name, bytes) of each file. Raises InvalidInput with what to change, Unavailable."""
+    found: list[tuple[str, bytes]] = []
+    names: set[str] = set()
+    left = limits.DOOR_FILES_BYTES
+    try:
+        with _tree(workspace, run) as tree:
+            for path in paths:
+                name = path.rpartition("/")[2]
+                if name in names:
+                    raise InvalidInput(f"files: two of them have the name {name!r}; rename one")
+                data = _read(tree, path, left)
+                left -= len(data)
+                names.add(name)
+                found.append((name, data))
+    except OSError as error:
+        raise InvalidInput(f"files: cannot be read ({error.strerror or 'changed meanwhile'})") from None
+    return found
+
+
+def _read(tree: Tree, path: str, left: int) -> bytes:
+    parts = path.split("/")
+    if "\0" in path or any(part in ("", ".", "..") for part in parts):
+        raise InvalidInput("files: a path is relative to the project, without . and .. and doubled slashes")
+    entry = tree.look(path)
+    if entry is None:
+        raise InvalidInput("files: one of them is not there; paths are relative to the project")
+    if entry.kind != "file" or entry.links != 1:
+        raise InvalidInput(f"files: {parts[-1]!r} is no plain file; name files, no folders and no links")
+    if entry.size > left:
+        raise InvalidInput(f"files: more than {limits.DOOR_FILES_BYTES // limits.MIB} MiB together")
+    data = b"".join(tree.chunks(path))
+    if len(data) > left:
+        raise InvalidInput("files: one of them grew while it was read; call again")
+    return data
+
+
+@contextmanager
+def _tree(workspace: Workspace, run: AgentRun | None) -> Iterator[Tree]:
+    """What the agent sees of the project. Raises OSError, Unavailable."""
+    with ExitStack() as held:
+        if run is None:
+            yield HeldTree(held.enter_context(workspace.hold(workspace.files)))
+            return
+        facts = RunFacts.read(run)
+        if facts.copy == "plain":
+            yield HeldTree(held.enter_context(workspace.hold(run.work / TREE)))
+            return
+        upper = HeldTree(held.enter_context(workspace.hold(run.work / UPPER)))
+        root = Path(facts.root)
+        base = HeldFolder(os.open(root, _FOLDER), root)
+        yield OverlayTree(upper, HeldTree(held.enter_context(base)))

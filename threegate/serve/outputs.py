@@ -1,0 +1,58 @@
+"""Outputs that were given back, read for whoever asked.
+
+Invariant: what is read lies beneath the held results folder of the requester's own desk, under the digest that outputs.json
+names it by.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import Any
+
+from threegate.core import canonical, limits
+from threegate.core.errors import InvalidInput
+from threegate.core.workspace import Desk, Workspace
+from threegate.results.released import OUTPUTS_FILE
+
+
+def outputs_of(workspace: Workspace, desk: Desk, request_id: str) -> list[dict[str, Any]]:
+    """The rows of outputs.json; empty where there is none."""
+    try:
+        with workspace.hold(desk.results) as results, results.folder(request_id) as folder:
+            data, _ = folder.read(OUTPUTS_FILE, max_bytes=limits.OUTPUTS_BYTES)
+            value = canonical.loads_strict(data, max_bytes=limits.OUTPUTS_BYTES)
+    except (OSError, canonical.StrictJSONError):
+        return []
+    rows = value.get("outputs") if isinstance(value, dict) else None
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def read_output(
+    workspace: Workspace, desk: Desk, request_id: str, path: str, offset: int, length: int
+) -> dict[str, Any]:
+    """A part of an output: text where it is UTF-8, else base64. Raises InvalidInput with what to do instead."""
+    path = path.removeprefix("/out/")
+    rows = outputs_of(workspace, desk, request_id)
+    row = next((row for row in rows if row["path"] == path), None)
+    if row is None:
+        known = ", ".join(str(row["path"]) for row in rows[:16]) or "none"
+        raise InvalidInput(f"path: no such output was given back; there are: {known}")
+    if not row["released"]:
+        raise InvalidInput(f"path: this output was held back ({row['why']}); ask the operator for it")
+    with workspace.hold(desk.results) as results, results.folder(request_id) as folder:
+        descriptor, _ = folder.open_regular(row["sha256"])
+        try:
+            data = os.pread(descriptor, length, offset)
+        finally:
+            os.close(descriptor)
+    rest = max(0, row["size"] - offset - len(data))
+    return {"request_id": request_id, "path": path, "offset": offset, "rest": rest, **content(data)}
+
+
+def content(data: bytes) -> dict[str, str]:
+    """Bytes as JSON can carry them."""
+    try:
+        return {"text": data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

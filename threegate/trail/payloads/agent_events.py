@@ -1,0 +1,82 @@
+"""Events of an agent's runs: what it was let into, and what came of it."""
+
+from __future__ import annotations
+
+from threegate.trail.payloads.payload import Payload, because, frozen_fields, named
+from threegate.trail.payloads.placed import SignedAct
+
+
+@frozen_fields
+class AgentStarted(SignedAct):
+    """An agent is about to live in its jail; signed where an operator let it reach hosts."""
+
+    kind = "agent_started"
+
+    run: str | None
+    """Id of the run; requester, session, limits and results of its requests follow from it."""
+    profile: str | None
+    program_sha256: str | None = None
+    """Digest of the agent's program file."""
+    project: str | None = None
+    """Name of the one project that this run may ask to change."""
+    root: str | None = None
+    """The project's real path."""
+    copy: str | None = None
+    """Kind of the work copy: ``overlay`` or ``plain``."""
+    shown: tuple[str, ...] | None = None
+    """Protected paths that the operator let the agent read (``--with``)."""
+    account: str | None = None
+    """The account that the agent runs as."""
+    requester: str | None = None
+    """Who its requests come from, as gates name it."""
+    walls: tuple[str, ...] | None = None
+    """The walls in force."""
+    missing: tuple[str, ...] | None = None
+    """Limits that could not be had here."""
+    model: str | None = None
+    """The one model it may ask for."""
+    endpoint: str | None = None
+    """The one host that the model relay speaks to."""
+    hosts: tuple[str, ...] | None = None
+    """Hosts that it may send anything to (``--allow``)."""
+
+    def sentence(self) -> str:
+        project = f" on the project {self.project}" if self.project else ""
+        hosts = f"; it may send anything to {', '.join(self.hosts)}" if self.hosts else ""
+        return f"started the agent{named(self.profile)}{project} in its jail{hosts}"
+
+
+@frozen_fields
+class AgentEnded(Payload):
+    """An agent's run ended: nothing of it lives any more."""
+
+    kind = "agent_ended"
+
+    run: str | None
+    exit: int | None = None
+    """The agent's own exit code; 128 and the signal's number when one ended it. None: nobody was there to see it."""
+    reason: str | None = None
+    """Why it ended, where not by itself: ``stopped``, ``killed`` (its launcher died)."""
+    requests: int | None = None
+    """Requests to the model that were passed on."""
+    refused_requests: int | None = None
+    """Requests to the model that were refused."""
+    bytes_out: int | None = None
+    """To the model, in bytes."""
+    bytes_in: int | None = None
+    """From the model, in bytes."""
+    tokens: int | None = None
+    """As the model's provider counted them."""
+    reached: tuple[str, ...] | None = None
+    """Other hosts that it reached."""
+    refused: tuple[str, ...] | None = None
+    """Other hosts that it was refused, the first ones."""
+    changed: int | None = None
+    """Paths that differ in the work copy."""
+    changes_sha256: str | None = None
+    """Digest of the change set that was drafted at the end."""
+
+    def sentence(self) -> str:
+        exit_code = f" with exit code {self.exit}" if self.exit is not None else ""
+        changed = f"; {self.changed} paths differ in its work copy" if self.changed else ""
+        return f"the agent run{named(self.run)} ended{exit_code}{changed}{because(self.reason)}"
