@@ -8,7 +8,7 @@ import pytest
 
 from tests.acts.bench_workspace import make_bench
 from tests.runners.applying import OWNER, own
-from threegate.acts.project import add_project, remove_project
+from threegate.acts.registered_projects import add_project, remove_project
 from threegate.changes.projects import find_project, look_at_project, read_projects
 from threegate.core.errors import InvalidInput, Refused
 
