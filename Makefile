@@ -3,7 +3,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTHON ?= python3
 
-.PHONY: demo test soak lint docs release-check clean
+.PHONY: demo test soak lint docs deb release-check clean
 
 demo: $(VENV)/.demo
 	$(PY) scripts/demo.py
@@ -21,6 +21,9 @@ docs: $(VENV)/.dev
 	$(PY) scripts/generate_docs.py
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
 	@echo "the site lies in site/"
+
+deb: $(VENV)/.demo
+	$(PY) scripts/build_deb.py
 
 release-check: $(VENV)/.dev
 	$(PY) scripts/release_check.py

@@ -1,6 +1,6 @@
 """make release-check: builds what would be published and proves it in empty environments, away from the checkout.
 
-Writes wheel, sdist, SBOM and their checksums to dist/. Needs a package index; everything else is in it. Exit 1 at the
+Writes wheel, sdist, SBOM, Debian package and their checksums to dist/. Needs a package index; everything else is in it. Exit 1 at the
 first thing that does not hold.
 """
 
@@ -201,9 +201,13 @@ def check(home: Path) -> None:
     run(tools.parent / "cyclonedx-py", "environment", "--output-format", "JSON", "--output-reproducible",
         "--pyproject", ROOT / "pyproject.toml", "--output-file", bill, python, cwd=home)  # fmt: skip
     sbom(bill, python, home)
-    sums = "".join(
-        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in (wheel, sdist, bill)
-    )
+
+    step("the Debian package")
+    package = Path(run(sys.executable, ROOT / "scripts" / "build_deb.py", cwd=ROOT).splitlines()[-1])
+    hold(package.parent == DIST and package.is_file(), "the package is in dist/")
+
+    made = (wheel, sdist, bill, package)
+    sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in made)
     (DIST / "SHA256SUMS").write_text(sums)
 
 

@@ -1,5 +1,6 @@
 # The egress image for machines that reach a registry: docker build -f sandbox/egress/egress.Dockerfile sandbox/egress
-FROM debian:bookworm-slim
+ARG BASE=debian:bookworm-slim
+FROM $BASE
 LABEL threegate.kind=egress
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends squid socat python3 \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ from tests.engine_fixtures import era_job
 from threegate.core import limits
 from threegate.request.job import JobLimits
 from threegate.runners.era.container_run import EraRun
+from threegate.runners.era.container_watch import Closing
 from threegate.runners.staging import Collected, collect
 
 BOUNDS = JobLimits("1", 64, 5, out_bytes=10_000, out_files=400, file_bytes=4_000)
@@ -63,11 +65,14 @@ def test_odd_names_are_counted_too(tmp_path: Path) -> None:
 class _Run:
     """What a verdict looks at, of a command that ended by itself."""
 
-    def __init__(self, code: int, **state: Any) -> None:
+    def __init__(self, code: int, *, killed: bool = False) -> None:
         self._job = era_job("true")
         self._ended = None
-        self._state = {"ExitCode": code, "OOMKilled": False, **state}
-        self._watch = type("W", (), {"ended": None, "lost": False, "refused_forks": 0, "wall_ms": 1})()
+        self._state = {"ExitCode": code, "OOMKilled": True} if killed else None
+        streams = SimpleNamespace(closing=None if killed else Closing(code, 0, 1))
+        self._watch = SimpleNamespace(
+            ended=None, lost=False, refused_forks=0, wall_ms=1, out_of_memory=False, streams=streams
+        )
 
 
 @pytest.mark.parametrize("code", [0, 1])
@@ -77,5 +82,5 @@ def test_output_exceeded_wins_over_the_exit_code(code: int) -> None:
     status, detail, _ = EraRun._verdict(run, Collected(exceeded="/out holds more").exceeded)
     assert status == "output_exceeded" and "/out holds more" in detail
     assert EraRun._verdict(run, None)[0] == ("succeeded" if code == 0 else "failed")
-    killed = cast(Any, _Run(137, OOMKilled=True))
+    killed = cast(Any, _Run(137, killed=True))
     assert EraRun._verdict(killed, "/out holds more")[0] == "out_of_memory"

@@ -10,6 +10,7 @@ import base64
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +18,14 @@ import pytest
 
 from tests.approval import fido, material
 from tests.approval.material import APPROVED, NOW, Approved, facts_of, line, make_key, public, signed
-from threegate.approval import Statement, check_launch, load_operators, render_signed, sign_statement
+from threegate.approval import (
+    Statement,
+    check_launch,
+    launch_checks,
+    load_operators,
+    render_signed,
+    sign_statement,
+)
 from threegate.approval.operators import NAMESPACES
 from threegate.approval.signature import sign_command, verify_command
 from threegate.core.errors import InvalidInput, Refused, Unavailable
@@ -300,18 +308,48 @@ def test_on_a_terminal_ssh_keygen_speaks_for_itself(
     assert "broken" in capfd.readouterr().err
 
 
+@pytest.fixture
+def krl(tmp_path: Path) -> bytes:
+    """A revocation list that names no key of ours: with it every signature is ssh-keygen's to verify."""
+    make_key(tmp_path, "gone")
+    command = ["/usr/bin/ssh-keygen", "-q", "-k", "-f", str(tmp_path / "krl"), str(tmp_path / "gone.pub")]
+    subprocess.run(command, check=True, capture_output=True)
+    return (tmp_path / "krl").read_bytes()
+
+
 def test_without_ssh_keygen_nothing_is_known(
-    approved: Approved, key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    approved: Approved, key: Path, krl: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    check_launch(approved.facts(revoked=krl))
     monkeypatch.setattr("threegate.approval.signature.SSH_KEYGEN", str(tmp_path / "missing"))
     with pytest.raises(Unavailable):
-        check_launch(approved.facts())
+        check_launch(approved.facts(revoked=krl))
+    with pytest.raises(Unavailable):
+        launch_checks(approved.facts())
     with pytest.raises(Unavailable):
         sign_statement(b"x", key, "threegate-approval")
 
 
-def test_an_ssh_keygen_that_never_answers(
+def test_beside_a_krl_ssh_keygen_refuses_the_signature_of_other_bytes(
+    approved: Approved, key: Path, krl: bytes
+) -> None:
+    statement = replace(approved.statement, nonce="7" * 32).to_bytes()
+    other = render_signed(approved.statement.to_bytes(), sign_statement(statement, key, "threegate-approval"))
+    assert code_of(approved.facts(signature=other, revoked=krl)) == "signature_invalid"
+    assert code_of(approved.facts(signature=other)) == "signature_invalid"
+
+
+def test_an_ssh_keygen_that_does_not_agree(
     approved: Approved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert launch_checks(approved.facts())[-1].ok is True
+    monkeypatch.setattr("threegate.approval.signature.SSH_KEYGEN", "/bin/false")
+    last = launch_checks(approved.facts())[-1]
+    assert (last.name, last.ok, last.code) == ("ssh-keygen", False, "signature_invalid")
+
+
+def test_an_ssh_keygen_that_never_answers(
+    approved: Approved, krl: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stuck = tmp_path / "stuck"
     stuck.write_text("#!/bin/sh\nexec sleep 60\n")
@@ -319,7 +357,7 @@ def test_an_ssh_keygen_that_never_answers(
     monkeypatch.setattr("threegate.approval.signature.SSH_KEYGEN", str(stuck))
     monkeypatch.setattr("threegate.core.limits.SSH_KEYGEN_SECONDS", 0.05)
     with pytest.raises(Unavailable):
-        check_launch(approved.facts())
+        check_launch(approved.facts(revoked=krl))
 
 
 def test_operators_are_read_from_the_snapshot_not_from_the_disk(approved: Approved) -> None:

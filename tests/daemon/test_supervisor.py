@@ -78,19 +78,16 @@ def test_nothing_is_started_while_the_settings_do_not_hold(place: Place, tmp_pat
 
 def test_other_runners_take_over_without_a_restart(place: Place, tmp_path: Path) -> None:
     settings = place.root / "threegate.toml"
+    rid = request_id("large")
+    place.approve(place.drop(monty_draft(rid, "1 + 1", memory_mb=64)))
+    set_values(settings, {"runners.memory_budget_mb": 16})
     with Manager(place, tmp_path) as manager:
-        first = request_id("first")
-        place.approve(place.drop(monty_draft(first, "1 + 1")))
-        place.wait_for(f"results/TS-*-{first}.md")
-        set_values(settings, {"runners.memory_budget_mb": 16})
-        manager.process.send_signal(signal.SIGHUP)
-        manager.wait(lambda message: "RELOADING" in message)
-        second = request_id("second")
-        place.approve(place.drop(monty_draft(second, "1 + 1", memory_mb=64)))
         manager.wait(lambda message: message.get("STATUS") == "0 running, 1 waiting")
         assert place.events("waiting")[-1]["data"]["reason"] == "no_backend"
         set_values(settings, {"runners.memory_budget_mb": 4096})
-        place.wait_for(f"results/TS-*-{second}.md")
+        manager.process.send_signal(signal.SIGHUP)
+        manager.wait(lambda message: "RELOADING" in message)
+        place.wait_for(f"results/TS-*-{rid}.md")
 
 
 def test_what_comes_next_starts_under_the_new_policy(place: Place, tmp_path: Path) -> None:

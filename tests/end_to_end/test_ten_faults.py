@@ -125,7 +125,14 @@ def test_1_wrong_permissions(tmp_path: Path) -> None:
 
 @pytest.mark.root
 def test_2_no_ssh_keygen(place: Place) -> None:
-    """openssh-client was removed: in a mount namespace of its own, the program is not there."""
+    """openssh-client was removed: in a mount namespace of its own, the program is not there.
+
+    A launch needs it where the revocation file is a KRL.
+    """
+    gone = make_key(place.root.parent / "gone")
+    revoked = place.root / "tool-exec" / "operators.revoked"
+    subprocess.run(["ssh-keygen", "-q", "-k", "-f", str(revoked), f"{gone}.pub"], check=True)
+    place.run("operator", "record", "--yes")
     approved(place)
     other = place.drop(monty_draft(request_id("second"), "1 + 1"))
     folder = place.root.parent / "overlay"

@@ -78,7 +78,7 @@ def control_of(context: Context, request_id: str = "req-1") -> Control:
 
 
 def launched(context: Context, approved: Approved) -> Ended | Waiting:
-    """Launch it, with nothing judged ahead."""
+    """Launch it."""
     return launch(context, approved, control_of(context, approved.request_id))
 
 

@@ -142,7 +142,7 @@ def test_a_claim_without_an_end_is_interrupted(
 ) -> None:
     """As after a crash behind the claim, before or after its rename."""
     approved = waiting(bench, context)
-    judgement = judge_now(context, approved).judgement
+    judgement, _ = judge_now(context, approved)
     assert isinstance(judgement, Cleared)
     claimed = claim(context, approved, judgement)
     assert isinstance(claimed, Path)

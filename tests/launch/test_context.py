@@ -54,17 +54,17 @@ def test_a_daemon_needs_an_id_and_a_trail(bench: Bench) -> None:
 
 
 def test_nothing_runs_on_a_decision_that_is_not_recorded(bench: Bench, context: Context) -> None:
-    judged = judge_now(context, waiting(bench, context))
-    assert isinstance(judged.judgement, Cleared)
+    judgement, now = judge_now(context, waiting(bench, context))
+    assert isinstance(judgement, Cleared)
     log = bench.workspace.decisions_file
-    context.decided(NotCleared("refuse", "signature_missing", "no"), judged.now)
+    context.decided(NotCleared("refuse", "signature_missing", "no"), now)
     assert not log.exists(), "AANA was not asked"
-    context.decided(judged.judgement, judged.now)
+    context.decided(judgement, now)
     assert len(log.read_text().splitlines()) == 1
     log.unlink()
     log.mkdir()
     with pytest.raises(Unavailable, match="nothing is started without it"):
-        context.decided(judged.judgement, judged.now)
+        context.decided(judgement, now)
 
 
 def test_all_is_well_until_something_is_not(bench: Bench, context: Context) -> None:

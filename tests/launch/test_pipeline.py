@@ -23,7 +23,7 @@ from tests.launch.launching import (
 from threegate.judgement.judge import Clearance, Cleared
 from threegate.launch.approved_file import Ended, Unrunnable, Waiting, read_approved
 from threegate.launch.context import Context
-from threegate.launch.pipeline import judge_now, launch, look_ahead
+from threegate.launch.pipeline import claim, judge_now
 from threegate.request.job import Job
 from threegate.results import read_verdict
 from threegate.results.validate import validate_result
@@ -101,13 +101,11 @@ def test_a_runner_that_raises_leaves_an_end_like_any_other(bench: Bench) -> None
     assert (bench.workspace.refused / approved.path.name).exists()
 
 
-def test_looking_ahead_changes_nothing(bench: Bench, context: Context) -> None:
-    path = waiting(bench, context).path
+def test_judging_changes_nothing(bench: Bench, context: Context) -> None:
+    approved = waiting(bench, context)
     trail = bench.workspace.trail_file.read_bytes()
-    judged = look_ahead(context, path)
-    assert judged is not None and isinstance(judged.judgement, Cleared)
-    path.write_bytes(b"no request\n")
-    assert look_ahead(context, path) is None
+    judgement, _ = judge_now(context, approved)
+    assert isinstance(judgement, Cleared) and approved.path.exists()
     assert bench.workspace.trail_file.read_bytes() == trail and not bench.workspace.decisions_file.exists()
 
 
@@ -123,10 +121,10 @@ def test_a_limit_that_was_reached_since_the_judgement_is_seen_at_the_claim(
         (bench.workspace.contracts / name).write_bytes(data)
     (context,) = daemons(bench, runner, 1)
     first, second = (waiting(bench, context, f"req-{number}") for number in (1, 2))
-    ahead = judge_now(context, second)
-    assert isinstance(ahead.judgement, Cleared)
+    judgement, _ = judge_now(context, second)
+    assert isinstance(judgement, Cleared)
     assert launched(context, first).code == "succeeded"
-    answer = launch(context, second, control_of(context, "req-2"), ahead)
+    answer = claim(context, second, judgement)
     assert isinstance(answer, Waiting) and answer.code == "session_limit_exceeded"
     assert second.path.exists() and "claimed" not in types_of(bench, "req-2")
     again = launched(context, second)

@@ -107,7 +107,7 @@ def test_what_validation_found_stays(bench: Bench, context: Context) -> None:
 
 
 def test_a_broken_one_is_recreated_and_an_equal_one_left(bench: Bench, context: Context) -> None:
-    judgement = judge_now(context, waiting(bench, context)).judgement
+    judgement, _ = judge_now(context, waiting(bench, context))
     file = bench.workspace.verdicts / "TR-a.md.json"
     file.write_text("{")
     write_status(bench.workspace, "TR-a.md", "running", None, judgement)

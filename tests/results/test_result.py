@@ -21,12 +21,12 @@ from threegate.core.workspace import Workspace
 from threegate.results import (
     STATUSES,
     ResultFacts,
-    ResultText,
     deliver_result,
     read_record,
     render_record,
     render_result,
     result_name,
+    show_streams,
     validate_result,
     write_record,
 )
@@ -376,4 +376,4 @@ def test_what_is_recorded_is_what_was_told(
     again = read_record(folder, created_utc=WHEN, trail_seq=7, sha256=digest)
     assert again == replace(made, artifacts=())
     later = {"created_utc": WHEN + timedelta(days=400), "trail_seq": 12345}
-    assert ResultText(made).at(replace(made, **later)) == render_result(replace(made, **later))
+    assert render_result(replace(made, **later), show_streams(made)) == render_result(replace(made, **later))

@@ -22,12 +22,10 @@ from tests.engine_fixtures import (
     run_job,
     with_inputs,
 )
-from threegate.core.errors import Unavailable
 from threegate.core.settings import EraSettings
 from threegate.request.job import ERA_ENVIRONMENT
-from threegate.runners.era import runner as era_module
+from threegate.runners.era import spec
 from threegate.runners.era.orphans import remove_orphans
-from threegate.runners.era.out_volume import OutVolume, left_mounts
 from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Outcome
 
@@ -40,10 +38,10 @@ def python(code: str, **bounds: object):
 
 
 def nothing_left(folder: Path, workspace: str = "") -> None:
-    """No container of this workspace, no mount and no work folder below this run."""
+    """No container and no volume of this workspace, and no work folder below this run."""
     if workspace:
-        assert docker("ps", "-aq", "--filter", f"label=threegate.workspace={workspace}") == ""
-    assert left_mounts(folder) == []
+        mark = f"label=threegate.workspace={workspace}"
+        assert docker("ps", "-aq", "--filter", mark) == docker("volume", "ls", "-q", "--filter", mark) == ""
     assert not (folder / "run" / "work").exists()
 
 
@@ -209,12 +207,12 @@ def test_one_difference_and_no_byte_of_the_code_runs(
 ) -> None:
     """A container that got more than was asked for is stopped before the go byte."""
     job = python("open('/out/ran', 'w')")
-    real = era_module.spec.host_config
+    real = spec.host_config
 
     def generous(*args: object, **words: object) -> dict[str, object]:
         return {**real(*args, **words), "Memory": 512 << 20, "MemorySwap": 512 << 20, "PidsLimit": 500}  # type: ignore[arg-type]
 
-    monkeypatch.setattr(era_module.spec, "host_config", generous)
+    monkeypatch.setattr(spec, "host_config", generous)
     outcome = run_job(era_runner, job, tmp_path)
     assert outcome.status == "failed" and outcome.detail.startswith("limits_not_enforced: memory is ")
     assert "processes is 500, not 128" in outcome.detail
@@ -245,8 +243,8 @@ def test_one_difference_and_no_byte_of_the_code_runs(
 def test_each_wall_that_is_not_there_is_seen(
     words: dict[str, object], era_runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = era_module.spec.host_config
-    monkeypatch.setattr(era_module.spec, "host_config", lambda *a, **w: {**real(*a, **w), **words})
+    real = spec.host_config
+    monkeypatch.setattr(spec, "host_config", lambda *a, **w: {**real(*a, **w), **words})
     outcome = run_job(era_runner, python("open('/out/ran', 'w')"), tmp_path)
     assert outcome.status == "failed" and outcome.detail.startswith("limits_not_enforced: "), outcome.detail
     assert outcome.artifacts == ()
@@ -273,27 +271,30 @@ def test_orphans_of_older_boots_go_and_no_others(tmp_path: Path) -> None:
     old, new, foreign = start(mine, "old"), start(mine, "new"), start(other, "old")
     run = tmp_path / "runs" / "TR-x" / "work"
     run.mkdir(parents=True)
-    volume = OutVolume(run / "out", era_job("id").limits, 65534)
+    labels = ("--label", f"threegate.workspace={mine}", "--label")
+    volume = docker("volume", "create", *labels, "threegate.boot=old").strip()
+    kept = docker("volume", "create", *labels, "threegate.boot=new").strip()
     try:
         removed = remove_orphans(mine, "new", url=ENGINE, runs_folder=tmp_path / "runs")
         left = docker("ps", "-aq", "--no-trunc").split()
         assert old not in left and new in left and foreign in left
         assert len(removed) == 3
-        assert left_mounts(tmp_path) == [] and not run.exists()
+        volumes = docker("volume", "ls", "-q").split()
+        assert volume not in volumes and kept in volumes and not run.exists()
         assert remove_orphans(mine, "new", url=ENGINE, runs_folder=tmp_path / "runs") == []
     finally:
-        volume.close()
         docker("rm", "-f", new, foreign)
+        docker("volume", "rm", kept)
 
 
 def test_orphans_without_an_engine_are_no_error(tmp_path: Path) -> None:
     assert remove_orphans("ws-x", "boot", url=f"unix://{tmp_path}/none", runs_folder=tmp_path) == []
 
 
-def test_out_volume_says_when_it_cannot_be_made(tmp_path: Path) -> None:
-    bounds = replace(era_job("id").limits, out_bytes=-1)
-    with pytest.raises(Unavailable):
-        OutVolume(tmp_path / "out", bounds, 65534)
+def test_a_volume_that_cannot_be_made_ends_the_request(era_runner, tmp_path: Path) -> None:
+    outcome = run_job(era_runner, era_job("id", out_bytes=-1), tmp_path)
+    assert outcome.status == "failed" and "could not be started" in outcome.detail
+    nothing_left(tmp_path)
 
 
 def test_runs_at_the_same_time_do_not_meet(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A real systemd: this machine's own files under an overlay, booted by systemd-nspawn, thrown away afterwards."""
+"""A real systemd: a machine's files, by default this one's, under an overlay, booted by systemd-nspawn, thrown away afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _UNIT = "sysinit.target"
 class Machine:
     """Boots on entry, is gone on exit. Commands run in it as root; nothing of them stays on the host."""
 
-    def __init__(self) -> None:
+    def __init__(self, lower: Path = Path("/")) -> None:
+        self._lower = lower
         self._home = Path(tempfile.mkdtemp(prefix="threegate-boot-", dir="/var/tmp"))
         self.root = self._home / "root"
         self._log = (self._home / "console").open("wb")
@@ -31,7 +32,7 @@ class Machine:
         kept = self._home / "upper" / "etc" / "tmpfiles.d"
         kept.mkdir(mode=0o755, parents=True)
         (kept / "tmp.conf").symlink_to("/dev/null")
-        options = f"lowerdir=/,upperdir={self._home}/upper,workdir={self._home}/work"
+        options = f"lowerdir={self._lower},upperdir={self._home}/upper,workdir={self._home}/work"
         subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, str(self.root)], check=True)
         try:
             self._boot()

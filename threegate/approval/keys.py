@@ -117,8 +117,8 @@ def decode_base64(text: str) -> bytes:
 def _skip_key(reader: Reader, name: str) -> int:
     """Read the fields of a plain key and give its size in bits."""
     if name == "ssh-rsa":
-        _positive(reader.string())
-        return _positive(reader.string()).bit_length()
+        reader.positive()
+        return reader.positive().bit_length()
     if "ecdsa" in name:
         curve = reader.text()
         if curve not in _CURVES or not name.removesuffix("@openssh.com").endswith(curve):
@@ -134,14 +134,6 @@ def _skip_key(reader: Reader, name: str) -> int:
     if name in _SK:
         reader.text()
     return bits
-
-
-def _positive(data: bytes) -> int:
-    """A positive mpint in its only spelling (RFC 4251 section 5)."""
-    value = int.from_bytes(data, "big")
-    if value == 0 or data[0] & 0x80 or (data[0] == 0 and not data[1] & 0x80):
-        raise MalformedError("has a number in an unusual spelling")
-    return value
 
 
 def _certificate(reader: Reader, plain: str) -> PublicKey:

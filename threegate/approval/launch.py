@@ -2,7 +2,7 @@
 
 Invariant: `check_launch` returns only when every check passed; a check that cannot be made is a check that
 failed. The facts are values that the caller read once; nothing here reads a file or a clock (verifying a
-signature starts ssh-keygen, in approval/signature).
+signature may start ssh-keygen, in approval/signature).
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from threegate.approval.granted import (
 )
 from threegate.approval.launch_state import LaunchState, NotReadError
 from threegate.approval.quorum import Signer, check_quorum
+from threegate.approval.signature import genuine
 from threegate.approval.signer import verify_signer
 from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_APPROVAL
+from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL
 from threegate.approval.statement import SignedApproval
 from threegate.approval.unsigned import check_began, check_unsigned, check_unsigned_time
 from threegate.core import limits
@@ -44,7 +45,7 @@ def check_launch(facts: LaunchFacts) -> VerifiedApproval:
 
 
 def launch_checks(facts: LaunchFacts) -> list[Check]:
-    """Every check with its outcome, for `threegate approval verify`. Raises Unavailable."""
+    """Every check with its outcome, for `threegate approval verify`, and what ssh-keygen says. Raises Unavailable."""
     state = LaunchState(facts)
     outcomes = []
     for name, check in _steps(state):
@@ -54,7 +55,28 @@ def launch_checks(facts: LaunchFacts) -> list[Check]:
             outcomes.append(Check(name, False, refusal.code, str(refusal)))
         except NotReadError:
             outcomes.append(Check(name, None, "", "not checked: there is no readable signature"))
+    if any(check.ok and check.name in ("signature", "grant signature") for check in outcomes):
+        outcomes.append(_by_ssh_keygen(state))
     return outcomes
+
+
+def _by_ssh_keygen(state: LaunchState) -> Check:
+    """The approver's signature once more, by a program that is not ours; a launch does without it. Raises Unavailable."""
+    act = state.grant.act if state.granted else None
+    signed = state.grant.signed if act else state.signed.signed
+    verified = genuine(
+        signed.statement,
+        signed.signature,
+        act.acted_by if act else state.statement.approved_by,
+        NAMESPACE_ACT if act else NAMESPACE_APPROVAL,
+        state.facts.operators,
+        at=(act.acted_utc if act else state.statement.approved_utc, state.facts.now),
+    )
+    if verified:
+        return Check("ssh-keygen", True, "", "verifies the signature too")
+    return Check(
+        "ssh-keygen", False, "signature_invalid", "does not verify what was verified here; report it"
+    )
 
 
 _Step = tuple[str, Callable[[LaunchState], str]]

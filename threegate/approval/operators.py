@@ -50,6 +50,8 @@ class Operators:
     revoked: bytes | None
     entries: tuple[Operator, ...]
     problem: str | None = None
+    revoked_keys: frozenset[bytes] | None = frozenset()
+    """The blobs of the keys that the revocation file lists; None for a KRL, which only ssh-keygen reads."""
 
     @property
     def digests(self) -> tuple[str, str | None]:
@@ -68,11 +70,10 @@ def load_operators(operators: bytes | None, revoked: bytes | None) -> Operators:
         if operators is None:
             raise MalformedError("there is no operators file")
         entries = _parse(operators)
-        if revoked is not None:
-            _check_revoked(revoked)
+        revoked_keys = frozenset() if revoked is None else _read_revoked(revoked)
     except MalformedError as error:
         return Operators(operators or b"", revoked, (), str(error))
-    return Operators(operators, revoked, entries)
+    return Operators(operators, revoked, entries, None, revoked_keys)
 
 
 def render_operator(operator: Operator, key_text: str) -> str:
@@ -150,15 +151,17 @@ def _moment(text: str | None) -> datetime | None:
         raise MalformedError("has a date that does not exist") from None
 
 
-def _check_revoked(data: bytes) -> None:
-    """A KRL (ssh-keygen reads it), or a list of plain public keys of which every line is one."""
+def _read_revoked(data: bytes) -> frozenset[bytes] | None:
+    """None for a KRL, else the blobs of a list of plain public keys of which every line is one."""
     if data.startswith(_KRL_MAGIC) and len(data) <= limits.OPERATORS_FILE_BYTES:
-        return
+        return None
+    blobs = set()
     for number, text in _lines(data, "operators.revoked"):
         parts = text.split(" ", 2)
         try:
             if len(parts) < 2:
                 raise MalformedError("is not: TYPE KEY [COMMENT]")
-            parse_key_text(parts[0], parts[1])
+            blobs.add(parse_key_text(parts[0], parts[1]).blob)
         except MalformedError as error:
             raise MalformedError(f"operators.revoked:{number}: {error}") from None
+    return frozenset(blobs)

@@ -1,8 +1,9 @@
 """Whether one signature counts: by whom, with which key, at which moments; each way to fail has its own code.
 
-Invariant: `verify_signer` returns only for a signature that ssh-keygen verified, by a name that the operators
-file gives to its key, valid at every moment asked for and not revoked. The code of a refusal is found out
-afterwards, so telling reasons apart can never let anything pass.
+Invariant: `verify_signer` returns only for a genuine signature by a name that the operators file gives to its key, valid
+at every moment asked for and not revoked. Plain and FIDO keys are verified in this process; certificates, and every key
+where the revocation file is a KRL, by ssh-keygen. The code of a refusal is found out afterwards, so telling reasons apart
+can never let anything pass.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from threegate.approval.in_process import verifies
 from threegate.approval.operators import Operator, Operators
 from threegate.approval.signature import genuine
 from threegate.approval.sshsig import SshSignature
@@ -28,7 +30,7 @@ def verify_signer(
     """Verify and return the fingerprint of the signing key.
 
     Raises Refused with signer_unknown, signature_invalid, signer_expired or signer_revoked; Unavailable when
-    ssh-keygen cannot be run (nothing is known then, and nothing runs).
+    ssh-keygen is needed and cannot be run (nothing is known then, and nothing runs).
     """
     if signature.namespace != namespace:
         raise Refused("signature_invalid", f"the signature is not for {namespace}: sign the statement anew")
@@ -36,13 +38,19 @@ def verify_signer(
     if (wrong := signature.problem()) is not None:
         raise Refused("signature_invalid", f"the signature {wrong}; sign with another key")
     _check_window(signature, entry, at)
-    at = _moments(signature, operators, at)
+    key = signature.key
+    if key.certificate is None and operators.revoked_keys is not None:
+        if not verifies(data, signature):
+            raise Refused("signature_invalid", f"the signature of {name} is not one over these bytes")
+        if key.blob in operators.revoked_keys:
+            raise Refused("signer_revoked", f"the key {key.fingerprint} of {name} is revoked")
+        return key.fingerprint
     if genuine(data, signature, name, namespace, operators, at=at):
-        return signature.key.fingerprint
+        return key.fingerprint
     if operators.revoked is not None and genuine(
         data, signature, name, namespace, operators, at=at, revocation=False
     ):
-        raise Refused("signer_revoked", f"the key {signature.key.fingerprint} of {name} is revoked")
+        raise Refused("signer_revoked", f"the key {key.fingerprint} of {name} is revoked")
     raise Refused("signature_invalid", f"ssh-keygen does not verify the signature of {name}")
 
 
@@ -62,13 +70,6 @@ def _entry_of(signature: SshSignature, name: str, operators: Operators) -> Opera
     raise Refused(
         "signer_unknown", f"the key {signature.key.fingerprint} is not one that operators gives to {name}"
     )
-
-
-def _moments(signature: SshSignature, operators: Operators, at: Sequence[datetime]) -> Sequence[datetime]:
-    """The moments that ssh-keygen must be asked for: the last one where no window and no certificate makes one differ
-    from another (a revocation has no moment)."""
-    windows = any(entry.valid_after or entry.valid_before or entry.authority for entry in operators.entries)
-    return at if windows or signature.key.certificate is not None else at[-1:]
 
 
 def _check_window(signature: SshSignature, entry: Operator, at: Sequence[datetime]) -> None:

@@ -54,6 +54,14 @@ class Reader:
             raise MalformedError("has a name that is not printable ASCII")
         return text
 
+    def positive(self) -> int:
+        """A positive mpint in its only spelling (RFC 4251 section 5)."""
+        data = self.string()
+        value = int.from_bytes(data, "big")
+        if value == 0 or data[0] & 0x80 or (data[0] == 0 and not data[1] & 0x80):
+            raise MalformedError("has a number in an unusual spelling")
+        return value
+
     def since(self, start: int) -> bytes:
         """The bytes from `start` to the cursor."""
         return self.data[start : self.position]

@@ -1,8 +1,8 @@
 """SSH signatures (OpenSSH PROTOCOL.sshsig): the armor and the blob, each in exactly one spelling.
 
 Invariant: `parse_armor(text)` succeeds only when rendering what it read gives `text` again, so that a
-signature file cannot be changed by a byte without being refused. Whether the signature is genuine is
-ssh-keygen's to verify; what ssh-keygen does not look at (the touch of a FIDO key) stands here.
+signature file cannot be changed by a byte without being refused. Whether the signature is genuine is for
+`in_process` or ssh-keygen to verify; what ssh-keygen does not look at (the touch of a FIDO key) is checked here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from threegate.core import limits
 NAMESPACE_APPROVAL: Final = "threegate-approval"
 NAMESPACE_ACT: Final = "threegate-act"
 
-_MAGIC: Final = b"SSHSIG"
+MAGIC: Final = b"SSHSIG"
 _VERSION: Final = 1
 _COLUMNS: Final = 70
 _BEGIN: Final = "-----BEGIN SSH SIGNATURE-----\n"
@@ -31,12 +31,19 @@ _RSA: Final = ("rsa-sha2-256", "rsa-sha2-512")
 
 @dataclass(frozen=True, slots=True)
 class SshSignature:
-    """A signature that was read: by which key, in which namespace; `flags` of a FIDO key, else None."""
+    """A signature that was read: by which key, in which namespace; `flags` and `counter` of a FIDO key, else None."""
 
     armor: bytes
     key: PublicKey
     namespace: str
+    message_hash: str
+    """What the message was hashed with before it was signed: sha256 or sha512."""
+    algorithm: str
+    """The key's type, or for RSA one of rsa-sha2-256 and rsa-sha2-512."""
+    value: bytes
+    """What the key made: 64 bytes of Ed25519, a number as long as an RSA modulus, or r and s of ECDSA as two mpints."""
     flags: int | None
+    counter: int | None
 
     def problem(self) -> str | None:
         """None when a signature of this form may count, else what is wrong with it."""
@@ -72,25 +79,25 @@ def render_armor(blob: bytes) -> bytes:
 
 def _parse_blob(blob: bytes, armor: bytes) -> SshSignature:
     reader = Reader(blob)
-    if reader.take(len(_MAGIC)) != _MAGIC or reader.uint32() != _VERSION:
+    if reader.take(len(MAGIC)) != MAGIC or reader.uint32() != _VERSION:
         raise MalformedError("is no SSH signature of version 1")
     key = parse_key(reader.string())
     namespace = reader.text()
     if reader.string():
         raise MalformedError("has something in its reserved field")
-    if reader.text() not in ("sha256", "sha512"):
+    message_hash = reader.text()
+    if message_hash not in ("sha256", "sha512"):
         raise MalformedError("names a hash other than sha256 and sha512")
     inner = Reader(reader.string())
     reader.end()
     algorithm = inner.text()
     if algorithm not in (_RSA if key.type == "ssh-rsa" else (key.type,)):
         raise MalformedError("is made with an algorithm that is not its key's")
-    inner.string()
-    flags: int | None = None
+    value = inner.string()
+    flags = counter = None
     if key.hardware:
-        flags = inner.byte()
-        inner.uint32()
+        flags, counter = inner.byte(), inner.uint32()
         if flags & ~_FLAGS:
             raise MalformedError("has flags of a FIDO key that OpenSSH does not set")
     inner.end()
-    return SshSignature(armor, key, namespace, flags)
+    return SshSignature(armor, key, namespace, message_hash, algorithm, value, flags, counter)

@@ -25,6 +25,8 @@ def build(json_: JsonFlag = False) -> None:
     if wants_json(json_):
         emit_json({"image": images.era, "egress_image": images.egress, "settings_changed": changed})
         return
+    for way in images.ways:
+        say(way)
     say(f"image         {images.era}")
     say(f"egress_image  {images.egress}")
     say(

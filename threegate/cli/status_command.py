@@ -33,7 +33,8 @@ def status(
     json_: JsonFlag = False,
 ) -> None:
     """Show what waits, runs and has ended, and who has to act."""
-    from threegate.review.status import status_lines, worker_lines
+    from threegate.cluster.capacity import worker_lines
+    from threegate.review.status import status_lines
 
     workspace = workspace_here()
     if watch and on_terminal() and not wants_json(json_) and wants_application(plain):

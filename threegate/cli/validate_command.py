@@ -109,16 +109,17 @@ def check_file(
         reason = error.strerror or str(error).removeprefix(f"{Path(path).name}: ")
         return refuse_unread(path, reason, decided)
     report = _read(data, path, settings, now, decided, fixes)
-    return _with_inputs(report, Path(path).absolute()) if decided == "draft" else report
+    return _in_workspace(report, Path(path).absolute()) if decided == "draft" else report
 
 
-def _with_inputs(report: Report, path: Path) -> Report:
-    """For a draft in a workspace: what the daemon would say about its input files too."""
+def _in_workspace(report: Report, path: Path) -> Report:
+    """For a draft in a workspace: what the daemon would say about its input files and its limits too."""
     roots = [root for root in path.parents[1:3] if (root / "threegate.toml").is_file()]
-    if report.request is None or not report.request.inputs or not roots:
+    if report.request is None or not roots:
         return report
+    from threegate.cluster.capacity import never_fits
     from threegate.core.workspace import Workspace
-    from threegate.daemon.draft_findings import input_findings
+    from threegate.daemon.draft_findings import input_findings, never_fits_finding
     from threegate.daemon.input_hashes import hash_now
     from threegate.proposals.in_workspace import input_place
 
@@ -130,7 +131,9 @@ def _with_inputs(report: Report, path: Path) -> Report:
         item.name: hash_now(workspace, input_place(workspace, folder, item.name, item.sha256))
         for item in report.request.inputs
     }
-    return replace(report, findings=(*report.findings, *input_findings(report.request, digests)))
+    never = never_fits(workspace, workspace.load_settings().runners, report.request)
+    found = [*input_findings(report.request, digests), *([never_fits_finding(never)] if never else ())]
+    return replace(report, findings=(*report.findings, *found))
 
 
 def _read(data: bytes, path: str, settings: GateSettings, now: datetime, stage: Stage, fixes: bool) -> Report:

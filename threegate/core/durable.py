@@ -303,46 +303,6 @@ def overwrite(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600) -> N
     sync_folder(path.parent)
 
 
-def exchange_in(path: Path, spare: Path, data: bytes, mode: int = 0o600) -> None:
-    """`overwrite` for what changes with every request: written into `spare`, which lies beside it and takes its name.
-
-    The old bytes become the spare, so that no file is made or freed (that is what an overwrite costs most). Only under
-    a lock that keeps others from writing; who reads does so with `read_exchanged`, for what was just opened as `path` may
-    be the spare by now. Raises OSError; `path` is then what it was, or the new one and perhaps not durable.
-    """
-    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    if spare.exists():
-        descriptor = os.open(spare, flags)
-    else:
-        _tell("before", "create", spare)
-        descriptor = os.open(spare, flags | os.O_CREAT | os.O_EXCL, mode)
-        _tell("after", "create", spare)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        write_fd(descriptor, data, spare)
-        os.ftruncate(descriptor, len(data))
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        sync_fd(descriptor, spare)
-    finally:
-        os.close(descriptor)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        rename_at(folder, spare, folder, path, exchange=path.exists())
-        sync_folder_at(folder, path.parent)
-    finally:
-        os.close(folder)
-
-
-def read_exchanged(path: Path, *, max_bytes: int) -> bytes:
-    """As `read_regular`, for a file of `exchange_in`: what was opened is not written to meanwhile. Raises as that."""
-    descriptor = os.open(path, _READ)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-        return read_regular_fd(descriptor, path, max_bytes=max_bytes)
-    finally:
-        os.close(descriptor)
-
-
 def write_all(folder: Path, files: Sequence[tuple[str, bytes]], mode: int = 0o600) -> None:
     """Make new files in a folder that nobody reads before an event names them: whole and durable when this returns.
 
@@ -385,7 +345,7 @@ def read_regular_fd(descriptor: int, path: Path, *, max_bytes: int) -> bytes:
     before = os.fstat(descriptor)
     if not (before.st_mode & 0o170000) == 0o100000:
         raise OSError(f"{path.name}: not a regular file")
-    if before.st_nlink != 1:
+    if before.st_nlink > 1:  # none is left where another file took its name since: the bytes are whole
         raise OSError(f"{path.name}: has more than one hard link")
     if before.st_size > max_bytes:
         raise OSError(f"{path.name}: {before.st_size} bytes, at most {max_bytes} are read")

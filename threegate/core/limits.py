@@ -102,6 +102,11 @@ OUT_FILES: Final = 1024
 OUT_FILE_BYTES: Final = 256 * MIB
 OUT_DROPPED_LINES: Final = 256
 """What was left in /out is named up to here; the rest is counted."""
+OUT_COLLECT_SECONDS: Final = 30
+"""The engine may take so long to hand out /out; PID 1 waits three times as long."""
+OUT_ARCHIVE_ENTRY_BYTES: Final = 8 * KIB
+"""Of the engine's archive of /out, for each name beside its bytes: headers of a path as long as the kernel takes."""
+KEEPER_GREETING_BYTES: Final = 4 * KIB
 STREAM_KEPT_BYTES: Final = 1 * MIB
 STREAM_END_BYTES: Final = 64 * MIB
 
@@ -182,8 +187,6 @@ CONTRACT_ATTEMPTS: Final = 10
 CONTRACT_ATTEMPT_PAUSE_SECONDS: Final = 0.5
 RETRY_UNKNOWN_SECONDS: Final = 365 * 24 * 3600
 
-JUDGED_AHEAD_SECONDS: Final = 1.0
-"""How long what was judged while its lane was full may wait for its claim; older, it is judged anew."""
 
 # ---- Monty (docs/spec/6-runners.md)
 MONTY_SUSPENSIONS: Final = 200_000

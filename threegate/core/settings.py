@@ -158,6 +158,9 @@ class EraSettings(_Part):
     warm: int = Field(
         default=0, ge=0, le=16, description="containers prepared ahead, each used once; 0: none"
     )
+    require_readback: bool = Field(
+        default=False, description="refuse a run of which a wall cannot be read back on this machine"
+    )
 
 
 class ClusterSettings(_Part):
@@ -350,7 +353,10 @@ class Settings(_Part):
             del whole[name]
         runners = whole["runners"]
         whole["runners"] = {
-            "era": {key: runners["era"][key] for key in ("engine", "image", "egress_image", "runtime")},
+            "era": {
+                key: runners["era"][key]
+                for key in ("engine", "image", "egress_image", "runtime", "require_readback")
+            },
         }
         return _numbers(whole)  # type: ignore[no-any-return]
 

@@ -42,7 +42,7 @@ class UserState:
     def read_head(self) -> dict[str, str | int] | None:
         """The kept head, or None when there is none. Raises Unavailable when it cannot be read."""
         try:
-            value = json.loads(durable.read_exchanged(self.head_file, max_bytes=limits.USER_STATE_BYTES))
+            value = json.loads(durable.read_regular(self.head_file, max_bytes=limits.USER_STATE_BYTES))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
@@ -54,7 +54,7 @@ class UserState:
     def write_head(self, value: Mapping[str, str | int]) -> None:
         """Keep a head, durable, whatever was kept before. Raises OSError."""
         with self._head_lock():
-            self._exchange_head(value)
+            self._keep(value)
 
     def advance_head(self, value: Mapping[str, str | int]) -> None:
         """Keep a later head of the same trail, durable; needs no lock of the trail, for a head never goes back here.
@@ -67,11 +67,10 @@ class UserState:
                 raise Unavailable(f"{self.head_file}: is the head of another trail or place now")
             before = kept.get("seq")
             if type(before) is not int or before < int(value["seq"]):
-                self._exchange_head(value)
+                self._keep(value)
 
-    def _exchange_head(self, value: Mapping[str, str | int]) -> None:
-        data = json.dumps(value, sort_keys=True).encode() + b"\n"
-        durable.exchange_in(self.head_file, self.head_file.with_suffix(".spare"), data)
+    def _keep(self, value: Mapping[str, str | int]) -> None:
+        durable.overwrite(self.head_file, json.dumps(value, sort_keys=True).encode() + b"\n")
 
     @contextmanager
     def _head_lock(self) -> Iterator[None]:

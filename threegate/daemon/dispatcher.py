@@ -14,19 +14,17 @@ from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from threegate.core import limits
 from threegate.core.errors import ThreeGateError, TrailError
 from threegate.daemon.approved_queue import ApprovedQueue
 from threegate.daemon.log import Log
-from threegate.judgement.judge import STOPPING_CODES, Cleared
+from threegate.judgement.judge import STOPPING_CODES
 from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, read_approved
 from threegate.launch.completion import refuse_unrunnable
 from threegate.launch.context import Context
-from threegate.launch.pipeline import Judged, launch, look_ahead
+from threegate.launch.pipeline import launch
 from threegate.launch.status_file import write_waiting
-from threegate.request.model import Backend
 from threegate.runners.budget import Budget, Lease, Round
 from threegate.runners.interface import Control
 from threegate.runners.registry import describe
@@ -52,25 +50,6 @@ class _Running:
 
 
 @dataclass
-class _Ahead:
-    """A request that is or was read and judged while its lane was full. Used for a moment, else done anew."""
-
-    identity: tuple[int, ...]
-    future: Future[Judged | None]
-
-    def judged(self, context: Context) -> Judged | None:
-        """The judgement, if it says yes and still holds."""
-        if self.future.exception() is not None:
-            return None
-        judged = self.future.result()
-        return (
-            judged
-            if judged is not None and isinstance(judged.judgement, Cleared) and judged.holds(context.policy)
-            else None
-        )
-
-
-@dataclass
 class _Wait:
     identity: tuple[int, ...]
     policy: str
@@ -89,14 +68,13 @@ class Dispatcher:
     log: Log
     wake: threading.Event
     threads: int
-    """How many requests run at once, all backends together; as many more may be recorded, and judged, meanwhile."""
+    """How many requests run at once, all backends together; as many more may be recorded meanwhile."""
     beat: Callable[[], None] = lambda: None
     """Called for each request that was looked at: a long queue comes forward, it does not hang."""
     failed: ThreeGateError | None = None
     """What stops all launches (a trail that cannot be written, a full disk), once it happened."""
     _running: dict[str, _Running] = field(default_factory=dict)
     _waits: dict[str, _Wait] = field(default_factory=dict)
-    _ahead: dict[str, _Ahead] = field(default_factory=dict)
     _forgotten: int = 0
     """The listing of the queue after which what is gone was forgotten."""
     _ends: int = 0
@@ -106,12 +84,12 @@ class Dispatcher:
 
     def __post_init__(self) -> None:
         self._queue = ApprovedQueue(self.context.workspace.approved)
-        self._pool = ThreadPoolExecutor(max_workers=3 * self.threads, thread_name_prefix="run")
+        self._pool = ThreadPoolExecutor(max_workers=2 * self.threads, thread_name_prefix="run")
 
     @property
     def running(self) -> int:
         """How many requests are with a thread."""
-        return len(self._running) + sum(not item.future.done() for item in self._ahead.values())
+        return len(self._running)
 
     @property
     def held_up(self) -> str | None:
@@ -145,44 +123,21 @@ class Dispatcher:
             names = {item.name for item in self._queue.waiting}
             for gone in self._waits.keys() - names:
                 del self._waits[gone]
-            for gone in self._ahead.keys() - names:
-                del self._ahead[gone]
         turn = self.budget.round()
         room = turn.room()
-        if self._nothing_to_do(room):
-            return done
         for name, path, identity, backend in self._queue.waiting:
-            if len(self._running) >= 2 * self.threads:
+            if len(self._running) >= 2 * self.threads or room.isdisjoint(self._queue.backends):
                 break
-            full = backend if backend not in room else None
-            if full and len(self._ahead) >= self.threads:
-                continue
-            if name in self._running or self._still_waits(name, identity):
+            if backend not in room or name in self._running or self._still_waits(name, identity):
                 continue
             try:
-                if full:
-                    # A lane may be full and the queue long: only as many are judged ahead as run.
-                    if name not in self._ahead:
-                        self._look_ahead(path, identity, full)
-                    continue
-                ahead = self._ahead.pop(name, None)
-                if ahead is not None and not ahead.future.done():
-                    self._ahead[name] = ahead
-                    room -= {backend}  # its turn has come; nothing younger overtakes it
-                    continue
                 self.beat()
-                done += self._start(path, identity, turn, ahead)
+                done += self._start(path, identity, turn)
             except ThreeGateError as error:
                 self._stop_launches(error)
                 break
-            room = turn.room() & room
-            if self._nothing_to_do(room):
-                break
+            room = turn.room()
         return done
-
-    def _nothing_to_do(self, room: frozenset[Backend | None]) -> bool:
-        """No lane that something waits for has room, and enough is judged ahead."""
-        return len(self._ahead) >= self.threads and room.isdisjoint(self._queue.backends)
 
     def cancel(self, request_id: str) -> bool:
         """End a running request now; False when it does not run here."""
@@ -213,9 +168,7 @@ class Dispatcher:
         for entry in self._running.values():
             self.log.say("interrupting", request=entry.approved.request_id)
             entry.control.interrupted.set()
-        works: list[Future[Any]] = [entry.future for entry in self._running.values()]
-        works += [item.future for item in self._ahead.values()]
-        _, left = wait_for(works, limits.STOP_RECORD_SECONDS)
+        _, left = wait_for([entry.future for entry in self._running.values()], limits.STOP_RECORD_SECONDS)
         self._pool.shutdown(wait=not left, cancel_futures=True)
         self._collect()
         for entry in self._running.values():
@@ -235,20 +188,9 @@ class Dispatcher:
             and time.monotonic() - wait.looked < wait.again_after
         )
 
-    def _look_ahead(self, path: Path, identity: tuple[int, ...], backend: Backend) -> None:
-        """Read and judge what comes next while nothing of it can start; what that finds is acted on when its turn comes."""
-        future = self._pool.submit(look_ahead, self.context, path)
-        future.add_done_callback(lambda _: self._looked_ahead(backend))
-        self._ahead[path.name] = _Ahead(identity, future)
-
-    def _looked_ahead(self, backend: Backend) -> None:
-        if backend in self.budget.round().room():
-            self.wake.set()
-
-    def _start(self, path: Path, identity: tuple[int, ...], turn: Round, ahead: _Ahead | None) -> int:
-        judged = ahead.judged(self.context) if ahead is not None and ahead.identity == identity else None
+    def _start(self, path: Path, identity: tuple[int, ...], turn: Round) -> int:
         try:
-            approved = judged.approved if judged is not None else read_approved(self.context, path)
+            approved = read_approved(self.context, path)
         except FileNotFoundError:
             self._queue.taken(path.name)
             return 0
@@ -273,8 +215,8 @@ class Dispatcher:
             boot_nonce=self.context.boot_nonce,
             ran=lambda: self._ran(lease),
         )
-        future = self._pool.submit(launch, self.context, approved, control, judged)
-        future.add_done_callback(self._recorded)
+        future = self._pool.submit(launch, self.context, approved, control)
+        future.add_done_callback(lambda _: self.wake.set())
         status_at = time.monotonic() + _LASTING_SECONDS
         self._running[path.name] = _Running(approved, identity, control, lease, future, self._ends, status_at)
         self._queue.taken(path.name)
@@ -295,13 +237,6 @@ class Dispatcher:
             if entry.control.lasting is not None:
                 entry.status_at = inf
                 entry.control.lasting()
-
-    def _recorded(self, future: Future[Ended | Waiting]) -> None:
-        """Wake the loop, unless it can do nothing with it before the next run is over, and wakes for that."""
-        room = self.budget.round().room()
-        busy = len(self._queue) > 0 and room.isdisjoint(self._queue.backends) and not self._waits
-        if not busy or future.exception() is not None or isinstance(future.result(), Waiting):
-            self.wake.set()
 
     def _collect(self) -> int:
         ended = [name for name, entry in self._running.items() if entry.future.done()]

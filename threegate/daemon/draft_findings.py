@@ -18,6 +18,7 @@ SURROUNDING_RULES = {
     "TG902": "Put the file into inbox/files/ under exactly this name, as a plain file.",
     "TG903": "Write the sha256 of the file (sha256sum), or put the right file there.",
     "TG904": "Name a program that the sandbox image has (python3, git, curl, the usual Debian tools), or ask the operator.",
+    "TG905": "Ask for fewer cores or less memory (cpu_limit, memory_limit_mb), or ask the operator for a larger budget.",
 }
 """What only a workspace can find, with the mend."""
 
@@ -29,12 +30,14 @@ def surrounding_findings(
     *,
     owner_uid: int | None,
     has_program: bool | None = True,
+    never_fits: str | None = None,
 ) -> list[Finding]:
     """Findings about a draft that is well-formed in itself.
 
     `digests` has the digest of each declared input by its name, None for one that cannot be taken. `owner_uid` is the
     file's owner: an id belongs to the owner of the first file that named it. `has_program` says whether the sandbox image
-    has the argv's program; None, when that is not known, is no finding.
+    has the argv's program; None, when that is not known, is no finding. `never_fits` says what
+    of its limits no machine of the workspace has.
     """
     findings = []
     if _is_taken(request.request_id, index, owner_uid):
@@ -44,6 +47,8 @@ def surrounding_findings(
     findings += input_findings(request, digests)
     if has_program is False and request.argv:
         findings.append(_finding("TG904", missing_program_text(request.argv[0])))
+    if never_fits is not None:
+        findings.append(never_fits_finding(never_fits))
     return findings
 
 
@@ -63,6 +68,11 @@ def input_findings(request: Request, digests: Mapping[str, str | None]) -> list[
                 _finding("TG903", f"inbox/files/{item.name} has another sha256 than the one declared")
             )
     return findings
+
+
+def never_fits_finding(why: str) -> Finding:
+    """The finding about limits that no machine of the workspace has."""
+    return _finding("TG905", f"it could never run here: it {why}")
 
 
 def _is_taken(request_id: str, index: TrailIndex, owner_uid: int | None) -> bool:

@@ -20,6 +20,7 @@ from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from threegate.cluster.capacity import never_fits
 from threegate.core import limits
 from threegate.core.errors import TrailError, Unavailable, place_of
 from threegate.core.file_names import is_request_name
@@ -67,6 +68,8 @@ class _Looked(NamedTuple):
     digests: Mapping[str, str | None]
     has_program: bool | None
     """Whether the sandbox image has the argv's program, as far as that is known."""
+    never_fits: str | None
+    """What of its limits no machine of the workspace has."""
 
 
 @dataclass
@@ -267,7 +270,8 @@ class Inbox:
             if request is not None and request.argv
             else True
         )
-        return _Looked(folder.path / name, report, facts, digests, known)
+        never = None if request is None else never_fits(self.workspace, policy.settings.runners, request)
+        return _Looked(folder.path / name, report, facts, digests, known, never)
 
     def _quarantine(self, name: str, facts: os.stat_result, problem: str) -> None:
         """Something that is no readable request: one line, one event, nothing else."""
@@ -295,13 +299,18 @@ class Inbox:
         """Announce what was found, then write the verdicts."""
         verdicts = []
         with self.trail.locked() as held:
-            for path, report, facts, digests, known in looked:
+            for path, report, facts, digests, known, never in looked:
                 findings, fixes, exposure = list(report.findings), report.fixes, report.exposure
                 from_inbox = path.parent == self.workspace.inbox
                 owner = facts.st_uid if from_inbox else None
                 if report.request is not None:
                     findings += surrounding_findings(
-                        report.request, held.index, digests, owner_uid=owner, has_program=known
+                        report.request,
+                        held.index,
+                        digests,
+                        owner_uid=owner,
+                        has_program=known,
+                        never_fits=never,
                     )
                     fixes += surrounding_fixes(report.request, held.index, owner_uid=owner)
                     exposure = _with_secret(report.request, exposure, held.index)

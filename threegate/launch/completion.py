@@ -26,12 +26,12 @@ from threegate.request.backend_rules import DEFAULT_BACKEND
 from threegate.request.model import Request
 from threegate.results import (
     ResultFacts,
-    ResultText,
     deliver_result,
     read_record,
     render_result,
     reserve_result,
     result_name,
+    show_streams,
 )
 from threegate.trail import Event, LockedTrail, RequestHistory, moves, payloads, trail_text
 from threegate.trail.event import trail_value
@@ -55,14 +55,14 @@ def finish(
     """
     state = _state(ended)
     folder = context.workspace.state_folder(state)
-    text = ResultText(ran)
+    shown = show_streams(ran)
     with context.trail.locked() as held:
         moved = context.contracts.commit(held, context.policy, request, ran.status, run_folder)
         target = moves.free_name(folder / path.name)
         # The result names its event and the event the result's digest: so number and moment are taken beforehand.
         seq, when = held.next_event()
         facts = replace(ran, created_utc=when, trail_seq=seq)
-        rendered = text.at(facts)
+        rendered = render_result(facts, shown)
         digest = canonical.sha256_hex(rendered)
         announced = replace(ended, contract=moved, result_sha256=digest, state=folder.name, file=target.name)
         moves.announce(held, announced, request_id=request.request_id, actor="daemon")

@@ -6,9 +6,8 @@ disk and the file is in running/; every way out of it ends in one event, one res
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +17,7 @@ from threegate.contracts import Decision
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.judgement.judge import Clearance, Cleared, Judgement, NotCleared, judge
-from threegate.judgement.policy import Policy
-from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there, read_approved
+from threegate.launch.approved_file import Approved, Ended, Waiting, is_there
 from threegate.launch.completion import CHANGED, finish, refuse, refuse_held
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner, facts_for_launch
@@ -40,24 +38,8 @@ _ENDS: Final[Mapping[str, type[payloads.End]]] = {
 UNSIGNED_NOTE = "Promoted by hand without a signature: it counts as validated, never as confirmed."
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What was judged, by which policy, and when: by the trail's clock and by the machine's."""
-
-    approved: Approved
-    policy: str
-    judgement: Judgement
-    now: datetime
-    at: float
-
-    def holds(self, policy: Policy) -> bool:
-        """Whether it may still be acted on; the claim looks again at all that may have changed meanwhile."""
-        return time.monotonic() - self.at < limits.JUDGED_AHEAD_SECONDS and self.policy == policy.digest
-
-
-def judge_now(context: Context, approved: Approved) -> Judged:
-    """Judge a request, and change nothing. Raises TrailError, Unavailable, OSError."""
-    at = time.monotonic()
+def judge_now(context: Context, approved: Approved) -> tuple[Judgement, datetime]:
+    """Judge a request, and change nothing; the judgement, and when by the trail's clock. Raises TrailError, Unavailable, OSError."""
     request, job = approved.request, approved.job
     facts, decision = _facts_now(context, approved)
     judgement = judge(
@@ -69,31 +51,14 @@ def judge_now(context: Context, approved: Approved) -> Judged:
         side_effect_above_read=context.contracts.write_class(context.policy, request),
         proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
     )
-    return Judged(approved, context.policy.digest, judgement, facts.now, at)
+    return judgement, facts.now
 
 
-def look_ahead(context: Context, path: Path) -> Judged | None:
-    """Read and judge a file of approved/ before there is room to run it; None: nothing of it can run. Changes nothing.
-
-    Raises TrailError, Unavailable, OSError.
-    """
-    approved = read_approved(context, path)
-    return None if isinstance(approved, Unrunnable) else judge_now(context, approved)
-
-
-def launch(
-    context: Context, approved: Approved, control: Control, ahead: Judged | None = None
-) -> Ended | Waiting:
-    """Judge, claim, run and record. `ahead` may be what `judge_now` said of this very `approved` a moment ago.
-
-    Raises TrailError and Unavailable (launches must stop), OSError.
-    """
+def launch(context: Context, approved: Approved, control: Control) -> Ended | Waiting:
+    """Judge, claim, run and record. Raises TrailError and Unavailable (launches must stop), OSError."""
     request, job = approved.request, approved.job
-    if ahead is None or ahead.approved is not approved or not ahead.holds(context.policy):
-        ahead = judge_now(context, approved)
-    judged = ahead
-    judgement = judged.judgement
-    context.decided(judgement, judged.now)
+    judgement, now = judge_now(context, approved)
+    context.decided(judgement, now)
     if isinstance(judgement, NotCleared):
         if judgement.verdict == "wait":
             return Waiting(judgement.code, judgement.message, judgement)

@@ -5,12 +5,26 @@
 
 from __future__ import annotations
 
-from threegate.request.front_matter_keys import DefaultSettings, GateSettings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from threegate.request.model import Request, Stage
-from threegate.request.problem import Problem
-from threegate.request.reader import read_request, refuse_unread, stage_of
-from threegate.request.report import Finding, Fix, Report
-from threegate.request.rules import RULES, Rule
+
+if TYPE_CHECKING:
+    from threegate.request.front_matter_keys import DefaultSettings, GateSettings
+    from threegate.request.problem import Problem
+    from threegate.request.reader import read_request, refuse_unread, stage_of
+    from threegate.request.report import Finding, Fix, Report
+    from threegate.request.rules import RULES, Rule
+
+_LOADED_WHEN_ASKED = {
+    **dict.fromkeys(("DefaultSettings", "GateSettings"), "front_matter_keys"),
+    "Problem": "problem",
+    **dict.fromkeys(("read_request", "refuse_unread", "stage_of"), "reader"),
+    **dict.fromkeys(("Finding", "Fix", "Report"), "report"),
+    **dict.fromkeys(("RULES", "Rule"), "rules"),
+}
+"""Commands that only look at folders need the model and not the reader with its parsers."""
 
 __all__ = [
     "RULES",
@@ -27,3 +41,10 @@ __all__ = [
     "refuse_unread",
     "stage_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What another module of the gate gives, loaded at its first use (PEP 562)."""
+    if name not in _LOADED_WHEN_ASKED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LOADED_WHEN_ASKED[name]}"), name)

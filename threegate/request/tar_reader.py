@@ -1,9 +1,9 @@
-"""The one reader of tar inputs: what the screens list, what an approval refuses, and what is laid out for a run.
+"""The one reader of tar archives: what the screens list, what an approval refuses, what is laid out for a run, and
+what an engine hands out of one.
 
 Invariant: an entry that `read_tar` gives is a regular file or a folder with a relative path of ordinary segments, each
 path once and never both a file and a folder; its bytes lie inside the archive and count towards the bounds. Anything
 else (links, devices, sparse files, sizes in another notation, an archive without its end) refuses the whole archive.
-Only a change set has symlinks too (`links`); its attributes are a name and a link's target, and no others.
 Source: docs/spec/1-tool-request.md, "Tar inputs"; POSIX.1-2017 pax, "ustar Interchange Format".
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
@@ -22,8 +22,10 @@ _BLOCK: Final = 512
 _OCTAL: Final = re.compile(rb" *([0-7]+)[ \0]*")
 _MAGIC_USTAR: Final = b"ustar\x0000"
 _MAGIC_GNU: Final = b"ustar  \x00"
-_FILES: Final = (b"0", b"\0")
-_FOLDER, _LINK, _LONG_NAME, _PAX, _PAX_GLOBAL = b"5", b"2", b"L", b"x", b"g"
+FILES: Final = (b"0", b"\0")
+FOLDER: Final = b"5"
+_LINK: Final = b"2"
+_LONG_NAME, _PAX, _PAX_GLOBAL = b"L", b"x", b"g"
 _PAX_RECORD: Final = re.compile(rb"([1-9][0-9]{0,5}) ([^=\n\0]+)=")
 
 
@@ -33,51 +35,91 @@ class TarError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TarEntry:
-    """A file or folder of an archive. `path` is relative, with '/'; a file's bytes are at `offset`, `size` long.
-
-    `link` is the target of a symlink, None for everything else; `mode` is what the archive says in octal, None where it says nothing.
-    """
+    """A file or folder of an archive. `path` is relative, with '/'; a file's bytes are at `offset`, `size` long."""
 
     path: str
     folder: bool
     size: int = 0
     offset: int = 0
     mode: int | None = None
+    """What the archive says, -1 for what is no octal number; None for a folder that is only implied."""
     link: str | None = None
+    """The target of a symlink, which only a change set has; None for everything else."""
 
 
-def read_tar(source: bytes | BinaryIO, *, links: bool = False) -> tuple[TarEntry, ...]:
+@dataclass(frozen=True, slots=True)
+class TarHeader:
+    """An entry as its header says, of any kind. Nobody has judged `name`, and `link` is a hard link's other name."""
+
+    name: bytes
+    kind: bytes
+    mode: int
+    """Permission and set-id bits; -1 (all of them) for what is no octal number."""
+    size: int
+    offset: int
+    link: bytes
+
+
+def read_headers(source: BinaryIO, most: int) -> Iterator[TarHeader]:
+    """Every entry of an archive that somebody else judges entry by entry, links and special files included.
+
+    Raises TarError for what `read_tar` refuses of the form: checksums, sizes, attributes, a cut, a missing end. `most`
+    bounds the headers.
+    """
+    return _Reader(source, links=True).headers(most)
+
+
+def read_tar(source: bytes | BinaryIO) -> tuple[TarEntry, ...]:
     """The entries of a plain (uncompressed) tar, in order, folders that are only implied included. Reads no contents.
 
-    With `links` symlinks are entries too, and an attribute that is neither a path nor a link's target (an owner, an
-    extended attribute, an access list) refuses the archive. Raises TarError; bounded by TAR_ENTRIES entries and TAR_BYTES
-    bytes of files.
+    Raises TarError; bounded by TAR_ENTRIES entries and TAR_BYTES bytes of files.
     """
-    return _Reader(io.BytesIO(source) if isinstance(source, bytes) else source, links).entries()
+    return _Reader(io.BytesIO(source) if isinstance(source, bytes) else source).entries()
+
+
+def read_change_tar(source: bytes | BinaryIO) -> tuple[TarEntry, ...]:
+    """As `read_tar` for a change set: symlinks are entries too, and an attribute that is neither a path nor a link's target
+    (an owner, an extended attribute, an access list) refuses the archive. Raises TarError."""
+    stream = io.BytesIO(source) if isinstance(source, bytes) else source
+    return _Reader(stream, change_set=True).entries()
 
 
 class _Reader:
     """One pass over an archive, from its first header to its end mark."""
 
-    def __init__(self, stream: BinaryIO, links: bool) -> None:
+    def __init__(self, stream: BinaryIO, *, links: bool = False, change_set: bool = False) -> None:
         self._stream = stream
-        self._links = links
+        self._change_set = change_set
         self._end = stream.seek(0, io.SEEK_END)
         self._taken: dict[str, TarEntry] = {}
         self._bytes = 0
+        self._changing = {"size", "hdrcharset"} if links else {"size", "hdrcharset", "linkpath"}
+        """Attributes that change how the bytes of an entry are read."""
         self._place = 0
         """Where the header lies that is being read."""
-        self._name: str | None = None
+        self._name: bytes | None = None
         """What a header of its own said that the next entry is called."""
-        self._target: str | None = None
-        """What a header of its own said that the next entry, a symlink, leads to."""
+        self._target: bytes | None = None
+        """What a header of its own said that the next entry of a change set leads to."""
 
     def entries(self) -> tuple[TarEntry, ...]:
+        for header in self.headers(2 * limits.TAR_ENTRIES):  # each entry may have one that names it
+            if header.kind == _LINK and self._change_set:
+                self._link(header)
+                continue
+            if header.kind != FOLDER and header.kind not in FILES:
+                raise self._wrong(
+                    "is a link, a device, sparse or another special file; only files and folders are unpacked"
+                )
+            self._entry(header)
+        return tuple(self._taken.values())
+
+    def headers(self, most: int) -> Iterator[TarHeader]:
         place = headers = 0
         while (header := self._block(place)) != bytes(_BLOCK):
             self._place, headers = place, headers + 1
-            if headers > 2 * limits.TAR_ENTRIES:  # each entry may have one that names it
-                raise TarError(f"has more than {limits.TAR_ENTRIES} entries")
+            if headers > most:
+                raise TarError(f"has more than {most // 2} entries")
             size = self._size_of(header)
             start = place + _BLOCK
             place = start + -(-size // _BLOCK) * _BLOCK
@@ -88,21 +130,19 @@ class _Reader:
                 self._rename(self._extra(start, size).removesuffix(b"\0"))
             elif kind in (_PAX, _PAX_GLOBAL):
                 self._pax(self._records(self._extra(start, size)), whole=kind == _PAX_GLOBAL)
-            elif kind == _FOLDER or kind in _FILES:
-                self._entry(header, folder=kind == _FOLDER, size=size, offset=start)
-            elif kind == _LINK and self._links:
-                self._link(header, size)
             else:
-                raise self._wrong(
-                    "is a link, a device, sparse or another special file; only files and folders are unpacked"
-                )
+                mode = _octal(header[100:108])
+                target, self._target = self._target, None
+                if target is not None and kind != _LINK:
+                    raise self._wrong("has a target and is no link")
+                link = header[157:257].partition(b"\0")[0] if target is None else target
+                yield TarHeader(self._name_of(header), kind, -1 if mode is None else mode, size, start, link)
         if self._name is not None or self._target is not None:
             raise TarError("ends after a name without its entry")
         self._stream.seek(place)
         while chunk := self._stream.read(limits.MIB):
             if chunk.strip(b"\0"):
                 raise TarError("has something after its end")
-        return tuple(self._taken.values())
 
     def _wrong(self, why: str) -> TarError:
         return TarError(f"its entry at byte {self._place} {why}")
@@ -148,59 +188,60 @@ class _Reader:
 
     def _pax(self, records: Mapping[str, bytes], *, whole: bool) -> None:
         """Times, owners and comments mean nothing here; a name is taken, what changes how bytes are read is refused."""
-        if self._links:
-            refused = whole or not records.keys() <= {"path", "linkpath"}
-        else:
-            changing = {"size", "hdrcharset", "linkpath", *(("path",) if whole else ())} & records.keys()
-            refused = bool(changing) or any(key.startswith("GNU.sparse") for key in records)
-        if refused:
+        if self._change_set:
+            if whole or not records.keys() <= {"path", "linkpath"}:
+                raise self._wrong(
+                    "has attributes that no change set has: owners, extended attributes, access lists"
+                )
+            if "linkpath" in records and self._target is not None:
+                raise self._wrong("has two targets")
+            self._target = records.get("linkpath", self._target)
+        elif (self._changing | ({"path"} if whole else set())) & records.keys() or any(
+            key.startswith("GNU.sparse") for key in records
+        ):
             raise self._wrong("has attributes that change its size, its kind or the names of others")
         if "path" in records:
             self._rename(records["path"])
-        if "linkpath" in records:
-            self._target = self._text(records["linkpath"])
 
     def _rename(self, name: bytes) -> None:
         if self._name is not None:
             raise self._wrong("has two names")
-        self._name = self._text(name)
+        self._name = name
+
+    def _name_of(self, header: bytes) -> bytes:
+        """The name of an entry: that of its own header before it, else prefix and name of this one."""
+        name, self._name = self._name, None
+        if name is None:
+            name = header[:100].partition(b"\0")[0]
+            above = b"" if header[257:265] == _MAGIC_GNU else header[345:500].partition(b"\0")[0]
+            if above:
+                name = above + b"/" + name
+        return name
+
+    def _entry(self, header: TarHeader) -> None:
+        folder = header.kind == FOLDER
+        if folder and header.size:
+            raise self._wrong("is a folder with a size")
+        path = self._path(self._text(header.name), folder)
+        if path:
+            self._take(TarEntry(path, folder, header.size, 0 if folder else header.offset, header.mode))
+
+    def _link(self, header: TarHeader) -> None:
+        target = self._text(header.link)
+        path = self._path(self._text(header.name), False)
+        if header.size or not target or len(header.link) > limits.TAR_PATH_BYTES:
+            raise self._wrong(
+                f"is a link with a size, or without a target of at most {limits.TAR_PATH_BYTES} bytes"
+            )
+        if has_hidden(target) or "\n" in target or "\t" in target or "\\" in target:
+            raise self._wrong("is a link to a name with hidden characters or backslashes")
+        self._take(TarEntry(path, False, mode=header.mode, link=target))
 
     def _text(self, name: bytes) -> str:
         try:
             return name.decode("utf-8")
         except UnicodeDecodeError:
             raise self._wrong("has a name that is not UTF-8") from None
-
-    def _entry(self, header: bytes, *, folder: bool, size: int, offset: int) -> None:
-        if folder and size:
-            raise self._wrong("is a folder with a size")
-        if self._target is not None:
-            raise self._wrong("has a target and is no link")
-        path = self._path(self._name_of(header), folder)
-        if path:
-            self._take(TarEntry(path, folder, size, 0 if folder else offset, _octal(header[100:108])))
-
-    def _link(self, header: bytes, size: int) -> None:
-        target, self._target = self._target, None
-        if target is None:
-            target = self._text(header[157:257].partition(b"\0")[0])
-        path = self._path(self._name_of(header), False)
-        if size or not target or len(target.encode()) > limits.TAR_PATH_BYTES:
-            raise self._wrong(
-                f"is a link with a size, or without a target of at most {limits.TAR_PATH_BYTES} bytes"
-            )
-        if has_hidden(target) or "\n" in target or "\t" in target or "\\" in target:
-            raise self._wrong("is a link to a name with hidden characters or backslashes")
-        self._take(TarEntry(path, False, link=target, mode=_octal(header[100:108])))
-
-    def _name_of(self, header: bytes) -> str:
-        name, self._name = self._name, None
-        if name is None:
-            name = self._text(header[:100].partition(b"\0")[0])
-            above = b"" if header[257:265] == _MAGIC_GNU else header[345:500].partition(b"\0")[0]
-            if above:
-                name = f"{self._text(above)}/{name}"
-        return name
 
     def _path(self, name: str, folder: bool) -> str:
         """The clean path of an entry; empty for the archive's own root folder."""

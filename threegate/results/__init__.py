@@ -4,7 +4,7 @@ What others use: `ResultFacts`, `render_result`, `deliver_result`, `write_record
 `Verdict`, `write_verdict`, `read_verdict`.
 """
 
-from threegate.results.render import ResultText, deliver_result, render_result
+from threegate.results.render import deliver_result, render_result, show_streams
 from threegate.results.result_facts import (
     STATUSES,
     ResultFacts,
@@ -22,7 +22,6 @@ __all__ = [
     "STATUSES",
     "ResultFacts",
     "ResultProblem",
-    "ResultText",
     "Verdict",
     "check_record",
     "deliver_result",
@@ -33,6 +32,7 @@ __all__ = [
     "render_result",
     "reserve_result",
     "result_name",
+    "show_streams",
     "validate_result",
     "verdict_path",
     "write_record",

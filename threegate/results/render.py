@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
@@ -42,35 +42,23 @@ _SUMMARIES: Final[Mapping[str, str]] = {
 }
 
 
-def render_result(facts: ResultFacts) -> bytes:
-    """The result file's bytes. Raises ValueError for an unknown status (a mistake of ours)."""
-    return ResultText(facts).at(facts)
+Shown = tuple[ShownText, ShownText]
+"""What a result shows of stdout and of stderr."""
 
 
-class ResultText:
-    """A result but for its moment and its number in the trail, which are known only under the trail's lock."""
-
-    def __init__(self, facts: ResultFacts) -> None:
-        """Raises ValueError for an unknown status (a mistake of ours)."""
-        self._lines = _lines(facts)
-
-    def at(self, facts: ResultFacts) -> bytes:
-        """The result file's bytes, for the same facts with their moment and number."""
-        lines = (line if isinstance(line, str) else line(facts) for line in self._lines)
-        return "\n".join(lines).encode() + b"\n"
+def show_streams(facts: ResultFacts) -> Shown:
+    """The costly part of a result, for a caller that renders the rest under the trail's lock."""
+    stdout, stderr = (show_stream(stream.kept if stream else b"") for stream in (facts.stdout, facts.stderr))
+    return stdout, stderr
 
 
-_Line = str | Callable[[ResultFacts], str]
-"""A line of a result, or what makes it of the facts once moment and number are known."""
-
-
-def _lines(facts: ResultFacts) -> list[_Line]:
+def render_result(facts: ResultFacts, shown: Shown | None = None) -> bytes:
+    """The result file's bytes; `shown` is what `show_streams` gave for it. Raises ValueError for an unknown status (a mistake of ours)."""
     if facts.status not in _SUMMARIES:
         raise ValueError(f"no status {facts.status!r}")
-    stdout = _shown(facts.stdout.kept if facts.stdout else b"")
-    stderr = _shown(facts.stderr.kept if facts.stderr else b"")
-    lines: list[_Line] = ["---", *_front_matter(facts), "---", ""]
-    sections: tuple[tuple[str, Sequence[_Line]], ...] = (
+    stdout, stderr = shown or show_streams(facts)
+    lines = ["---", *_front_matter(facts), "---", ""]
+    sections = (
         ("Summary", _summary(facts)),
         ("Provenance", _provenance(facts)),
         ("Outputs", _outputs(facts)),
@@ -80,7 +68,7 @@ def _lines(facts: ResultFacts) -> list[_Line]:
     )
     for title, body in sections:
         lines += [f"## {title}", "", *body, ""]
-    return lines[:-1]
+    return "\n".join(lines[:-1]).encode() + b"\n"
 
 
 def deliver_result(
@@ -118,17 +106,13 @@ def _same(path: Path, data: bytes) -> bool:
         return False
 
 
-def _shown(data: bytes) -> ShownText:
-    return show_stream(data)
-
-
-def _front_matter(facts: ResultFacts) -> list[_Line]:
+def _front_matter(facts: ResultFacts) -> list[str]:
     runtime = 0 if facts.runtime_ms is None else facts.runtime_ms
     return [
         "result_type: tool_result",
         'schema_version: "1"',
-        lambda now: f"result_id: {_quoted(now.result_id)}",
-        lambda now: f'created_utc: "{now.created_utc.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"',
+        f"result_id: {_quoted(facts.result_id)}",
+        f'created_utc: "{facts.created_utc.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"',
         f"request_id: {_quoted(facts.request_id)}",
         "executor: tool-exec",
         f"backend: {_quoted(facts.backend or None)}",
@@ -159,7 +143,7 @@ def _front_matter(facts: ResultFacts) -> list[_Line]:
         f"image: {_quoted(facts.image or None)}",
         f"runtime: {_quoted(facts.runtime or None)}",
         *_mapping("effective_limits", facts.effective_limits),
-        lambda now: f"trail_seq: {now.trail_seq}",
+        f"trail_seq: {facts.trail_seq}",
     ]
 
 
@@ -204,7 +188,7 @@ def _summary(facts: ResultFacts) -> list[str]:
     return [f"- {line}" for line in lines]
 
 
-def _provenance(facts: ResultFacts) -> list[_Line]:
+def _provenance(facts: ResultFacts) -> list[str]:
     rows = (
         ("Request", facts.request_id),
         ("Request sha256", facts.request_sha256),
@@ -216,8 +200,8 @@ def _provenance(facts: ResultFacts) -> list[_Line]:
         ("Image", facts.image),
         ("Runtime", facts.runtime),
     )
-    lines: list[_Line] = [f"- {name}: {one_line(str(value))}" for name, value in rows if value]
-    lines.append(lambda now: f"- Trail: event {now.trail_seq}")
+    lines: list[str] = [f"- {name}: {one_line(str(value))}" for name, value in rows if value]
+    lines.append(f"- Trail: event {facts.trail_seq}")
     lines += [f"- Input {one_line(name)}: sha256 {digest}" for name, digest in facts.inputs]
     return lines
 

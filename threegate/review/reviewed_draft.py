@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from threegate.changes.requested_change import RequestedChange, refuse_unfit, requested_change
+from threegate.cluster.capacity import never_fits
 from threegate.contracts import PASSING
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
@@ -69,6 +70,8 @@ class ReviewedDraft:
     """What an apply request would do to its project."""
     unfit: Refused | None = None
     """Why that could not be done to the project as it is now."""
+    never_fits: str | None = None
+    """What of its limits no machine of the workspace has."""
     image_has_program: bool | None = True
     """Whether the sandbox image has the program that the argv starts with; None when that is not known."""
 
@@ -267,6 +270,7 @@ def _reviewed(
         differs=differs_from_last(context.workspace, request) if compared else None,
         change=change,
         unfit=why_unfit(change),
+        never_fits=never_fits(context.workspace, settings.runners, request),
         image_has_program=describe(job.backend).has_program(settings.runners, job.argv[0])
         if job.argv
         else True,
@@ -306,6 +310,8 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
         raise reviewed.unfit
     if reviewed.image_has_program is False and reviewed.job.argv:
         raise Refused("program_missing", missing_program_text(reviewed.job.argv[0]))
+    if reviewed.never_fits is not None:
+        raise Refused("no_backend", f"it could never run here: it {reviewed.never_fits}")
     assessment = reviewed.assessment
     contract = assessment.contract
     passing = {item.code for item in contract.reasons} <= PASSING

@@ -5,7 +5,6 @@ Invariant: this only reads; what it says is what the folders say, since the fold
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from contextlib import suppress
@@ -14,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.workspace import Workspace
 from threegate.request.exposure import Exposure, exposure_json
@@ -104,16 +102,6 @@ def status_lines(workspace: Workspace, *, ended: int = 20) -> list[Line]:
         for changed, path, state in closed[max(0, len(closed) - ended) :]
     ]
     return lines
-
-
-def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:
-    """What the running daemon last wrote of its workers; None without a cluster, or without a daemon."""
-    try:
-        data = durable.read_regular(workspace.workers_file, max_bytes=limits.WORKERS_FILE_BYTES)
-        value = json.loads(data)
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, list) else None
 
 
 def worker_text(row: dict[str, Any]) -> str:

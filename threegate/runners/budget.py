@@ -28,12 +28,17 @@ class Need:
     memory_mb: int
     cpus: Decimal
 
+    @classmethod
+    def of(cls, backend: Backend, cpus: Decimal, memory_mb: int) -> Need:
+        """Limits, and the cost of the sandbox; no more cores than the backend can use."""
+        description = describe(backend)
+        most = cpus if description.most_cpus is None else min(cpus, description.most_cpus)
+        return cls(memory_mb + description.overhead_mb, most)
+
 
 def need_of(job: Job) -> Need:
-    """The job's limits and the cost of its sandbox; no more cores than its backend can use."""
-    backend, cpus = describe(job.backend), Decimal(job.limits.cpu)
-    most = cpus if backend.most_cpus is None else min(cpus, backend.most_cpus)
-    return Need(job.limits.memory_mb + backend.overhead_mb, most)
+    """What a job takes by its limits."""
+    return Need.of(job.backend, Decimal(job.limits.cpu), job.limits.memory_mb)
 
 
 class Lease:
@@ -88,7 +93,10 @@ class Budget:
 
     def never(self, job: Job) -> str | None:
         """One line that says why this job can never run within this budget, or None."""
-        need = need_of(job)
+        return self.too_large(need_of(job))
+
+    def too_large(self, need: Need) -> str | None:
+        """One line that says what of a need no budget of this size ever has, or None."""
         if need.memory_mb > self.memory_mb:
             return (
                 f"needs {need.memory_mb} MiB, and all runs together have {self.memory_mb} (memory_budget_mb)"

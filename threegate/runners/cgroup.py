@@ -83,9 +83,20 @@ class CgroupFiles:
         """Limit of processes and threads."""
         return _number(self.pids_limit)
 
-    def watch_refused_forks(self) -> ForkRefusals:
-        """Something to select on, that tells of each refusal when it happens."""
-        return ForkRefusals(self.pids_events)
+    def processes(self) -> int | None:
+        """Processes and threads that are in it, and below it."""
+        return None if self.pids_limit is None else _number(self.pids_limit.with_name("pids.current"))
+
+    def refused_forks(self) -> int:
+        """How often the kernel refused a fork; 0 when it cannot be read."""
+        return _counter(self.pids_events, "max")
+
+    def out_of_memory(self) -> bool:
+        """Whether the kernel ended a process for want of memory."""
+        if self.memory_limit is None:
+            return False
+        name = "memory.events" if self.memory_limit.name == "memory.max" else "memory.oom_control"
+        return _counter(self.memory_limit.with_name(name), "oom_kill") > 0
 
     def cpus(self) -> Decimal | None:
         """Cores, from quota and period."""
@@ -116,37 +127,11 @@ class CgroupFiles:
         return _number(self.memory_peak)
 
 
-class ForkRefusals:
-    """Refused forks of a cgroup, told by the kernel (POLLPRI) when one happens: soon after the last one the cgroup is gone."""
-
-    def __init__(self, path: Path | None) -> None:
-        self.count = 0
-        self._descriptor = -1
-        with suppress(OSError):
-            self._descriptor = -1 if path is None else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.look()
-
-    def waitable(self) -> list[int]:
-        """For the third list of select: empty when nothing can be told any more."""
-        return [] if self._descriptor < 0 else [self._descriptor]
-
-    def look(self) -> None:
-        """Read the count again, which also ends what select tells. Of a cgroup that is gone the last count stays."""
-        if self._descriptor < 0:
-            return
-        try:
-            text = os.pread(self._descriptor, 4096, 0).decode("ascii")
-            counts = [int(line[4:]) for line in text.splitlines() if line.startswith("max ")]
-        except (OSError, ValueError):
-            self.close()
-            return
-        self.count = max([self.count, *counts])
-
-    def close(self) -> None:
-        """Ask no more; the second time does nothing."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+def _counter(path: Path | None, name: str) -> int:
+    with suppress(OSError, ValueError):
+        lines = [] if path is None else path.read_text(encoding="ascii").splitlines()
+        return next((int(line.split()[1]) for line in lines if line.split()[0] == name), 0)
+    return 0
 
 
 def _number(path: Path | None) -> int | None:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from threegate.judgement.judge import Clearance
-from threegate.request.job import Job, Platform
+if TYPE_CHECKING:  # who only reads results loads no gate
+    from threegate.judgement.judge import Clearance
+    from threegate.request.job import Job, Platform
 
 Status = Literal[
     "succeeded",

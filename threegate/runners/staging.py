@@ -52,6 +52,12 @@ class Collected:
         else:
             self.unnamed += 1
 
+    def finish(self) -> None:
+        """Say how many are not named, and put the artifacts in order."""
+        if self.unnamed:
+            self.dropped.append(f"and {self.unnamed} more, which are not named")
+        self.artifacts.sort(key=lambda item: item.path)
+
 
 def stage_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None:
     """Copy the pinned inputs into the fresh folder `target`, read-only. Raises StagingError, OSError."""
@@ -61,7 +67,7 @@ def stage_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None
 
 def fill_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None:
     """`stage_inputs` into an empty folder that is there already. Raises StagingError, OSError."""
-    with _open_folder(target) as folder:
+    with open_folder(target) as folder:
         if os.listdir(folder):
             raise StagingError(
                 f"{target}: is not empty; nothing is staged into what others could have filled"
@@ -70,7 +76,7 @@ def fill_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None:
             name = PurePosixPath(item.name)
             if item.unpack:
                 os.mkdir(name.stem, 0o700, dir_fd=folder)
-                with _open_folder(name.stem, dir_fd=folder) as inner:
+                with open_folder(name.stem, dir_fd=folder) as inner:
                     _lay_out(item, pinned, inner)
                     os.fchmod(inner, 0o555)
             else:
@@ -85,19 +91,25 @@ def collect(source: Path, target: Path, bounds: JobLimits) -> Collected:
     told in `dropped`. Nothing is synced: who records the outputs does it (`results.write_record`). Raises OSError when
     the disk or `target` fails.
     """
-    with _open_folder(target.parent) as parent:
-        durable.make_folder_at(parent, target.name, target)
     found = Collected()
-    with _open_folder(source) as source_fd, _open_folder(target) as target_fd:
+    with open_folder(source) as source_fd, fresh_folder(target) as target_fd:
         _Collector(bounds, found, target).walk(source_fd, target_fd, PurePosixPath(), 0)
-    if found.unnamed:
-        found.dropped.append(f"and {found.unnamed} more, which are not named")
-    found.artifacts.sort(key=lambda item: item.path)
+    found.finish()
     return found
 
 
 @contextmanager
-def _open_folder(path: str | Path, *, dir_fd: int | None = None) -> Iterator[int]:
+def fresh_folder(target: Path) -> Iterator[int]:
+    """Make the folder of the outputs, and open it."""
+    with open_folder(target.parent) as parent:
+        durable.make_folder_at(parent, target.name, target)
+    with open_folder(target) as descriptor:
+        yield descriptor
+
+
+@contextmanager
+def open_folder(path: str | Path, *, dir_fd: int | None = None) -> Iterator[int]:
+    """A folder, never through a link, for the length of a block."""
     descriptor = os.open(path, _FOLDER, dir_fd=dir_fd)
     try:
         yield descriptor
@@ -172,14 +184,61 @@ def _copy(source: int, target: int, most: int, path: str | Path) -> tuple[str, i
     return digest.hexdigest(), size
 
 
-class _Collector:
-    """One walk through what a run left, bounded in bytes, files, names and depth."""
+class Kept:
+    """What is kept of a run's outputs below `target`, bounded in bytes and files. Past a bound nothing more is."""
 
     def __init__(self, bounds: JobLimits, found: Collected, target: Path) -> None:
         self._bounds = bounds
         self._found = found
         self._target = target
         self._bytes = 0
+
+    def refusal(self, size: int) -> str | None:
+        """Why a file of this size is not kept, or None."""
+        if size > self._bounds.file_bytes:
+            return f"{size} bytes, more than the {self._bounds.file_bytes} that a file may have"
+        if self._found.exceeded:
+            return "behind what exceeded a limit of /out"
+        if len(self._found.artifacts) >= self._bounds.out_files:
+            self._found.exceeded = too_many(self._bounds)
+            return "beyond the file limit of /out"
+        if self._bytes + size > self._bounds.out_bytes:
+            self._found.exceeded = f"/out holds more than {self._bounds.out_bytes} bytes"
+            return "beyond the byte limit of /out"
+        return None
+
+    def make_folder(self, target: int, path: PurePosixPath) -> None:
+        """A folder of the outputs in the open folder `target`."""
+        durable.make_folder_at(target, path.name, self._target / path)
+
+    def keep(self, source: int, target: int, path: PurePosixPath, size: int, most: int) -> None:
+        """Copy a file of `size` bytes from where the descriptor `source` is, reading at most `most` + 1 bytes of it.
+
+        Raises OSError, also when it has another size.
+        """
+        copy = durable.create_at(target, path.name, self._target / path, 0o400)
+        try:
+            digest, written = _copy(source, copy, most, self._target / path)
+            if written != size:
+                raise OSError(f"{path}: has another size than when its collection began")
+        finally:
+            os.close(copy)
+        self._bytes += size
+        self._found.artifacts.append(Artifact(str(path), size, digest))
+
+
+def too_many(bounds: JobLimits) -> str:
+    """What is said when /out has more names than it may."""
+    return f"/out holds more than {bounds.out_files} files"
+
+
+class _Collector:
+    """One walk through what a run left, bounded in names and depth."""
+
+    def __init__(self, bounds: JobLimits, found: Collected, target: Path) -> None:
+        self._bounds = bounds
+        self._found = found
+        self._kept = Kept(bounds, found, target)
         self._entries = 0
 
     def walk(self, source: int, target: int | None, path: PurePosixPath, depth: int) -> None:
@@ -191,7 +250,7 @@ class _Collector:
                 if self._entries <= 2 * self._bounds.out_files:
                     names.append(entry.name)
                 else:
-                    self._found.exceeded = self._found.exceeded or self._too_many
+                    self._found.exceeded = self._found.exceeded or too_many(self._bounds)
                     self._found.unnamed += 1
         for name in sorted(names):
             reason = odd_name(name)
@@ -200,10 +259,6 @@ class _Collector:
             if reason is not None:
                 self._found.drop(str(path / name), reason)
 
-    @property
-    def _too_many(self) -> str:
-        return f"/out holds more than {self._bounds.out_files} files"
-
     def _one(self, source: int, target: int | None, path: PurePosixPath, depth: int) -> str | None:
         """Collect one entry, or say why not. Once a cap is exceeded nothing more is collected."""
         facts = os.stat(path.name, dir_fd=source, follow_symlinks=False)
@@ -211,12 +266,12 @@ class _Collector:
             return _refusal(facts) or self._file(source, target, path)
         if depth >= limits.OUT_DEPTH:
             return f"a folder more than {limits.OUT_DEPTH} deep"
-        with _open_folder(path.name, dir_fd=source) as inner:
+        with open_folder(path.name, dir_fd=source) as inner:
             if target is None or self._found.exceeded:
                 self.walk(inner, None, path, depth + 1)
                 return None
-            durable.make_folder_at(target, path.name, self._target / path)
-            with _open_folder(path.name, dir_fd=target) as copy:
+            self._kept.make_folder(target, path)
+            with open_folder(path.name, dir_fd=target) as copy:
                 self.walk(inner, copy, path, depth + 1)
         return None
 
@@ -226,32 +281,14 @@ class _Collector:
             facts = os.fstat(descriptor)
             if (reason := _refusal(facts)) is not None:
                 return reason
-            if facts.st_size > self._bounds.file_bytes:
-                return f"{facts.st_size} bytes, more than the {self._bounds.file_bytes} that a file may have"
-            if target is None or self._found.exceeded:
+            if target is None:
                 return "behind what exceeded a limit of /out"
-            if len(self._found.artifacts) >= self._bounds.out_files:
-                self._found.exceeded = self._too_many
-                return "beyond the file limit of /out"
-            if self._bytes + facts.st_size > self._bounds.out_bytes:
-                self._found.exceeded = f"/out holds more than {self._bounds.out_bytes} bytes"
-                return "beyond the byte limit of /out"
-            digest, size = self._copied(descriptor, target, path, facts.st_size)
+            if (reason := self._kept.refusal(facts.st_size)) is not None:
+                return reason
+            self._kept.keep(descriptor, target, path, facts.st_size, facts.st_size)
         finally:
             os.close(descriptor)
-        self._bytes += size
-        self._found.artifacts.append(Artifact(str(path), size, digest))
         return None
-
-    def _copied(self, source: int, target: int, path: PurePosixPath, size: int) -> tuple[str, int]:
-        copy = durable.create_at(target, path.name, self._target / path, 0o400)
-        try:
-            written = _copy(source, copy, size, self._target / path)
-            if written[1] > size:
-                raise OSError(f"{path}: grew while it was collected")
-        finally:
-            os.close(copy)
-        return written
 
 
 def _refusal(facts: os.stat_result) -> str | None:

@@ -19,7 +19,7 @@ from threegate.core.settings import Settings
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
 from threegate.runners.description import DoctorLine, guarded
-from threegate.runners.registry import backends
+from threegate.runners.registry import backends, make_runner
 from threegate.trail import Trail
 
 _SPACE_LOW, _SPACE_NONE = 2 << 30, 256 << 20
@@ -50,7 +50,24 @@ def examine(workspace: Workspace | None, *, probes: bool = True) -> list[DoctorL
         lines += guarded("disk", lambda: _disk(workspace.root))
     for backend in backends():
         lines += backend.doctor(settings, probes)
-    return lines
+    return [*lines, _works(settings)]
+
+
+def _works(settings: Settings) -> DoctorLine:
+    """The last line: which backends would run a request now, for the user who asks."""
+    can, cannot = [], []
+    for backend in backends():
+        runner = make_runner(backend.name, settings, once=True)
+        try:
+            missing = runner.available()
+        finally:
+            runner.close()
+        if missing is None:
+            can.append(backend.name)
+        else:
+            cannot.append(f"not {backend.name} ({missing})")
+    seen = "; ".join([", ".join(can) or "nothing", *cannot])
+    return DoctorLine("works for you now", "ok" if can else "warning", f"{seen}, as uid {os.geteuid()}")
 
 
 def _clock() -> Iterator[DoctorLine]:

@@ -19,6 +19,8 @@ from threegate.trail import Trail
 from threegate.trail.payloads import SettingsChanged
 
 _BUILD_SECONDS = 1800
+_WAY = "bootstrap: threegate/"
+"""How the lines begin in which sandbox/bootstrap says how it came by an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class Images:
 
     era: str
     egress: str
+    ways: tuple[str, ...] = ()
+    """How each was come by, one line each."""
 
 
 def sandbox_folder() -> Path:
@@ -44,7 +48,7 @@ def known_images(url: str) -> Images:
 
     with container_engine.client(container_engine.engine_url(url)) as api:
         found = []
-        for tag in _run(["--print-tags"], container_engine.engine_url(url)).split():
+        for tag in _run(["--print-tags"], container_engine.engine_url(url))[0].split():
             try:
                 found.append(str(api.inspect_image(tag)["Id"]))  # type: ignore[no-untyped-call]
             except container_engine.FAULTS:
@@ -59,11 +63,12 @@ def build_images(url: str) -> Images:
     where = container_engine.engine_url(url)
     with container_engine.client(where):
         pass
-    last = _run([], where).strip().splitlines()[-1]
+    out, said = _run([], where)
+    ways = tuple(line.removeprefix("bootstrap: ") for line in said.splitlines() if _WAY in line)
     try:
-        answer = json.loads(last)
-        return Images(answer["era"], answer["egress"])
-    except (ValueError, KeyError, TypeError):
+        answer = json.loads(out.strip().splitlines()[-1])
+        return Images(answer["era"], answer["egress"], ways)
+    except (ValueError, KeyError, TypeError, IndexError):
         raise Unavailable("the images were not built; try again: threegate sandbox build") from None
 
 
@@ -85,8 +90,8 @@ def enter_images(workspace: Workspace, images: Images, *, actor: str) -> bool:
     return True
 
 
-def _run(words: list[str], url: str) -> str:
-    """Run sandbox/bootstrap against an engine; returns its standard output. Raises Unavailable with its last line."""
+def _run(words: list[str], url: str) -> tuple[str, str]:
+    """Run sandbox/bootstrap against an engine; returns its output and what it said. Raises Unavailable with its last line."""
     environment = {**os.environ, "DOCKER_HOST": url}
     try:
         answer = subprocess.run(
@@ -102,4 +107,4 @@ def _run(words: list[str], url: str) -> str:
     if answer.returncode != 0:
         last = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise Unavailable(f"sandbox/bootstrap: {last}")
-    return answer.stdout
+    return answer.stdout, answer.stderr

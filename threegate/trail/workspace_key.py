@@ -11,14 +11,14 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.user_state import UserState
+
+if TYPE_CHECKING:  # loaded where a key is used: most commands use none
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _VKEY = re.compile(r"([^\s+]{1,128})\+([0-9a-f]{8})\+([A-Za-z0-9+/]{44})")
 
@@ -68,6 +68,9 @@ class VerifierKey:
 
     def verify(self, signature: bytes, message: bytes) -> bool:
         """Whether the signature is this key's over the message."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
         except (InvalidSignature, ValueError):
@@ -94,6 +97,8 @@ class SigningKey:
 
 def make_key(workspace_id: str) -> SigningKey:
     """Make the workspace's key and keep it outside, mode 0600. Raises OSError, FileExistsError."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     private = Ed25519PrivateKey.generate()
     path = UserState.of(workspace_id).key_file
     _make_folders(path.parent)
@@ -103,6 +108,8 @@ def make_key(workspace_id: str) -> SigningKey:
 
 def load_key(workspace_id: str) -> SigningKey:
     """The workspace's key of this user. Raises Unavailable when it is not here or is no key."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     path = UserState.of(workspace_id).key_file
     try:
         text = durable.read_regular(path, max_bytes=limits.KEY_FILE_BYTES)

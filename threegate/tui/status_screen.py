@@ -8,12 +8,13 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
+from threegate.cluster.capacity import worker_lines
 from threegate.core.errors import ThreeGateError, TrailError
 from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
 from threegate.review.overview import Entry
 from threegate.review.request_view import Look, look_at, look_sections
-from threegate.review.status import Line, status_lines, worker_lines, worker_text
+from threegate.review.status import Line, status_lines, worker_text
 from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, quoted, shown
 from threegate.shown.screen_lines import render_sections
 from threegate.trail import Trail

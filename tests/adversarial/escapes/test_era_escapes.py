@@ -9,6 +9,8 @@ import socket
 import subprocess
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +18,10 @@ import pytest
 
 from tests.adversarial.escapes.era_attempts import ATTEMPTS, DRIVER, GVISOR_DIFFERS
 from tests.engine_fixtures import clearance, control, docker, era_job, era_settings, with_inputs
+from tests.ordinary_user import as_user, home
 from threegate.request.job import ERA_ENVIRONMENT, Job
 from threegate.runners.era.prepared_containers import Kind, PreparedContainers
+from threegate.runners.era.readback import NOT_READ
 from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Control, Outcome
 
@@ -37,7 +41,7 @@ class Tried:
     containers: str
 
 
-def attempt_all(folder: Path, runtime: str, *, ahead: bool = False) -> Tried:
+def attempt_all(folder: Path, runtime: str, ahead: bool = False) -> Tried:
     """Run every attempt in one container (prepared ahead, or made for it) and look at the host around it."""
     host = folder / "host"
     host.mkdir(parents=True)
@@ -51,7 +55,9 @@ def attempt_all(folder: Path, runtime: str, *, ahead: bool = False) -> Tried:
         socket.socket(socket.AF_UNIX) as abstract,
         socket.create_server(("127.0.0.1", 0)) as server,
         subprocess.Popen(["sleep", "300"]) as sleeper,
+        ExitStack() as stack,
     ):
+        stack.callback(sleeper.kill)
         abstract.bind(f"\0{name}")
         abstract.listen()
         facts = {
@@ -88,7 +94,6 @@ def attempt_all(folder: Path, runtime: str, *, ahead: bool = False) -> Tried:
         outcome = runner.run(clearance(job), job, steer)
         runner.close()
         lives = sleeper.poll() is None
-        sleeper.kill()
     after = canary.stat()
     same = canary.read_text() == SECRET and (before.st_ino, before.st_mtime_ns) == (
         after.st_ino,
@@ -117,6 +122,13 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Tried:
 
 
 @pytest.fixture(scope="module")
+def tried_by_user() -> Iterator[Tried]:
+    """As an ordinary user who may speak to the engine: that daemon holds every wall as well."""
+    with home() as folder:
+        yield as_user(attempt_all, folder, "")
+
+
+@pytest.fixture(scope="module")
 def tried_gvisor(tmp_path_factory: pytest.TempPathFactory) -> Tried:
     return attempt_all(tmp_path_factory.mktemp("runsc"), "runsc")
 
@@ -129,6 +141,12 @@ def test_there_are_enough_attempts() -> None:
 def test_runc(name: str, tried: Tried) -> None:
     assert tried.answers, (tried.outcome.detail, tried.outcome.stderr.kept)
     assert re.fullmatch(ATTEMPTS[name][1], tried.answers[name])
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_runc_of_an_ordinary_user(name: str, tried_by_user: Tried) -> None:
+    assert tried_by_user.answers, (tried_by_user.outcome.detail, tried_by_user.outcome.stderr.kept)
+    assert re.fullmatch(ATTEMPTS[name][1], tried_by_user.answers[name])
 
 
 @pytest.mark.parametrize("name", [name for name in ATTEMPTS if name not in GVISOR_DIFFERS])
@@ -149,6 +167,20 @@ def test_prepared_ahead(tmp_path: Path) -> None:
     assert passed == {} and len(tried.answers) == len(ATTEMPTS)
     test_the_host_is_as_it_was(tried)
     test_what_came_out_is_plain(tried)
+
+
+def test_of_an_ordinary_user(tried_by_user: Tried) -> None:
+    """Outside, too, all is as it was; and the same in a container that was prepared ahead."""
+    assert NOT_READ not in tried_by_user.outcome.effective_limits.values()
+    test_the_host_is_as_it_was(tried_by_user)
+    test_what_came_out_is_plain(tried_by_user)
+    with home() as folder:
+        ahead = as_user(attempt_all, folder, "", True)
+        assert ahead.outcome.effective_limits["container"] == "prepared ahead, used once"
+        odd = [name for name in ATTEMPTS if not re.fullmatch(ATTEMPTS[name][1], ahead.answers[name])]
+        assert odd == []
+        test_the_host_is_as_it_was(ahead)
+        test_what_came_out_is_plain(ahead)
 
 
 def test_the_host_is_as_it_was(tried: Tried) -> None:

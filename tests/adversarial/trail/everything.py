@@ -143,7 +143,7 @@ def leave_claimed(bench: Bench, request_id: str = "interrupted") -> Path:
     )
     approved = read_approved(context, path)
     assert isinstance(approved, Approved)
-    judgement = judge_now(context, approved).judgement
+    judgement, _ = judge_now(context, approved)
     assert isinstance(judgement, Cleared)
     claim(context, approved, judgement)
     context.close()

@@ -66,6 +66,7 @@ cache_store_log none
 logfile_rotate 0
 buffered_logs off
 logformat threegate %Ss %>Hs %>st %<st %rm %ru
+umask 022
 access_log stdio:/egress/access.log logformat=threegate
 acl literal dstdom_regex -n ^[0-9a-fx:.%\\[\\]]+$
 """

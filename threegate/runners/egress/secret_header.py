@@ -18,9 +18,8 @@ from threegate.core import durable, limits
 from threegate.core.errors import Unavailable
 from threegate.core.settings import SecretReference
 from threegate.request.job import Job
-from threegate.runners.egress import secret_forwarder
 
-FORWARD_PORT: Final = secret_forwarder.LISTEN[1]
+FORWARD_PORT: Final = 3130
 TOOLS: Final[Mapping[str, str]] = {"github.issue_create_approved": "github"}
 """Which secret a tool's job gets."""
 _VALUE: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}")
@@ -97,7 +96,7 @@ def squid_lines(secret: SecretHeader) -> list[str]:
 
 def forwarder_source() -> bytes:
     """The forwarder's program, to be mounted beside the proxy's configuration."""
-    return Path(secret_forwarder.__file__).read_bytes()
+    return Path(__file__).with_name("secret_forwarder.py").read_bytes()
 
 
 def forwarder(secret: SecretHeader, program: str, ca_file: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""One container's run: created or taken over, read back, given the go, watched, removed.
+"""One container's run: created or taken over, read back, given the go, watched, collected, removed.
 
-Invariant: no byte of the request's code runs before every wall was read back from the host, however the container
-came to be; it is dead before its files are read and removed before the answer.
+Invariant: no byte of the request's code runs before every wall was read back, however the container came to be. /out is
+collected while PID 1 alone still lives and is paused; the container is removed before the answer.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from threegate.request.job import Job
 from threegate.runners.egress.proxy_chain import EgressChain
 from threegate.runners.era import container_engine, spec
 from threegate.runners.era.container_watch import ContainerWatch
-from threegate.runners.era.out_volume import OutVolume
-from threegate.runners.era.prepared_containers import PreparedContainer, attach
+from threegate.runners.era.out_archive import collect_archive
+from threegate.runners.era.prepared_containers import PreparedContainer
 from threegate.runners.era.readback import Walls, read_back
+from threegate.runners.era.waiting_container import Greeting, attach, greeting
 from threegate.runners.interface import Control, Destination, Outcome, Status
-from threegate.runners.staging import collect
+from threegate.runners.staging import Collected, fresh_folder
 from threegate.runners.streams import EMPTY, nothing_ran
 
 _GONE_SECONDS = 4
@@ -44,22 +45,27 @@ class EraRun:
         api: docker.APIClient,
         job: Job,
         control: Control,
-        out: OutVolume,
+        work: Path,
         runtime: str,
         chain: EgressChain | None,
+        *,
+        require_readback: bool,
     ) -> None:
         self._chain = chain
+        self._require_readback = require_readback
         self._api = api
         self._job = job
         self._control = control
-        self._out = out
+        self._work = work
         self._runtime = runtime
         self._container = ""
         self._connection: socket.socket | None = None
+        self._greeting: Greeting | None = None
         self._watch: ContainerWatch | None = None
         self._walls = Walls()
         self._state: dict[str, Any] | None = None
         self._ended: tuple[Status, str] | None = None
+        self._collected = Collected()
         self._notes: list[str] = []
         # All answers before the go together, so that an engine which is slow at each does not add up.
         self._patience = time.monotonic() + container_engine.ANSWER_SECONDS
@@ -67,17 +73,18 @@ class EraRun:
         self._started: datetime | None = None
         self._finished: datetime | None = None
 
-    def create(self, request_id: str, work: Path) -> None:
+    def create(self, request_id: str) -> None:
         """Create the container. Raises Unavailable: as long as there is none, nothing can have run."""
         name = f"threegate-{self._control.boot_nonce[:8]}-{secrets.token_hex(6)}"
         marks = spec.labels(request_id, self._control)
         network = f"container:{self._chain.relay}" if self._chain else "none"
         bounds = self._job.limits
-        host = spec.host_config(self._api, bounds, work, network=network, runtime=self._runtime)
-        words = spec.container_words(self._job, self._runtime)
+        host = spec.host_config(
+            self._api, bounds, self._work / "in", network=network, runtime=self._runtime, marks=marks
+        )
         try:
             self._hurry()
-            self._container = spec.create(self._api, self._job.image, words, host, marks, name)
+            self._container = spec.create(self._api, self._job.image, host, marks, name)
         except container_engine.FAULTS as error:
             # The engine may have made it and not said so: its name is ours alone.
             self._wait_for(_SHORT_SECONDS)
@@ -87,12 +94,9 @@ class EraRun:
             ) from None
 
     def take_over(self, prepared: PreparedContainer) -> None:
-        """Make a container that was prepared ahead the one of this run: its PID 1 becomes the run's own keeper.
-
-        Raises Unavailable: it did not, and nothing of the request ran.
-        """
-        prepared.become(spec.container_words(self._job, self._runtime))
+        """Make a container that was prepared ahead the one of this run."""
         self._container, self._connection = prepared.release(), prepared.connection
+        self._greeting = prepared.greeting
         self._walls.effective["container"] = "prepared ahead, used once"
 
     def execute(self) -> None:
@@ -108,27 +112,28 @@ class EraRun:
                 f"The engine did not connect the container ({container_engine.reason(error)}).",
             )
             return
-        with connection:
-            try:
-                if not taken_over:
-                    self._hurry()
-                    self._api.start(self._container)
+        # Open until the container is removed: at the end of its input PID 1 ends, and /out with it.
+        self._connection = connection
+        try:
+            if not taken_over:
                 self._hurry()
-                state = self._api.inspect_container(self._container)
-            except docker.errors.APIError as error:
-                self._ended = (
-                    "failed",
-                    f"The container could not be started ({container_engine.reason(error)}).",
-                )
-                return
-            except container_engine.FAULTS as error:
-                self._silent = True
-                self._ended = (
-                    "interrupted",
-                    f"The engine gave no clear answer to the start ({container_engine.reason(error)}).",
-                )
-                return
-            self._guarded(state, connection)
+                self._api.start(self._container)
+            self._hurry()
+            state = self._api.inspect_container(self._container)
+        except docker.errors.APIError as error:
+            self._ended = (
+                "failed",
+                f"The container could not be started ({container_engine.reason(error)}).",
+            )
+            return
+        except container_engine.FAULTS as error:
+            self._silent = True
+            self._ended = (
+                "interrupted",
+                f"The engine gave no clear answer to the start ({container_engine.reason(error)}).",
+            )
+            return
+        self._guarded(state, connection)
 
     def _hurry(self) -> None:
         """Wait for the next answer as long as the patience for all of them lasts."""
@@ -138,17 +143,20 @@ class EraRun:
         self._api.timeout = seconds  # type: ignore[assignment]
 
     def _guarded(self, state: dict[str, Any], connection: socket.socket) -> None:
-        relay = self._chain.relay_pid if self._chain else None
+        relay = (self._chain.relay, self._chain.relay_pid) if self._chain else None
+        walls = self._walls
         try:
-            read_back(self._walls, self._job, state, self._out, relay_pid=relay, runtime=self._runtime)
-            self._watch = ContainerWatch(
-                self._job.limits, self._control, int(state["State"]["Pid"]), connection
-            )
+            said = self._greeting or greeting(connection)
+            read_back(walls, self._job, state, said, self._work / "in", relay=relay, runtime=self._runtime)
+            self._watch = ContainerWatch(self._job, self._control, int(state["State"]["Pid"]), connection)
         except (OSError, ValueError, KeyError, StopIteration) as error:
             self._ended = ("failed", f"limits_not_enforced: the walls could not be read back ({error}).")
             return
-        if self._walls.differences:
-            self._ended = ("failed", f"limits_not_enforced: {'; '.join(self._walls.differences)}.")
+        problems = walls.differences
+        if walls.unread and self._require_readback:
+            problems = [*problems, f"not read back: {', '.join(walls.unread)} (runners.era.require_readback)"]
+        if problems:
+            self._ended = ("failed", f"limits_not_enforced: {'; '.join(problems)}.")
             return
         self._started = datetime.now(UTC)
         try:
@@ -157,10 +165,11 @@ class EraRun:
             self._finished = datetime.now(UTC)
 
     def settle(self) -> None:
-        """Make sure that nothing runs any more, and ask the engine how it ended."""
-        if self._watch is not None:
-            self._watch.kill()
-        # The process is dead by our own hand: an engine that hangs now is not waited for longer than this.
+        """Where PID 1 did not say how the run ended: make sure that nothing runs any more, and ask the engine."""
+        if self._watch is None or self._watch.streams.closing is not None:
+            return
+        self._watch.kill()
+        # An engine that hangs is not waited for longer than this; PID 1's own deadline holds.
         patience = _SHORT_SECONDS if self._silent else _GONE_SECONDS
         self._wait_for(patience)
         end = time.monotonic() + patience
@@ -175,24 +184,46 @@ class EraRun:
                 return
             if time.monotonic() >= end:
                 return
-            if state is not None and self._watch is None:
+            if state is not None:
                 with suppress(*container_engine.FAULTS):
                     self._api.kill(self._container)
             time.sleep(0.01 if state is not None else 0.25)
+
+    def collect(self, target: Path) -> None:
+        """Keep what the run left in /out, below the fresh folder `target`. Raises OSError of our own disk."""
+        closing = self._watch.streams.closing if self._watch is not None else None
+        if self._watch is None or closing is None or not closing.names:
+            with fresh_folder(target):
+                return
+        try:
+            self._wait_for(_GONE_SECONDS)
+            self._api.pause(self._container)
+            # gVisor's own processes are in the cgroup as well; there, and where it cannot be read, PID 1 has said so.
+            if self._runtime != "runsc" and self._watch.alone() is False:
+                raise ValueError("something else runs in the container")
+            self._collected = collect_archive(
+                self._api, self._container, closing.names, self._work, target, self._job.limits
+            )
+        except (*container_engine.FAULTS, ValueError) as error:
+            self._ended = (
+                "failed",
+                f"outputs_not_collected: /out could not be read ({container_engine.reason(error)}).",
+            )
 
     def remove(self) -> None:
         """Remove the container, and say when the engine could not; the second time does nothing."""
         container, self._container = self._container, ""
         if self._watch is not None:
             self._watch.close()
+        if self._connection is not None:
+            self._connection.close()
         if container and not container_engine.remove_container(self._api, container):
             self._notes.append("The engine did not remove the container; the next start of the daemon does.")
 
-    def outcome(self, target: Path) -> Outcome:
-        """Collect /out and say how it ended."""
-        full = self._out.full()
-        collected = collect(self._out.path, target, self._job.limits)
-        status, detail, exit_code = self._verdict(full or collected.exceeded)
+    def outcome(self) -> Outcome:
+        """Say how it ended."""
+        collected = self._collected
+        status, detail, exit_code = self._verdict(self._full() or collected.exceeded)
         destinations = self._reached()
         watch = self._watch
         return replace(
@@ -205,8 +236,8 @@ class EraRun:
             cpu_ms=watch.cpu_ms if watch else None,
             peak_memory_bytes=watch.peak if watch else None,
             effective_limits=self._walls.effective,
-            stdout=watch.streams.out.result() if watch else EMPTY,
-            stderr=watch.streams.err.result() if watch else EMPTY,
+            stdout=watch.streams.out.meter.result() if watch else EMPTY,
+            stderr=watch.streams.err.meter.result() if watch else EMPTY,
             artifacts=tuple(collected.artifacts),
             dropped=tuple(collected.dropped),
             destinations=destinations,
@@ -231,23 +262,35 @@ class EraRun:
         )
         return destinations
 
+    def _full(self) -> str | None:
+        """Which cap of /out was met at the end, or None."""
+        closing = self._watch.streams.closing if self._watch else None
+        if closing is None or closing.free:
+            return None
+        bounds = self._job.limits
+        if closing.names >= bounds.out_files:
+            return f"/out holds {bounds.out_files} names, its limit"
+        return f"/out holds {bounds.out_bytes} bytes, its limit"
+
     def _verdict(self, full: str | None) -> tuple[Status, str, int | None]:
         """Status, one sentence, exit code."""
-        bounds = self._job.limits
-        ended = self._ended or (self._watch.ended if self._watch else None)
+        bounds, watch = self._job.limits, self._watch
+        ended = self._ended or (watch.ended if watch else None)
         if ended is not None and ended[0] != "timed_out":
             return (*ended, None)
-        state = self._state
-        if self._watch is None or (ended is None and (state is None or self._watch.lost)):
+        closing, state = (watch.streams.closing if watch else None), self._state
+        if watch is None or (ended is None and closing is None and (state is None or watch.lost)):
             return "interrupted", "The container engine went away while it ran.", None
-        code = int(state["ExitCode"]) if state is not None and ended is None else None
-        if state is not None and state["OOMKilled"]:
+        code = None
+        if ended is None:
+            code = closing.exit_code if closing else int((state or {})["ExitCode"])
+        if watch.out_of_memory or (state is not None and state["OOMKilled"]):
             return (
                 "out_of_memory",
                 f"out_of_memory: the memory limit of {bounds.memory_mb} MiB was reached.",
                 code,
             )
-        if self._watch.refused_forks:
+        if watch.refused_forks:
             return (
                 "process_limit",
                 f"process_limit: more than {bounds.processes} processes were wanted.",
@@ -255,8 +298,10 @@ class EraRun:
             )
         if ended is not None:
             return (*ended, None)
-        if code == 137 and self._watch.wall_ms >= bounds.time_sec * 1000:
+        if code == 137 and watch.wall_ms >= bounds.time_sec * 1000:
             return "timed_out", f"timed_out: the time limit of {bounds.time_sec} s was reached.", code
+        if closing is None:
+            return "failed", "outputs_not_collected: PID 1 was ended, and /out with it.", code
         if full is not None:  # also with exit code 0: a program may have ignored what it could not write
             return "output_exceeded", f"output_exceeded: {full}.", code
         if code == 0:

@@ -1,73 +1,139 @@
 """Watches a running container: its output, its deadline, its cgroups, the operator's wishes.
 
-Invariant: the watch ends when the streams end, or GRACE_SECONDS after a reason to end it, whatever the engine does; it
-kills through a pidfd of PID 1, so that it needs no answer from the engine for that.
+Invariant: the watch ends when PID 1 says that it is alone, when the streams end, or GRACE_SECONDS after a reason to end
+it, whatever the engine does. To end a run PID 1 is told so; where we may (root), it is killed when it does not.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import select
 import signal
 import socket
-import struct
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
-from threegate.request.job import JobLimits
+from threegate.request.job import Job
 from threegate.runners.cgroup import CgroupFiles
+from threegate.runners.era import spec
+from threegate.runners.era.waiting_container import FRAME
 from threegate.runners.interface import Control, Status
 from threegate.runners.streams import StreamMeter
 
 BEAT: Final = 0.02
 GRACE_SECONDS: Final = 3.0
+_TOLD_SECONDS: Final = 1.5
+"""How long PID 1 may take to end a run before it is killed."""
 _CHUNK = 1 << 18
-_HEADER = struct.Struct(">BxxxL")
+_CLOSING = re.compile(rb"([0-9a-f]{32}) ([0-9 ]{3}) ([0-9 ]{12}) ([0-9 ]{12})\n")
+_CLOSING_BYTES = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """PID 1's last line: nobody else is left. What came of the command, and how full /out is."""
+
+    exit_code: int
+    names: int
+    free: int
+    """Names or blocks that could still be written, whichever are fewer."""
+
+
+class _MarkedStream:
+    """One stream up to PID 1's last line, which only it can write: the mark was never told to the run."""
+
+    def __init__(self, mark: bytes) -> None:
+        self._mark = mark
+        self._tail = b""
+        self._most: int | None = None
+        self.meter = StreamMeter()
+        self.closing: Closing | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return self.meter.size + len(self._tail)
+
+    def write(self, data: bytes) -> None:
+        """Take the next bytes. As many as the last line has are held back: they may be it."""
+        data = self._tail + data
+        cut = max(len(data) - _CLOSING_BYTES, 0)
+        self._keep(data[:cut])
+        self._tail = data[cut:]
+        found = _CLOSING.fullmatch(self._tail)
+        if found is not None and secrets.compare_digest(found[1], self._mark):
+            self.closing, self._tail = Closing(*(int(found[number]) for number in (2, 3, 4))), b""
+
+    def stop(self) -> None:
+        """Keep nothing that comes from now on."""
+        self._most = self.size
+
+    def flush(self) -> None:
+        """Nothing more comes: what was held back is output."""
+        self._keep(self._tail)
+        self._tail = b""
+
+    def _keep(self, data: bytes) -> None:
+        self.meter.write(data if self._most is None else data[: max(self._most - self.meter.size, 0)])
 
 
 class Streams:
     """Takes the engine's multiplexed stream apart into stdout and stderr."""
 
-    def __init__(self) -> None:
-        self.out, self.err = StreamMeter(), StreamMeter()
+    def __init__(self, mark: str) -> None:
+        self.out, self.err = _MarkedStream(mark.encode()), _MarkedStream(mark.encode())
         self._head = b""
         self._left = 0
-        self._meter = self.out
+        self._stream = self.out
+
+    @property
+    def closing(self) -> Closing | None:
+        """PID 1's last line, once it came on both: then all output is here."""
+        return self.out.closing if self.err.closing is not None else None
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the connection."""
         while data:
             if self._left == 0:
-                need = _HEADER.size - len(self._head)
+                need = FRAME.size - len(self._head)
                 self._head, data = self._head + data[:need], data[need:]
-                if len(self._head) < _HEADER.size:
+                if len(self._head) < FRAME.size:
                     return
-                kind, self._left = _HEADER.unpack(self._head)
-                self._meter = self.err if kind == 2 else self.out
+                kind, self._left = FRAME.unpack(self._head)
+                self._stream = self.err if kind == 2 else self.out
                 self._head = b""
                 continue
             part, data = data[: self._left], data[self._left :]
             self._left -= len(part)
-            self._meter.write(part)
+            self._stream.write(part)
 
 
 class ContainerWatch:
-    """One container's run, from the go byte to the end of its streams."""
+    """One container's run, from the go to PID 1's last line."""
 
-    def __init__(self, bounds: JobLimits, control: Control, pid: int, connection: socket.socket) -> None:
-        self._bounds = bounds
+    def __init__(self, job: Job, control: Control, pid: int, connection: socket.socket) -> None:
+        self._bounds = job.limits
+        mark = secrets.token_hex(16)
+        self._go = spec.told(mark, job)
         self._control = control
         self._connection = connection
         self._pidfd = os.pidfd_open(pid)
-        self._files = CgroupFiles.of(pid)
-        self._refusals = self._files.watch_refused_forks()
-        self.streams = Streams()
+        try:
+            self._files = CgroupFiles.of(pid)
+        except FileNotFoundError:  # hidden from this user, and so not read back
+            self._files = CgroupFiles(None, None, None, None, None, None, None)
+        self.streams = Streams(mark)
         self.ended: tuple[Status, str] | None = None
         self.lost = False
-        """The streams never ended: the engine is gone or does not answer."""
+        """Nobody says how it ended: the engine is gone or does not answer."""
         self.cpu_ms: int | None = None
         self.peak: int | None = None
+        self.refused_forks = 0
+        self.out_of_memory = False
         self.wall_ms = 0
         self._give_up = float("inf")
 
@@ -75,12 +141,12 @@ class ContainerWatch:
         """Give the go and watch until the end."""
         begin = time.monotonic()
         deadline = begin + self._bounds.time_sec
-        self._connection.setblocking(False)
         with suppress(OSError):
-            self._connection.sendall(b"go\n")
-            self._connection.shutdown(socket.SHUT_WR)
+            self._connection.settimeout(GRACE_SECONDS)
+            self._connection.sendall(self._go)
+        self._connection.setblocking(False)
         next_look = begin
-        while True:
+        while self.streams.closing is None:
             now = time.monotonic()
             if now >= next_look:
                 self._look(now, deadline)
@@ -89,24 +155,24 @@ class ContainerWatch:
                 self.lost = True
                 break
             waiting = [self._connection.fileno(), self._pidfd]
-            ready, _, told = select.select(waiting, [], self._refusals.waitable(), BEAT)
-            if told or self._pidfd in ready:
-                self._refusals.look()
+            ready = select.select(waiting, [], [], BEAT)[0]
             if self._connection.fileno() in ready and not self._read():
                 break
             if ready == [self._pidfd]:
                 self._drain()
                 break
         self.wall_ms = int((time.monotonic() - begin) * 1000)
+        self.streams.out.flush()
+        self.streams.err.flush()
         self._measure()
 
-    @property
-    def refused_forks(self) -> int:
-        """How often the kernel refused a fork so far."""
-        return self._refusals.count
+    def alone(self) -> bool | None:
+        """Whether PID 1 is the only process of its cgroup, as the kernel says; None when this user may not read it."""
+        count = self._files.processes()
+        return None if count is None else count == 1
 
     def kill(self) -> None:
-        """End PID 1, and with it everything in its namespace."""
+        """End PID 1, and with it everything in its namespace, if we may."""
         with suppress(OSError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
@@ -116,7 +182,6 @@ class ContainerWatch:
             self.kill()
             os.close(self._pidfd)
             self._pidfd = -1
-            self._refusals.close()
 
     def _look(self, now: float, deadline: float) -> None:
         self._measure()
@@ -136,7 +201,12 @@ class ContainerWatch:
         if ending is not None and self.ended is None:
             self.ended = ending
             self._give_up = time.monotonic() + GRACE_SECONDS
-        if self.ended is not None:
+            # What was on its way when the end was decided is taken off the pipe and not kept.
+            self.streams.out.stop()
+            self.streams.err.stop()
+            with suppress(OSError):
+                self._connection.send(b"e")
+        if self.ended is not None and time.monotonic() >= self._give_up - GRACE_SECONDS + _TOLD_SECONDS:
             self.kill()
 
     def _read(self) -> bool:
@@ -147,12 +217,9 @@ class ContainerWatch:
             return True
         except OSError:
             return False
-        if self.ended is not None:
-            # What was on its way when the end was decided is taken off the pipe and not kept.
-            return bool(data)
         self.streams.feed(data)
-        for name, meter in (("stdout", self.streams.out), ("stderr", self.streams.err)):
-            if meter.size > self._bounds.stream_bytes:
+        for name, stream in (("stdout", self.streams.out), ("stderr", self.streams.err)):
+            if self.ended is None and stream.size > self._bounds.stream_bytes:
                 most = self._bounds.stream_bytes
                 self._end(("output_exceeded", f"output_exceeded: {name} reached its limit of {most} bytes."))
         return bool(data)
@@ -166,6 +233,7 @@ class ContainerWatch:
                 return
 
     def _measure(self) -> None:
-        self._refusals.look()
+        self.refused_forks = self._files.refused_forks() or self.refused_forks
+        self.out_of_memory = self._files.out_of_memory() or self.out_of_memory
         self.cpu_ms = self._files.cpu_ms() or self.cpu_ms
         self.peak = self._files.peak() or self.peak

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import grp
+import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from threegate.core.errors import Unavailable
 from threegate.core.settings import EraSettings
-from threegate.runners.description import DoctorLine
+from threegate.runners.description import DoctorLine, LineState
 from threegate.runners.era import container_engine
 from threegate.runners.era.image_programs import PROGRAMS_LABEL
+from threegate.runners.era.readback import NOT_READ
 from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Outcome
 from threegate.runners.probe import Wall, read_walls, scratch_control
@@ -28,9 +32,9 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
     """Engine, runtime, images, and the walls as the probe measures them."""
     with container_engine.client(container_engine.engine_url(settings.engine)) as api:
         version: dict[str, Any] = api.version()
-        yield DoctorLine(
-            "engine", "ok", f"{version.get('Version')} at {container_engine.engine_url(settings.engine)}"
-        )
+        url = container_engine.engine_url(settings.engine)
+        yield DoctorLine("engine", "ok", f"{version.get('Version')} at {url}")
+        yield _access_line(Path(url.removeprefix("unix://")))
         yield _runtime_line(container_engine.check_runtime(api, settings.runtime), version)
         for name, image in (("image", settings.image), ("egress_image", settings.egress_image)):
             if not image:
@@ -61,11 +65,41 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
         outcome, walls = prove_era(settings, network=False)
     for wall in walls:
         yield DoctorLine(f"era: {wall.name}", "ok" if wall.held else "failure", wall.seen)
+    unread = [name for name, value in outcome.effective_limits.items() if value == NOT_READ]
+    if unread:
+        yield DoctorLine(
+            "era: not read back",
+            "warning",
+            ", ".join(unread),
+            "runners.era.require_readback refuses runs then",
+        )
     for name in ("memory", "processes", "cpu", "swap", "network"):
         seen = outcome.effective_limits.get(name, "not readable")
-        yield DoctorLine(
-            f"era: {name} as the kernel holds it", "failure" if seen == "not enforced" else "ok", seen
+        state: LineState = "failure" if seen == "not enforced" else "warning" if seen == NOT_READ else "ok"
+        yield DoctorLine(f"era: {name} as the kernel holds it", state, seen)
+
+
+def _access_line(socket: Path) -> DoctorLine:
+    """Who may speak to the engine, and what that makes of them."""
+    facts = socket.stat()
+    if facts.st_uid == os.geteuid() != 0:
+        return DoctorLine(
+            "engine access", "ok", "the engine is your own (rootless): whoever speaks to it has your rights"
         )
+    if facts.st_mode & 0o002:
+        seen = "everybody may speak to the engine, and so is root on this machine"
+        return DoctorLine("engine access", "failure", seen, f"chmod o-w {socket}")
+    if facts.st_gid == 0 or not facts.st_mode & 0o020:
+        return DoctorLine("engine access", "ok", "root alone")
+    try:
+        group = grp.getgrgid(facts.st_gid)
+        name, members = group.gr_name, ", ".join(group.gr_mem) or "nobody is listed"
+    except KeyError:
+        name, members = str(facts.st_gid), "unknown"
+    seen = f"every member of group {name} ({members}) is root on this machine: the engine mounts for them what they ask for"
+    return DoctorLine(
+        "engine access", "warning", seen, "keep CORE out of the group; or a rootless engine for the daemon"
+    )
 
 
 def _debian_version(package: str) -> str:

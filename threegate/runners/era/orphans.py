@@ -1,4 +1,4 @@
-"""Takes away what a daemon that was killed left behind: its containers, networks and mounts (docs/spec/6-runners.md, ERA).
+"""Takes away what a daemon that was killed left behind: its containers, networks and volumes (docs/spec/6-runners.md, ERA).
 
 Invariant: only what carries this workspace's id and another boot's nonce is touched; a second workspace on the
 same engine never notices.
@@ -10,7 +10,6 @@ from pathlib import Path
 
 from threegate.core.errors import Unavailable
 from threegate.runners.era import container_engine
-from threegate.runners.era.out_volume import left_mounts, unmount
 from threegate.runners.era.prepared_containers import FOLDER
 from threegate.runners.staging import remove_folder
 
@@ -18,10 +17,10 @@ from threegate.runners.staging import remove_folder
 def remove_orphans(
     workspace_id: str, boot_nonce: str, *, url: str = "", runs_folder: Path | None = None
 ) -> list[str]:
-    """Kill and remove the containers and networks of older boots, and unmount what is left below `runs_folder`.
+    """Kill and remove the containers, networks and volumes of older boots, and the work folders below `runs_folder`.
 
-    Returns one line for each thing. With an engine that does not answer only the mounts are seen to (its
-    containers end at their own deadline). Raises Unavailable when the engine answers but cannot remove one.
+    Returns one line for each thing. With an engine that does not answer only the folders are seen to (the containers
+    ended with their standard input, or do at their own deadline). Raises Unavailable when the engine answers but cannot remove one.
     """
     removed = [] if runs_folder is None else _remove_folders(runs_folder)
     try:
@@ -43,6 +42,10 @@ def remove_orphans(
             if (network.get("Labels") or {}).get(container_engine.BOOT_LABEL) != boot_nonce:
                 api.remove_network(network["Id"])
                 removed.append(f"removed network {network['Name']}")
+        for volume in api.volumes(filters=marks)["Volumes"] or ():
+            if volume["Labels"].get(container_engine.BOOT_LABEL) != boot_nonce:
+                api.remove_volume(volume["Name"])
+                removed.append(f"removed volume {volume['Name'][:12]}")
     except container_engine.FAULTS as error:
         raise Unavailable(
             f"the engine did not list what is left ({container_engine.reason(error)})"
@@ -54,9 +57,6 @@ def remove_orphans(
 
 def _remove_folders(runs_folder: Path) -> list[str]:
     removed = []
-    for place in left_mounts(runs_folder):
-        unmount(place)
-        removed.append(f"unmounted {place}")
     for work in sorted([*runs_folder.glob("*/work"), *runs_folder.glob(f"{FOLDER}*")]):
         remove_folder(work)
         removed.append(f"removed {work}")

@@ -1,9 +1,7 @@
 """Containers that are prepared ahead: started and waiting, each used for one request and thrown away.
 
-Invariant: a prepared container has every wall before it knows what it will run, its /in, /out and connection are its
-own, and nothing of any request was ever in it. What it becomes goes over its standard input, which only we hold; its
-walls are read back after that, as those of any other, before the go byte. One that dies, or was made for other
-limits, is never used.
+Invariant: a prepared container is what one that is made for a run is before it is told the run; only its /in is filled
+later. Its walls are read back then, as those of any other. One that dies, or was made for other limits, is never used.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import select
-import signal
 import socket
 import threading
 from collections import Counter, deque
@@ -24,15 +21,13 @@ import docker
 from threegate.core.errors import Unavailable
 from threegate.request.job import Job, JobLimits
 from threegate.runners.era import container_engine, spec
-from threegate.runners.era.out_volume import OutVolume
-from threegate.runners.era.readback import is_keeper
+from threegate.runners.era.waiting_container import Greeting, attach, greeting
 from threegate.runners.interface import Control
 from threegate.runners.staging import remove_folder
 
 FOLDER = ".prepared-"
 """How the folders of prepared containers begin, so that a later boot knows them."""
 _REQUEST = "prepared"
-_BECOME_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,42 +59,30 @@ class Kind:
 
 @dataclass(slots=True)
 class PreparedContainer:
-    """One container that waits. `folder` holds in/ and out/."""
+    """One container that waits. `folder` holds its in/."""
 
     kind: Kind
     api: docker.APIClient
     """A client of its own, used by one thread at a time."""
     folder: Path
-    out: OutVolume
     container: str
     connection: socket.socket
-    pid: int
+    greeting: Greeting
     pidfd: int
 
     def alive(self) -> bool:
         """Whether it still waits: PID 1 is there and neither wrote nor ended its output."""
         return not select.select([self.pidfd, self.connection.fileno()], [], [], 0)[0]
 
-    def become(self, words: list[str]) -> None:
-        """Make PID 1 execute these words, as a container made for them would have. Raises Unavailable."""
-        try:
-            self.connection.settimeout(_BECOME_SECONDS)
-            self.connection.sendall(spec.told(words))
-            if is_keeper(self.pid, words, _BECOME_SECONDS):
-                return
-        except (OSError, ValueError) as error:
-            raise Unavailable(f"the prepared container was lost ({error})") from None
-        raise Unavailable("the prepared container did not become the run's")
-
     def release(self) -> str:
         """The container's id, which is the taker's to remove from now on."""
         container, self.container = self.container, ""
         return container
 
-    def kill(self) -> None:
-        """End PID 1, and with it everything in it; needs no engine."""
+    def end(self) -> None:
+        """End PID 1, and with it everything in it; waits for no answer of the engine."""
         with suppress(OSError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            self.connection.shutdown(socket.SHUT_WR)
 
     def discard(self, *, ask_engine: bool = True) -> bool:
         """Kill it and remove what is still its own; False when the engine did not. The second time does nothing.
@@ -108,7 +91,7 @@ class PreparedContainer:
         """
         if self.pidfd < 0:
             return True
-        self.kill()
+        self.end()
         os.close(self.pidfd)
         self.pidfd = -1
         self.connection.close()
@@ -116,20 +99,8 @@ class PreparedContainer:
         container = self.release()
         removed = not container or (ask_engine and container_engine.remove_container(self.api, container))
         self.api.close()
-        self.out.close()
         remove_folder(self.folder)
         return removed
-
-
-def attach(api: docker.APIClient, container: str) -> socket.socket:
-    """The container's standard input and its output, on a descriptor of our own. Raises the engine's faults."""
-    stream = api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-    raw = getattr(stream, "_sock", stream)
-    # The client's response object may close its one when it is collected.
-    connection = socket.socket(fileno=os.dup(raw.fileno()))
-    # The client's timeout made the connection itself non-blocking.
-    connection.setblocking(True)
-    return connection
 
 
 class PreparedContainers:
@@ -181,7 +152,7 @@ class PreparedContainers:
         with self._changed:
             left, self._ready = self._ready, []
         for item in left:
-            item.kill()
+            item.end()
         answers = True
         for item in left:
             answers = item.discard(ask_engine=answers)
@@ -242,18 +213,18 @@ class PreparedContainers:
             folder.mkdir(mode=0o700)
             stack.callback(remove_folder, folder)
             (folder / "in").mkdir(mode=0o700)
-            out = OutVolume(folder / "out", kind.limits, spec.RUN_USER)
-            stack.callback(out.close)
-            host = spec.host_config(api, kind.limits, folder, network="none", runtime=kind.runtime)
             name = f"threegate-{control.boot_nonce[:8]}-{token}"
             marks = spec.labels(_REQUEST, control)
+            host = spec.host_config(
+                api, kind.limits, folder / "in", network="none", runtime=kind.runtime, marks=marks
+            )
             # Before it is there: the engine may make it and not say so. The name is ours alone.
             stack.callback(container_engine.remove_container, api, name)
-            container = spec.create(api, kind.image, spec.waiting_words(), host, marks, name)
+            container = spec.create(api, kind.image, host, marks, name)
             connection = attach(api, container)
             stack.callback(connection.close)
             api.start(container)
-            pid = int(api.inspect_container(container)["State"]["Pid"])
-            pidfd = os.pidfd_open(pid)
+            said = greeting(connection)
+            pidfd = os.pidfd_open(int(api.inspect_container(container)["State"]["Pid"]))
             stack.pop_all()
-        return PreparedContainer(kind, api, folder, out, container, connection, pid, pidfd)
+        return PreparedContainer(kind, api, folder, container, connection, said, pidfd)

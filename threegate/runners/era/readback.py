@@ -1,13 +1,15 @@
-"""Reads a started container's walls back from the host, before a byte of the request's code runs.
+"""Reads a started container's walls back, before a byte of the request's code runs.
 
-Invariant: what is written into a result was found here, in the kernel's own files and the engine's own words; one
-difference to what the job asks for and the run is refused (`limits_not_enforced`).
+Invariant: what is written into a result was found here: in the kernel's own files, which any user of this machine may
+read, in the engine's own words, or in what PID 1, which is ours, sees inside. One difference to what the job asks for and
+the run is refused (`limits_not_enforced`); what could not be read is named, and never taken for a wall that holds.
 """
 
 from __future__ import annotations
 
-import time
-from contextlib import suppress
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -16,12 +18,12 @@ from typing import Any
 from threegate.core import limits
 from threegate.request.job import Job
 from threegate.runners.cgroup import CgroupFiles
-from threegate.runners.era.out_volume import OutVolume
-from threegate.runners.era.spec import RUN_USER, container_words
+from threegate.runners.era.spec import KEEPER_WORDS, RUN_USER
+from threegate.runners.era.waiting_container import Greeting
 
 _PAGE = 4096
-_EXEC_SECONDS = 3.0
 _NAMESPACES = ("net", "pid", "ipc", "mnt", "uts")
+NOT_READ = "not read back"
 
 
 @dataclass(slots=True)
@@ -30,6 +32,17 @@ class Walls:
 
     effective: dict[str, str] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    """What this user may not read on this machine."""
+
+    @contextmanager
+    def readable(self, *names: str) -> Iterator[None]:
+        """Name these walls as not read back when the kernel keeps their files from us (another user's, hidepid)."""
+        try:
+            yield
+        except (PermissionError, FileNotFoundError):
+            self.unread += names
+            self.effective.update(dict.fromkeys(names, NOT_READ))
 
     def expect(self, name: str, found: object, wanted: object) -> None:
         """Note one value, and whether it is the one that must be."""
@@ -38,41 +51,47 @@ class Walls:
             self.differences.append(f"{name} is {found}, not {wanted}")
 
 
-def is_keeper(pid: int, words: list[str], seconds: float) -> bool:
-    """Whether PID 1 becomes exactly these words within `seconds`, as the kernel tells them.
-
-    Raises OSError when it is gone. The engine may answer before the program was executed.
-    """
-    wanted = [word.encode() for word in words]
-    end = time.monotonic() + seconds
-    while Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1] != wanted:
-        if time.monotonic() >= end:
-            return False
-        time.sleep(0.001)
-    return True
-
-
 def read_back(
-    walls: Walls, job: Job, state: dict[str, Any], out: OutVolume, *, relay_pid: int | None, runtime: str
+    walls: Walls,
+    job: Job,
+    state: dict[str, Any],
+    said: Greeting,
+    inputs: Path,
+    *,
+    relay: tuple[str, int] | None,
+    runtime: str,
 ) -> None:
-    """Note the walls of the container that `inspect` describes in `state`; in/ lies beside `out`.
+    """Note the walls of the container that `inspect` describes in `state` and whose PID 1 `said` what it sees.
 
-    Raises OSError when its process is gone.
+    `inputs` is the folder of its /in, `relay` the container and process whose network it shares. Raises OSError when its
+    process is gone.
     """
     pid = int(state["State"]["Pid"])
-    _cgroups(walls, job, CgroupFiles.of(pid))
-    _out(walls, job, out)
-    _asked(walls, job, state, runtime)
-    # gVisor's processes live in its own kernel; what the host sees of them is one sandbox in the host's pid namespace.
-    kinds = tuple(kind for kind in _NAMESPACES if kind != "pid" or runtime != "runsc")
-    _namespaces(walls, pid, relay_pid, kinds)
+    os.close(os.pidfd_open(pid))
+    _asked(walls, job, state, runtime, relay)
+    _out(walls, job, said)
+    with walls.readable("memory", "swap", "processes", "cpu"):
+        _cgroups(walls, job, CgroupFiles.of(pid))
     if runtime == "runsc":
+        # What the host sees of gVisor's processes is one sandbox; they live in its own kernel.
         walls.effective["kernel"] = "gVisor: processes, files and system calls are its own"
-    else:
-        _words(walls, job, pid, runtime)
-        _process(walls, job, pid)
+        with walls.readable("namespaces"):
+            _namespaces(walls, {kind: _namespace(pid, kind) for kind in _NAMESPACES if kind != "pid"})
+        return
+    _namespaces(walls, {kind: said.namespaces[kind] for kind in _NAMESPACES})
+    if relay is not None:
+        with walls.readable("relay"):
+            walls.expect("relay", said.namespaces["net"] == _namespace(relay[1], "net"), True)
+    facts = inputs.stat()
+    if said.inputs != (facts.st_dev, facts.st_ino):
+        walls.differences.append("/in is not the folder of this run")
+    with walls.readable("keeper"):
+        _keeper(walls, job, pid)
+    with walls.readable("capabilities", "no_new_privs", "seccomp", "open_files", "file_bytes", "core"):
+        _process(walls, job, pid, said)
+    with walls.readable("mount options"):
         _mounts(walls, pid)
-        _folders(walls, pid, out.path.parent)
+    with walls.readable("network"):
         _interfaces(walls, pid)
 
 
@@ -90,18 +109,23 @@ def _cgroups(walls: Walls, job: Job, files: CgroupFiles) -> None:
         walls.differences.append(f"cpu is {cpus}, not {job.limits.cpu}")
 
 
-def _out(walls: Walls, job: Job, out: OutVolume) -> None:
-    size, names = out.limits()
+def _out(walls: Walls, job: Job, said: Greeting) -> None:
+    size, names = said.out_bytes, said.out_files
     walls.effective["out_bytes"], walls.effective["out_files"] = str(size), str(names)
-    if size > job.limits.out_bytes + _PAGE or names > job.limits.out_files:
-        walls.differences.append(f"/out takes {size} bytes and {names} names")
+    if size > job.limits.out_bytes + _PAGE or names > job.limits.out_files or said.out_used:
+        walls.differences.append(f"/out takes {size} bytes and {names} names, and has {said.out_used}")
 
 
-def _asked(walls: Walls, job: Job, state: dict[str, Any], runtime: str) -> None:
+def _asked(
+    walls: Walls, job: Job, state: dict[str, Any], runtime: str, relay: tuple[str, int] | None
+) -> None:
     """What only the engine knows."""
     host = state["HostConfig"]
-    if runtime == "runsc":
-        walls.expect("keeper", f"{state['Config']['Cmd'][2]} s", f"{job.limits.time_sec + 1} s")
+    if tuple(state["Config"]["Cmd"]) != KEEPER_WORDS:
+        walls.differences.append("the engine runs another PID 1 than ours")
+    network = f"container:{relay[0]}" if relay else "none"
+    if host["NetworkMode"] != network:
+        walls.differences.append(f"the engine's network is {host['NetworkMode']}, not {network}")
     walls.effective["wall"] = f"{job.limits.time_sec} s (our watch), {job.limits.time_sec + 1} s (PID 1)"
     walls.expect("runtime", host["Runtime"], runtime)
     walls.expect("image", state["Image"], job.image)
@@ -114,37 +138,39 @@ def _asked(walls: Walls, job: Job, state: dict[str, Any], runtime: str) -> None:
     walls.expect("mounts", " ".join(places), "/in /out")
 
 
-def _namespaces(walls: Walls, pid: int, relay_pid: int | None, kinds: tuple[str, ...]) -> None:
-    for kind in kinds:
-        own = Path(f"/proc/{pid}/ns/{kind}").readlink()
-        if own == Path(f"/proc/self/ns/{kind}").readlink():
+def _namespace(pid: int | str, kind: str) -> str:
+    return str(Path(f"/proc/{pid}/ns/{kind}").readlink())
+
+
+def _namespaces(walls: Walls, found: dict[str, str]) -> None:
+    for kind, own in found.items():
+        if own == _namespace("self", kind):
             walls.differences.append(f"the {kind} namespace is the host's")
-        if kind == "net" and relay_pid and own != Path(f"/proc/{relay_pid}/ns/net").readlink():
-            walls.differences.append("the network namespace is not the relay's")
-    walls.effective["namespaces"] = "own: " + " ".join(kinds)
+    walls.effective["namespaces"] = "own: " + " ".join(found)
 
 
-def _words(walls: Walls, job: Job, pid: int, runtime: str) -> None:
-    """PID 1 is the keeper with the job's time, and waits to become the job's environment, workdir and argv."""
-    words = container_words(job, runtime)
-    if is_keeper(pid, words, _EXEC_SECONDS):
-        walls.effective["keeper"] = f"{words[2]} s"
+def _keeper(walls: Walls, job: Job, pid: int) -> None:
+    """PID 1 is our program, and nobody but root may look into it (the kernel gives the files of such a process to root)."""
+    if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1] != [
+        word.encode() for word in KEEPER_WORDS
+    ]:
+        walls.differences.append("PID 1 is not the keeper of the run")
+    elif Path(f"/proc/{pid}/status").stat().st_uid == RUN_USER:
+        walls.differences.append("PID 1 can be looked into")
     else:
-        walls.differences.append("PID 1 is not the deadline keeper with the command of the request")
+        walls.effective["keeper"] = f"{job.limits.time_sec + 1} s"
 
 
-def _folders(walls: Walls, pid: int, folder: Path) -> None:
-    """What the run sees as /in and /out is this run's folder and this run's volume."""
-    for name in ("in", "out"):
-        seen, ours = Path(f"/proc/{pid}/root/{name}").stat(), (folder / name).stat()
-        if (seen.st_dev, seen.st_ino) != (ours.st_dev, ours.st_ino):
-            walls.differences.append(f"/{name} is not the folder of this run")
-
-
-def _process(walls: Walls, job: Job, pid: int) -> None:
+def _process(walls: Walls, job: Job, pid: int, said: Greeting) -> None:
     text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
     status = {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
-    walls.expect("uid", status["Uid"].split()[0], str(RUN_USER))
+    walls.expect("uid", str(said.uid), str(RUN_USER))
+    seen = status["Uid"].split()[0]
+    # A rootless engine has a user namespace: there the host sees another number.
+    if seen != str(RUN_USER) and (
+        seen in ("0", str(os.getuid())) or said.namespaces["user"] == _namespace("self", "user")
+    ):
+        walls.differences.append(f"the host sees uid {seen}")
     for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb"):
         if int(status[name], 16):
             walls.differences.append(f"capabilities are left ({name})")
@@ -178,10 +204,8 @@ def _mounts(walls: Walls, pid: int) -> None:
 
 
 def _interfaces(walls: Walls, pid: int) -> None:
-    names = []
-    with suppress(OSError):
-        lines = Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii", errors="replace").splitlines()[2:]
-        names = [line.split(":")[0].strip() for line in lines]
+    lines = Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii", errors="replace").splitlines()[2:]
+    names = [line.split(":")[0].strip() for line in lines]
     # Tunnel templates that the kernel puts into every new namespace are down and have no address.
     names = [
         name

@@ -1,7 +1,7 @@
 """The container sandbox: runs a request's argv in a hardened container of its own.
 
 Invariant: one container serves one request, made for it or prepared ahead; the container, its volume and its folder
-are removed whatever happens; nothing waits for the engine without a bound.
+are removed whatever happens, by any user who may speak to the engine; nothing waits for the engine without a bound.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from threegate.judgement.judge import Clearance
 from threegate.request.job import Job
 from threegate.runners.egress.proxy_chain import EgressChain
 from threegate.runners.egress.secret_header import secret_for
-from threegate.runners.era import container_engine, spec
+from threegate.runners.era import container_engine
 from threegate.runners.era.container_run import EraRun
 from threegate.runners.era.era_probe import era_probe_job
-from threegate.runners.era.out_volume import OutVolume, can_mount
 from threegate.runners.era.prepared_containers import Kind, PreparedContainers
 from threegate.runners.interface import Control, Outcome
 from threegate.runners.staging import StagingError, fill_inputs, remove_folder, stage_inputs
@@ -74,8 +73,6 @@ class EraRunner:
         return missing
 
     def _missing(self, image: str, name: str) -> str | None:
-        if (missing := can_mount()) is not None:
-            return missing
         try:
             with container_engine.client(self._url) as api:
                 if not image:
@@ -122,22 +119,26 @@ class EraRunner:
             return None
         with ExitStack() as stack:
             stack.callback(prepared.discard)
-            run = EraRun(prepared.api, job, control, prepared.out, prepared.kind.runtime, None)
+            run = EraRun(
+                prepared.api,
+                job,
+                control,
+                prepared.folder,
+                prepared.kind.runtime,
+                None,
+                require_readback=self._settings.require_readback,
+            )
             stack.callback(run.remove)
             try:
                 fill_inputs(job.inputs, control.inputs_folder, prepared.folder / "in")
-                run.take_over(prepared)
             except StagingError as error:
                 return nothing_ran(str(error))
-            except Unavailable:
-                return None
+            run.take_over(prepared)
             return _completed(run, control)
 
     def _run(self, request_id: str, job: Job, control: Control, work: Path) -> Outcome:
         if not _has_command(job):
             raise Unavailable("the job has no command that a container can run")
-        if (missing := can_mount()) is not None:
-            raise Unavailable(missing)
         with ExitStack() as stack:
             api = stack.enter_context(container_engine.client(self._url))
             container_engine.check_image(api, job.image)
@@ -147,26 +148,26 @@ class EraRunner:
                     "runtime runsc has no way to the proxy; network: allowlist needs another runtime"
                 )
             stage_inputs(job.inputs, control.inputs_folder, work / "in")
-            out = OutVolume(work / "out", job.limits, spec.RUN_USER)
-            stack.callback(out.close)
             chain = None
             if job.network:
                 secret = secret_for(job, self._secrets)
                 chain = EgressChain(api, job, control, request_id, work, self._egress_network, secret)
                 stack.callback(chain.remove)
                 chain.start()
-            run = EraRun(api, job, control, out, runtime, chain)
+            run = EraRun(
+                api, job, control, work, runtime, chain, require_readback=self._settings.require_readback
+            )
             stack.callback(run.remove)
-            run.create(request_id, work)
+            run.create(request_id)
             return _completed(run, control)
 
 
 def _completed(run: EraRun, control: Control) -> Outcome:
     run.execute()
-    # Dead before its files are read, gone before the answer.
     run.settle()
+    run.collect(control.run_folder / "out")
     run.remove()
-    return run.outcome(control.run_folder / "out")
+    return run.outcome()
 
 
 def _has_command(job: Job) -> bool:

@@ -1,6 +1,6 @@
 """What a run's container is made of: pure, from the job to the words that the engine takes.
 
-Invariant: every wall of docs/spec/6-runners.md is asked for here and nowhere else, and read back by `era_readback`.
+Invariant: every wall of docs/spec/6-runners.md is asked for here and nowhere else, and read back by `readback`.
 """
 
 from __future__ import annotations
@@ -10,65 +10,29 @@ from pathlib import Path
 from typing import Any
 
 import docker
-from docker.types import LogConfig, Mount, Ulimit
+from docker.types import DriverConfig, LogConfig, Mount, Ulimit
 
 from threegate.core import limits
 from threegate.request.job import Job, JobLimits
+from threegate.runners.era import keeper
 from threegate.runners.era.container_engine import BOOT_LABEL, LABEL, REQUEST_LABEL
 from threegate.runners.era.seccomp import SECCOMP_JSON
 from threegate.runners.interface import Control
 
 RUN_USER = 65534
-KEEPER = "/usr/local/libexec/threegate-keeper"
-"""`timeout` under a name that nobody may read, so that the run can neither trace it nor write to its memory."""
-_GO = 'IFS= read -r go && [ "$go" = go ] || exit 125; exec "$@" </dev/null'
-_WAIT = """
-import os, signal
-def take(count):
-    data = b""
-    while len(data) < count:
-        part = os.read(0, count - len(data))
-        if not part:
-            os._exit(125)
-        data += part
-    return data
-words = take(int(take(8))).split(b"\\0")
-for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
-    signal.signal(number, signal.SIG_DFL)
-os.execve(words[0], words, {})
-"""
+KEEPER_WORDS = ("/usr/bin/python3", "-I", "-S", "-c", Path(keeper.__file__).read_text(encoding="utf-8"))
+"""PID 1 of every run, the same for all: what a run is comes to it over its standard input, after the walls were read back."""
 
 
-def container_words(job: Job, runtime: str) -> list[str]:
-    """The words of PID 1: the deadline keeper, the wait for the go byte, the exact environment, the argv itself.
-
-    The shell gets the argv as its own words and never reads them as text.
-    """
+def command_words(job: Job) -> list[str]:
+    """What PID 1 executes: the exact environment, the workdir, the argv itself; no shell reads it as text."""
     environment = [f"{name}={value}" for name, value in sorted(job.environment.items())]
-    return [
-        # gVisor reads a program to load it, and keeps its processes' memory apart by itself.
-        *(
-            "/usr/bin/timeout" if runtime == "runsc" else KEEPER,
-            "--signal=KILL",
-            str(job.limits.time_sec + 1),
-        ),
-        *("/bin/sh", "-c", _GO, "threegate-go"),
-        *("/usr/bin/env", "-i", f"--chdir={job.workdir}", *environment),
-        *(job.argv or ()),
-    ]
+    return ["/usr/bin/env", "-i", f"--chdir={job.workdir}", *environment, *(job.argv or ())]
 
 
-def waiting_words() -> list[str]:
-    """The words of PID 1 of a container that is prepared ahead: it waits for `told` words and becomes them by exec.
-
-    It reads no byte more than those, so that the go byte is left for what it became. At the end of its input (the
-    daemon is gone) it ends.
-    """
-    return ["/usr/bin/python3", "-I", "-S", "-c", _WAIT]
-
-
-def told(words: list[str]) -> bytes:
-    """The words of `container_words` as a waiting PID 1 takes them. Raises ValueError where none can hold them."""
+def told(mark: str, job: Job) -> bytes:
+    """The go: what PID 1 takes to start the run. Raises ValueError where it cannot be said."""
+    words = [mark, str(job.limits.time_sec + 1), *command_words(job)]
     data = "\0".join(words).encode()
     if data.count(b"\0") != len(words) - 1 or len(data) > 99_999_999:
         raise ValueError("a word has a NUL in it, or they are too long")
@@ -86,9 +50,23 @@ def labels(request_id: str, control: Control) -> dict[str, str]:
 
 
 def host_config(
-    api: docker.APIClient, bounds: JobLimits, folder: Path, *, network: str, runtime: str
+    api: docker.APIClient,
+    bounds: JobLimits,
+    inputs: Path,
+    *,
+    network: str,
+    runtime: str,
+    marks: dict[str, str],
 ) -> dict[str, Any]:
-    """The walls. `folder` holds in/ and out/; `network` is ``none`` or ``container:<relay>``."""
+    """The walls. `inputs` is the folder of /in; /out is a volume that the engine makes and takes away with the container.
+
+    `network` is ``none`` or ``container:<relay>``.
+    """
+    # One more name: the root of a file system is one itself.
+    out = (
+        f"size={bounds.out_bytes},nr_inodes={bounds.out_files + 1},uid={RUN_USER},gid={RUN_USER},mode=0700,"
+        "noexec,nosuid,nodev"
+    )
     memory = bounds.memory_mb * limits.MIB
     config: dict[str, Any] = api.create_host_config(
         network_mode=network,
@@ -112,8 +90,15 @@ def host_config(
         ],
         tmpfs={"/tmp": f"rw,noexec,nosuid,nodev,size={tmp_bytes(bounds)},nr_inodes=8192,mode=1777"},
         mounts=[
-            Mount("/in", str(folder / "in"), type="bind", read_only=True, propagation="rprivate"),
-            Mount("/out", str(folder / "out"), type="bind", propagation="rprivate"),
+            Mount("/in", str(inputs), type="bind", read_only=True, propagation="rprivate"),
+            Mount(
+                "/out",
+                None,
+                type="volume",
+                no_copy=True,
+                labels=marks,
+                driver_config=DriverConfig("local", {"type": "tmpfs", "device": "tmpfs", "o": out}),
+            ),
         ],
         restart_policy={"Name": "no"},
         auto_remove=False,
@@ -127,15 +112,14 @@ def host_config(
 def create(
     api: docker.APIClient,
     image: str,
-    words: list[str],
     host: dict[str, Any],
     marks: dict[str, str],
     name: str,
 ) -> str:
-    """Create a container that will run `words` and return its id. Raises docker errors."""
+    """Create a container that waits for a run and return its id. Raises docker errors."""
     made = api.create_container(
         image=image,
-        command=words,
+        command=list(KEEPER_WORDS),
         entrypoint=[],
         environment={},
         user=f"{RUN_USER}:{RUN_USER}",

@@ -14,13 +14,12 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pydantic_monty as pm
 
 from threegate.core import limits
 from threegate.core.errors import Unavailable
-from threegate.judgement.judge import Clearance
 from threegate.request.job import Job
 from threegate.runners.interface import Control, Outcome, Status
 from threegate.runners.monty.drive import Drive, Stopped, explain
@@ -31,6 +30,9 @@ from threegate.runners.monty.value import ValueTooLarge, render_value
 from threegate.runners.monty.worker import VERSION, WarmWorkers, Worker
 from threegate.runners.staging import Collected, StagingError, collect, remove_folder, stage_inputs
 from threegate.runners.streams import StreamMeter, nothing_ran
+
+if TYPE_CHECKING:
+    from threegate.judgement.judge import Clearance
 
 RUNTIME = f"pydantic-monty {VERSION}"
 

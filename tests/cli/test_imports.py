@@ -1,0 +1,63 @@
+"""What a command that is typed all day loads: modules are counted, not milliseconds (bench/cli.py has those)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import Place, make_place, monty_draft
+from threegate.runners.egress import secret_forwarder, secret_header
+
+COUNT = """
+import sys
+from threegate.cli import main
+try:
+    main()
+finally:
+    print(len(sys.modules), *sys.modules, file=sys.stderr)
+"""
+HEAVY = {
+    "cryptography",
+    "docker",
+    "markdown_it",
+    "threegate.contracts.compiler",
+    "threegate.aana.guard",
+    "http.client",
+    "ssl",
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return make_place(tmp_path)
+
+
+def loaded(place: Place, *words: str) -> tuple[int, set[str]]:
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT, *words], cwd=place.root, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    count, *names = done.stderr.splitlines()[-1].split()
+    return int(count), set(names)
+
+
+@pytest.mark.parametrize(("words", "most"), [(("status",), 480), (("audit", "verify"), 500)])
+def test_a_command_that_only_looks_loads_no_gate(place: Place, words: tuple[str, ...], most: int) -> None:
+    count, names = loaded(place, *words)
+    assert count <= most
+    assert not HEAVY & names
+
+
+def test_showing_a_draft_reads_it_and_judges_nothing(place: Place) -> None:
+    draft = place.drop(monty_draft("TR-a", "1 + 1"))
+    count, names = loaded(place, "show", str(draft))
+    assert count <= 620
+    assert not (HEAVY - {"markdown_it"}) & names
+
+
+def test_the_forwarder_is_named_without_loading_it() -> None:
+    assert secret_forwarder.LISTEN[1] == secret_header.FORWARD_PORT
+    assert secret_header.forwarder_source() == Path(secret_forwarder.__file__).read_bytes()

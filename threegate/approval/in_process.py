@@ -1,0 +1,82 @@
+"""Verifying a signature of a plain or FIDO key in this process, without starting ssh-keygen.
+
+Invariant: `verifies` gives True only where `ssh-keygen -Y verify` would end with 0 for the same bytes and a line of the
+operators file that names the key; whether there is such a line, now and not revoked, is `signer`'s to say. It takes one
+spelling where ssh-keygen takes several: numbers without leading zeros, an RSA value as long as its modulus.
+tests/approval/test_against_ssh_keygen.py compares the two.
+Source: OpenSSH PROTOCOL.sshsig and PROTOCOL.u2f, RFC 5656 section 3.1.2, RFC 8332, RFC 8709.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+from threegate.approval.ssh_wire import MalformedError, Reader, string
+from threegate.approval.sshsig import MAGIC, SshSignature
+
+
+def verifies(data: bytes, signature: SshSignature) -> bool:
+    """Whether the key in `signature` signed `data`, in the signature's namespace. Not for certificates (ValueError)."""
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+
+    if signature.key.certificate is not None:
+        raise ValueError("a certificate is ssh-keygen's to verify")
+    try:
+        _verify(_signed_bytes(data, signature), signature)
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError):
+        return False  # ValueError: a point that is not on its curve, an RSA key that OpenSSL does not take, MalformedError
+    return True
+
+
+def _signed_bytes(data: bytes, signature: SshSignature) -> bytes:
+    """What the key signed: the hashed message in its namespace, and for a FIDO key what the token puts around it."""
+    digest = hashlib.new(signature.message_hash, data).digest()
+    parts = (signature.namespace.encode(), b"", signature.message_hash.encode(), digest)
+    message = MAGIC + b"".join(map(string, parts))
+    if not signature.key.hardware:
+        return message
+    application = _strings(signature.key.blob)[-1]
+    return (
+        hashlib.sha256(application).digest()
+        + struct.pack(">BI", signature.flags, signature.counter)
+        + hashlib.sha256(message).digest()
+    )
+
+
+def _verify(signed: bytes, signature: SshSignature) -> None:
+    """Raises InvalidSignature, UnsupportedAlgorithm, ValueError."""
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+    from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
+    key, value = signature.key, signature.value
+    hash_: hashes.HashAlgorithm
+    _, *fields = _strings(key.blob)
+    if key.type == "ssh-rsa":
+        exponent, modulus = (int.from_bytes(field, "big") for field in fields)
+        if len(value) != (modulus.bit_length() + 7) // 8:
+            raise MalformedError("is not as long as its key")
+        hash_ = hashes.SHA512() if signature.algorithm == "rsa-sha2-512" else hashes.SHA256()
+        rsa.RSAPublicNumbers(exponent, modulus).public_key().verify(value, signed, padding.PKCS1v15(), hash_)
+    elif "ecdsa" in key.type:
+        curve, hash_ = {
+            b"nistp256": (ec.SECP256R1(), hashes.SHA256()),
+            b"nistp384": (ec.SECP384R1(), hashes.SHA384()),
+            b"nistp521": (ec.SECP521R1(), hashes.SHA512()),
+        }[fields[0]]
+        numbers = Reader(value)
+        pair = encode_dss_signature(numbers.positive(), numbers.positive())
+        numbers.end()
+        public = ec.EllipticCurvePublicKey.from_encoded_point(curve, fields[1])
+        public.verify(pair, signed, ec.ECDSA(hash_))
+    else:
+        ed25519.Ed25519PublicKey.from_public_bytes(fields[0]).verify(value, signed)
+
+
+def _strings(blob: bytes) -> list[bytes]:
+    """The fields of a plain key: each is a wire string."""
+    reader, found = Reader(blob), []
+    while reader.position < len(blob):
+        found.append(reader.string())
+    return found

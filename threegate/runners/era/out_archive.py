@@ -1,0 +1,130 @@
+"""Collects /out from the archive that an engine makes of it, by the one strict reader of tar archives.
+
+Invariant: as `staging.collect`: plain files only, hashed, read-only, and nothing is left unsaid: what the archive does not
+have (sockets, for one) is counted against the names that PID 1 counted in /out.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path, PurePosixPath
+
+import docker
+
+from threegate.core import limits
+from threegate.request.job import JobLimits
+from threegate.request.tar_reader import FILES, FOLDER, TarError, TarHeader, read_headers
+from threegate.runners.staging import Collected, Kept, fresh_folder, open_folder
+from threegate.runners.unpack import odd_name
+
+_ROOT = b"out"
+_SET_ID = 0o6000
+_KINDS = {b"2": "a symbolic link", b"3": "a device", b"4": "a device", b"6": "a FIFO"}
+_HARD_LINK = b"1"
+_SEVERAL = "a file with several hard links"
+
+
+def collect_archive(
+    api: docker.APIClient, container: str, names: int, work: Path, target: Path, bounds: JobLimits
+) -> Collected:
+    """Collect /out of a container in which nothing changes any more; `names` are in it. `work` takes the archive.
+
+    Raises the engine's faults, OSError of our own disk, ValueError for an archive that is none.
+    """
+    end = time.monotonic() + limits.OUT_COLLECT_SECONDS
+    most = bounds.out_bytes + (bounds.out_files + 2) * limits.OUT_ARCHIVE_ENTRY_BYTES
+    with tempfile.TemporaryFile(dir=work) as archive:
+        size = 0
+        chunks, _ = api.get_archive(container, "/out", chunk_size=limits.MIB)
+        for chunk in chunks:
+            if time.monotonic() >= end:
+                raise TimeoutError(f"not handed out within {limits.OUT_COLLECT_SECONDS} s")
+            size += archive.write(chunk)
+            if size > most:  # files with holes: more bytes than /out can hold
+                break
+        archive.flush()
+        headers: list[TarHeader] = []
+        try:
+            headers.extend(read_headers(archive, 4 * bounds.out_files + 8))
+        except TarError as error:
+            if size <= most:
+                raise ValueError(f"the engine's archive of /out {error}") from None
+        return _Unpacker(bounds, target, headers).run(archive.fileno(), names, cut=size > most)
+
+
+class _Unpacker:
+    """One pass through an archive's headers."""
+
+    def __init__(self, bounds: JobLimits, target: Path, headers: list[TarHeader]) -> None:
+        self._bounds = bounds
+        self._target = target
+        self._headers = headers
+        self._found = Collected()
+        self._kept = Kept(bounds, self._found, target)
+        # The first name of a file comes as a file, each further one as a link to it.
+        linked = [header for header in headers if header.kind == _HARD_LINK]
+        self._several = {header.link for header in linked} | {header.name for header in linked}
+
+    def run(self, archive: int, names: int, *, cut: bool) -> Collected:
+        """Keep what may be kept. `names` are in /out, as PID 1 says; `cut`: the archive goes on."""
+        found, unseen = self._found, names
+        with fresh_folder(self._target) as target:
+            for header in self._headers:
+                parts = self._parts(header)
+                unseen -= bool(parts)
+                path = PurePosixPath(*parts)
+                # What is in a folder that stays behind stays with it.
+                if parts and not any(map(odd_name, parts[:-1])) and len(parts) <= limits.OUT_DEPTH + 1:
+                    reason = odd_name(parts[-1]) or self._one(header, path, archive, target)
+                    if reason is not None:
+                        found.drop(str(path), reason)
+        if cut and found.exceeded is None:
+            found.exceeded = f"/out holds more than {self._bounds.out_bytes} bytes"
+        elif not cut and unseen > 0:
+            found.dropped.append(
+                f"{unseen} that the engine does not hand out: sockets, or paths that are too long"
+            )
+        found.finish()
+        return found
+
+    def _parts(self, header: TarHeader) -> list[str]:
+        """The path below /out. Raises ValueError for one that leads elsewhere."""
+        root, *parts = os.fsdecode(header.name.removesuffix(b"/")).split("/")
+        if os.fsencode(root) != _ROOT or any(part in ("", ".", "..") for part in parts):
+            raise ValueError("the engine's archive of /out has a path that is not in it")
+        return parts
+
+    def _one(self, header: TarHeader, path: PurePosixPath, archive: int, target: int) -> str | None:
+        """Keep one entry, or say why not."""
+        if header.kind == FOLDER:
+            if len(path.parts) > limits.OUT_DEPTH:
+                return f"a folder more than {limits.OUT_DEPTH} deep"
+            if not self._found.exceeded:
+                with _inside(target, path) as folder:
+                    self._kept.make_folder(folder, path)
+            return None
+        if header.name in self._several:
+            return _SEVERAL
+        if header.kind not in FILES:
+            return _KINDS.get(header.kind, "not a regular file")
+        if header.mode & _SET_ID:
+            return "a file with a set-user-id or set-group-id bit"
+        if (reason := self._kept.refusal(header.size)) is not None:
+            return reason
+        os.lseek(archive, header.offset, os.SEEK_SET)
+        with _inside(target, path) as folder:
+            self._kept.keep(archive, folder, path, header.size, header.size - 1)
+        return None
+
+
+@contextmanager
+def _inside(target: int, path: PurePosixPath) -> Iterator[int]:
+    """The open folder in which `path` is."""
+    with ExitStack() as stack:
+        for part in path.parts[:-1]:
+            target = stack.enter_context(open_folder(part, dir_fd=target))
+        yield target

@@ -1,0 +1,78 @@
+"""A started container whose PID 1 waits for a run: made for one request, or prepared ahead.
+
+Invariant: nothing of any request is in it; its standard input, which only we hold, is the only way to tell it one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import docker
+
+from threegate.core import limits
+
+FRAME: Final = struct.Struct(">BxxxL")
+"""The head of each part of the engine's stream: 1 (stdout) or 2 (stderr), and how many bytes follow."""
+_SEEN_SECONDS = 5.0
+"""How long a started PID 1 may take to say what it sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What PID 1 says of the inside before it is told a run (keeper.seen)."""
+
+    uid: int
+    namespaces: Mapping[str, str]
+    inputs: tuple[int, int]
+    """Device and inode of /in."""
+    out_bytes: int
+    out_files: int
+    out_used: int
+
+
+def attach(api: docker.APIClient, container: str) -> socket.socket:
+    """The container's standard input and its output, on a descriptor of our own. Raises the engine's faults."""
+    stream = api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
+    raw = getattr(stream, "_sock", stream)
+    # The client's response object may close its one when it is collected.
+    connection = socket.socket(fileno=os.dup(raw.fileno()))
+    # The client's timeout made the connection itself non-blocking.
+    connection.setblocking(True)
+    return connection
+
+
+def greeting(connection: socket.socket) -> Greeting:
+    """Read the one line that PID 1 writes first. Raises OSError, ValueError: it is not our PID 1, or does not come."""
+    end = time.monotonic() + _SEEN_SECONDS
+    text = b""
+    while not text.endswith(b"\n"):
+        kind, size = FRAME.unpack(_exactly(connection, FRAME.size, end))
+        if size + len(text) > limits.KEEPER_GREETING_BYTES:
+            raise ValueError("PID 1 says more than it should")
+        part = _exactly(connection, size, end)
+        if kind != 1:
+            raise ValueError(f"PID 1 failed: {part.decode('ascii', 'backslashreplace').strip()[-200:]}")
+        text += part
+    connection.setblocking(True)
+    said: dict[str, Any] = json.loads(text)
+    device, inode = said["in"]
+    size, names, used = said["out"]
+    return Greeting(int(said["uid"]), dict(said["namespaces"]), (device, inode), size, names, used)
+
+
+def _exactly(connection: socket.socket, count: int, end: float) -> bytes:
+    data = b""
+    while len(data) < count:
+        connection.settimeout(max(end - time.monotonic(), 0.001))
+        part = connection.recv(count - len(data))
+        if not part:
+            raise ValueError("PID 1 ended before it said what it sees")
+        data += part
+    return data
