@@ -157,6 +157,7 @@ def test_every_field_of_the_job_counts(key: Path) -> None:
         ({"network": ("example.com:443",)}, []),
         ({"effective_risk": "high"}, []),
         ({"backend": "ERA"}, ["data.csv"]),
+        ({"project": "web"}, []),
         ({}, ["other.csv"]),
     ],
 )

@@ -16,7 +16,7 @@ package.json web/package.json .npmrc .yarnrc.yml pyproject.toml setup.py setup.c
 package-lock.json yarn.lock pnpm-lock.yaml poetry.lock uv.lock Cargo.lock go.sum Gemfile.lock
 conftest.py tests/conftest.py evil.pth sitecustomize.py vite.config.ts .eslintrc.js jest.config.js pytest.ini tsconfig.json
 .envrc .vscode/tasks.json .idea/x.xml .devcontainer/devcontainer.json .vimrc .dir-locals.el .editorconfig .tool-versions
-AGENTS.md docs/AGENTS.md CLAUDE.md GEMINI.md QWEN.md .mcp.json .claude/settings.json .cursor/rules/x.md .cursorrules
+AGENTS.md sub/AGENTS.md CLAUDE.md GEMINI.md QWEN.md .mcp.json .claude/settings.json .cursor/rules/x.md .cursorrules
 .github/copilot-instructions.md opencode.json .codex/config.toml .aider.conf.yml
 x.service x.timer crontab x.desktop .htaccess
 run.sh bin/deploy.bash x.ps1 x.bat

@@ -14,6 +14,7 @@ BOUND = re.compile(
 
 OWN = {
     "aana/decision_log.py": {"_SALT_BYTES"},
+    "agents/model_counts.py": {"_COUNTS_BYTES"},
     "cluster/notes.py": {"_TAIL_BYTES"},
     "cluster/raw_transport.py": {"_FIXED_HEADER_BYTES"},
     "cluster/remote_run.py": {"_SAID_CHARS"},

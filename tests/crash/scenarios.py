@@ -5,19 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from tests.changes.trees_on_disk import build, made
 from tests.crash.place import KILLED, CountingRunner, Place, announced, forked, last_words, problems_after
+from tests.runners.applying import own
+from tests.support import request_id
 from threegate.acts.grants import list_grants, new_grant
 from threegate.acts.operator import add_operator
+from threegate.changes.change_draft import draft_change_set
 from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES
 from threegate.launch.context import open_context
+from threegate.records.audit_verify import verify_workspace
 from threegate.records.prune import prune
+from threegate.request import DefaultSettings
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail
 
@@ -287,7 +294,110 @@ def after_apply(place: Place) -> list[str]:
     return wrong + problems_after(place, {"looked": {"inbox"}})
 
 
+def changed_project(place: Place) -> Path:
+    """Beside what is put back, since it is bound by its inode: `work` puts it back itself."""
+    return place.base / "changed-project"
+
+
+OLD_TREE = {"a": "old", "b": "old", "d/c": "old", "gone": "old"}
+NEW_TREE = {"a": "new", "b": ("x", "old"), "d/c": "new", "d/n": "new", "fresh/x": "new"}
+
+
+def put_back(project: Path, spec: dict[str, object]) -> None:
+    project.mkdir(exist_ok=True)
+    for path in project.iterdir():
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    own(build(project, spec))
+
+
+def prepare_change(place: Place) -> None:
+    """A change set is approved."""
+    project = changed_project(place)
+    put_back(project, OLD_TREE)
+    found = made(project, build(place.base / "changed-work", NEW_TREE))
+    set_values(place.workspace.settings_file, {"project.root": str(project)})
+    place.ids["change"] = rid = request_id("change")
+    now = datetime.now(UTC).replace(microsecond=0)
+    draft = draft_change_set(
+        found, project="default", request_id=rid, requested_by="core", purpose="A change.", justification="A test.",
+        now=now, settings=DefaultSettings(),
+    )  # fmt: skip
+    (place.workspace.files / "changes.tar").write_bytes(found.data)
+    (place.workspace.inbox / f"{rid}.md").write_bytes(draft.data)
+    assert place.approve("change") == 0
+    place.save()
+
+
+def change_project(place: Place) -> int:
+    put_back(changed_project(place), OLD_TREE)
+    return place.daemon()
+
+
+def tree_of(project: Path) -> dict[str, object]:
+    return {
+        str(path.relative_to(project)): (path.stat().st_mode, path.read_bytes() if path.is_file() else None)
+        for path in sorted(project.rglob("*"))
+    }
+
+
+def trees(place: Place) -> tuple[dict[str, object], dict[str, object]]:
+    """The project before and after the change, whole."""
+    found = []
+    for name, spec in (("old", OLD_TREE), ("new", NEW_TREE)):
+        folder = place.base / f"tree-{name}"
+        shutil.rmtree(folder, ignore_errors=True)
+        found.append(tree_of(build(folder, spec)))
+    return found[0], found[1]
+
+
+def after_change(place: Place) -> list[str]:
+    """All of the change or nothing of it, and the trail says which; what never began is made by the next start."""
+    wrong = recovered(place)
+    old, new = trees(place)
+    now = tree_of(changed_project(place))
+    finished = announced(place, "finished", "change")
+    if now != (new if finished else old):
+        wrong.append(
+            f"the trail says finished: {finished}, and the project is neither as it says: {sorted(now)}"
+        )
+    if not finished and not announced(place, "interrupted", "change"):
+        wrong.append("nothing says how it ended")
+    wrong += [f"verify: {item}" for item in verify_workspace(place.workspace).problems]
+    return wrong
+
+
+def prepare_undo(place: Place) -> None:
+    """A change was made."""
+    prepare_change(place)
+    assert forked(place.daemon) == 0
+    place.save()
+
+
+def undo(place: Place) -> int:
+    put_back(changed_project(place), NEW_TREE)
+    return place.signed("undo", place.ids["change"])
+
+
+def after_undo(place: Place) -> list[str]:
+    """All of the undo or nothing of it, and the trail says which; then the next undo does it."""
+    wrong = recovered(place)
+    old, new = trees(place)
+    said = [json.loads(line) for line in place.workspace.trail_file.read_bytes().splitlines()]
+    undone = any(item["type"] == "undone" and item["data"]["status"] == "succeeded" for item in said)
+    now = tree_of(changed_project(place))
+    if now != (old if undone else new):
+        wrong.append(f"the trail says undone: {undone}, and the project is neither as it says: {sorted(now)}")
+    if not undone and (code := forked(lambda: place.signed("undo", place.ids["change"]))) != 0:
+        wrong.append(f"it cannot be undone again ({code}): {last_words()}")
+    if tree_of(changed_project(place)) != old:
+        wrong.append("the next undo did not undo it")
+    wrong += [f"verify: {item}" for item in verify_workspace(place.workspace).problems]
+    return wrong
+
+
 SCENARIOS = {
+    "change": Scenario(prepare_change, change_project, after_change),
+    "undo": Scenario(prepare_undo, undo, after_undo),
     "pass": Scenario(prepare_pass, Place.daemon, after_pass),
     "recovery": Scenario(prepare_recovery, Place.daemon, after_recovery),
     "approve": Scenario(lambda place: None, lambda place: place.approve("runs"), after_approve),

@@ -52,6 +52,8 @@ FLOORS = {
     "countersign": (15, 26),
     "grant": (150, 330),
     "apply": (29, 42),
+    "change": (150, 330),
+    "undo": (20, 30),
     "prune": (15, 21),
     "rotate": (60, 110),
     "adopt": (15, 26),
@@ -59,7 +61,7 @@ FLOORS = {
 """Points and stops of one whole enumeration: what was covered when this was written, less what threads may vary."""
 
 IN_CI = {"pass": 2, "recovery": 1, "approve": 1, "reject": 1, "apply": 1, "prune": 1, "cancel": 3, "countersign": 3, "adopt": 2,
-         "rotate": 8, "grant": 16}  # fmt: skip
+         "rotate": 8, "grant": 16, "change": 11, "undo": 3}  # fmt: skip
 """Every how many-th place is stopped at here (after one operation and before the next is as good as one); the long form
 leaves none out."""
 
@@ -95,7 +97,8 @@ def test_killed_at_every_operation(folder: Path, scenario: str) -> None:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("scenario", "every"), [("pass", 2), ("approve", 2), ("reject", 2), ("apply", 3), ("prune", 3)]
+    ("scenario", "every"),
+    [("pass", 2), ("approve", 2), ("reject", 2), ("apply", 3), ("prune", 3), ("change", 12)],
 )
 def test_a_fault_at_every_operation(folder: Path, scenario: str, every: int) -> None:
     """ENOSPC, EIO, EMFILE and EINTR in turn: a clear word or a good end, and nothing wrong after the next start."""

@@ -224,6 +224,23 @@ def test_projects_by_name(tmp_path: Path) -> None:
     assert "projects.json" in place.run("audit", "verify", expect=2).out
 
 
+def test_what_commands_say_of_a_change(tmp_path: Path) -> None:
+    change = applied(Proposed(tmp_path))
+    shown = change.place.run("show", change.request_id, expect=0).out
+    assert "changes the project default" in shown and "MiB" not in shown
+    change.place.run(
+        "replay", change.request_id, "--as", "operator", "--key", str(change.place.key), "--yes", expect=2
+    )
+    grant = ("grant", "new", change.request_id, "--as", "operator", "--key", str(change.place.key), "--yes")
+    assert change.place.run(*grant).code in (2, 64)
+    undo(change)
+    change.place.run("retry", change.request_id, expect=0)
+    [again] = (change.place.root / "inbox").glob("TR-*.md")
+    change.place.approve(again)
+    change.place.once()
+    assert change.content() == {path: facts[-1] for path, facts in picture(change.work).items()}
+
+
 @pytest.mark.root
 def test_a_project_of_root_waits_for_ever(tmp_path: Path) -> None:
     change = Proposed(tmp_path, {"a": "1"}, {"a": "2"})

@@ -41,6 +41,13 @@ def request(**more: Any) -> Request:
     return report.request
 
 
+def test_a_change_of_a_project_is_a_write_and_names_the_project() -> None:
+    asked = request()
+    job = replace(build_job(asked, input_sizes={}, platform=platform_of(Settings(), "0" * 64)), project="web")
+    assert call_arguments(job)["project"] == "web" and "code_sha256" not in call_arguments(job)
+    assert category(job, side_effect_above_read=False, proposal_needs_approval=False) == "write"
+
+
 def event_of(
     asked: Request, authorization: Authorization, *, approved: bool = True, **more: Any
 ) -> dict[str, Any]:

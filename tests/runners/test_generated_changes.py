@@ -118,11 +118,11 @@ def test_a_thousand_generated_change_sets(tmp_path: Path) -> None:
         run(tmp_path, 1_000_000 + seed)
 
 
-def test_ten_thousand_files(tmp_path: Path) -> None:
-    before = {f"d{number % 50}/s{number % 7}/f{number}": f"{number}" for number in range(5_000)}
+def many(tmp_path: Path, count: int) -> None:
+    before = {f"d{number % 50}/s{number % 7}/f{number}": f"{number}" for number in range(count // 2)}
     after = {
         **{path: f"{text} new" for path, text in before.items()},
-        **{f"n/{number}": "" for number in range(5_000)},
+        **{f"n/{number}": "" for number in range(count // 2)},
     }
     change = Change.of(tmp_path, before, after)
     start = picture(change.project)
@@ -131,3 +131,12 @@ def test_ten_thousand_files(tmp_path: Path) -> None:
     assert change.undo().status == "succeeded"
     change.forget()
     assert picture(change.project) == start
+
+
+def test_a_thousand_files(tmp_path: Path) -> None:
+    many(tmp_path, 1_000)
+
+
+@pytest.mark.soak
+def test_ten_thousand_files(tmp_path: Path) -> None:
+    many(tmp_path, 10_000)

@@ -15,10 +15,10 @@ from typing import Final
 
 from threegate.agents.jail import Bound
 from threegate.agents.profile import Profile
+from threegate.core import limits
 from threegate.core.errors import InvalidInput, Unavailable
 
 _SYSTEM: Final = Path("/usr")
-_HEAD_BYTES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def _interpreter(program: Path) -> Path | None:
     """The interpreter that the first line names, where it is outside of /usr."""
     try:
         with program.open("rb") as file:
-            first = file.read(_HEAD_BYTES).split(b"\n", 1)[0]
+            first = file.read(limits.AGENT_PROGRAM_HEAD_BYTES).split(b"\n", 1)[0]
     except OSError as error:
         raise Unavailable(f"{program}: cannot be read ({error.strerror})") from None
     if not first.startswith(b"#!"):

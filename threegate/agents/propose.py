@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from threegate.acts.project import add_project
+from threegate.acts.registered_projects import add_project
 from threegate.changes.change_draft import draft_change_set
 from threegate.changes.make import MadeChangeSet
 from threegate.changes.projects import DEFAULT, read_projects

@@ -13,8 +13,9 @@ import codecs
 import re
 from typing import Final
 
+from threegate.core import limits
+
 _TEXT, _ESCAPE, _CSI, _STRING, _STRING_ESCAPE, _CHARSET = range(6)
-_SEQUENCE_CHARS: Final = 128
 _FINALS: Final = frozenset("@ABCDEFGHIJKLMPSTX`abdefgrsu")
 _MODES: Final = frozenset(
     "1 4 7 12 20 25 47 1000 1002 1003 1004 1005 1006 1007 1015 1047 1048 1049 2004 2026".split()
@@ -105,11 +106,11 @@ class TerminalFilter:
             return char if char in _CONTROLS else ""
         if char < "\x40":
             # One that is too long goes on as one that nothing allows, so its rest is not taken for text.
-            self._sequence = (self._sequence + char)[: _SEQUENCE_CHARS + 1]
+            self._sequence = (self._sequence + char)[: limits.AGENT_SEQUENCE_CHARS + 1]
             return ""
         self._state = _TEXT
         body = self._sequence
-        if len(body) > _SEQUENCE_CHARS or ord(char) > 0x7E:
+        if len(body) > limits.AGENT_SEQUENCE_CHARS or ord(char) > 0x7E:
             return ""
         if char == "n" and body == "6":
             self.answers += b"\x1b[1;1R"

@@ -29,7 +29,7 @@ from threegate.changes.table import (
     table_digest,
 )
 from threegate.core import limits
-from threegate.request.tar_reader import TarEntry, TarError, read_tar
+from threegate.request.tar_reader import TarEntry, TarError, read_change_tar
 
 TABLE: Final = "changes.jsonl"
 """The archive's first member."""
@@ -101,7 +101,7 @@ def read_change_set(source: bytes | BinaryIO) -> ChangeSet:
     """
     stream = io.BytesIO(source) if isinstance(source, bytes) else source
     try:
-        entries = read_tar(stream, links=True)
+        entries = read_change_tar(stream)
     except TarError as error:
         raise ChangeSetError(f"changes.tar: {error}") from None
     rows = _table_of(stream, entries)

@@ -16,7 +16,7 @@ from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND
 app = typer.Typer(add_completion=False)
 
 _CHOICES = {
-    "backend": tuple(BACKENDS),
+    "backend": tuple(name for name, rules in BACKENDS.items() if rules.version == "1"),
     "risk": ("low", "medium", "high"),
     "sensitivity": ("public", "internal", "confidential"),
 }

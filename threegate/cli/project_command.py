@@ -19,7 +19,7 @@ def add(
     json_: JsonFlag = False,
 ) -> None:
     """Register a folder that change sets may be applied to."""
-    from threegate.acts.project import add_project
+    from threegate.acts.registered_projects import add_project
     from threegate.setup.init import account
 
     place = add_project(workspace_here(), name, str(folder.absolute()), actor=account())
@@ -59,7 +59,7 @@ def remove(
     json_: JsonFlag = False,
 ) -> None:
     """Take a project out of the list; its folder stays as it is."""
-    from threegate.acts.project import remove_project
+    from threegate.acts.registered_projects import remove_project
     from threegate.setup.init import account
 
     place = remove_project(workspace_here(), name, actor=account())

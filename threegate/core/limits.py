@@ -439,6 +439,10 @@ AGENT_PROFILE_BYTES: Final = 64 * KIB
 AGENT_TMP_BYTES: Final = 1024 * MIB
 """/tmp and /dev/shm of a jail, each."""
 AGENT_OPEN_FILES: Final = 16_384
+AGENT_PROGRAM_HEAD_BYTES: Final = 256
+"""Of an agent's program, for the interpreter that its first line names."""
+AGENT_SEQUENCE_CHARS: Final = 128
+"""Of one control sequence that an agent writes to the terminal; a longer one is left out."""
 AGENT_TRIAL_SECONDS: Final = 20
 """For the trial run of a jail."""
 AGENT_SCANNED_BYTES: Final = 1 * MIB

@@ -13,7 +13,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO, Final, Literal
+from typing import BinaryIO, Final
 
 from threegate.core import limits
 from threegate.request.characters import has_hidden
@@ -24,7 +24,8 @@ _MAGIC_USTAR: Final = b"ustar\x0000"
 _MAGIC_GNU: Final = b"ustar  \x00"
 FILES: Final = (b"0", b"\0")
 FOLDER: Final = b"5"
-_LINK, _LONG_NAME, _PAX, _PAX_GLOBAL = b"2", b"L", b"x", b"g"
+_LINK: Final = b"2"
+_LONG_NAME, _PAX, _PAX_GLOBAL = b"L", b"x", b"g"
 _PAX_RECORD: Final = re.compile(rb"([1-9][0-9]{0,5}) ([^=\n\0]+)=")
 
 
@@ -34,22 +35,21 @@ class TarError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TarEntry:
-    """A file or folder of an archive. `path` is relative, with '/'; a file's bytes are at `offset`, `size` long.
-
-    `link` is the target of a symlink, None for everything else; `mode` is what the archive says in octal, None where it says nothing.
-    """
+    """A file or folder of an archive. `path` is relative, with '/'; a file's bytes are at `offset`, `size` long."""
 
     path: str
     folder: bool
     size: int = 0
     offset: int = 0
     mode: int | None = None
+    """What the archive says, -1 for what is no octal number; None for a folder that is only implied."""
     link: str | None = None
+    """The target of a symlink, which only a change set has; None for everything else."""
 
 
 @dataclass(frozen=True, slots=True)
 class TarHeader:
-    """An entry as its header says, of any kind. Nobody has judged `name`, nor `link`, a link's other name."""
+    """An entry as its header says, of any kind. Nobody has judged `name`, and `link` is a hard link's other name."""
 
     name: bytes
     kind: bytes
@@ -58,8 +58,6 @@ class TarHeader:
     size: int
     offset: int
     link: bytes
-    target: bytes | None = None
-    """The other name as an attribute before the entry says it."""
 
 
 def read_headers(source: BinaryIO, most: int) -> Iterator[TarHeader]:
@@ -68,40 +66,45 @@ def read_headers(source: BinaryIO, most: int) -> Iterator[TarHeader]:
     Raises TarError for what `read_tar` refuses of the form: checksums, sizes, attributes, a cut, a missing end. `most`
     bounds the headers.
     """
-    return _Reader(source, "any").headers(most)
+    return _Reader(source, links=True).headers(most)
 
 
-def read_tar(source: bytes | BinaryIO, *, links: bool = False) -> tuple[TarEntry, ...]:
+def read_tar(source: bytes | BinaryIO) -> tuple[TarEntry, ...]:
     """The entries of a plain (uncompressed) tar, in order, folders that are only implied included. Reads no contents.
 
-    With `links` symlinks are entries too, and an attribute that is neither a path nor a link's target (an owner, an
-    extended attribute, an access list) refuses the archive. Raises TarError; bounded by TAR_ENTRIES entries and TAR_BYTES
-    bytes of files.
+    Raises TarError; bounded by TAR_ENTRIES entries and TAR_BYTES bytes of files.
     """
+    return _Reader(io.BytesIO(source) if isinstance(source, bytes) else source).entries()
+
+
+def read_change_tar(source: bytes | BinaryIO) -> tuple[TarEntry, ...]:
+    """As `read_tar` for a change set: symlinks are entries too, and an attribute that is neither a path nor a link's target
+    (an owner, an extended attribute, an access list) refuses the archive. Raises TarError."""
     stream = io.BytesIO(source) if isinstance(source, bytes) else source
-    return _Reader(stream, "names" if links else "plain").entries()
+    return _Reader(stream, change_set=True).entries()
 
 
 class _Reader:
     """One pass over an archive, from its first header to its end mark."""
 
-    def __init__(self, stream: BinaryIO, attributes: Literal["plain", "names", "any"]) -> None:
-        """`attributes` of a pax header: for files and folders, nothing but names and targets, or for every kind of entry."""
+    def __init__(self, stream: BinaryIO, *, links: bool = False, change_set: bool = False) -> None:
         self._stream = stream
-        self._attributes = attributes
+        self._change_set = change_set
         self._end = stream.seek(0, io.SEEK_END)
         self._taken: dict[str, TarEntry] = {}
         self._bytes = 0
+        self._changing = {"size", "hdrcharset"} if links else {"size", "hdrcharset", "linkpath"}
+        """Attributes that change how the bytes of an entry are read."""
         self._place = 0
         """Where the header lies that is being read."""
         self._name: bytes | None = None
         """What a header of its own said that the next entry is called."""
         self._target: bytes | None = None
-        """What a header of its own said that the next entry, a link, leads to."""
+        """What a header of its own said that the next entry of a change set leads to."""
 
     def entries(self) -> tuple[TarEntry, ...]:
         for header in self.headers(2 * limits.TAR_ENTRIES):  # each entry may have one that names it
-            if header.kind == _LINK and self._attributes == "names":
+            if header.kind == _LINK and self._change_set:
                 self._link(header)
                 continue
             if header.kind != FOLDER and header.kind not in FILES:
@@ -129,10 +132,11 @@ class _Reader:
                 self._pax(self._records(self._extra(start, size)), whole=kind == _PAX_GLOBAL)
             else:
                 mode = _octal(header[100:108])
-                link = header[157:257].partition(b"\0")[0]
                 target, self._target = self._target, None
-                name = self._name_of(header)
-                yield TarHeader(name, kind, -1 if mode is None else mode, size, start, link, target)
+                if target is not None and kind != _LINK:
+                    raise self._wrong("has a target and is no link")
+                link = header[157:257].partition(b"\0")[0] if target is None else target
+                yield TarHeader(self._name_of(header), kind, -1 if mode is None else mode, size, start, link)
         if self._name is not None or self._target is not None:
             raise TarError("ends after a name without its entry")
         self._stream.seek(place)
@@ -184,18 +188,20 @@ class _Reader:
 
     def _pax(self, records: Mapping[str, bytes], *, whole: bool) -> None:
         """Times, owners and comments mean nothing here; a name is taken, what changes how bytes are read is refused."""
-        if self._attributes == "names":
-            refused = whole or not records.keys() <= {"path", "linkpath"}
-        else:
-            changing = {"size", "hdrcharset", *(("path",) if whole else ())}
-            changing |= {"linkpath"} if self._attributes == "plain" else set()
-            refused = bool(changing & records.keys()) or any(key.startswith("GNU.sparse") for key in records)
-        if refused:
+        if self._change_set:
+            if whole or not records.keys() <= {"path", "linkpath"}:
+                raise self._wrong(
+                    "has attributes that no change set has: owners, extended attributes, access lists"
+                )
+            if "linkpath" in records and self._target is not None:
+                raise self._wrong("has two targets")
+            self._target = records.get("linkpath", self._target)
+        elif (self._changing | ({"path"} if whole else set())) & records.keys() or any(
+            key.startswith("GNU.sparse") for key in records
+        ):
             raise self._wrong("has attributes that change its size, its kind or the names of others")
         if "path" in records:
             self._rename(records["path"])
-        if "linkpath" in records:
-            self._target = records["linkpath"]
 
     def _rename(self, name: bytes) -> None:
         if self._name is not None:
@@ -216,23 +222,20 @@ class _Reader:
         folder = header.kind == FOLDER
         if folder and header.size:
             raise self._wrong("is a folder with a size")
-        if header.target is not None:
-            raise self._wrong("has a target and is no link")
         path = self._path(self._text(header.name), folder)
         if path:
-            offset = 0 if folder else header.offset
-            self._take(TarEntry(path, folder, header.size, offset, _mode(header)))
+            self._take(TarEntry(path, folder, header.size, 0 if folder else header.offset, header.mode))
 
     def _link(self, header: TarHeader) -> None:
-        target = self._text(header.link if header.target is None else header.target)
+        target = self._text(header.link)
         path = self._path(self._text(header.name), False)
-        if header.size or not target or len(target.encode()) > limits.TAR_PATH_BYTES:
+        if header.size or not target or len(header.link) > limits.TAR_PATH_BYTES:
             raise self._wrong(
                 f"is a link with a size, or without a target of at most {limits.TAR_PATH_BYTES} bytes"
             )
         if has_hidden(target) or "\n" in target or "\t" in target or "\\" in target:
             raise self._wrong("is a link to a name with hidden characters or backslashes")
-        self._take(TarEntry(path, False, link=target, mode=_mode(header)))
+        self._take(TarEntry(path, False, mode=header.mode, link=target))
 
     def _text(self, name: bytes) -> str:
         try:
@@ -276,11 +279,6 @@ class _Reader:
         self._bytes += entry.size
         if self._bytes > limits.TAR_BYTES or len(taken) > limits.TAR_ENTRIES:
             raise TarError(f"unpacks to more than {limits.TAR_BYTES} bytes or {limits.TAR_ENTRIES} entries")
-
-
-def _mode(header: TarHeader) -> int | None:
-    """What the archive says of permissions, None where it says no octal number."""
-    return None if header.mode == -1 else header.mode
 
 
 def _octal(field: bytes) -> int | None:

@@ -131,6 +131,10 @@ def _asked(request: Request) -> Iterator[Item]:
     yield Field(
         "network", "\n".join(f"{item.host}:{item.port}" for item in request.network_allowlist) or "none"
     )
+    if request.project is not None:
+        yield Field("project", request.project)
+        yield Fact("limits", f"{request.time_limit_sec} s")
+        return
     yield Fact(
         "limits",
         f"{request.cpu_limit} cores, {request.memory_limit_mb} MiB, {request.time_limit_sec} s",

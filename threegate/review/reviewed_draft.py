@@ -69,12 +69,12 @@ class ReviewedDraft:
     """The agent's run that drafted it; None where none did."""
     differs: str | None
     """What differs from the last approved request of the same shape; None when there was none."""
-    never_fits: str | None = None
-    """What of its limits no machine of the workspace has."""
     change: RequestedChange | None = None
     """What an apply request would do to its project."""
     unfit: Refused | None = None
     """Why that could not be done to the project as it is now."""
+    never_fits: str | None = None
+    """What of its limits no machine of the workspace has."""
     image_has_program: bool | None = True
     """Whether the sandbox image has the program that the argv starts with; None when that is not known."""
 
@@ -274,9 +274,9 @@ def _reviewed(
         proposal_sha256=proposal,
         now=now,
         differs=differs_from_last(context.workspace, request) if compared else None,
-        never_fits=never_fits(context.workspace, settings.runners, request),
         change=change,
         unfit=why_unfit(change),
+        never_fits=never_fits(context.workspace, settings.runners, request),
         image_has_program=describe(job.backend).has_program(settings.runners, job.argv[0])
         if job.argv
         else True,

@@ -149,7 +149,7 @@ def _format(place: Place) -> Iterator[str]:
     yield "| key | | meaning |"
     yield "|---|---|---|"
     for key in KEYS.values():
-        if key.name not in ("approved_by", "approved_utc"):
+        if "1" in key.versions and key.name not in ("approved_by", "approved_utc"):
             yield f"| {key.name} | {'required' if key.required else ''} | {key.description} |"
     yield ""
     yield f"Highest here: cpu_limit {gate.max_cpu:g}, memory_limit_mb {gate.max_memory_mb}, time_limit_sec {gate.max_time_sec}. Ask for"

@@ -181,7 +181,7 @@ RULES = (
         "changes-form",
         "Changes is a list of the digest and five counts, and perhaps one block of paths",
         "'- digest: sha256:…', then add, modify, delete, mode and type with their counts; up to 40 paths in a block fenced with ```. "
-        "threegate draft --changes and the door write it; approve holds it against changes.tar.",
+        "approve holds it against changes.tar.",
         (_CHANGES, f"{_CHANGES}\n```\nmodify src/a.py\nadd    b\n```\n"),
         (
             "{apply}\n\n## Changes\n\n- digest: sha256:abc\n",
