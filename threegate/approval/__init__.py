@@ -5,6 +5,7 @@ What others use: `LaunchFacts` with `check_launch` and `launch_checks`, `load_op
 """
 
 from threegate.approval.act import check_act
+from threegate.approval.batch import BATCH_TYPE, Batch, BatchPlace, SignedApproval
 from threegate.approval.facts import (
     REASON_CODES,
     Check,
@@ -26,7 +27,6 @@ from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, SshSign
 from threegate.approval.statement import (
     Act,
     Countersignature,
-    SignedApproval,
     SignedBytes,
     Statement,
     StatementInput,
@@ -36,12 +36,15 @@ from threegate.approval.statement import (
 )
 
 __all__ = [
+    "BATCH_TYPE",
     "GRANT_TYPE",
     "NAME",
     "NAMESPACE_ACT",
     "NAMESPACE_APPROVAL",
     "REASON_CODES",
     "Act",
+    "Batch",
+    "BatchPlace",
     "Check",
     "Countersignature",
     "Grant",

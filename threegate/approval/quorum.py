@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from threegate.approval.batch import SignedApproval
 from threegate.approval.operators import Operators
 from threegate.approval.signer import verify_signer
 from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import NAMESPACE_APPROVAL
-from threegate.approval.statement import Countersignature, SignedApproval, SignedBytes
+from threegate.approval.statement import Countersignature, SignedBytes
 from threegate.core import limits
 from threegate.core.errors import Refused
 

@@ -230,25 +230,6 @@ class SignedBytes:
         return render_signed(self.statement, self.signature.armor)
 
 
-@dataclass(frozen=True, slots=True)
-class SignedApproval:
-    """The ``.sig`` file of an approval: what was signed, and the signature."""
-
-    signed: SignedBytes
-    statement: Statement
-
-    @classmethod
-    def parse(cls, data: bytes) -> SignedApproval:
-        """Read a ``.sig`` file. Raises MalformedError; nothing is verified yet."""
-        signed = SignedBytes.parse(data)
-        return cls(signed, Statement.parse(signed.statement))
-
-    @property
-    def approval_sha256(self) -> str:
-        """sha256 of the statement's bytes."""
-        return self.signed.sha256
-
-
 def render_signed(statement: bytes, armor: bytes) -> bytes:
     """The bytes of a signature file."""
     return statement + b"\n" + armor

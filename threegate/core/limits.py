@@ -89,6 +89,12 @@ RSA_BITS: Final = 3072
 SIGNATURE_FILE_BYTES: Final = 64 * KIB
 OPERATORS_FILE_BYTES: Final = 256 * KIB
 COUNTERSIGNATURES: Final = 16
+BATCH_MEMBERS: Final = 32
+"""Statements that one signature covers at most; with their inputs they also have to fit into SIGNATURE_FILE_BYTES."""
+GROUP_INPUT_BYTES: Final = 4 * KIB
+"""Of an input that is not the same in all drafts of a group: so much is shown whole in the table of their differences."""
+GROUP_VALUE_CHARS: Final = 200
+"""Of a plain value that may differ between drafts of a group."""
 SSH_KEYGEN_SECONDS: Final = 20
 SIGN_SECONDS: Final = 120
 QUIET_SIGN_SECONDS: Final = 5

@@ -21,6 +21,7 @@ from threegate.core.workspace import Workspace
 from threegate.request import read_request
 from threegate.request.exposure import Exposure, exposure_of
 from threegate.request.job import effective_risk
+from threegate.review.group_shape import shape_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Asked:
     backend: str
     purpose: str
     exposure: Exposure
+    shape: str | None = None
+    """Of a draft: the shape of the group that it may be of (group_shape.py); None for one that is of none."""
 
 
 class AskedReader:
@@ -92,6 +95,7 @@ class AskedReader:
             backend=request.backend,
             purpose=request.purpose,
             exposure=exposure,
+            shape=shape_of(request, owner) if owner is not None else None,
         )
 
     def _settings_now(self) -> Settings:

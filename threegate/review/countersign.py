@@ -175,7 +175,7 @@ def countersign(
         if check.ok is False and check.code != "quorum_missing":
             raise Refused(check.code, check.detail)
     try:
-        approval = SignedApproval.parse(approved.signature)
+        approval = SignedApproval.parse(approved.signature, approved.request_id)
     except MalformedError:
         raise Refused(
             "signature_missing", f"{approved.path.name}: runs under a grant; nobody signed it"

@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -98,6 +99,8 @@ class Line:
     """Opacity and reach: of the file, else as the verdict tells them; None where neither tells any."""
     asked: Asked | None = None
     """What the file asks for; None where it is no valid request."""
+    together: int = 0
+    """Drafts of its shape, itself among them, which can be decided on together; 0 where there is no other."""
 
     @property
     def file(self) -> str:
@@ -108,6 +111,13 @@ class Line:
     def shown_file(self) -> str:
         """The file's name for people and programs that do not open it: secrets are masked."""
         return mask_secrets(self.file)
+
+    @property
+    def group(self) -> str:
+        """Which group it is of, in words of ours; empty where it is of none."""
+        if self.asked is None or self.asked.shape is None or not self.together:
+            return ""
+        return f"group {self.asked.shape[:6]}, one of {self.together}: decide together with --group"
 
     @property
     def next(self) -> str:
@@ -134,6 +144,7 @@ class Line:
             "risk": asked.risk if asked else None,
             "backend": asked.backend if asked else None,
             "purpose": mask_secrets(asked.purpose) if asked else None,
+            "group": {"shape": asked.shape, "drafts": self.together} if asked and self.together else None,
             "changed_utc": f"{self.entry.changed:%Y-%m-%dT%H:%M:%SZ}",
             "since_utc": f"{self.entry.since:%Y-%m-%dT%H:%M:%SZ}",
         }
@@ -160,7 +171,17 @@ def status_lines(workspace: Workspace, *, ended: int = 20, reader: AskedReader |
             )
         )
     ]
-    return sorted(found, key=lambda line: _ORDER.index(line.next))
+    return sorted(grouped(found), key=lambda line: _ORDER.index(line.next))
+
+
+def grouped(lines: list[Line]) -> list[Line]:
+    """The lines, each draft with how many of these are of its shape; what is left out of a group shows when it is opened."""
+    shapes = [line.asked.shape if line.asked else None for line in lines]
+    counts = Counter(shapes)
+    return [
+        replace(line, together=counts[shape]) if shape and counts[shape] > 1 else line
+        for line, shape in zip(lines, shapes, strict=True)
+    ]
 
 
 def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
@@ -185,6 +206,8 @@ def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
             if len(f"{rows[0]}  {act}") <= width and len(rows) == 1
             else [*rows, *own(act, width=width, indent=10)]
         )
+    if line.group:
+        rows += own(line.group, width=width, indent=10)
     foreign = [line.shown_file]
     if asked is not None:
         foreign.append(f"{asked.requester}: {mask_secrets(asked.purpose)}")
