@@ -94,6 +94,8 @@ def open_group(context: Context, lead: Draft) -> Iterator[Group]:
                 with ExitStack() as own:
                     member = own.enter_context(open_reviewed_draft(context, draft, compared=False))
                     why = _why_alone(first, member)
+                    if member.request.request_id in {one.request.request_id for one in members}:
+                        why = "its request_id is that of another draft of the group"
                     if not why and (len(members) == limits.BATCH_MEMBERS or _size(member) > room):
                         why = "the batch is full; approve the rest in another one"
                     if why:
