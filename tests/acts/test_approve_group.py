@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import Bench
-from threegate.acts.approve_group import open_group
+from threegate.acts.approve_group import open_group, seal_group
 from threegate.approval import SignedApproval
 from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput
@@ -66,6 +66,37 @@ def test_a_group_is_approved_by_one_signature(bench: Bench, capfd: pytest.Captur
     approval = SignedApproval.parse((approved[2].parent / f"{approved[2].name}.sig").read_bytes(), "req-2")
     assert hashlib.sha256(kept).hexdigest() == approval.statement.shown_sha256 and b"5000" in kept
     assert run(command(bench, "audit", "verify")) == 0
+
+
+def test_every_line_that_is_signed_is_in_the_full_draft_or_in_the_table(bench: Bench) -> None:
+    """But for digests of what is there, and where a value stands in a longer text of which the rest is the same."""
+    paths = drafts(bench, [3, 40])
+    for path, data in zip(paths, (b"1\n", b"20\n21\n"), strict=True):
+        digest = hashlib.sha256(data).hexdigest()
+        (bench.workspace.files / digest).write_bytes(data)
+        text = path.read_text().replace(
+            "---\n## Code", f"inputs:\n  - name: d.csv\n    sha256: {digest}\n---\n## Code"
+        )
+        text = text.replace(
+            "## Output Expectations\n\nnone", f"## Output Expectations\n\n- /out/{len(data)}.csv"
+        )
+        path.write_text(text)
+    with open_group(bench.context, read_draft(bench.workspace, paths[0])) as group:
+        screen = render_group(
+            group.members, group.left_out, bench.context.policy.settings, operator="alice", width=200
+        )
+        texts = [one.shown.decode().splitlines() for one in seal_group(bench.context, group, "alice").sealed]
+    whole = "\n".join(screen)
+    differing = [line for line in texts[1] if line not in texts[0]]
+    assert len(differing) == 9
+    for line in differing:
+        label, _, value = line.partition("|")
+        if label.strip() in ("job", "digest of") or line.startswith("  job"):
+            continue
+        if line.startswith("  created"):
+            value = line.split()[-1]
+        wanted = '"n = 40' if '{"n": 40}' in value else value.strip()
+        assert wanted.strip('"') in whole, line
 
 
 def test_the_answer_as_json(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
@@ -179,3 +210,45 @@ def test_many_are_rejected_for_one_reason(bench: Bench, capfd: pytest.CaptureFix
     assert [row["request_id"] for row in json.loads(capfd.readouterr().out)] == ["req-1", "req-2"]
     events = [event for event in Trail(bench.workspace).events() if event.type == "rejected"]
     assert len(events) == 4 and {event.data["message"] for event in events} == {"too many"}
+
+
+def test_a_group_is_countersigned_by_one_signature(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    bench.settings(approval__quorum__low=2)
+    bob = bench.operator("bob")
+    paths = drafts(bench, [3, 4, 5, 6])
+    assert run(command(bench, "approve", "--group", paths[0], "--key", bench.keys["alice"], "--yes")) == 0
+    assert capfd.readouterr().out.count("for further operators") == 4
+    waiting = [bench.workspace.approved / path.name for path in paths]
+    alone = bench.approve(bench.draft("alone", slug="alone")).path
+    assert run(command(bench, "countersign", waiting[3], "--key", bob, "--yes")) == 0
+    words = command(bench, "countersign", "--group", waiting[0], "--key", bob)
+    assert run(words) == 2
+    assert not waiting[0].with_name(f"{waiting[0].name}.sig.bob").exists()
+    capfd.readouterr()
+    assert run([*words, "--yes"]) == 0
+    told = capfd.readouterr().out
+    assert "GROUP: 3 DRAFTS" in told and told.count("the quorum is met") == 3
+    assert f"{waiting[3].name}: bob has signed it" in told
+    files = [path.with_name(f"{path.name}.sig.bob").read_bytes() for path in waiting]
+    assert files[0] == files[1] == files[2] != files[3]
+    for path in waiting:
+        assert run(command(bench, "approval", "verify", path)) == 0
+    assert run(command(bench, "audit", "verify")) == 0
+    assert run([*words, "--yes"]) == 2  # nothing is left
+    assert run(command(bench, "countersign", "--group", alone, "--key", bob, "--yes")) == 2
+    assert "no other request of its batch" in capfd.readouterr().err
+
+
+def test_what_does_not_hold_any_more_is_left_out_of_a_countersignature(
+    bench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bench.settings(approval__quorum__low=2)
+    bob = bench.operator("bob")
+    paths = drafts(bench, [3, 4, 5])
+    assert run(command(bench, "approve", "--group", paths[0], "--key", bench.keys["alice"], "--yes")) == 0
+    (bench.workspace.approved / paths[1].name).unlink()
+    capfd.readouterr()
+    words = command(bench, "--json", "countersign", "--group", "req-0", "--key", bob, "--yes")
+    assert run(words) == 0
+    told = capfd.readouterr()
+    assert len(json.loads(told.out)) == 2 and f"| {paths[1].name}: " in told.err

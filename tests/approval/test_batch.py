@@ -15,6 +15,7 @@ from tests.approval.material import APPROVED, POLICY, WORKSPACE, Approved
 from threegate.approval import (
     Batch,
     BatchPlace,
+    Countersignature,
     LaunchFacts,
     MalformedError,
     SignedApproval,
@@ -233,6 +234,35 @@ def test_a_countersignature_covers_what_it_names_and_no_other_member(
             approved, operators=both, countersignatures={"other": word}, quorum=QuorumSettings(low=2)
         )
         assert code_of(found) == "statement_mismatch"
+
+
+def test_one_countersignature_may_cover_a_list_and_nothing_else(approved: Approved, other_key: Path) -> None:
+    batch, _, _ = member(approved)
+    both = approved.operators + material.line("other", other_key).encode()
+    covers = [sha256_hex(item.to_bytes()) for item in batch.statements]
+    changes: dict[str, Any] = {"operators": both, "quorum": QuorumSettings(low=2)}
+
+    def signed(*approvals: str) -> dict[str, bytes]:
+        first, *others = approvals
+        return {"other": material.countersigned(first, "other", other_key, others=tuple(others))}
+
+    check_launch(facts(approved, **changes, countersignatures=signed(*covers)))
+    check_launch(approved.facts(**changes, countersignatures=signed(covers[1], covers[0])))
+    without = signed(covers[0], covers[2])
+    assert code_of(facts(approved, **changes, countersignatures=without)) == "statement_mismatch"
+
+
+@pytest.mark.parametrize(
+    "approvals",
+    [[], ["0" * 64], ["0" * 64] * 2, ["0" * 64, "1"], ["0" * 64, 1], "0" * 64, None,
+     [f"{number:064x}" for number in range(limits.BATCH_MEMBERS + 1)]],
+)  # fmt: skip
+def test_a_list_that_a_countersignature_cannot_have(approvals: object) -> None:
+    word = Countersignature("0" * 64, "bob", APPROVED, "0" * 32, ("1" * 64,))
+    assert Countersignature.parse(word.to_bytes()) == word
+    value = json.loads(word.to_bytes())
+    with pytest.raises(MalformedError):
+        Countersignature.parse(canonical_bytes({**value, "approvals": approvals}))
 
 
 def test_a_batch_of_less_risk_than_its_member_is_refused(approved: Approved, key: Path) -> None:

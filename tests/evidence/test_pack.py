@@ -277,12 +277,16 @@ def test_what_a_person_sees(bench: Bench, tmp_path: Path) -> None:
 def test_members_of_a_batch_are_confirmed_each_by_its_own_statement(
     bench: Bench, outside: Outside, tmp_path: Path
 ) -> None:
+    bench.settings(approval__quorum__low=2)
+    bob = bench.operator("bob")
     paths = [
         bench.draft(f"req-{letter}", slug=letter, purpose=f"Sum {letter}.", data=None, code="print(1)")
         for letter in "ab"
     ]
     command = ["--workspace", str(bench.workspace.root), "approve", "--group", str(paths[0])]
     assert cli.execute([*command, "--key", str(bench.keys["alice"]), "--yes"]) == 0
+    words = ["--workspace", str(bench.workspace.root), "countersign", "--group", "req-a", "--key", str(bob)]
+    assert cli.execute([*words, "--yes"]) == 0
     packed = write_pack(bench.workspace, tmp_path / "pack")
     assert packed.missing == ()
     assert outside.confirmed(packed.path).startswith("checked: 2 requests (2 signed by operators")

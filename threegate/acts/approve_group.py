@@ -22,8 +22,8 @@ from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 from threegate.launch.context import Context
 from threegate.request import read_request
 from threegate.request.job import RISKS
-from threegate.review.group_screen import in_table
-from threegate.review.group_shape import job_shape, shape_of
+from threegate.review.draft_group import Group, why_alone
+from threegate.review.group_shape import shape_of
 from threegate.review.reviewed_draft import (
     Draft,
     ReviewedDraft,
@@ -31,22 +31,7 @@ from threegate.review.reviewed_draft import (
     read_draft,
     refuse_judged,
 )
-from threegate.shown.request_sections import size_text
 from threegate.shown.time_read import Reading
-
-_STATEMENT_BYTES = 1024
-_INPUT_BYTES = 224
-"""What a statement and each input in it take at most in a batch, and what is left for the signature itself."""
-_ARMOR_BYTES = 8192
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Drafts of one shape, opened; the first is the one that is shown in full."""
-
-    members: tuple[ReviewedDraft, ...]
-    left_out: tuple[tuple[str, str], ...]
-    """File name and why, in words of ours: drafts of the same shape that are to be decided on by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +72,13 @@ def open_group(context: Context, lead: Draft) -> Iterator[Group]:
         first = held.enter_context(open_reviewed_draft(context, lead))
         refuse_judged(first)
         members, left_out = [first], []
-        room = limits.SIGNATURE_FILE_BYTES - _ARMOR_BYTES - _size(first)
+        room = limits.SIGNATURE_FILE_BYTES - limits.BATCH_ARMOR_BYTES - _size(first)
         for path in paths[1:]:
             try:
                 draft = read_draft(context.workspace, path)
                 with ExitStack() as own:
                     member = own.enter_context(open_reviewed_draft(context, draft, compared=False))
-                    why = _why_alone(first, member)
+                    why = why_alone(first, member)
                     if member.request.request_id in {one.request.request_id for one in members}:
                         why = "its request_id is that of another draft of the group"
                     if not why and (len(members) == limits.BATCH_MEMBERS or _size(member) > room):
@@ -167,28 +152,5 @@ def _shape(context: Context, draft: Draft) -> str | None:
 
 
 def _size(member: ReviewedDraft) -> int:
-    return _STATEMENT_BYTES + _INPUT_BYTES * len(member.inputs)
-
-
-def _why_alone(first: ReviewedDraft, member: ReviewedDraft) -> str:
-    """Why a draft of the same shape is not decided on together with the first one; empty when it is."""
-    refuse_judged(member)
-    if (member.owner, member.run) != (first.owner, first.run) or job_shape(member.job) != job_shape(
-        first.job
-    ):
-        return "it means something else in a part that may not differ"
-    if _told_beside(member) != _told_beside(first):
-        return "its screen has warnings or a judgement of its own"
-    by_name = {copy.name: copy for copy in first.inputs}
-    for copy in member.inputs:
-        before = by_name[copy.name]
-        if copy.sha256 != before.sha256 and not (in_table(before) and in_table(copy)):
-            return f"an input that differs is no plain text of at most {size_text(limits.GROUP_INPUT_BYTES)}"
-    return ""
-
-
-def _told_beside(member: ReviewedDraft) -> tuple[object, ...]:
-    """What stands on the screen of a draft beside the text that is signed, but for its inputs and the last of its shape."""
-    warnings = {(item.rule, item.message) for item in member.report.findings if item.severity == "warning"}
-    assessment = member.assessment
-    return warnings, member.image_has_program, assessment.to_json(), assessment.aana_reasons
+    """How much of the signature file a member takes at most."""
+    return limits.BATCH_STATEMENT_BYTES + limits.BATCH_INPUT_BYTES * len(member.inputs)

@@ -19,8 +19,6 @@ from threegate.request.model import Risk
 
 BATCH_TYPE: Final = "threegate-batch/1"
 _KEYS: Final = {"type", "risk", "statements"}
-_DEPTH: Final = 8
-"""Of the JSON of a batch: it has at most six levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class Batch:
 
     def to_bytes(self) -> bytes:
         """The canonical bytes that are signed."""
-        statements = [canonical.loads_strict(item.to_bytes(), max_bytes=limits.SIGNATURE_FILE_BYTES, max_depth=_DEPTH)
+        statements = [canonical.loads_strict(item.to_bytes(), max_bytes=limits.SIGNATURE_FILE_BYTES, max_depth=8)
                       for item in self.statements]  # fmt: skip
         return canonical.canonical_bytes({"type": BATCH_TYPE, "risk": self.risk, "statements": statements})
 
@@ -56,7 +54,7 @@ class Batch:
     def parse(cls, data: bytes) -> Batch:
         """Read the bytes of a batch. Raises MalformedError unless they are exactly what `to_bytes` gives."""
         try:
-            value = canonical.loads_strict(data, max_bytes=limits.SIGNATURE_FILE_BYTES, max_depth=_DEPTH)
+            value = canonical.loads_strict(data, max_bytes=limits.SIGNATURE_FILE_BYTES, max_depth=8)
         except canonical.StrictJSONError as error:
             raise MalformedError(f"is no strict JSON: {error}") from None
         if not isinstance(value, dict) or value.keys() != _KEYS or value["type"] != BATCH_TYPE:

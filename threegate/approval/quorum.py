@@ -44,7 +44,7 @@ def check_countersignature(
         word = Countersignature.parse(signed.statement)
     except MalformedError as error:
         raise Refused("signature_file_malformed", f"the countersignature of {name} {error}") from None
-    if word.countersigned_by != name or word.approval_sha256 != approval.approval_sha256:
+    if word.countersigned_by != name or approval.approval_sha256 not in word.covers:
         raise Refused("statement_mismatch", f"the countersignature of {name} is for something else")
     fingerprint = verify_signer(
         signed.statement,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from threegate.acts.approve import Promoted, Sealed
     from threegate.acts.signing_key import Acting
     from threegate.launch.context import Context
+    from threegate.review.draft_group import Group
     from threegate.review.reviewed_draft import Draft, ReviewedDraft
     from threegate.shown.time_read import Reader, Reading
 
@@ -100,23 +101,10 @@ def _approve_group(
     """Show the group of a draft, ask once, sign once, deliver each; what was delivered before a failure is told."""
     from threegate.acts.approve_group import deliver_group, open_group, seal_group, sign_group
     from threegate.core.canonical import sha256_hex
-    from threegate.review.group_screen import render_group
-    from threegate.shown.time_read import Reader
 
     done: list[tuple[Promoted, Sealed]] = []
     with open_group(context, draft) as group:
-        width = screen_width(to_stderr=quiet)
-        lines = render_group(
-            group.members,
-            group.left_out,
-            context.policy.settings,
-            operator=acting.name,
-            width=width,
-            full=full,
-        )
-        put(lines, to_stderr=quiet)
-        reader = Reader()
-        reader.shows(lines)
+        reader = show_group(group, context, acting.name, full=full, to_stderr=quiet)
         ask(f"Sign as {acting.name} and let each of the {len(group.members)} run once?", yes)
         reading = None if yes else reader.read()
         sealed = seal_group(context, group, acting.name)
@@ -156,6 +144,27 @@ def show(
     width = screen_width(to_stderr=to_stderr)
     lines = render_reviewed_draft(
         reviewed, context.policy.settings, operator=operator, width=width, full=full
+    )
+    put(lines, to_stderr=to_stderr)
+    reader = Reader()
+    reader.shows(lines)
+    return reader
+
+
+def show_group(
+    group: Group, context: Context, operator: str, *, full: bool, to_stderr: bool = False
+) -> Reader:
+    """Print the screen of a group; gives who reads it from now on."""
+    from threegate.review.group_screen import render_group
+    from threegate.shown.time_read import Reader
+
+    lines = render_group(
+        group.members,
+        group.left_out,
+        context.policy.settings,
+        operator=operator,
+        width=screen_width(to_stderr=to_stderr),
+        full=full,
     )
     put(lines, to_stderr=to_stderr)
     reader = Reader()

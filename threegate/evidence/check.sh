@@ -264,7 +264,8 @@ for entry in index["requests"]:
         name = f"{folder}/request.md.sig.{event['data']['countersigned_by']}"
         if as_approved and is_there(name):
             said, further, told = signed(name, "threegate-approval", recorded, by="countersigned_by", at="countersigned_utc")
-            must(said["approval_sha256"] == event["data"]["approval_sha256"] == approved["approval_sha256"], f"{name}: about another approval")
+            covers = said.get("approvals", [said.get("approval_sha256")])
+            must(event["data"]["approval_sha256"] == approved["approval_sha256"] in covers, f"{name}: about another approval")
     if approved.get("shown_sha256") and exact(f"{folder}/shown.txt"):
         must(sums[f"{folder}/shown.txt"] == approved["shown_sha256"], f"{folder}/shown.txt: not what was signed")
 

@@ -28,9 +28,10 @@ from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.daemon.log import Log
 from threegate.daemon.recovery import recover
 from threegate.launch.approved_file import Ended, Unrunnable, Waiting, read_approved
+from threegate.launch.context import Context
 from threegate.launch.pipeline import launch
 from threegate.review.countersign import verify_approval
-from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
+from threegate.review.reviewed_draft import Draft, ReviewedDraft, open_reviewed_draft, read_draft
 
 
 @pytest.fixture
@@ -294,6 +295,34 @@ def test_a_member_with_a_screen_of_its_own_is_left_out(bench: Bench, monkeypatch
     with open_group(bench.context, read_draft(bench.workspace, paths[0])) as group:
         assert [member.request.request_id for member in group.members] == ["req-a", "req-c"]
         assert [name for name, _ in group.left_out] == [paths[1].name]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("print(n)", "print(0)"),
+        ("small", "tiny"),
+        ("memory_limit_mb: 64", "memory_limit_mb: 65"),
+        ("req-b", "req-z"),
+    ],
+)
+def test_a_draft_that_is_replaced_after_it_was_listed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    """By another of the same name; what is opened is what counts."""
+    paths = drafts(bench)
+    real = approve_group.group_paths
+
+    def listed(context: Context, lead: Draft) -> list[Path]:
+        found = real(context, lead)
+        assert len(found) == 3
+        paths[1].write_text(paths[1].read_text().replace(old, new))
+        return found
+
+    monkeypatch.setattr(approve_group, "group_paths", listed)
+    with open_group(bench.context, read_draft(bench.workspace, paths[0])) as group:
+        ids = [member.request.request_id for member in group.members]
+        assert ids == (["req-a", "req-z", "req-c"] if new == "req-z" else ["req-a", "req-c"])
 
 
 def test_a_batch_holds_no_more_than_its_bound(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
