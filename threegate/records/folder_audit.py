@@ -27,15 +27,13 @@ from typing import Any, Final
 
 import yaml
 
-from threegate.approval import Batch, BatchPlace, MalformedError
 from threegate.core import limits
+from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.canonical import digest as canonical_digest
-from threegate.core.canonical import sha256_hex
 from threegate.core.durable import read_regular_fd
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import WITNESS_NAME
 from threegate.core.workspace import STATES, Workspace
-from threegate.launch.launch_facts import batch_place
 from threegate.results import read_record, render_result, result_name, validate_result
 from threegate.results.released import OUTPUTS_FILE
 from threegate.results.space import PREFIX as RESERVED
@@ -102,8 +100,8 @@ class _Request:
     approval_sha256: str | None
     inputs: tuple[str, ...] = ()
     claimed: bool = False
-    batch: BatchPlace | None = None
-    """Which batch the approval was announced in, and where."""
+    batch: tuple[str | None, int | None] = (None, None)
+    """Digest of the batch that the approval was announced in, and where in it."""
 
 
 @dataclass(slots=True)
@@ -218,7 +216,12 @@ class FolderAudit:
         files = self._complete(event, place, {"": approved.request_sha256, ".sig": None}, approved.files)
         inputs = tuple(approved.pinned or ())
         self._open[event.request_id] = _Request(
-            place, event.seq, files, approved.approval_sha256, inputs, batch=batch_place(approved)
+            place,
+            event.seq,
+            files,
+            approved.approval_sha256,
+            inputs,
+            batch=(approved.batch_sha256, approved.batch_index),
         )
         for digest in inputs:
             self._inputs[digest] = self._inputs.get(digest, 0) + 1
@@ -356,7 +359,7 @@ class FolderAudit:
     ) -> None:
         path = place + suffix
         seq = seq if request is None else request.seq
-        if suffix == ".sig" and request is not None and (digest is None or request.batch is not None):
+        if suffix == ".sig" and request is not None and (digest is None or request.batch != (None, None)):
             self._check_statement(path, request)
         if self._named(digest, path):
             most = limits.SIGNATURE_FILE_BYTES if suffix else limits.REQUEST_BYTES
@@ -369,8 +372,8 @@ class FolderAudit:
         if data is None or request.approval_sha256 is None:
             return
         line = data.split(b"\n", 1)[0]
-        if request.batch is not None:
-            line = _member(line, request.batch)
+        if request.batch != (None, None):
+            line = _member(line, *request.batch)
         if hashlib.sha256(line).hexdigest() != request.approval_sha256:
             self._bad(path, f"is not the statement that event {request.seq} recorded: it was changed")
 
@@ -810,10 +813,10 @@ def _paths(draft: _Draft) -> Iterator[str]:
     yield from (f"drafts/files/{digest}" for digest in draft.inputs)
 
 
-def _member(line: bytes, place: BatchPlace) -> bytes:
+def _member(line: bytes, batch_sha256: str | None, index: int | None) -> bytes:
     """The statement at this place of the batch in the line; nothing when it is another batch, or has no such place."""
     try:
-        batch = Batch.parse(line)
-        return batch.statements[place.index].to_bytes() if sha256_hex(line) == place.batch_sha256 else b""
-    except (MalformedError, IndexError):
+        statements = json.loads(line)["statements"]
+        return canonical_bytes(statements[index]) if sha256_hex(line) == batch_sha256 else b""
+    except (ValueError, LookupError, TypeError):
         return b""
