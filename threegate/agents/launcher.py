@@ -12,7 +12,7 @@ import pwd
 import re
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,7 +84,10 @@ class Finished:
 
 
 Propose = Callable[[Finished], str | None]
-"""Called with a run whose changes were not proposed; the digest of the change set that it drafted, or None."""
+"""Called with a run that ended, whatever it changed; the digest of the change set that it drafted, or None."""
+
+
+Copying = Callable[[], AbstractContextManager[Callable[[int, int], None]]]
 
 
 def run_agent(
@@ -94,11 +97,12 @@ def run_agent(
     actor: str,
     say: Callable[[str], None],
     propose: Propose,
-    progress: Callable[[int, int], None] = lambda done, of: None,
+    copying: Copying,
 ) -> Finished:
     """Run an agent to its end. Raises InvalidInput, Refused, Unavailable before it lives; TrailError.
 
-    `say` gets lines for the person; before and after the agent, never while it has the terminal.
+    `say` gets lines for the person; before and after the agent, never while it has the terminal. `copying` is entered while the
+    work copy is made; what it gives is called with files done and all files.
     """
     end_dead_runs(context, actor=actor)
     plan = _plan(context, wanted)
@@ -107,7 +111,7 @@ def run_agent(
         held.enter_context(run_lock(run))
         launch = _Launch(context, wanted, plan, run, actor, say, stopped)
         try:
-            launch.prepare(held, progress)
+            launch.prepare(held, copying)
             launch.announce()
         except BaseException:
             launch.undo()
@@ -232,7 +236,7 @@ class _Launch:
         _clean(self._run)
         durable.remove_tree(self._run.folder)
 
-    def prepare(self, held: ExitStack, progress: Callable[[int, int], None]) -> None:
+    def prepare(self, held: ExitStack, copying: Copying) -> None:
         """Everything up to the agent's first instruction but the trail's event. Raises as `run_agent`."""
         plan, run = self._plan, self._run
         self._sign()
@@ -241,15 +245,16 @@ class _Launch:
             for name in (UPPER, SCRATCH):
                 (run.work / name).mkdir()
             kind = "overlay" if jails.overlay_works(plan.root, run.work) else "plain"
-        self._copy = WorkCopy.make(
-            run,
-            plan.root,
-            account=plan.account,
-            kind=kind,
-            shown=self._wanted.shown,
-            cache=scan_cache(self._context.workspace_id),
-            progress=progress,
-        )
+        with copying() as progress:
+            self._copy = WorkCopy.make(
+                run,
+                plan.root,
+                account=plan.account,
+                kind=kind,
+                shown=self._wanted.shown,
+                cache=scan_cache(self._context.workspace_id),
+                progress=progress,
+            )
         self._facts = RunFacts(
             profile=plan.profile.name,
             started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -271,11 +276,15 @@ class _Launch:
         for folder in (run.inbox, run.files):
             os.chown(folder, plan.account.uid, plan.account.gid)
         self._start_sides(held)
+        self._say(
+            f"{plan.profile.name} starts in a jail, on a copy of {plan.root} (run {run.run_id}); sign what it asks for in another "
+            "terminal: threegate review"
+        )
         if hidden := [
             path for path, why in self._copy.start.hidden.items() if why in ("protected", "secret")
         ]:
             self._say(
-                f"hidden from the agent: {len(hidden)} paths ({', '.join(hidden[:3])}{', …' if len(hidden) > 3 else ''}); "
+                f"hidden from the agent: {', '.join(hidden[:3])}{f' and {len(hidden) - 3} more' if len(hidden) > 3 else ''}; "
                 "--with PATH shows one"
             )
         limits = plan.profile.limits
@@ -433,7 +442,7 @@ class _Launch:
         reached, refused = read_hosts(self._hosts) if self._hosts >= 0 else ((), ())
         drafted = None
         try:
-            drafted = propose(finished) if changes is not None and changes.rows else None
+            drafted = propose(finished)
         finally:
             ended = AgentEnded(
                 run=self._run.run_id,
