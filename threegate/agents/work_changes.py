@@ -7,10 +7,12 @@ taken for the agent's.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -19,33 +21,41 @@ from threegate.agents.project_survey import Original
 from threegate.agents.work_copy import TREE, UPPER, WorkCopy
 from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set
 from threegate.changes.path_rules import is_git
-from threegate.changes.table import ChangeSetError, Row
+from threegate.changes.table import ChangeSetError, Node, Row
 from threegate.changes.trees import HeldTree, OverlayTree, Tree
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import HeldFolder, open_inside
+from threegate.core.workspace import AgentRun
 
+_OWN_STATES: Final = "made.json"
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_changes(
     copy: WorkCopy, *, paths: tuple[str, ...] = (), include_ignored: bool = False
 ) -> MadeChangeSet:
-    """The change set of a work copy, or of some paths of it. Where the project changed since the start, a path is left out.
+    """The change set of a work copy, or of some paths of it.
+
+    Where somebody else changed the project since the start, a path is left out; what was applied for this run is no such change.
 
     Raises InvalidInput for a change that is too large, Unavailable when it cannot be read or does not stand still.
     """
     try:
         with _trees(copy) as (project, work, touched):
             wanted = [path for path in touched if not paths or _is_within(path, paths)]
-            moved = [path for path in wanted if path not in copy.start.hidden and _moved_on(copy, path)]
-            made = make_change_set(
-                project,
-                work,
-                candidates=[path for path in wanted if path not in moved],
-                hidden=copy.start.hidden,
-                include_ignored=include_ignored,
+            compare = partial(
+                make_change_set, project, work, hidden=copy.start.hidden, include_ignored=include_ignored
             )
+            moved = [path for path in wanted if path not in copy.start.hidden and _moved_on(copy, path)]
+            own = _own_states(copy.run) if moved else {}
+            foreign = {
+                row.path
+                for row in (compare(candidates=moved).rows if moved else ())
+                if _state(row.before) not in own.get(row.path, ())
+            }
+            moved = [path for path in moved if any(_is_within(other, (path,)) for other in foreign)]
+            made = compare(candidates=[path for path in wanted if path not in moved])
     except ChangeSetError as error:
         raise InvalidInput(f"the agent's changes: {error}") from None
     except OSError as error:
@@ -55,7 +65,12 @@ def read_changes(
 
 
 def keep_bases(copy: WorkCopy, rows: tuple[Row, ...]) -> None:
-    """Keep the project's bytes of changed files in the run's `base`, where they are still those of the start."""
+    """Keep the project's bytes of changed files in the run's `base`, where they are still those of the start, and what each
+    row makes of its path: once that is applied, it is no change by somebody else. Raises OSError."""
+    own = _own_states(copy.run)
+    for row in rows:
+        own[row.path] = sorted({*own.get(row.path, ()), _state(row.after)})
+    durable.overwrite(copy.run.base / _OWN_STATES, json.dumps(own).encode())
     with _held(copy.root) as top:
         for row in rows:
             entry, kept = copy.start.entries.get(row.path), copy.run.base / base_name(row.path)
@@ -74,6 +89,20 @@ def keep_bases(copy: WorkCopy, rows: tuple[Row, ...]) -> None:
 def base_name(path: str) -> str:
     """The name of a file in a run's `base`."""
     return sha256(os.fsencode(path)).hexdigest()
+
+
+def _own_states(run: AgentRun) -> dict[str, list[str]]:
+    """By path: what change sets of this run made of it. Without it a path is somebody else's, and is left out."""
+    with suppress(OSError, ValueError):
+        value = json.loads(
+            durable.read_regular(run.base / _OWN_STATES, max_bytes=limits.AGENT_MANIFEST_BYTES)
+        )
+        return value if isinstance(value, dict) else {}
+    return {}
+
+
+def _state(node: Node | None) -> str:
+    return f"{node.mode} {node.sha256}" if node else ""
 
 
 @contextmanager
