@@ -444,6 +444,8 @@ AGENT_PROGRAM_HEAD_BYTES: Final = 256
 AGENT_SEQUENCE_CHARS: Final = 128
 """Of one control sequence that an agent writes to the terminal; a longer one is left out."""
 AGENT_TRIAL_SECONDS: Final = 20
+AGENT_END_SECONDS: Final = 20
+"""How long the end waits for the last process of a jail that was killed."""
 """For the trial run of a jail."""
 AGENT_SCANNED_BYTES: Final = 1 * MIB
 """Of each file of a project, for secrets, before an agent sees it."""
