@@ -87,7 +87,6 @@ OTHERS: Final[dict[str, str]] = {
     "project_changed": "the project is not what the change was made from: have it proposed again",
     "project_unknown": "no project of this name is registered: `threegate project list`",
     "project_not_writable": "waits: the daemon may not change the project, or another change of it is being made",
-    "path_blocked": "the path may not be written (protected, outside of the project, or a link)",
     "result_unverified": "the run's record or output is not what the trail says",
     "session_exists": "a session of this name is open or was",
     "subtree_kill_off": "the parent session does not allow ending its children",
