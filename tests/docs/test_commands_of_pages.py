@@ -218,6 +218,7 @@ RUN = {
     "threegate proposal explain FILE|-": "threegate proposal explain proposal.json",
     "threegate status": "",
     "threegate show ID": "threegate show {first}",
+    "threegate show --follow ID": "threegate show --follow {first}",
     "threegate show TR-….md --input=data.csv": "threegate show {draft} --input=data.csv",
     "threegate results": "",
     "threegate results ID": "threegate results {first}",

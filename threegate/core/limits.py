@@ -393,6 +393,13 @@ HEALTH_WAIT_SECONDS: Final = 1.5
 """So long the first screen waits for them."""
 STATUS_ROWS_READ: Final = 2000
 """Request files that one list reads for what they ask; those beyond are listed by name and state."""
+LIVE_TAIL_BYTES: Final = 4 * KIB
+"""Of each stream of a run, kept for its last line."""
+LIVE_LINE_CHARS: Final = 400
+"""Of the last line of a running request's output, on every screen."""
+LIVE_FILE_BYTES: Final = 1 * MIB
+LIVE_SECONDS: Final = 0.5
+"""Between two looks at the output of what runs."""
 COMPARED_REQUESTS: Final = 50
 """Newest approved requests among which the last one of the same shape is looked for."""
 WORKERS_FILE_BYTES: Final = 16 * MIB

@@ -215,6 +215,11 @@ class Workspace:
         return self.control / "workers.json"
 
     @cached_property
+    def output_file(self) -> Path:
+        """The last line of output of each running request, while a daemon runs; derived, for who watches."""
+        return self.control / "output.json"
+
+    @cached_property
     def projects_file(self) -> Path:
         """The projects that may be changed."""
         return self.tool_exec / "projects.json"

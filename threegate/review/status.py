@@ -23,6 +23,7 @@ from threegate.request.exposure import Exposure, exposure_json
 from threegate.results import Verdict, read_verdict
 from threegate.review.asked import Asked, AskedReader
 from threegate.runners.description import DoctorLine
+from threegate.runners.live_output import OutputLine, live_output
 from threegate.secretscan import mask_secrets
 from threegate.shown.escaped_lines import GUTTER, own, shown, wrapped
 
@@ -98,6 +99,8 @@ class Line:
     """Opacity and reach: of the file, else as the verdict tells them; None where neither tells any."""
     asked: Asked | None = None
     """What the file asks for; None where it is no valid request."""
+    output: OutputLine | None = None
+    """The last line that it wrote, while it runs."""
 
     @property
     def file(self) -> str:
@@ -134,6 +137,7 @@ class Line:
             "risk": asked.risk if asked else None,
             "backend": asked.backend if asked else None,
             "purpose": mask_secrets(asked.purpose) if asked else None,
+            "output": {"stream": self.output.stream, "line": self.output.text} if self.output else None,
             "changed_utc": f"{self.entry.changed:%Y-%m-%dT%H:%M:%SZ}",
             "since_utc": f"{self.entry.since:%Y-%m-%dT%H:%M:%SZ}",
         }
@@ -190,6 +194,8 @@ def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
         foreign.append(f"{asked.requester}: {mask_secrets(asked.purpose)}")
     if line.exposure is not None and line.exposure.reach:
         foreign.append(f"reaches {'; '.join(line.exposure.reach)}")
+    if line.output is not None:
+        return [*rows, *(_foreign(text, width) for text in foreign), output_row(line.output, width=width)]
     return [*rows, *(_foreign(text, width) for text in foreign)]
 
 
@@ -201,6 +207,11 @@ def health_rows(looked: Sequence[DoctorLine], *, width: int) -> list[str]:
         head, *rest = own(f"{line.seen}{mend}", width=width, indent=10)
         rows += [f"{line.name:<9} {head[10:]}", *rest]
     return rows
+
+
+def output_row(output: OutputLine, *, width: int) -> str:
+    """The last line of a run as one row: the stream's name is ours, the line is behind the gutter."""
+    return f"{output.stream:<10}{_foreign(output.text, width)[10:]}"
 
 
 def _foreign(text: str, width: int) -> str:
@@ -315,10 +326,11 @@ def line_of(workspace: Workspace, entry: Entry, reader: AskedReader | None = Non
         reason = _NOT_SEEN
     asked = reader.read(entry.path, folder) if reader is not None else None
     exposure = asked.exposure if asked else verdict.exposure if verdict else None
+    output = live_output(workspace, request_id) if folder == "running" and request_id else None
     whom = _for_whom(entry.path.name, state, reason)
     if asked is not None and reason == _NOT_SEEN:
         whom = WHOM["draft"]  # it can be read and approved whether or not a daemon looked at it
-    return Line(entry, state, reason, request_id, whom, exposure, asked)
+    return Line(entry, state, reason, request_id, whom, exposure, asked, output)
 
 
 def _for_whom(name: str, state: str, reason: str | None) -> str:
