@@ -381,6 +381,10 @@ SECRET_BYTES: Final = 4096
 SHOWN_TEXT_BYTES: Final = 16 * MIB
 """The text that an approval covers: a request of REQUEST_BYTES, each character escaped, takes less than a tenth."""
 COMPARE_TEXT_BYTES: Final = 64 * KIB
+DRAFTS_LOOK_SECONDS: Final = 10.0
+"""Between two looks for drafts that are due to expire."""
+DRAFTS_EXPIRED: Final = 16
+"""Drafts that expire in one turn of the daemon."""
 PRACTICE_DECISIONS: Final = 10_000
 """Decisions whose seconds, and different reasons, that records of practice keep in memory."""
 PRACTICE_REASONS: Final = 20
