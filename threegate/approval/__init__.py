@@ -18,11 +18,18 @@ from threegate.approval.grant import GRANT_TYPE, Grant, covers, terms
 from threegate.approval.keys import PublicKey, parse_key, parse_key_text
 from threegate.approval.launch import check_launch, launch_checks
 from threegate.approval.operators import NAME, Operator, Operators, load_operators, render_operator
+from threegate.approval.passkey import Passkey, challenge_of, passkey_of, passkey_signature
 from threegate.approval.quorum import Signer, check_countersignature
 from threegate.approval.signature import sign_statement
 from threegate.approval.signer import verify_signer
 from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, SshSignature, parse_armor
+from threegate.approval.sshsig import (
+    NAMESPACE_ACT,
+    NAMESPACE_APPROVAL,
+    NAMESPACE_LOGIN,
+    SshSignature,
+    parse_armor,
+)
 from threegate.approval.statement import (
     Act,
     Countersignature,
@@ -40,6 +47,7 @@ __all__ = [
     "NAME",
     "NAMESPACE_ACT",
     "NAMESPACE_APPROVAL",
+    "NAMESPACE_LOGIN",
     "REASON_CODES",
     "Act",
     "Check",
@@ -49,6 +57,7 @@ __all__ = [
     "MalformedError",
     "Operator",
     "Operators",
+    "Passkey",
     "PinnedFile",
     "PublicKey",
     "SignedApproval",
@@ -58,6 +67,7 @@ __all__ = [
     "Statement",
     "StatementInput",
     "VerifiedApproval",
+    "challenge_of",
     "check_act",
     "check_countersignature",
     "check_launch",
@@ -69,6 +79,8 @@ __all__ = [
     "parse_key",
     "parse_key_text",
     "parse_utc",
+    "passkey_of",
+    "passkey_signature",
     "render_operator",
     "render_signed",
     "requester_of",

@@ -35,6 +35,7 @@ ACT_TYPES: Final = frozenset(
         "reject",
         "cancel",
         "agent-hosts",
+        "passkey",
     )
 )
 """Types of the acts that are signed in the namespace threegate-act."""

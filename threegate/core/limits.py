@@ -88,6 +88,10 @@ CLOCK_BEHIND_SECONDS: Final = 60
 RSA_BITS: Final = 3072
 SIGNATURE_FILE_BYTES: Final = 64 * KIB
 OPERATORS_FILE_BYTES: Final = 256 * KIB
+CLIENT_DATA_BYTES: Final = 2 * KIB
+"""What a browser may say around a passkey's signature; two hundred bytes are usual."""
+CREDENTIAL_ID_BYTES: Final = 1023
+"""WebAuthn level 3 section 4."""
 COUNTERSIGNATURES: Final = 16
 SSH_KEYGEN_SECONDS: Final = 20
 SIGN_SECONDS: Final = 120
@@ -168,6 +172,16 @@ PAGE_FIRST_ROWS: Final = 10
 PAGE_STREAM_CHARS: Final = 32_000
 PAGE_FIRST_CHARS: Final = 4_000
 PAGE_QUERY_CHARS: Final = 200
+PASSKEY_REQUEST_BYTES: Final = 64 * KIB
+"""What a browser sends with a passkey's signature, the statement included."""
+PASSKEY_REQUEST_SECONDS: Final = 10
+PASSKEY_LOGINS: Final = 256
+"""Login challenges that wait for an answer; the oldest are forgotten."""
+PASSKEY_LOGIN_SECONDS: Final = 300
+PASSKEY_STATEMENT_SECONDS: Final = 3600
+"""How long after a draft was shown its statement may be signed there."""
+PAGE_CERTIFICATE_DAYS: Final = 800
+"""A certificate of `serve approve --make-ca`; browsers take at most 825 days."""
 
 # ---- gate 3b: the contract language (docs/spec/4-contracts.md)
 CONTRACT_FILE_BYTES: Final = 256 * KIB

@@ -152,6 +152,11 @@ class Workspace:
         return self.tool_exec / "operators.revoked"
 
     @cached_property
+    def passkeys_file(self) -> Path:
+        """What is pinned of each passkey; may be missing."""
+        return self.tool_exec / "operators.passkeys"
+
+    @cached_property
     def memory(self) -> Path:
         """Notes that proposals may search."""
         return self.tool_exec / "memory"
