@@ -80,16 +80,17 @@ class Constraint:
             return cls.of(kind, {"regex": rest})
         if rest.startswith("["):
             try:
-                return cls.of(kind, {"one_of": json.loads(rest)})
+                values = json.loads(rest)
             except (ValueError, RecursionError):
                 raise MalformedError('has a list that is no JSON; write ["a", "b"]') from None
+            return cls.of(kind, {"one_of": values})
         if kind == "string":
             return cls.of(kind, {"like": rest})
         found = _RANGE.fullmatch(rest)
         if found is None:
             raise MalformedError("has no range of numbers; write 1..100")
         try:
-            low, high = (_KINDS[kind](found[at]) * _UNITS[found[at + 1] or ""] for at in (1, 3))
+            low, high = (_bound(kind, found[at], found[at + 1]) for at in (1, 3))
         except ValueError:
             raise MalformedError("has a fraction where a whole number stands") from None
         return cls.of(kind, {"gte": low, "lte": high})
@@ -108,6 +109,12 @@ class Constraint:
         if "one_of" in operators:
             return f"= {json.dumps(operators['one_of'], ensure_ascii=False)}"
         return f"~ {operators['regex']}" if "regex" in operators else f"= {operators['like']}"
+
+
+def _bound(kind: Kind, digits: str, unit: str | None) -> int | float:
+    """A bound as the canonical rendering has it. Raises ValueError for a fraction of an integer."""
+    value = float(digits) if kind == "number" else int(digits)
+    return (int(value) if value == int(value) else value) * _UNITS[unit or ""]
 
 
 def _is_kind(value: object) -> TypeGuard[Kind]:

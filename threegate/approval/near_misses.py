@@ -50,13 +50,12 @@ _FAR = "../x"
 def _close(value: Any, widened: Widened) -> Iterator[Any]:
     """Values near to one, and near to the edges of what is allowed: the nearest first."""
     operators = widened.operators
+    yield from map(type(value), operators.get("one_of", ()))
     if not isinstance(value, str):
         step = 1 if isinstance(value, int) else 0.01
         for edge in (operators.get("lte", value), operators.get("gte", value)):
             yield from (type(value)(edge), type(value)(edge + step), type(value)(edge - step))
         return
-    for other in operators.get("one_of", ()):
-        yield other
     for at in reversed(range(len(value))):  # a word differs at its end more often than at its beginning
         for other in _like(value[at]):
             yield value[:at] + other + value[at + 1 :]

@@ -111,7 +111,7 @@ def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
         elif kind == "limits" and name in _LIMITS:
             values[part] = meaning["limits"][name]
             meaning["limits"][name] = None
-        elif kind != "vars":
+        elif kind != "vars" or not name:
             raise _mismatch(f"{part}: no such part; {_parts_there_are(job)}")
     variables = {part: part.split(".")[1:] for part in parts if part.startswith("vars.")}
     if variables:
