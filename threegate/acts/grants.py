@@ -38,7 +38,8 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import DraftFacts, facts_for_launch, read_operators
+from threegate.launch.launch_facts import DraftFacts, facts_for_launch
+from threegate.launch.launch_problem import read_operators
 from threegate.proposals.in_workspace import input_place
 from threegate.request import read_request
 from threegate.request.job import build_job

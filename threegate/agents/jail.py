@@ -168,11 +168,10 @@ class Jail:
 
         `begin` False leaves out the relays. Raises Unavailable, with the Debian package, when a program is not there.
         """
-        for program, package in _PACKAGES.items():
-            if not os.access(program, os.X_OK):
-                raise Unavailable(
-                    f"{program} is not there, so there is no jail; on Debian: apt-get install {package}"
-                )
+        if missing := missing_packages():
+            raise Unavailable(
+                f"{', '.join(missing)}: not installed, so there is no jail; on Debian: apt-get install {' '.join(missing)}"
+            )
         with ExitStack() as held:
             filters = [seccomp_programs.system_calls(), seccomp_programs.terminal_input()]
             texts = [_memory_file(text) for text in _ETC.values()]
@@ -282,6 +281,12 @@ class Jail:
                 )
             except OSError as error:
                 raise Unavailable(f"the jail cannot be started ({error.strerror or error})") from None
+
+
+def missing_packages() -> list[str]:
+    """The Debian packages of the jail's programs that are not here."""
+    absent = [package for program, package in _PACKAGES.items() if not os.access(program, os.X_OK)]
+    return list(dict.fromkeys(absent))
 
 
 def measure_walls(account: Account) -> dict[str, bool]:

@@ -144,8 +144,7 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
             raise InvalidInput(f"--read {folder}: there is no such folder")
         refuse_project(folder, context.workspace, context.workspace_id)
     key = _key(context, profile)
-    if profile.url or wanted.hosts:
-        _need_relay()
+    _need_libraries("mcp", *(("uvicorn", "h11", "httpx") if profile.url or wanted.hosts else ()))
     jails.check_walls(account)
     return _Plan(profile, program, arguments, account, root, key, jails.WALLS)
 
@@ -171,10 +170,10 @@ def _account(name: str) -> Account:
     return Account(name, found.pw_uid, found.pw_gid)
 
 
-def _need_relay() -> None:
-    """Raises Unavailable when the libraries of the relay are not installed."""
-    if any(importlib.util.find_spec(name) is None for name in ("uvicorn", "h11", "httpx")):
-        raise Unavailable("the relay to the model needs its extra: pip install 'threegate[agents]'")
+def _need_libraries(*names: str) -> None:
+    """Raises Unavailable when those of the door, or of the relay to the model, are not installed."""
+    if any(importlib.util.find_spec(name) is None for name in names):
+        raise Unavailable("an agent's door and model need their extras: pip install 'threegate[agents,mcp]'")
 
 
 def _key(context: Context, profile: Profile) -> str:

@@ -85,7 +85,7 @@ def run(
     acting = None
     if allow:
         from threegate.acts.signing_key import acting_operator
-        from threegate.launch.launch_facts import read_operators
+        from threegate.launch.launch_problem import read_operators
 
         acting = acting_operator(read_operators(context.workspace), name=operator, key=key)
     wanted = Wanted(
