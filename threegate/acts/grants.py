@@ -155,7 +155,11 @@ def grant_sections(
             Field("would run", _shown(example, example.runs)),
             Field("would wait", _shown(example, example.waits)),
         ]
-    parts.append(Note("all else is the same byte for byte, or it waits for an operator"))
+    parts.append(
+        Note(
+            "all else that runs is the same byte for byte, or it waits; id, times and words about it may differ"
+        )
+    )
     reviewed = review_waiting(context, approved)
     sections = review_sections(reviewed, context.policy.settings, operator=operator)
     runs = [section for section in sections if section.title == "WHAT RUNS"]

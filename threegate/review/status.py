@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from threegate.approval import Grant, MalformedError
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.file_names import is_agent_run_id
@@ -26,7 +25,6 @@ from threegate.review.asked import Asked, AskedReader
 from threegate.runners.description import DoctorLine
 from threegate.secretscan import mask_secrets
 from threegate.shown.escaped_lines import GUTTER, own, shown, wrapped
-from threegate.trail.payloads import under_grant
 
 _NOT_SEEN = "not looked at yet"
 WHOM = {
@@ -334,8 +332,16 @@ def _under_grant(path: Path) -> str:
     """The grant that lies beside a request that was approved, and by whom it was given; empty where a signature does."""
     try:
         data = durable.read_regular(path.with_name(f"{path.name}.sig"), max_bytes=limits.SIGNATURE_FILE_BYTES)
+    except OSError:
+        return ""
+    if b'"type":"threegate-grant/' not in data:
+        return ""
+    from threegate.approval import Grant, MalformedError  # a list without grants loads no gate
+    from threegate.trail.payloads import under_grant
+
+    try:
         grant = Grant.parse(data)
-    except (OSError, MalformedError):
+    except MalformedError:
         return ""
     return under_grant(grant.id[:12], grant.act.acted_by)
 
