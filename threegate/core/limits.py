@@ -349,6 +349,11 @@ USER_STATE_BYTES: Final = 64 * KIB
 AUDIT_FILE_BYTES: Final = 1 * MIB
 """A file that is given to `threegate audit`: a checkpoint or a proof."""
 GRANT_USES: Final = 10_000
+GRANT_PARTS: Final = 16
+GRANT_CHOICES: Final = 50
+"""Values of a list that a widened value may be one of."""
+GRANT_WORD_CHARS: Final = 200
+"""Of a text that a constraint takes, and of a pattern."""
 TRAIL_CHECKPOINT_BYTES: Final = 64 * KIB
 VERIFY_PROBLEMS: Final = 100
 """Problems that `audit verify` keeps; all are counted."""

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from threegate.core import limits
+from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.file_names import is_agent_run_id
 from threegate.core.workspace import Workspace
@@ -101,6 +101,8 @@ class Line:
     """What the file asks for; None where it is no valid request."""
     output: OutputLine | None = None
     """The last line that it wrote, while it runs."""
+    under_grant: str = ""
+    """Under which grant, where a standing grant lies beside the request instead of a signature over it."""
 
     @property
     def file(self) -> str:
@@ -131,6 +133,7 @@ class Line:
             "reason": self.reason,
             "request_id": self.request_id,
             "for": self.for_whom,
+            "under_grant": self.under_grant or None,
             **exposure_json(self.exposure),
             "requester": asked.requester if asked else None,
             "requester_named_by": ("settings" if asked.vouched else "file") if asked else None,
@@ -174,7 +177,8 @@ def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
     if line.next == "ended":
         facts.append(line.reason or "")
         head = f"{line.state:<9} {'  '.join(filter(None, facts))}"
-        return [*own(head, width=width, indent=0), _foreign(line.shown_file, width)]
+        under = own(line.under_grant, width=width, indent=10) if line.under_grant else []
+        return [*own(head, width=width, indent=0), *under, _foreign(line.shown_file, width)]
     if asked is not None:
         facts += [f"risk {asked.risk}", asked.backend]
     if line.exposure is not None:
@@ -189,6 +193,8 @@ def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
             if len(f"{rows[0]}  {act}") <= width and len(rows) == 1
             else [*rows, *own(act, width=width, indent=10)]
         )
+    if line.under_grant:
+        rows += own(line.under_grant, width=width, indent=10)
     foreign = [line.shown_file]
     if asked is not None:
         foreign.append(f"{asked.requester}: {mask_secrets(asked.purpose)}")
@@ -330,7 +336,26 @@ def line_of(workspace: Workspace, entry: Entry, reader: AskedReader | None = Non
     whom = _for_whom(entry.path.name, state, reason)
     if asked is not None and reason == _NOT_SEEN:
         whom = WHOM["draft"]  # it can be read and approved whether or not a daemon looked at it
-    return Line(entry, state, reason, request_id, whom, exposure, asked, output)
+    under = "" if draft else _under_grant(entry.path)
+    return Line(entry, state, reason, request_id, whom, exposure, asked, output, under)
+
+
+def _under_grant(path: Path) -> str:
+    """The grant that lies beside a request that was approved, and by whom it was given; empty where a signature does."""
+    try:
+        data = durable.read_regular(path.with_name(f"{path.name}.sig"), max_bytes=limits.SIGNATURE_FILE_BYTES)
+    except OSError:
+        return ""
+    if b'"type":"threegate-grant/' not in data:
+        return ""
+    from threegate.approval import Grant, MalformedError  # a list without grants loads no gate
+    from threegate.trail.payloads import under_grant
+
+    try:
+        grant = Grant.parse(data)
+    except MalformedError:
+        return ""
+    return under_grant(grant.id[:12], grant.act.acted_by)
 
 
 def _for_whom(name: str, state: str, reason: str | None) -> str:
