@@ -23,7 +23,7 @@ FIRST_APPROVAL_TYPE: Final = "threegate-approval/1"
 COUNTERSIGN_TYPE: Final = "threegate-countersign/1"
 SEVERAL_TYPE: Final = "threegate-countersign/2"
 """A countersignature that covers a list of approvals."""
-ACT_TYPES: Final = frozenset(
+ACT_TYPES: Final = frozenset(("threegate-grant/2",)) | frozenset(
     f"threegate-{name}/1"
     for name in (
         "grant",
@@ -37,6 +37,7 @@ ACT_TYPES: Final = frozenset(
         "reject",
         "cancel",
         "agent-hosts",
+        "passkey",
     )
 )
 """Types of the acts that are signed in the namespace threegate-act."""
@@ -203,17 +204,17 @@ class Act:
         )
 
     @classmethod
-    def parse(cls, data: bytes, type: str) -> Act:
-        """Read the bytes of an act of this type. Raises MalformedError unless they are exactly what `to_bytes` gives."""
-        if type not in ACT_TYPES:
+    def parse(cls, data: bytes, *types: str) -> Act:
+        """Read the bytes of an act of these types. Raises MalformedError unless they are exactly what `to_bytes` gives."""
+        if not ACT_TYPES.issuperset(types):
             raise MalformedError("is of a type that is no signed act")
-        value = _object(data, type)
+        value = _object(data, *types)
         workspace = _mapping(value.get("workspace"), {"id", "epoch"})
         about = value.get("about")
         if not isinstance(about, dict):
             raise MalformedError("says not what it is about")
         parsed = cls(
-            type=type,
+            type=value["type"],
             workspace_id=_matched(workspace["id"], _WORKSPACE, "workspace id"),
             epoch=_count(workspace["epoch"]),
             acted_by=_matched(value.get("acted_by"), NAME, "acted_by"),
