@@ -332,6 +332,8 @@ KEY_FILE_BYTES: Final = 1 * KIB
 KEY_TEXT_BYTES: Final = 16 * KIB
 """A public key of ssh-keygen, with its comment."""
 USER_STATE_BYTES: Final = 64 * KIB
+CLIENT_SETTINGS_BYTES: Final = 1 * MIB
+"""The settings file of an agent outside of the jail, which `agent connect --write` adds an entry to."""
 AUDIT_FILE_BYTES: Final = 1 * MIB
 """A file that is given to `threegate audit`: a checkpoint or a proof."""
 GRANT_USES: Final = 10_000
