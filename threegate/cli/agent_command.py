@@ -153,7 +153,7 @@ def _proposed(context: Context, finished: Finished, when: str) -> str | None:
             finished.copy.root,
             changes,
             profile=facts.profile,
-            purpose=f"Changes that {facts.profile} made in {facts.project}",
+            purpose=f"Changes that {facts.profile} made in {facts.project or facts.root}",
         )
     except (ThreeGateError, OSError) as error:
         invocation.warn(f"its changes were not proposed: {error}")
@@ -237,7 +237,9 @@ def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
     changes = value.get("changes", [])
     invocation.say(f"run       {found.run_id}, {_state(facts, is_alive(found))}")
     invocation.say(f"agent     {facts.profile}, as the account {facts.account}, since {facts.started_utc}")
-    invocation.say(f"project   {facts.project}: {facts.root}")
+    invocation.say(
+        f"project   {facts.root}{f', registered as {facts.project}' if facts.project else ', which cannot be changed'}"
+    )
     invocation.say(f"copy      {found.work} ({facts.copy})")
     if facts.shown:
         invocation.say(f"shown     {', '.join(facts.shown)} (--with)")
