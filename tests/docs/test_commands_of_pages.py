@@ -85,6 +85,24 @@ NOT_RUN = {
     "threegate agent list": "the same",
     "threegate agent show RUN": "the same",
     "threegate agent stop RUN": "the same",
+    "threegate agent connect codex": "writes below the user's home: tests/agents/test_client_entry.py",
+    "threegate agent connect codex --write": "the same",
+    "threegate agent connect claude --write --file ~/app/.mcp.json": "the same",
+    "threegate agent connect codex --undo": "the same",
+    **{
+        f"threegate agent run {line}": "needs the agent: tests/agents/test_real_agents_jailed.py; tests/docs/test_agent_pages.py"
+        for line in (
+            "codex --project ~/app -- exec --skip-git-repo-check 'Fix the failing test'",
+            "opencode --project ~/app",
+            "opencode --project ~/app -- run 'Fix the failing test'",
+            "gemini --project ~/app",
+            "gemini --project ~/app -- -p 'Fix the failing test'",
+            "claude --project ~/app",
+            "claude --project ~/app -- -p 'Fix the failing test'",
+            "qwen --project ~/app",
+            "qwen --project ~/app -- -p 'Fix the failing test'",
+        )
+    },
     "threegate witness serve --log other.pub --host 10.0.0.2": (
         "serves until it is stopped: tests/evidence/test_two_workspaces.py"
     ),
@@ -104,6 +122,7 @@ def shown() -> Iterator[tuple[str, str]]:
     for page in [
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
         *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs" / "agents").glob("*.md")),
     ]:
         if page.name in MADE:
             continue
