@@ -19,7 +19,6 @@ from tests.agents.real_agents import AGENTS
 from tests.agents.scripted_model import Model, Say
 from tests.agents.test_real_agents_jailed import employ, headless
 
-
 _SEQUENCES = re.compile(r"\x1b\[[0-9;]*m")
 """Colours of the agent's, which it sends without a terminal too."""
 

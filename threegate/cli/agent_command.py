@@ -90,7 +90,7 @@ def run(
     acting = None
     if allow:
         from threegate.acts.signing_key import acting_operator
-        from threegate.launch.launch_facts import read_operators
+        from threegate.launch.launch_problem import read_operators
 
         acting = acting_operator(read_operators(context.workspace), name=operator, key=key)
     wanted = Wanted(
@@ -258,7 +258,7 @@ def _changed_paths(run: AgentRun, facts: RunFacts) -> list[str]:
     from threegate.agents.work_copy import WorkCopy
 
     copy = WorkCopy.of(run, Path(facts.root), facts.copy, Account(facts.account, facts.uid, facts.gid))
-    with frozen(facts):
+    with frozen(run, facts):
         made = read_changes(copy)
     return [f"{row.change} {row.path}" for row in made.rows]
 

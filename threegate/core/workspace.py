@@ -152,6 +152,11 @@ class Workspace:
         return self.tool_exec / "operators.revoked"
 
     @cached_property
+    def passkeys_file(self) -> Path:
+        """What is pinned of each passkey; may be missing."""
+        return self.tool_exec / "operators.passkeys"
+
+    @cached_property
     def memory(self) -> Path:
         """Notes that proposals may search."""
         return self.tool_exec / "memory"
@@ -213,6 +218,11 @@ class Workspace:
     def workers_file(self) -> Path:
         """What a daemon with a cluster knows of its workers, while it runs; derived, for `threegate status`."""
         return self.control / "workers.json"
+
+    @cached_property
+    def output_file(self) -> Path:
+        """The last line of output of each running request, while a daemon runs; derived, for who watches."""
+        return self.control / "output.json"
 
     @cached_property
     def projects_file(self) -> Path:
