@@ -46,9 +46,7 @@ SAID_NO = "no TODO in the code"
 def employ(who: Person, agent: Agent, model: Model) -> None:
     """Let somebody have this agent with this model, by their settings."""
     if agent.name == "claude" and os.environ.get("THREEGATE_CLAUDE_LICENCE") != "accepted":
-        pytest.skip(
-            "Claude Code is proprietary: THREEGATE_CLAUDE_LICENCE=accepted if your licence covers it"
-        )
+        pytest.skip("Claude Code is proprietary: THREEGATE_CLAUDE_LICENCE=accepted if your licence covers it")
     try:
         folder = install(agent.name)
     except Unavailable as error:
@@ -105,7 +103,8 @@ def session(agent: Agent, project: Path) -> list[NextStep]:
             has("OK", "door.sock"), Call("run_python", {"code": "import socket", "purpose": "Look around."})
         ),
         after(
-            has("refused", "no module socket"), Call("run_python", {"code": "print(6 * 7)", "purpose": "Ask for a number."})
+            has("refused", "no module socket"),
+            Call("run_python", {"code": "print(6 * 7)", "purpose": "Ask for a number."}),
         ),
         after(has("succeeded", "42"), Call("propose_changes", {"purpose": "Let add add."})),
         after(has("refused", SAID_NO), agent.read(app)),
@@ -143,7 +142,9 @@ def test_a_session_from_reading_to_applied(
     assert ended["changed"] == 0 and "left out" not in done.stderr, "what was applied is no change any more"
     assert [event["status"] for event in user.events("finished")] == ["succeeded", "succeeded"]
     assert user.threegate("audit", "verify").returncode == 0
-    left = [path for path in user.workspace.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+    left = [
+        path for path in user.workspace.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()
+    ]
     assert left == []
 
 
@@ -161,9 +162,7 @@ def test_a_session_in_its_terminal_application(
     command = user.command("agent", "run", agent.name, "--project", str(user.project))
     with (
         SigningDesk(user, [sign]).open(),
-        Terminal(
-            command, cwd=user.home, environment=user.environ(), **as_account(user.account)
-        ) as terminal,
+        Terminal(command, cwd=user.home, environment=user.environ(), **as_account(user.account)) as terminal,
     ):
         terminal.wait_for(agent.ready)
         terminal.type(PROMPT)

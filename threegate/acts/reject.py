@@ -67,7 +67,7 @@ def reject_draft(
         history = held.index.history(request_id) if request_id is not None else None
         if history is not None and history.end is not None:
             close_from_trail(context, held, history, history.end)
-    removed = take_draft_away(context.workspace, draft)
+        removed = take_draft_away(context.workspace, draft)  # under the lock, as in approve.py
     _write_status(context, draft, report, reason)
     return Rejected(copy, request_id, removed)
 
