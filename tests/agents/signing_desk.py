@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,11 +92,3 @@ def sign_after_a_kill(desk: SigningDesk, draft: Path) -> None:
 def refuse(reason: str) -> Decision:
     """Say no, with a reason that the agent gets."""
     return lambda desk, draft: desk.command("reject", str(draft), "--reason", reason)
-
-
-def wait_for(found: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    """Wait until something is so."""
-    until = time.monotonic() + seconds
-    while not found():
-        assert time.monotonic() < until, what
-        time.sleep(0.02)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.agents.conftest import EACH_AGENT, IN_CI
 from tests.agents.npm_agents import Unavailable, install
-from tests.agents.people import Person, as_account
+from tests.agents.people import Person, as_account, person
 from tests.agents.real_agents import Agent
 from tests.agents.scripted_model import Call, Model, NextStep, Say, Turn
 from tests.agents.signing_desk import SigningDesk, refuse, sign, sign_after_a_kill
@@ -146,6 +146,34 @@ def test_a_session_from_reading_to_applied(
         path for path in user.workspace.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()
     ]
     assert left == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("agent", IN_CI)
+def test_as_root_it_works_by_another_account(
+    agent: Agent, model: Callable[[Sequence[NextStep]], Model]
+) -> None:
+    """On a plain copy of a project that is root's, so nothing of it can be applied."""
+    if os.geteuid() != 0:
+        pytest.skip("this is about root")
+    with person("root") as somebody:
+        notes = str(somebody.project / "notes.txt")
+        script = model([
+            agent.read(str(somebody.project / "README")),
+            after(has("read me"), agent.write(notes, "written by the agent\n")),
+            agent.shell("env; cat /proc/1/environ $HOME/.model-key 2>/dev/null; ls /run; rm app.py; id -u"),
+            after(has("door.sock"), Say(END)),
+        ])  # fmt: skip
+        employ(somebody, agent, script)
+        before = somebody.outside()
+        done = somebody.run(*headless(agent), profile=agent.name, timeout=200)
+        assert done.returncode == 0 and END in done.stdout, (done.stdout, done.stderr)
+        script.check()
+        assert KEY not in "\n".join(script.turns[-1].results) and somebody.outside() == before
+        wait_until_nothing_lives(somebody)
+        [ended] = somebody.events("agent_ended")
+        shown = somebody.threegate("agent", "show", ended["run"]).stdout
+        assert "add notes.txt" in shown and "delete app.py" in shown
 
 
 @pytest.mark.parametrize("agent", IN_CI)
