@@ -80,7 +80,7 @@ NOT_RUN = {
     "threegate run": "runs until it is stopped: every test with a daemon",
     "sudo apt-get install bubblewrap socat": "changes the machine",
     "pip install 'threegate[agents,mcp]'": "changes the environment",
-    "threegate agent run codex --project ~/app": "tests/agents/test_real_agents_jailed.py",
+    "threegate agent run codex --project ~/app": "tests/agents/test_real_agents_session.py",
     "threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'": "tests/agents/test_agent_run_command.py",
     "threegate agent list": "the same",
     "threegate agent show RUN": "the same",
