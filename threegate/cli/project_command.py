@@ -32,14 +32,13 @@ def add(
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
     """The registered projects, and project.root as the default one."""
-    from threegate.changes.projects import DEFAULT, find_project, read_projects
+    from threegate.changes.projects import find_project, project_names
     from threegate.core.errors import Refused
 
     workspace = workspace_here()
     settings = workspace.load_settings()
-    names = [DEFAULT] if settings.project.root else []
     rows = []
-    for name in (*names, *(item.name for item in read_projects(workspace))):
+    for name in project_names(workspace, settings):
         try:
             rows.append({**find_project(workspace, settings, name).to_json(), "problem": None})
         except Refused as error:
