@@ -229,7 +229,7 @@ def prepare_grant(place: Place) -> None:
     set_values(place.workspace.settings_file, {"approval.grants": True})
     assert place.approve("runs") == 0
     assert forked(place.daemon) == 0
-    new_grant(open_context(place.workspace), place.ids["runs"], free_inputs=[], max_uses=1, seconds=3600,
+    new_grant(open_context(place.workspace), place.ids["runs"], widened=[], max_uses=1, seconds=3600,
               name="operator", key=place.key)  # fmt: skip
     place.draft("again")
     place.save()

@@ -64,8 +64,8 @@ class LaunchFacts:
     signature: bytes | None
     """The ``.sig`` file, None when there is none."""
     operators: Operators
-    recorded_operators: tuple[str | None, str | None]
-    """Digests of both files as the trail last recorded them (`TrailIndex.operators`)."""
+    recorded_operators: tuple[str | None, ...]
+    """Digests of the operators' files as the trail last recorded them (`TrailIndex.operators`)."""
     workspace_id: str
     epoch: int
     policy_sha256: str
@@ -114,7 +114,7 @@ class VerifiedApproval:
     grant: str | None = None
     """id of the grant that it runs under, None for a signature of its own."""
     grant_max_uses: int = 0
-    operators: tuple[str | None, str | None] | None = None
+    operators: tuple[str | None, ...] | None = None
     """Digests of the operators' files that its signatures were checked against; a claim asks whether they still hold."""
 
     @property

@@ -48,7 +48,7 @@ def add(
 
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
-    """Who may approve, with which keys. Ends with 2 when the files are not as recorded."""
+    """Who may approve, with which keys and passkeys. Ends with 2 when the files are not as recorded."""
     from threegate.acts.operator import list_operators
 
     lines, problem = list_operators(workspace_here())
@@ -65,6 +65,7 @@ def list_(json_: JsonFlag = False) -> None:
                         "valid_after": _shown(line.valid_after),
                         "valid_before": _shown(line.valid_before),
                         "revoked": line.revoked,
+                        "origin": line.origin,
                     }
                     for line in lines
                 ],
@@ -74,6 +75,7 @@ def list_(json_: JsonFlag = False) -> None:
         for line in lines:
             notes = [
                 "cert-authority" if line.authority else "",
+                f"passkey for {line.origin}" if line.origin else "",
                 f"from {_shown(line.valid_after)}" if line.valid_after else "",
                 f"until {_shown(line.valid_before)}" if line.valid_before else "",
                 {True: "REVOKED", None: "see the KRL", False: ""}[line.revoked],
@@ -106,16 +108,16 @@ def record(
     yes: Annotated[bool, typer.Option("--yes", help="The files were looked at and are right.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Record both files as they are now, after they were changed by hand."""
+    """Record the operators' files as they are now, after they were changed by hand."""
     from threegate.acts.operator import record_operators
     from threegate.setup.init import account
 
     if not yes:
         raise NoWorkspace("look at tool-exec/operators and operators.revoked first, then say --yes")
     current = record_operators(workspace_here(), actor=account())
-    operators, revoked = current.digests
+    operators, revoked, passkeys = current.digests
     if wants_json(json_):
-        emit_json({"operators_sha256": operators, "revoked_sha256": revoked})
+        emit_json({"operators_sha256": operators, "revoked_sha256": revoked, "passkeys_sha256": passkeys})
         return
     say(f"recorded {len(current.entries)} keys, operators {operators}")
 

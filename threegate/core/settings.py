@@ -19,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
+from threegate.core.web_origin import parse_origin
 
 SETTINGS_FILE = "threegate.toml"
 
@@ -36,6 +37,16 @@ def parse_duration(value: object) -> int:
 
 
 Duration = Annotated[int, BeforeValidator(parse_duration)]
+
+
+def parse_duration_or_never(value: object) -> int:
+    """A duration, or ``never`` or 0, which are 0. Raises ValueError."""
+    if value == "never" or (value == 0 and not isinstance(value, bool)):
+        return 0
+    return parse_duration(value)
+
+
+DurationOrNever = Annotated[int, BeforeValidator(parse_duration_or_never)]
 
 
 class _Part(BaseModel):
@@ -87,8 +98,25 @@ class ApprovalSettings(_Part):
     ttl: Duration = Field(
         default=86400, le=30 * 86400, description="how long an approval holds, from its moment"
     )
+    draft_ttl: DurationOrNever = Field(
+        default=7 * 86400,
+        le=3650 * 86400,
+        description='how long a draft waits for a decision before it is refused; "never" or 0: for ever',
+    )
     quorum: QuorumSettings = QuorumSettings()
     grants: bool = Field(default=False, description="whether standing grants may be given and used")
+    passkey_origin: str = Field(
+        default="",
+        description="where `threegate serve approve` is reached, like https://approve.example.org:8443;"
+        " a host name used for nothing else (docs/approve-from-elsewhere.md)",
+    )
+
+    @field_validator("passkey_origin")
+    @classmethod
+    def _is_origin(cls, value: str) -> str:
+        if value:
+            parse_origin(value)
+        return value
 
 
 class AanaSettings(_Part):
@@ -423,6 +451,7 @@ class Settings(_Part):
         whole = self.model_dump(mode="json")
         for name in ("agents", "audit", "trail", "notify", "metrics", "apply"):
             del whole[name]
+        del whole["approval"]["draft_ttl"]  # it ends what nobody approved
         runners = whole["runners"]
         whole["runners"] = {
             "era": {

@@ -14,8 +14,9 @@ from threegate.trail import LockedTrail
 
 
 def read_operators(workspace: Workspace) -> Operators:
-    """Both operators' files, read once; what cannot be read is a problem inside, never a pass."""
-    return load_operators(_read(workspace.operators_file), _read(workspace.revoked_file))
+    """The operators' files, read once; what cannot be read is a problem inside, never a pass."""
+    files = (workspace.operators_file, workspace.revoked_file, workspace.passkeys_file)
+    return load_operators(*map(_read, files))
 
 
 def _read(path: Path) -> bytes | None:
@@ -24,7 +25,7 @@ def _read(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError:
-        return b"unreadable\n"  # no such line is allowed in either file, so every approval is refused
+        return b"unreadable\n"  # no such line is allowed in any of them, so every approval is refused
 
 
 def launch_problem(workspace: Workspace, workspace_id: str, held: LockedTrail) -> tuple[str, str] | None:

@@ -195,6 +195,7 @@ class FolderAudit:
     def _operators(self, event: Event, changed: payloads.OperatorsChanged) -> None:
         self._single["operators"] = (changed.operators_sha256, event.seq)
         self._single["operators.revoked"] = (changed.revoked_sha256, event.seq)
+        self._single["operators.passkeys"] = (changed.passkeys_sha256, event.seq)
 
     def _projects(self, event: Event, changed: payloads.ProjectsChanged) -> None:
         self._single["projects.json"] = (changed.projects_sha256, event.seq)
@@ -516,7 +517,7 @@ class FolderAudit:
             self._compare(path, digest, most, f"is not what event {draft.seq} announced: it was changed")
 
     def _check_single(self, path: str, digest: str | None, seq: int) -> None:
-        if path == "operators.revoked" and digest is None:
+        if path in ("operators.revoked", "operators.passkeys") and digest is None:
             return  # there is no such file: the names say whether there is
         if path == "operators" and digest == hashlib.sha256(b"").hexdigest() and not self._is_there(path):
             return
