@@ -486,6 +486,10 @@ AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB
 AGENT_MANIFEST_BYTES: Final = 512 * MIB
 AGENT_BASE_BYTES: Final = 64 * MIB
 """A file of which the bytes at the start are kept."""
+MERGE_SECONDS: Final = 60
+"""For `git merge-file` on one file."""
+CHANGE_CONFLICTS_NAMED: Final = 10
+"""Paths in conflict that a refusal names."""
 AGENT_MODEL_REQUEST_BYTES: Final = 32 * MIB
 AGENT_MODEL_SECONDS: Final = 600
 """Between two pieces of a model's answer."""

@@ -33,6 +33,8 @@ class UnitFacts:
     """The folders that the program is read from: the virtual environment, its Python, the package itself."""
     writable: tuple[Path, ...] = ()
     """Further folders, of settings that name a file to be written."""
+    projects: tuple[Path, ...] = ()
+    """The projects that this account may change."""
 
 
 def render_unit(facts: UnitFacts) -> str:
@@ -87,14 +89,17 @@ _BOTH = (
 
 def _monty(facts: UnitFacts) -> list[str]:
     families = "AF_UNIX AF_INET AF_INET6" if facts.network else "AF_UNIX"
-    writable = " ".join(_word(str(path)) for path in (facts.workspace, facts.state, *facts.writable))
+    writable = [str(path) for path in (facts.workspace, facts.state, *facts.writable)]
+    writable += [
+        f"-{path}" for path in facts.projects
+    ]  # a project that is gone keeps no daemon from starting
     return [
         "# ---- hardening: Monty alone",
         *_BOTH,
         "CapabilityBoundingSet=",
         "AmbientCapabilities=",
         "ProtectSystem=strict",
-        f"ReadWritePaths={writable}",
+        f"ReadWritePaths={' '.join(map(_word, writable))}",
         f"ProtectHome={'read-only' if _in_homes(facts) else 'yes'}",
         "PrivateTmp=yes",
         "PrivateMounts=yes",
@@ -153,7 +158,14 @@ def _era(facts: UnitFacts) -> list[str]:
 
 
 def _in_homes(facts: UnitFacts) -> bool:
-    named = (facts.workspace, facts.state, Path(facts.program[0]), *facts.installed, *facts.writable)
+    named = (
+        facts.workspace,
+        facts.state,
+        Path(facts.program[0]),
+        *facts.installed,
+        *facts.writable,
+        *facts.projects,
+    )
     # A virtual environment's python is a link out of it: both ends must be seen.
     paths = {*named, *(path.resolve() for path in named)}
     return any(path.is_relative_to(home) for path in paths for home in _HOMES)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import threegate
+from threegate.changes.projects import find_project, project_names
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.settings import Settings
@@ -110,7 +111,8 @@ def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> Pl
             "engine's group"
         )
     unit_file = _unit_file(name)
-    unit = render_unit(_facts(workspace, settings, account, era=era))
+    projects, notes = _projects(workspace, settings, account, era)
+    unit = render_unit(_facts(workspace, settings, account, era=era, projects=projects))
     steps: list[Step] = []
     if account.uid is None:
         steps.append(
@@ -124,7 +126,7 @@ def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> Pl
     steps.append(Step(f"write {unit_file}", lambda: durable.overwrite(unit_file, unit.encode(), 0o644)))
     for words in (["daemon-reload"], ["enable", unit_file.name], ["restart", unit_file.name]):
         steps.append(Step(f"systemctl {' '.join(words)}", _systemctl_step(*words)))
-    return Plan(unit_file, unit, tuple(steps), tuple(_notes(settings, account, era)), tuple(obstacles))
+    return Plan(unit_file, unit, tuple(steps), (*_notes(settings, account, era), *notes), tuple(obstacles))
 
 
 def plan_uninstall(name: str) -> Plan:
@@ -167,7 +169,30 @@ def _unit_file(name: str) -> Path:
     return UNITS / f"{name}.service"
 
 
-def _facts(workspace: Workspace, settings: Settings, account: _Account, *, era: bool) -> UnitFacts:
+def _projects(
+    workspace: Workspace, settings: Settings, account: _Account, era: bool
+) -> tuple[tuple[Path, ...], list[str]]:
+    """The projects that the account may change, and a note for each other one. Raises InvalidInput."""
+    found, notes = [], []
+    for name in project_names(workspace, settings):
+        try:
+            place = find_project(workspace, settings, name)
+        except Refused as error:
+            notes.append(f"project {name}: {error}")
+            continue
+        if place.uid == account.uid != 0:
+            found.append(Path(place.path))
+        elif place.uid == 0 or not era:
+            notes.append(
+                f"project {name}: belongs to uid {place.uid}, so its change sets will wait (project_not_writable); "
+                f"{'give it to another account' if place.uid == 0 else 'give --user that account'}"
+            )
+    return tuple(found), notes
+
+
+def _facts(
+    workspace: Workspace, settings: Settings, account: _Account, *, era: bool, projects: tuple[Path, ...]
+) -> UnitFacts:
     notify = settings.notify
     return UnitFacts(
         version=described(),
@@ -184,6 +209,7 @@ def _facts(workspace: Workspace, settings: Settings, account: _Account, *, era: 
         ),
         installed=(Path(sys.prefix), Path(sys.base_prefix), Path(threegate.__file__).parent),
         writable=(Path(settings.metrics.textfile).parent,) if settings.metrics.textfile else (),
+        projects=projects,
     )
 
 
