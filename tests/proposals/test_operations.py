@@ -43,7 +43,7 @@ def take(place: Place, value: object, name: str = "AP-x.json") -> str:
         path = workspace.inbox / name
         data = json.dumps(value).encode()
         path.write_bytes(data)
-        proposer(path, data, path.stat())
+        proposer(path, data, path.stat().st_uid)
     finally:
         trail.close()
     return said[-1]
