@@ -114,6 +114,10 @@ def new_grant(
     )
     statement = act.to_bytes()
     data = render_signed(statement, sign_statement(statement, key, NAMESPACE_ACT))
+    if len(data) > limits.SIGNATURE_FILE_BYTES:
+        raise Refused(
+            "grant_mismatch", f"{request_id}: too much to sign in one grant; widen less, or approve by hand"
+        )
     grant = _parse(data)
     operators = read_operators(context.workspace)
     fingerprint = verify_signer(statement, grant.signed.signature, name, NAMESPACE_ACT, operators, at=(now,))
