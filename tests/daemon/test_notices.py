@@ -18,6 +18,7 @@ from threegate.core.settings import Settings
 from threegate.daemon.log import Log
 from threegate.daemon.loop import Daemon
 from threegate.daemon.notices import Notices, plain, send
+from threegate.review.reviewed_draft import expiry
 
 SECRET_WORDS = "words-of-the-request"
 
@@ -60,6 +61,7 @@ def test_the_operator_hears_the_card_and_the_requester_an_id(
         notify__urls=[f"json://{address}/operator"], notify__requester_hook=f"json://{address}/requester"
     )
     path = bench.draft(purpose="Sum a column.", code=f"print('{SECRET_WORDS}')", data=None)
+    until = expiry(path.stat().st_ctime_ns, 7 * 86400)
     Daemon(bench.workspace, Log(), once=True).run()
     bench.approve(path)
     Daemon(bench.workspace, Log(), once=True).run()
@@ -69,6 +71,7 @@ def test_the_operator_hears_the_card_and_the_requester_an_id(
         "asked by core (as the file says); risk low",
         "reaches: nothing",
         "it says: 'Sum a column.'",
+        f"refused if nobody decides until {until:%Y-%m-%d %H:%M} UTC",
         f"read it: threegate review ({path.name})",
     ]
     assert (told["/requester"]["title"], told["/requester"]["message"]) == (

@@ -203,8 +203,9 @@ RUN = {
     "threegate approve inbox/TR-….md --signature statement.json.sig": (
         "threegate approve inbox/{apart} --signature statement.json.sig --yes"
     ),
-    "threegate grant new --from REQUEST_ID --input data.csv --max-uses 5 --expires 7d": (
-        f"threegate grant new --from {{first}} --input data.csv --max-uses 5 --expires 7d {AS}"
+    "threegate grant new REQUEST_ID --widen 'vars.month ~ 2026-(0[1-9]|1[0-2])' --widen 'inputs.data.csv = 0..1 MiB'"
+    " --max-uses 30 --expires 30d": (
+        f"threegate grant new {{first}} --widen 'inputs.data.csv = 0..1 MiB' --max-uses 30 --expires 30d {AS}"
     ),
     "threegate grant list": "",
     "threegate grant show ID": "threegate grant show {grant}",
@@ -218,6 +219,7 @@ RUN = {
     "threegate proposal explain FILE|-": "threegate proposal explain proposal.json",
     "threegate status": "",
     "threegate show ID": "threegate show {first}",
+    "threegate show --follow ID": "threegate show --follow {first}",
     "threegate show TR-….md --input=data.csv": "threegate show {draft} --input=data.csv",
     "threegate results": "",
     "threegate results ID": "threegate results {first}",

@@ -153,7 +153,7 @@ def test_signed_is_said_only_of_what_somebody_signed() -> None:
     signed = Approved(approved_by="ada", approval_sha256="a" * 64, request_sha256="b" * 64)
     assert signed.sentence() == f"approved and signed by ada (request {'b' * 12}, statement {'a' * 12})"
     granted = Approved(approved_by="ada", grant="c" * 64)
-    assert granted.sentence() == f"approved under grant {'c' * 12} of ada"
+    assert granted.sentence() == f"approved under grant {'c' * 12}, given by ada; not signed individually"
     assert Approved(approved_by="ada").sentence() == "approved by ada"
 
 

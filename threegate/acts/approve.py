@@ -29,7 +29,8 @@ from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import DraftFacts, facts_for_launch, read_operators
+from threegate.launch.launch_facts import DraftFacts, facts_for_launch
+from threegate.launch.launch_problem import read_operators
 from threegate.request import read_request
 from threegate.request.job import Job
 from threegate.request.model import Request

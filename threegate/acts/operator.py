@@ -27,7 +27,7 @@ from threegate.approval.signature import SSH_KEYGEN
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
-from threegate.launch.launch_facts import read_operators
+from threegate.launch.launch_problem import read_operators
 from threegate.trail import LockedTrail, Trail, moves
 from threegate.trail.payloads import OperatorAdded, OperatorRevoked, Signature
 

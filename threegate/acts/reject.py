@@ -1,4 +1,4 @@
-"""Rejecting a draft: the operator says no, for good, and CORE learns why.
+"""Rejecting a draft: the operator says no, or nobody says anything for too long, for good, and CORE learns why.
 
 Invariant: the trail's `rejected` is on disk before our copy appears in refused/; a draft that only claims the id
 of another request cannot end that one.
@@ -18,7 +18,7 @@ from threegate.launch.completion import close_from_trail, with_result
 from threegate.launch.context import Context
 from threegate.request import Report, read_request
 from threegate.results import Verdict, reserve_result, write_verdict
-from threegate.review.reviewed_draft import Draft, read_draft, take_draft_away
+from threegate.review.reviewed_draft import DRAFT_EXPIRED, Draft, read_draft, take_draft_away
 from threegate.shown.time_read import Reading
 from threegate.trail import LockedTrail, moves, payloads, trail_text
 from threegate.trail.payloads.placed import owner_fields
@@ -57,18 +57,47 @@ def reject_draft(
             reserve_result(context.workspace, request_id)
         actor, signed = by.checked(context, held, REJECT, reject_about(draft, reason))
         rejected = replace(_payload(draft, report, request_id, reason, reading), signed=signed)
-        (copy,) = moves.deliver(
-            held,
-            [(context.workspace.refused / moves.told_name(draft.path.name), draft.data, _MODE)],
-            rejected if request_id is None else with_result(held, request_id, rejected),
-            request_id=request_id,
-            actor=actor,
-        )
-        history = held.index.history(request_id) if request_id is not None else None
-        if history is not None and history.end is not None:
-            close_from_trail(context, held, history, history.end)
+        copy = _deliver(context, held, draft, rejected, request_id, actor)
     removed = take_draft_away(context.workspace, draft)
-    _write_status(context, draft, report, reason)
+    _write_status(context, draft, report, f"rejected: {reason}" if reason else "rejected")
+    return Rejected(copy, request_id, removed)
+
+
+def expire_draft(context: Context, draft: Draft) -> Rejected | None:
+    """Refuse a draft that nobody decided on within `approval.draft_ttl`. None: it has not waited so long, it is not one to
+    decide on (gate 1 refuses it, its id is another's), or somebody has just decided.
+
+    The decision is made under the trail's lock, as is an approval: one of the two comes first, and the other is refused.
+    Raises TrailError, Unavailable, OSError.
+    """
+    ttl = context.policy.settings.approval.draft_ttl
+    with context.trail.locked() as held:
+        if (
+            not ttl
+            or held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS
+            or held.now < draft.expires_utc(ttl)
+        ):
+            return None
+        report = read_request(
+            draft.data,
+            path=draft.path.name,
+            settings=context.policy.settings.request,
+            now=held.now,
+            stage="draft",
+        )
+        request_id = _own_id(context, held, report, draft) if report.request is not None else None
+        if request_id is None:
+            return None
+        reserve_result(context.workspace, request_id)
+        expired = replace(
+            _payload(draft, report, request_id, "", None),
+            reason=DRAFT_EXPIRED,
+            message=f"nobody decided on it within {ttl} s (approval.draft_ttl)",
+        )
+        copy = _deliver(context, held, draft, expired, request_id, "daemon")
+    removed = take_draft_away(context.workspace, draft)
+    _write_status(context, draft, report, DRAFT_EXPIRED)
+    context.on_end(request_id, "refused")
     return Rejected(copy, request_id, removed)
 
 
@@ -81,6 +110,28 @@ def reject_about(draft: Draft, reason: str) -> dict[str, Any]:
 def refuse_unknown(request_id: str) -> Refused:
     """Nothing is known of this id."""
     return Refused("unknown_request", f"{request_id}: no such request here; threegate status lists them")
+
+
+def _deliver(
+    context: Context,
+    held: LockedTrail,
+    draft: Draft,
+    rejected: payloads.Rejected,
+    request_id: str | None,
+    actor: str,
+) -> Path:
+    """Announce the end, put our copy into refused/, and write the result of a request that had the id."""
+    (copy,) = moves.deliver(
+        held,
+        [(context.workspace.refused / moves.told_name(draft.path.name), draft.data, _MODE)],
+        rejected if request_id is None else with_result(held, request_id, rejected),
+        request_id=request_id,
+        actor=actor,
+    )
+    history = held.index.history(request_id) if request_id is not None else None
+    if history is not None and history.end is not None:
+        close_from_trail(context, held, history, history.end)
+    return copy
 
 
 def _own_id(context: Context, held: LockedTrail, report: Report, draft: Draft) -> str | None:
@@ -127,7 +178,7 @@ def _write_status(context: Context, draft: Draft, report: Report, reason: str) -
             stage="draft",
             valid=report.valid,
             state="refused",
-            reason=f"rejected: {reason}" if reason else "rejected",
+            reason=reason,
             findings=tuple(finding.to_json() for finding in report.findings),
             exposure=report.exposure,
         ),

@@ -14,7 +14,7 @@ from threegate.approval.facts import (
     requester_of,
     statement_inputs,
 )
-from threegate.approval.grant import GRANT_TYPE, Grant, covers, terms
+from threegate.approval.grant import FIRST_GRANT_TYPE, GRANT_TYPE, Grant, covers, matches, terms
 from threegate.approval.keys import PublicKey, parse_key, parse_key_text
 from threegate.approval.launch import check_launch, launch_checks
 from threegate.approval.operators import NAME, Operator, Operators, load_operators, render_operator
@@ -41,8 +41,10 @@ from threegate.approval.statement import (
     parse_utc,
     render_signed,
 )
+from threegate.approval.widened import Widened, read_widened
 
 __all__ = [
+    "FIRST_GRANT_TYPE",
     "GRANT_TYPE",
     "NAME",
     "NAMESPACE_ACT",
@@ -67,6 +69,7 @@ __all__ = [
     "Statement",
     "StatementInput",
     "VerifiedApproval",
+    "Widened",
     "challenge_of",
     "check_act",
     "check_countersignature",
@@ -75,12 +78,14 @@ __all__ = [
     "format_utc",
     "launch_checks",
     "load_operators",
+    "matches",
     "parse_armor",
     "parse_key",
     "parse_key_text",
     "parse_utc",
     "passkey_of",
     "passkey_signature",
+    "read_widened",
     "render_operator",
     "render_signed",
     "requester_of",

@@ -21,7 +21,7 @@ APPROVAL_TYPE: Final = "threegate-approval/2"
 FIRST_APPROVAL_TYPE: Final = "threegate-approval/1"
 """Version 1, which does not say what was shown. It still verifies; no new one is made."""
 COUNTERSIGN_TYPE: Final = "threegate-countersign/1"
-ACT_TYPES: Final = frozenset(
+ACT_TYPES: Final = frozenset(("threegate-grant/2",)) | frozenset(
     f"threegate-{name}/1"
     for name in (
         "grant",
@@ -183,17 +183,17 @@ class Act:
         )
 
     @classmethod
-    def parse(cls, data: bytes, type: str) -> Act:
-        """Read the bytes of an act of this type. Raises MalformedError unless they are exactly what `to_bytes` gives."""
-        if type not in ACT_TYPES:
+    def parse(cls, data: bytes, *types: str) -> Act:
+        """Read the bytes of an act of these types. Raises MalformedError unless they are exactly what `to_bytes` gives."""
+        if not ACT_TYPES.issuperset(types):
             raise MalformedError("is of a type that is no signed act")
-        value = _object(data, type)
+        value = _object(data, *types)
         workspace = _mapping(value.get("workspace"), {"id", "epoch"})
         about = value.get("about")
         if not isinstance(about, dict):
             raise MalformedError("says not what it is about")
         parsed = cls(
-            type=type,
+            type=value["type"],
             workspace_id=_matched(workspace["id"], _WORKSPACE, "workspace id"),
             epoch=_count(workspace["epoch"]),
             acted_by=_matched(value.get("acted_by"), NAME, "acted_by"),

@@ -48,6 +48,8 @@ def draft_change_set(
     data_sensitivity: Sensitivity = "internal",
     time_limit_sec: int = 60,
     session_id: str | None = None,
+    tool: str | None = None,
+    constraints: tuple[str, ...] = (),
 ) -> ChangeDraft:
     """Write the request. `now` is an aware moment in UTC. Raises InvalidInput when there is nothing to propose, or when
     one of the words given is refused by gate 1."""
@@ -75,9 +77,9 @@ def draft_change_set(
         workdir="/in",
         outputs=(),
         network_allowlist=(),
-        constraints=tuple(left_out_lines(made)),
+        constraints=(*constraints, *left_out_lines(made)),
         session_id=session_id,
-        tool=None,
+        tool=tool,
         labels=(),
         workflow=None,
         role=None,
@@ -95,7 +97,7 @@ def draft_change_set(
     )
     without_names = replace(
         request,
-        constraints=tuple(left_out_lines(made, names=False)),
+        constraints=(*constraints, *left_out_lines(made, names=False)),
         changes=_said(made, ()),
     )
     for form in (request, without_names):

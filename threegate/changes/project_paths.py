@@ -31,7 +31,7 @@ PROTECTED_PATTERNS: Final = (
     "*.bak",
 )
 _PROTECTED: Final = re.compile("|".join(fnmatch.translate(pattern) for pattern in PROTECTED_PATTERNS))
-_OWN: Final = frozenset({"tool-exec", "threegate.toml", ".threegate-backup"})
+_OWN: Final = frozenset({"tool-exec", "threegate.toml", ".threegate-backup", ".threegate-apply"})
 _GUARD: Final = frozenset({".clawguard.json", ".clawguard"})
 _DEVICES: Final = re.compile(
     r"(con|prn|aux|nul|conin\$|conout\$|clock\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.DOTALL

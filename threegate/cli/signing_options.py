@@ -43,7 +43,7 @@ def decision_here(
     `key` that is none's; a `key` that was named signs, or it is an error."""
     from threegate.acts.signed_acts import decide
     from threegate.acts.signing_key import acting_operator
-    from threegate.launch.launch_facts import read_operators
+    from threegate.launch.launch_problem import read_operators
     from threegate.setup.init import account
 
     try:

@@ -349,6 +349,11 @@ USER_STATE_BYTES: Final = 64 * KIB
 AUDIT_FILE_BYTES: Final = 1 * MIB
 """A file that is given to `threegate audit`: a checkpoint or a proof."""
 GRANT_USES: Final = 10_000
+GRANT_PARTS: Final = 16
+GRANT_CHOICES: Final = 50
+"""Values of a list that a widened value may be one of."""
+GRANT_WORD_CHARS: Final = 200
+"""Of a text that a constraint takes, and of a pattern."""
 TRAIL_CHECKPOINT_BYTES: Final = 64 * KIB
 VERIFY_PROBLEMS: Final = 100
 """Problems that `audit verify` keeps; all are counted."""
@@ -395,6 +400,10 @@ SECRET_BYTES: Final = 4096
 SHOWN_TEXT_BYTES: Final = 16 * MIB
 """The text that an approval covers: a request of REQUEST_BYTES, each character escaped, takes less than a tenth."""
 COMPARE_TEXT_BYTES: Final = 64 * KIB
+DRAFTS_LOOK_SECONDS: Final = 10.0
+"""Between two looks for drafts that are due to expire."""
+DRAFTS_EXPIRED: Final = 16
+"""Drafts that expire in one turn of the daemon."""
 PRACTICE_DECISIONS: Final = 10_000
 """Decisions whose seconds, and different reasons, that records of practice keep in memory."""
 PRACTICE_REASONS: Final = 20
@@ -407,6 +416,13 @@ HEALTH_WAIT_SECONDS: Final = 1.5
 """So long the first screen waits for them."""
 STATUS_ROWS_READ: Final = 2000
 """Request files that one list reads for what they ask; those beyond are listed by name and state."""
+LIVE_TAIL_BYTES: Final = 4 * KIB
+"""Of each stream of a run, kept for its last line."""
+LIVE_LINE_CHARS: Final = 400
+"""Of the last line of a running request's output, on every screen."""
+LIVE_FILE_BYTES: Final = 1 * MIB
+LIVE_SECONDS: Final = 0.5
+"""Between two looks at the output of what runs."""
 COMPARED_REQUESTS: Final = 50
 """Newest approved requests among which the last one of the same shape is looked for."""
 WORKERS_FILE_BYTES: Final = 16 * MIB
@@ -458,6 +474,8 @@ AGENT_PROGRAM_HEAD_BYTES: Final = 256
 AGENT_SEQUENCE_CHARS: Final = 128
 """Of one control sequence that an agent writes to the terminal; a longer one is left out."""
 AGENT_TRIAL_SECONDS: Final = 20
+AGENT_END_SECONDS: Final = 20
+"""How long the end waits for the last process of a jail that was killed."""
 """For the trial run of a jail."""
 AGENT_SCANNED_BYTES: Final = 1 * MIB
 """Of each file of a project, for secrets, before an agent sees it."""

@@ -39,6 +39,16 @@ def parse_duration(value: object) -> int:
 Duration = Annotated[int, BeforeValidator(parse_duration)]
 
 
+def parse_duration_or_never(value: object) -> int:
+    """A duration, or ``never`` or 0, which are 0. Raises ValueError."""
+    if value == "never" or (value == 0 and not isinstance(value, bool)):
+        return 0
+    return parse_duration(value)
+
+
+DurationOrNever = Annotated[int, BeforeValidator(parse_duration_or_never)]
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
 
@@ -87,6 +97,11 @@ class ApprovalSettings(_Part):
     )
     ttl: Duration = Field(
         default=86400, le=30 * 86400, description="how long an approval holds, from its moment"
+    )
+    draft_ttl: DurationOrNever = Field(
+        default=7 * 86400,
+        le=3650 * 86400,
+        description='how long a draft waits for a decision before it is refused; "never" or 0: for ever',
     )
     quorum: QuorumSettings = QuorumSettings()
     grants: bool = Field(default=False, description="whether standing grants may be given and used")
@@ -436,6 +451,7 @@ class Settings(_Part):
         whole = self.model_dump(mode="json")
         for name in ("agents", "audit", "trail", "notify", "metrics", "apply"):
             del whole[name]
+        del whole["approval"]["draft_ttl"]  # it ends what nobody approved
         runners = whole["runners"]
         whole["runners"] = {
             "era": {

@@ -220,6 +220,11 @@ class Workspace:
         return self.control / "workers.json"
 
     @cached_property
+    def output_file(self) -> Path:
+        """The last line of output of each running request, while a daemon runs; derived, for who watches."""
+        return self.control / "output.json"
+
+    @cached_property
     def projects_file(self) -> Path:
         """The projects that may be changed."""
         return self.tool_exec / "projects.json"
@@ -356,6 +361,11 @@ class AgentRun:
         return self.folder / "base"
 
     @property
+    def proposed(self) -> Path:
+        """The table of each change set that was drafted for this run, by its digest; not in the jail."""
+        return self.folder / "proposed"
+
+    @property
     def manifest(self) -> Path:
         """What the project had at the start, one JSON line an entry; not in the jail."""
         return self.folder / "manifest.jsonl"
@@ -426,7 +436,7 @@ def find_workspace(start: Path | None = None, explicit: str | None = None) -> Wo
     """
     named = explicit or os.environ.get("THREEGATE_WORKSPACE")
     if named:
-        root = Path(named).absolute()
+        root = Path(os.path.normpath(Path(named).absolute()))
         if not (root / SETTINGS_FILE).is_file():
             raise NoWorkspace(
                 f"{root}: no workspace here (no {SETTINGS_FILE}); make one with: threegate init {named}"

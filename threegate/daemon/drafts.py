@@ -83,8 +83,11 @@ class Inbox:
     log: Log
     propose: Callable[[Path, bytes, Owner], None] | None = None
     """Takes an AP-*.json that was read."""
-    on_draft: Callable[[str, Request, Exposure, Owner | None, KnownRun | None], None] = lambda *draft: None
-    """Called with each valid draft that was looked at (for notices): its file, what was read, and who asks."""
+    on_draft: Callable[[str, Request, Exposure, Owner | None, KnownRun | None, int], None] = lambda *draft: (
+        None
+    )
+    """Called with each valid draft that was looked at (for notices): its file, what was read, who asks, and the file's change
+    time in nanoseconds."""
     beat: Callable[[], None] = lambda: None
     """Called for each file that was looked at: a long look comes forward, it does not hang."""
     wake: Callable[[], None] = lambda: None
@@ -374,19 +377,21 @@ class Inbox:
                     exposure,
                 )
                 asker = owner if from_inbox else _proposer(held.index, report.request_id)
-                verdicts.append((verdict, report.request, exposure, asker, held.index.run(asker)))
+                verdicts.append(
+                    (verdict, report.request, exposure, asker, held.index.run(asker), facts.st_ctime_ns)
+                )
                 if valid and from_inbox:
                     self.valid.add(path)
                     self.fresh[path] = None
             held.sync()
-        for verdict, request, exposure, asker, run in verdicts:
+        for verdict, request, exposure, asker, run, changed in verdicts:
             desk = self.workspace.desk(asker)
             write_verdict(desk, verdict)
             self.log.say("verdict", file=verdict.file, what=verdict.state)
             if request is not None:
                 self.types.add(desk, verdict, request)
             if verdict.state == "draft" and request is not None and exposure is not None:
-                self.on_draft(verdict.file, request, exposure, asker, run)
+                self.on_draft(verdict.file, request, exposure, asker, run, changed)
 
 
 def _names(folder: HeldFolder, most: int) -> list[str]:

@@ -21,6 +21,7 @@ from threegate.acts.grants import use_grants
 from threegate.core import durable, limits
 from threegate.core.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateError, Unavailable, place_of
 from threegate.core.workspace import Workspace
+from threegate.daemon.draft_expiry import DraftExpiry
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.folder_watch import FolderWatch
 from threegate.daemon.log import Log
@@ -72,6 +73,7 @@ class Daemon:
     _runner_set: RunnerSet = field(init=False)
     _metrics_file: MetricsFile = field(init=False)
     _witnesses: WitnessRequests = field(init=False)
+    _draft_expiry: DraftExpiry = field(init=False)
     _watch: FolderWatch = field(init=False)
 
     def run(self) -> int:
@@ -138,6 +140,7 @@ class Daemon:
             self.workspace, self.log, lambda: self._policy_reload.policy.settings.metrics
         )
         self._witnesses = WitnessRequests(self._trail, self.log)
+        self._draft_expiry = DraftExpiry(self.log)
         self.log.say("ready", path=str(self.workspace.root))
         self.supervisor.ready()
         self.on_ready()
@@ -200,6 +203,8 @@ class Daemon:
                 did += inbox.types.work(_TYPES_SECONDS)
                 if unsettled is None and not changing and policy.settings.approval.grants:
                     did += self._use_grants(inbox)
+                if unsettled is None and not changing and problem is None:
+                    did += self._draft_expiry.turn(context)
                 self._controls()
             if problem is not None and context.begin() is None:
                 problem = self._begin()

@@ -20,6 +20,7 @@ from threegate.daemon.log import Log
 from threegate.request.exposure import Exposure
 from threegate.request.job import effective_risk
 from threegate.request.model import Request
+from threegate.review.reviewed_draft import expiry
 from threegate.shown.signed_text import requesters
 from threegate.trail import KnownRun, Owner
 
@@ -54,10 +55,11 @@ class Notices:
         exposure: Exposure,
         owner: Owner | None,
         run: KnownRun | None = None,
+        changed_ns: int | None = None,
     ) -> None:
-        """A valid draft waits for an operator."""
+        """A valid draft waits for an operator. `changed_ns`: its file's change time."""
         if self._operators:
-            title, body = waiting_text(file_name, request, exposure, owner, self._settings, run)
+            title, body = waiting_text(file_name, request, exposure, owner, self._settings, run, changed_ns)
             self._put(self._operators, title, body)
 
     def ended(self, request_id: str, status: str) -> None:
@@ -103,6 +105,7 @@ def waiting_text(
     owner: Owner | None,
     settings: Settings,
     run: KnownRun | None = None,
+    changed_ns: int | None = None,
 ) -> tuple[str, str]:
     """Title and body of the notice that a draft waits: the first lines of its card."""
     risk = effective_risk(request, exposure)
@@ -113,10 +116,13 @@ def waiting_text(
     opacity = "; not all its code is on the screen" if exposure.opaque else ""
     # What a proposal's tool does to a risk is judged with the proposal, when the draft is opened.
     least = " or higher" if owner is None else ""
+    ttl = settings.approval.draft_ttl
+    until = f"{expiry(changed_ns, ttl):%Y-%m-%d %H:%M} UTC" if ttl and changed_ns is not None else ""
     lines = (
         f"asked by {who}{said}; risk {risk}{least}",
         f"reaches: {reach}{opacity}",
         f"it says: '{plain(request.purpose)}'",
+        *([f"refused if nobody decides until {until}"] if until else []),
         f"read it: threegate review ({file_name})",
     )
     return f"A request waits for approval, risk {risk}", "\n".join(lines)

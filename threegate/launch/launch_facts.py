@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from threegate.approval import LaunchFacts, Operators, PinnedFile, load_operators
-from threegate.core import durable, limits
+from threegate.approval import LaunchFacts, PinnedFile
 from threegate.core.workspace import STATES, Workspace
 from threegate.judgement.policy import Policy
+from threegate.launch.launch_problem import read_operators
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.shown.signed_text import requesters, shown_request, shown_sha256
@@ -33,21 +33,6 @@ def file_identity(path: Path) -> tuple[int, ...]:
     """What tells a file from another one of its name. Raises FileNotFoundError."""
     facts = path.lstat()
     return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
-
-
-def read_operators(workspace: Workspace) -> Operators:
-    """The operators' files, read once; what cannot be read is a problem inside, never a pass."""
-    files = (workspace.operators_file, workspace.revoked_file, workspace.passkeys_file)
-    return load_operators(*map(_read, files))
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return durable.read_regular(path, max_bytes=limits.OPERATORS_FILE_BYTES)
-    except FileNotFoundError:
-        return None
-    except OSError:
-        return b"unreadable\n"  # no such line is allowed in any of them, so every approval is refused
 
 
 def facts_for_launch(

@@ -93,6 +93,8 @@ class Practice:
     operators: dict[str, OperatorPractice] = field(default_factory=dict)
     reasons: Counter[str] = field(default_factory=Counter)
     """Reasons of rejections, in the operators' own words."""
+    expired: int = 0
+    """Drafts that nobody decided on in time."""
     grants: dict[str, GrantPractice] = field(default_factory=dict)
     stops: Counter[str] = field(default_factory=Counter)
     """How often something was stopped: ``cancelled``, and for kills the scope."""
@@ -127,6 +129,8 @@ class Practice:
                 who = self._of(payload.countersigned_by or _operator(event))
                 who.countersigned += 1
                 who.read(payload.read_seconds, payload.read_whole)
+            case Rejected() if event.actor == "daemon":
+                self.expired += 1
             case Rejected():
                 who = self._of(_operator(event))
                 who.rejected += 1
@@ -154,6 +158,7 @@ class Practice:
             "since": self.first or None,
             "operators": {name: found.to_json() for name, found in sorted(self.operators.items())},
             "rejection_reasons": dict(self.reasons.most_common()),
+            "drafts_expired": self.expired,
             "grants": {name: found.to_json() for name, found in sorted(self.grants.items())},
             "stops": dict(sorted(self.stops.items())),
             "stop_seconds": {
@@ -187,6 +192,8 @@ def practice_lines(practice: Practice) -> list[tuple[str, str]]:
         lines.append((f"decisions of {name}", "; ".join(told)))
     for text, count in practice.reasons.most_common(limits.PRACTICE_REASONS):
         lines.append(("rejected because", f"{text} ({count})"))
+    if practice.expired:
+        lines.append(("decided by nobody", f"{practice.expired} drafts, refused after approval.draft_ttl"))
     for name, grant in sorted(practice.grants.items()):
         ended = ", revoked" if grant.revoked else ""
         told_of = f"of {grant.given_by}{ended}: {grant.approved} approved under it, at most {grant.max_uses}"

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from threegate.approval import requester_of
 from threegate.core import durable, limits
 from threegate.core.errors import ThreeGateError
 from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.request import read_request
-from threegate.request.exposure import Exposure, exposure_of
-from threegate.request.job import effective_risk
+from threegate.request.exposure import Exposure
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +61,11 @@ class AskedReader:
         return kept[1]
 
     def _read(self, path: Path, folder: str, settings: Settings) -> Asked | None:
+        from threegate.approval import requester_of  # an empty list loads no gate
+        from threegate.request import read_request
+        from threegate.request.exposure import exposure_of
+        from threegate.request.job import effective_risk
+
         owner: int | str | None = None
         names = settings.requesters
         run = is_agent_run_id(folder)

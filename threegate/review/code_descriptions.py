@@ -71,6 +71,7 @@ OTHERS: Final[dict[str, str]] = {
     "request_invalid": "gate 1 refuses the file in approved/: the message names rule and line",
     "input_unfit": "an archive is no plain tar of files and folders, or no change set that may be applied: ask for another one",
     "rejected": "the operator said no, with their reason",
+    "draft_expired": "nobody decided on the draft within `approval.draft_ttl`: ask again with `threegate retry`",
     "cancelled": "the operator stopped it",
     "interrupted": "the daemon ended while it ran: `threegate retry` asks anew",
     "folder_replaced": "a folder of the workspace is a link or is gone: put the folder back (`threegate doctor`)",
@@ -87,7 +88,6 @@ OTHERS: Final[dict[str, str]] = {
     "project_changed": "the project is not what the change was made from: have it proposed again",
     "project_unknown": "no project of this name is registered: `threegate project list`",
     "project_not_writable": "waits: the daemon may not change the project, or another change of it is being made",
-    "path_blocked": "the path may not be written (protected, outside of the project, or a link)",
     "result_unverified": "the run's record or output is not what the trail says",
     "session_exists": "a session of this name is open or was",
     "subtree_kill_off": "the parent session does not allow ending its children",
@@ -216,12 +216,19 @@ DOCTOR: Final[dict[str, str]] = {
     "monty worker": "whether a process of the embedded sandbox starts and answers",
     "era walls": "what a short run of ours tries from inside a container",
     "era: the way out": "whether a container reaches a network through the proxy, and by it alone",
+    "agents": "the agents that `threegate agent run` finds on this account's PATH",
+    "agents: libraries": "what the door and the relay to the model need; without them no agent is started",
+    "agents: packages": "the Debian packages that the jail is made of (bubblewrap, socat); without them no agent is started",
+    "agents: jail": "why no jail can be made here; no agent is started",
+    "agents: limits": "whether memory and processes of an agent can be limited; agents start without that, and say so first",
+    "agents: work copy": "whether an agent's copy of the project is an overlay, which is there at once, or a plain copy",
 }
 """Lines of `threegate doctor`, by their names."""
 
 WALLS: Final[dict[str, str]] = {
     "era: ": "a wall of the container sandbox, tried from inside by a short run of ours; `failure`: it did not hold, run nothing in it",
     "monty: ": "a wall of the embedded sandbox, tried from inside by a short run of ours; `failure`: it did not hold, run nothing in it",
+    "agents: ": "a wall of the jail around agents, read back from inside one; `failure`: it does not hold, and no agent is started",
 }
 """The other lines of `threegate doctor` begin so; the rest of the name says which wall."""
 
@@ -234,6 +241,7 @@ LOG: Final[dict[str, str]] = {
     "contracts": "the contracts folder has errors: every request that names a tool is refused until it is fixed",
     "cosigned": "a witness signed a trail checkpoint",
     "ended": "the daemon ended",
+    "expired": "a draft was refused because nobody decided on it within `approval.draft_ttl`",
     "granted": "a grant covers the draft: it was put into approved/",
     "grants": "a grant cannot be read or used",
     "interrupting": "the daemon ends and stops what runs",
@@ -291,6 +299,7 @@ WORDS: Final[dict[str, str]] = {
     "confidential": "data for few, as the request declares it",
     "monty": "the embedded Python sandbox: code in the request, no network, nothing to install",
     "ERA": "a container of its own for one command",
+    "apply": "a change set that is written into a project, whole or not at all, and can be taken back",
     "none": "nothing: no network, or an authorization that nobody claims",
     "allowlist": "a network of named hosts and ports only",
     "pass": "AANA lets the call run",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from threegate.approval import format_utc
 from threegate.core.errors import Refused
 from threegate.core.settings import Settings
 from threegate.request.backend_rules import BACKENDS
@@ -35,7 +36,7 @@ def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: st
             run=reviewed.run,
         ),
         Beside(
-            card=tuple(_card(reviewed)),
+            card=tuple(_card(reviewed, settings.approval.draft_ttl)),
             warnings=(*unread, *_warnings(reviewed)),
             inputs=inputs,
             digests=(Fact("draft", reviewed.request.sha256),),
@@ -44,7 +45,7 @@ def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: st
     )
 
 
-def _card(reviewed: ReviewedDraft) -> Iterator[Item]:
+def _card(reviewed: ReviewedDraft, draft_ttl: int) -> Iterator[Item]:
     if reviewed.differs is None:
         yield Fact("differs", "no request of this shape was approved before")
     else:
@@ -53,12 +54,17 @@ def _card(reviewed: ReviewedDraft) -> Iterator[Item]:
         refuse_judged(reviewed)
     except Refused as refusal:
         yield Fact("can run", f"no: {refusal.code}")
-        return
-    if reviewed.assessment.contract_holds:
-        yield Fact("can run", "yes, the gates would let it pass now")
     else:
-        verdict = reviewed.assessment.contract.verdict
-        yield Fact("can run", f"not yet: the contracts say {verdict} now, see below")
+        yield Fact("can run", _can_run(reviewed))
+    if draft_ttl and reviewed.request.stage == "draft":
+        until = format_utc(reviewed.draft.expires_utc(draft_ttl))
+        yield Fact("undecided", f"refused at {until}, if nobody decides before")
+
+
+def _can_run(reviewed: ReviewedDraft) -> str:
+    if reviewed.assessment.contract_holds:
+        return "yes, the gates would let it pass now"
+    return f"not yet: the contracts say {reviewed.assessment.contract.verdict} now, see below"
 
 
 def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[Warning_]]:

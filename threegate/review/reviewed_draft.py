@@ -35,7 +35,10 @@ from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.runners.registry import describe
 from threegate.secretscan import mask_secrets
 from threegate.trail import KnownRun, LockedTrail, Owner, RequestHistory
+from threegate.trail.payloads import Rejected
 
+DRAFT_EXPIRED = "draft_expired"
+"""Why a draft was refused on which nobody decided within `approval.draft_ttl`."""
 _HELPED = {"contracts_do_not_compile": "check"}
 """Reasons that another command than `contracts explain` mends."""
 
@@ -49,6 +52,15 @@ class Draft:
     identity: tuple[int, ...]
     owner: Owner | None
     """Whose draft it is: the file's owner, or the run in whose inbox it is."""
+
+    def expires_utc(self, ttl: int) -> datetime:
+        """When it is refused if nobody decides: `ttl` seconds after its file changed last, by a time that nobody sets."""
+        return expiry(self.identity[-1], ttl)
+
+
+def expiry(changed_ns: int, ttl: int) -> datetime:
+    """`ttl` seconds after a file's change time, to the second."""
+    return datetime.fromtimestamp(changed_ns // 10**9 + ttl, UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +369,13 @@ def missing_program_text(program: str) -> str:
 def refuse_used(held: LockedTrail, request: Request) -> None:
     """An id and a file name are used once. Raises Refused (replayed)."""
     if held.index.id_used(request.request_id):
+        history = held.index.history(request.request_id)
+        ended = Rejected.of(history.end) if history is not None else None
+        if ended is not None and ended.reason == DRAFT_EXPIRED:
+            raise Refused(
+                DRAFT_EXPIRED,
+                f"{request.file_name}: nobody decided on it within approval.draft_ttl; draft it again: threegate retry",
+            )
         raise Refused(
             "replayed", f"request_id {request.request_id} was used before; make a new one: threegate retry"
         )

@@ -283,7 +283,7 @@ class Refused(End):
 
 @frozen_fields
 class Rejected(End):
-    """An operator said no to a draft."""
+    """An operator said no to a draft, or nobody decided on it in time (``draft_expired``)."""
 
     kind = "rejected"
     status_without_run = "refused"
@@ -298,7 +298,8 @@ class Rejected(End):
     signed: Signature | None = nested(default=None, read=Signature.read)
 
     def sentence(self) -> str:
-        return f"rejected{named(self.file)}{self._because()}"
+        verb = "refused the draft" if self.reason == "draft_expired" else "rejected"
+        return f"{verb}{named(self.file)}{self._because()}"
 
 
 @frozen_fields
@@ -338,7 +339,7 @@ class Replayed(SignedAct):
 
 @frozen_fields
 class Applied(SignedAct):
-    """An operator had what a proposal's run made applied to the project, or its note stored."""
+    """An operator had a proposed note stored. In older trails also: what a proposal's run made was written into the project."""
 
     kind = "applied"
     slot = "applied"

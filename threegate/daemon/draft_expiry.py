@@ -1,0 +1,69 @@
+"""Drafts on which nobody decides: refused after `approval.draft_ttl`.
+
+Invariant: what is old enough is found by a look at the file's change time; whether it is refused is decided under the
+trail's lock, where an approval of the same draft has been announced or has not (`acts/reject.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from math import inf
+from pathlib import Path
+
+from threegate.acts.list_drafts import drafts_of
+from threegate.acts.reject import expire_draft
+from threegate.core import limits
+from threegate.core.errors import InvalidInput
+from threegate.core.workspace import Workspace
+from threegate.daemon.log import Log
+from threegate.launch.context import Context
+from threegate.review.reviewed_draft import expiry, read_draft
+
+
+class DraftExpiry:
+    """Looks at the drafts now and then, and refuses a few in each turn."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._looked = -inf
+        self._kept: dict[Path, int] = {}
+        """Old drafts that nobody can decide on, by their change time: not read again while they stay as they are."""
+
+    def turn(self, context: Context) -> int:
+        """Refuse what is due, at most DRAFTS_EXPIRED of it; returns how many. Raises TrailError, Unavailable, OSError."""
+        ttl, now = context.policy.settings.approval.draft_ttl, time.monotonic()
+        if not ttl or now - self._looked < limits.DRAFTS_LOOK_SECONDS:
+            return 0
+        drafts = _changes(context.workspace)
+        moment = time.time()
+        due = [
+            (path, changed)
+            for path, changed in drafts.items()
+            if self._kept.get(path) != changed and expiry(changed, ttl).timestamp() <= moment
+        ]
+        self._kept = {path: changed for path, changed in self._kept.items() if path in drafts}
+        refused = 0
+        for path, changed in due[: limits.DRAFTS_EXPIRED]:
+            try:
+                done = expire_draft(context, read_draft(context.workspace, path))
+            except InvalidInput:
+                done = None  # it went away, or cannot be read: the look through the inbox says so
+            if done is None:
+                self._kept[path] = changed
+            else:
+                refused += 1
+                self._log.say("expired", file=path.name, what="nobody decided on it in time")
+        if len(due) <= limits.DRAFTS_EXPIRED:
+            self._looked = now
+        return refused
+
+
+def _changes(workspace: Workspace) -> dict[Path, int]:
+    """Every draft with its change time; none where a folder cannot be read, which the look through the inbox says."""
+    found = {}
+    with suppress(OSError):
+        for path in drafts_of(workspace):
+            with suppress(FileNotFoundError):  # somebody has just decided
+                found[path] = path.lstat().st_ctime_ns
+    return found
