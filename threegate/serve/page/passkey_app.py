@@ -49,7 +49,7 @@ from threegate.review.status import Entry
 from threegate.serve.page.access import Sessions, set_cookie
 from threegate.serve.page.app import Guard, look_routes, message, routed
 from threegate.serve.page.page_templates import render
-from threegate.serve.page.views import Views
+from threegate.serve.page.views import Missing, Views
 from threegate.serve.rate_limit import RateLimit
 from threegate.setup.page_login import enrolling, leave_passkey
 from threegate.shown.time_read import Reading
@@ -159,6 +159,8 @@ class _PasskeyPage:
                 return JSONResponse(
                     {"error": "what the browser sent is no signature of a passkey; try again"}, 400
                 )
+            except Missing as missing:
+                return JSONResponse({"error": str(missing)}, 404)
             except ThreeGateError as error:
                 code = error.code if isinstance(error, Refused) else ""
                 return JSONResponse({"error": str(error), "code": code}, 403 if code else 503)
