@@ -34,7 +34,7 @@ from threegate.core.errors import Refused
 
 HOST = "approve.threegate.test"
 THREEGATE = [sys.executable, "-m", "threegate"]
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.certutil, pytest.mark.timeout(300)]
 
 
 class Place:
