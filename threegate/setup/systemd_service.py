@@ -146,7 +146,7 @@ def _plan_own(workspace: Workspace, settings: Settings, name: str, *, era: bool)
     unit_file = _unit_file(name, own=True)
     state = UserState.of(settings.workspace.id).folder.parent
     account = _Account("", os.geteuid(), os.getegid(), Path.home())
-    projects, notes = _projects(workspace, settings, account, era=False)  # whose ever they are, it is no other account
+    projects, notes = _projects(workspace, settings, account, era=False)
     facts = _facts(workspace, settings, account, era=era, projects=projects)
     unit = render_unit(replace(facts, state=state))
 
