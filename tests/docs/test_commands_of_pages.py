@@ -216,6 +216,10 @@ RUN = {
     "threegate cancel ID": "threegate cancel {waiting}",
     "threegate retry ID": "threegate retry {first}",
     "threegate diff A [B]": "threegate diff inbox/{draft} inbox/{draft}",
+    "threegate approve --group inbox/TR-….md": f"threegate approve --group inbox/{{draft}} {AS}",
+    'threegate reject --group inbox/TR-….md --reason "too wide"': (
+        'threegate reject --group inbox/{draft} --reason "too wide"'
+    ),
     "threegate approval verify tool-exec/approved/TR-….md": "threegate approval verify tool-exec/approved/{approved}",
     "threegate approve inbox/TR-….md --as alice --print-statement > statement.json": (
         "threegate approve inbox/{apart} --as alice --print-statement > statement.json"
