@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.approval.material import make_key
 from tests.evidence.outside import Outside, reseal
+from tests.serve.passkey_client import PasskeyClient, enrol
 from tests.support import Place
 from tests.upgrade.test_upgrade import KEPT, unpacked
 from threegate import cli
@@ -112,6 +113,16 @@ def test_each_kind_of_key(bench: Bench, outside: Outside, tmp_path: Path, kind: 
     bench.operator("bob", kind)
     bench.approve(bench.draft("other"), "bob")
     packed = write_pack(bench.workspace, tmp_path / "pack")
+    assert outside.confirmed(packed.path).startswith("checked: 1 requests (1 signed by operators")
+
+
+def test_a_passkey_is_checked_with_its_site(bench: Bench, outside: Outside, tmp_path: Path) -> None:
+    client = PasskeyClient(bench, enrol(bench))
+    bench.draft("phone", data=None)
+    client.log_in()
+    assert client.approve(client.page("sum")[1]).status_code == 200
+    packed = write_pack(bench.workspace, tmp_path / "pack")
+    assert client.passkey.key.fingerprint in packed.operator_keys and packed.missing == ()
     assert outside.confirmed(packed.path).startswith("checked: 1 requests (1 signed by operators")
 
 

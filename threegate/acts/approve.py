@@ -201,7 +201,8 @@ def promote(
                 actor=actor,
                 prepare=lambda: pin(context.workspace, copies),
             )
-    removed = take_draft_away(context.workspace, reviewed.draft)
+            # Still under the lock: whoever finds the id used finds the draft gone.
+            removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, reviewed.owner, paths[-1].name, sealed)
     return Promoted(
         path=paths[-1],

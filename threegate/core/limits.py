@@ -358,6 +358,8 @@ KEY_FILE_BYTES: Final = 1 * KIB
 KEY_TEXT_BYTES: Final = 16 * KIB
 """A public key of ssh-keygen, with its comment."""
 USER_STATE_BYTES: Final = 64 * KIB
+CLIENT_SETTINGS_BYTES: Final = 1 * MIB
+"""The settings file of an agent outside of the jail, which `agent connect --write` adds an entry to."""
 AUDIT_FILE_BYTES: Final = 1 * MIB
 """A file that is given to `threegate audit`: a checkpoint or a proof."""
 GRANT_USES: Final = 10_000
@@ -496,6 +498,10 @@ AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB
 AGENT_MANIFEST_BYTES: Final = 512 * MIB
 AGENT_BASE_BYTES: Final = 64 * MIB
 """A file of which the bytes at the start are kept."""
+MERGE_SECONDS: Final = 60
+"""For `git merge-file` on one file."""
+CHANGE_CONFLICTS_NAMED: Final = 10
+"""Paths in conflict that a refusal names."""
 AGENT_MODEL_REQUEST_BYTES: Final = 32 * MIB
 AGENT_MODEL_SECONDS: Final = 600
 """Between two pieces of a model's answer."""
