@@ -218,11 +218,13 @@ def test_a_statement_of_a_batch_is_nothing_alone_and_a_signature_of_its_own_sign
 
 
 def test_every_bit_of_a_batch_counts(approved: Approved) -> None:
-    _, _, signature = member(approved)
+    found = facts(approved)
+    signature = found.signature or b""
+    check_launch(found)
     for place in range(0, signature.index(b"\n"), 7):
         flipped = bytearray(signature)
         flipped[place] ^= 1
-        assert code_of(facts(approved, signature=bytes(flipped))) in {
+        assert code_of(replace(found, signature=bytes(flipped))) in {
             "signature_file_malformed",
             "signature_invalid",
             "signer_unknown",
