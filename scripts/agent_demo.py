@@ -17,7 +17,7 @@ from tests.agents.npm_agents import Unavailable
 from tests.agents.people import Person, person
 from tests.agents.real_agents import AGENTS
 from tests.agents.scripted_model import Model, Say
-from tests.agents.test_real_agents_jailed import employ, headless
+from tests.agents.test_real_agents_session import employ, headless
 
 _SEQUENCES = re.compile(r"\x1b\[[0-9;]*m")
 """Colours of the agent's, which it sends without a terminal too."""

@@ -301,7 +301,7 @@ def why_unfit(change: RequestedChange | None) -> Refused | None:
     """Why a change could not be made in its project as that is now; None when it could, and where there is none."""
     if change is not None:
         try:
-            refuse_unfit(change)
+            refuse_unfit(change, "; have it proposed again, or see: threegate project redraft --help")
         except Refused as error:
             return error
     return None
