@@ -194,6 +194,27 @@ def test_a_path_that_the_project_changed_too_is_left_out(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_what_was_applied_for_the_run_is_no_change_of_others(
+    tmp_path: Path, project: Path, kind: CopyKind
+) -> None:
+    """What was proposed and is in the project now is not left out; what the agent changes next is on top of it."""
+    with working(tmp_path, kind) as copy:
+        inside(copy, "echo first >a.txt; echo first >born; rm mode")
+        made = read_changes(copy)
+        keep_bases(copy, made.rows)
+        (project / "a.txt").write_text("first\n")
+        (project / "born").write_text("first\n")
+        (project / "mode").unlink()
+        applied = read_changes(copy)
+        inside(copy, "echo second >a.txt; echo again >mode")
+        (project / "born").write_text("somebody else\n")
+        following = read_changes(copy)
+    assert (applied.rows, applied.left_out) == ((), ())
+    assert changed(following) == {"a.txt": "modify", "mode": "add"}
+    assert [item.path for item in following.left_out] == ["born"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_an_agent_does_is_what_comes_back(tmp_path: Path, kind: CopyKind, seed: int) -> None:
     """A random script in the copy, and the same script on a plain tree: the change set makes one of the other."""
