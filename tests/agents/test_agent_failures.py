@@ -176,13 +176,11 @@ def test_a_project_that_may_not_be_written_waits(user: Person) -> None:
 
 
 def test_a_change_of_a_gigabyte(user: Person) -> None:
-    """Refused in one line, with what is too large; the work is still there."""
+    """It is named in one line, and by its size alone: it is not read. The rest is drafted."""
     done = user.run("/bin/sh", "-c", "truncate -s 1G big.bin; echo x >x", options=["--propose", "always"])
-    lines = [line for line in done.stderr.splitlines() if "big.bin" in line]
-    assert done.returncode == 0 and len(lines) == 1, done.stderr
-    [ended] = user.events("agent_ended")
-    assert ended["exit"] == 0
-    assert (user.project / "README").exists() and not (user.project / "big.bin").exists()
+    line = "threegate: left out: big.bin: is larger than the 496 MiB of a change set"
+    assert done.returncode == 0 and done.stderr.splitlines().count(line) == 1, done.stderr
+    assert [event["changed"] for event in user.events("agent_ended")] == [1] and "drafted TR-" in done.stderr
 
 
 def test_what_is_being_applied_is_hidden(user: Person) -> None:
