@@ -70,25 +70,6 @@ def test_each_kind_of_change(tmp_path: Path) -> None:
     assert found.counts == {"add": 4, "modify": 2, "delete": 4, "mode": 1, "type": 1}
 
 
-def test_a_file_that_is_too_large_is_known_by_its_size(tmp_path: Path) -> None:
-    """A terabyte that was never written is named and not read; what is too much together is refused before it is read."""
-    work = build(tmp_path / "w", {"f": "2"})
-    project = build(tmp_path / "p", {"f": "1", "d/x": "1"})
-    os.truncate(work / "f", 1 << 40)
-    (work / "d").touch()
-    os.truncate(work / "d", 1 << 40)
-    (work / "small").write_text("1")
-    found = made(project, work)
-    assert changes(found) == {"small": "add"}
-    assert [(item.path, item.reason) for item in found.left_out] == [
-        (path, "is larger than the 496 MiB of a change set") for path in ("d", "f")
-    ]
-    os.truncate(work / "d", 20 << 20)
-    os.truncate(work / "f", 480 << 20)
-    with pytest.raises(ChangeSetError, match="more than 496 MiB; propose it in parts"):
-        made(build(tmp_path / "e", {}), work)
-
-
 def test_equal_trees_give_nothing(tmp_path: Path) -> None:
     spec = {"a": "1", "d/b": ("x", "2"), "l": ("link", "a")}
     found = made(build(tmp_path / "p", spec), build(tmp_path / "w", spec))
