@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,12 +26,13 @@ from threegate.approval import (
     passkey_of,
     passkey_signature,
     render_signed,
+    sign_statement,
     verify_signer,
 )
 from threegate.approval.operators import NAMESPACES, PASSKEY_NAMESPACES
 from threegate.approval.passkey import Passkey, decode_base64url, encode_base64url, parse_pin
 from threegate.approval.signature import verify_command
-from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, NAMESPACE_LOGIN
+from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, NAMESPACE_LOGIN, render_armor
 from threegate.core.errors import Refused
 
 DATA = b'{"type":"threegate-approval/2","x":1}'
@@ -183,8 +185,6 @@ def test_it_signs_approvals_and_logins_and_no_act(tmp_path: Path) -> None:
 
 
 def test_an_ssh_key_logs_nobody_in(tmp_path: Path) -> None:
-    from threegate.approval import sign_statement
-
     key = make_key(tmp_path, "key")
     loaded = load_operators(line("operator", key).encode(), None)
     armor = sign_statement(DATA, key, NAMESPACE_LOGIN)
@@ -225,6 +225,25 @@ def test_revoked_by_list_and_by_krl(tmp_path: Path) -> None:
     crossed = parse_armor(PASSKEY.sign(DATA, client_data=said(',"crossOrigin":true')))
     with pytest.raises(Refused, match="not one over"):
         verify_signer(DATA, crossed, "operator", NAMESPACE_APPROVAL, other, at=[NOW])
+
+
+def test_a_certificate_that_its_authority_did_not_sign(tmp_path: Path) -> None:
+    """What only ssh-keygen verifies is refused when it says no, with no revocation file to blame."""
+    ca, key = make_key(tmp_path, "ca"), make_key(tmp_path, "key")
+    command = ["/usr/bin/ssh-keygen", "-q", "-s", ca, "-I", "id", "-n", "operator", f"{key}.pub"]
+    subprocess.run(command, check=True, capture_output=True)
+    certificate = tmp_path / "key-cert.pub"
+    kind, text = certificate.read_text().split()[:2]
+    blob = bytearray(base64.b64decode(text))
+    blob[-1] ^= 1
+    genuine = sign_statement(DATA, key, NAMESPACE_APPROVAL)
+    inner = base64.b64decode(b"".join(genuine.splitlines()[1:-1]))
+    plain = parse_armor(genuine).key.blob
+    armor = render_armor(inner.replace(fido.string(plain), fido.string(bytes(blob)), 1))
+    loaded = load_operators(line("operator", ca, "cert-authority,").encode(), None)
+    with pytest.raises(Refused, match="ssh-keygen does not verify"):
+        verify_signer(DATA, parse_armor(armor), "operator", NAMESPACE_APPROVAL, loaded, at=[NOW])
+    assert kind.startswith("ssh-ed25519-cert")
 
 
 def test_a_whole_launch(tmp_path: Path) -> None:

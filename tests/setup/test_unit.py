@@ -57,9 +57,10 @@ def test_systemd_accepts_the_unit(place: Place, tmp_path: Path, options: tuple[s
     assert said.returncode == 0 and "threegate.service" not in said.stderr, said.stderr
 
 
-@pytest.mark.parametrize(("era", "row"), [(False, "Monty alone"), (True, "with ERA")])
+@pytest.mark.parametrize(("era", "row"), [(False, "Monty alone"), (True, "with ERA"), (True, "of a user")])
 def test_the_exposure_is_the_one_of_the_documentation(tmp_path: Path, era: bool, row: str) -> None:
-    unit = render_unit(facts(era=era)).replace("ProtectHome=read-only", "ProtectHome=yes")
+    asked = replace(facts(era=era), account="") if row == "of a user" else facts(era=era)
+    unit = render_unit(asked).replace("ProtectHome=read-only", "ProtectHome=yes")
     (tmp_path / "threegate.service").write_text(unit)
     said = analyze("security", "--offline=true", "--no-pager", "./threegate.service", cwd=tmp_path)
     found = re.search(r"Overall exposure level for threegate.service: ([0-9.]+)", said.stdout)

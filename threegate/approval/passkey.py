@@ -9,6 +9,7 @@ Source: WebAuthn level 3 sections 5.8.1 and 6.1, OpenSSH PROTOCOL.u2f.
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 import struct
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from threegate.core import canonical, limits
 from threegate.core.web_origin import parse_origin
 
 _PIN: Final = re.compile(r"(SHA256:[A-Za-z0-9+/]{43}) ([^ ]+) ([^ ]+) ([A-Za-z0-9_-]+)")
-_HASH_BYTES: Final = 32
 _CURVE: Final = b"nistp256"
 
 
@@ -139,7 +139,7 @@ def passkey_signature(
     from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
     reader = Reader(authenticator_data)
-    reader.take(_HASH_BYTES)  # of the rpId: the key names it, and the signature covers it
+    reader.take(hashlib.sha256().digest_size)  # of the rpId: the key names it, and the signature covers it
     flags, counter, extensions = reader.byte(), reader.uint32(), authenticator_data[reader.position :]
     try:
         pair = decode_dss_signature(signature)

@@ -1,4 +1,4 @@
-"""`threegate operator`: add, list, revoke, record."""
+"""`threegate operator`: add, passkey, list, revoke, record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
-from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
+from threegate.cli.serve_command import passkey_origin
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
+from threegate.core import limits
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, Unavailable
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -44,6 +47,40 @@ def add(
         emit_json({"operator": entry.name, "key": entry.key.fingerprint, "authority": entry.authority})
         return
     say(f"added {entry.name} {entry.key.type} {entry.key.fingerprint}")
+
+
+@app.command("passkey")
+def passkey(
+    name: NameOption = "", key: KeyOption = None, yes: YesOption = False, json_: JsonFlag = False
+) -> None:
+    """Enrol a passkey for yourself: prints a link to the page of `threegate serve approve`, waits, and signs it with your SSH key."""
+    import time
+
+    from threegate.acts.passkeys import PASSKEY_ACT, enrol_passkey, read_made_passkey
+    from threegate.acts.signed_acts import sign_act
+    from threegate.launch.context import open_context
+    from threegate.setup.page_login import new_enrolment, passkey_made
+
+    context = open_context(workspace_here())
+    origin = passkey_origin(context.policy.settings)
+    acting = acting_here(context, name, key)
+    code = new_enrolment(context.workspace, acting.name)
+    warn(f"open this where you will approve from, within ten minutes:\n  {origin}/page/enrol/{code}")
+    until = time.monotonic() + limits.PAGE_LOGIN_SECONDS
+    while (data := passkey_made(context.workspace, code)) is None:
+        if time.monotonic() > until:
+            raise Unavailable("no passkey was made within ten minutes; is `threegate serve approve` running?")
+        time.sleep(0.2)
+    made = read_made_passkey(data, origin)
+    warn(f"passkey {made.key.fingerprint}\nfor     {acting.name}, who may approve with it on {origin}")
+    ask("Does the page show the same fingerprint? Sign its enrolment?", yes)
+    entry = enrol_passkey(
+        context, acting.name, made, sign_act(context, acting, PASSKEY_ACT, made.about(acting.name))
+    )
+    if wants_json(json_):
+        emit_json({"operator": entry.name, "key": entry.key.fingerprint, "origin": origin})
+        return
+    say(f"enrolled {entry.name} {entry.key.fingerprint} for {origin}")
 
 
 @app.command("list")

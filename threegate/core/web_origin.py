@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from threegate.core import limits
+
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _ORIGIN: Final = re.compile(
     rf"https://((?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?)(?::([1-9][0-9]{{0,4}}))?"
 )
-_HOST_CHARS: Final = 253
 _HTTPS_PORT: Final = 443
 
 
@@ -24,7 +25,7 @@ def parse_origin(text: str) -> tuple[str, int]:
     """
     match = _ORIGIN.fullmatch(text)
     host, port = (match[1], int(match[2] or _HTTPS_PORT)) if match else ("", 0)
-    if not host or len(host) > _HOST_CHARS or port > 65535 or (match and match[2] == str(_HTTPS_PORT)):
+    if not host or len(host) > limits.HOST_CHARS or port > 65535 or (match and match[2] == str(_HTTPS_PORT)):
         raise ValueError("is no origin like https://approve.example.org or https://approve.example.org:8443")
     if host.endswith(".localhost"):
         raise ValueError("is on localhost, where any program of this machine can take its place")
