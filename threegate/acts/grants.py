@@ -42,7 +42,7 @@ from threegate.launch.launch_facts import DraftFacts, facts_for_launch
 from threegate.launch.launch_problem import read_operators
 from threegate.proposals.in_workspace import input_place
 from threegate.request import read_request
-from threegate.request.job import build_job
+from threegate.request.job import Job, build_job
 from threegate.request.shown_whole import unread_inputs
 from threegate.review.countersign import read_waiting, review_waiting
 from threegate.review.review_sections import review_sections
@@ -114,6 +114,10 @@ def new_grant(
     )
     statement = act.to_bytes()
     data = render_signed(statement, sign_statement(statement, key, NAMESPACE_ACT))
+    if len(data) > limits.SIGNATURE_FILE_BYTES:
+        raise Refused(
+            "grant_mismatch", f"{request_id}: too much to sign in one grant; widen less, or approve by hand"
+        )
     grant = _parse(data)
     operators = read_operators(context.workspace)
     fingerprint = verify_signer(statement, grant.signed.signature, name, NAMESPACE_ACT, operators, at=(now,))
@@ -148,8 +152,16 @@ def grant_sections(
 
     Raises Refused for what no grant may cover.
     """
+    differs = what_may_differ(approved.job, widened)
+    reviewed = review_waiting(context, approved)
+    sections = review_sections(reviewed, context.policy.settings, operator=operator)
+    return [differs, *(section for section in sections if section.title == "WHAT RUNS")]
+
+
+def what_may_differ(job: Job, widened: Sequence[Widened]) -> Section:
+    """Each widened part with a value that would run and one that would wait. Raises Refused for what no grant may cover."""
     parts: list[Item] = []
-    for example in examples(approved.job, widened):
+    for example in examples(job, widened):
         parts += [
             Field("widened", str(example.widened)),
             Field("would run", _shown(example, example.runs)),
@@ -160,10 +172,7 @@ def grant_sections(
             "all else that runs is the same byte for byte, or it waits; id, times and words about it may differ"
         )
     )
-    reviewed = review_waiting(context, approved)
-    sections = review_sections(reviewed, context.policy.settings, operator=operator)
-    runs = [section for section in sections if section.title == "WHAT RUNS"]
-    return [Section("WHAT MAY DIFFER", tuple(parts)), *runs]
+    return Section("WHAT MAY DIFFER", tuple(parts))
 
 
 def _shown(example: Example, value: object) -> str:

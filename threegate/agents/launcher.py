@@ -303,13 +303,13 @@ class _Launch:
             )
 
     def _registered(self) -> str:
-        """The project's name; one that may not be changed has none that counts, and the person hears why."""
+        """The project's name; one that may not be changed has none, and the person hears why."""
         context, root = self._context, self._plan.root
         try:
             return register_project(context.workspace, context.policy.settings, root, actor=self._actor)
         except InvalidInput as error:
             self._say(f"what the agent changes can be looked at and not applied: {error}")
-            return root.name
+            return ""
 
     def _start_sides(self, held: ExitStack) -> None:
         """The door and the relay, each with a socket of its own that nobody else keeps: when it dies, nobody answers there."""
@@ -379,7 +379,7 @@ class _Launch:
             run=self._run.run_id,
             profile=plan.profile.name,
             program_sha256=plan.program.sha256,
-            project=self._facts.project,
+            project=self._facts.project or None,
             root=str(plan.root),
             copy=self._copy.kind,
             shown=wanted.shown or None,

@@ -5,6 +5,7 @@ What others use: `LaunchFacts` with `check_launch` and `launch_checks`, `load_op
 """
 
 from threegate.approval.act import check_act
+from threegate.approval.batch import BATCH_TYPE, Batch, BatchPlace, SignedApproval
 from threegate.approval.facts import (
     REASON_CODES,
     Check,
@@ -33,7 +34,6 @@ from threegate.approval.sshsig import (
 from threegate.approval.statement import (
     Act,
     Countersignature,
-    SignedApproval,
     SignedBytes,
     Statement,
     StatementInput,
@@ -44,6 +44,7 @@ from threegate.approval.statement import (
 from threegate.approval.widened import Widened, read_widened
 
 __all__ = [
+    "BATCH_TYPE",
     "FIRST_GRANT_TYPE",
     "GRANT_TYPE",
     "NAME",
@@ -52,6 +53,8 @@ __all__ = [
     "NAMESPACE_LOGIN",
     "REASON_CODES",
     "Act",
+    "Batch",
+    "BatchPlace",
     "Check",
     "Countersignature",
     "Grant",

@@ -67,5 +67,5 @@ def _like(character: str) -> str:
     for kind in ("0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"):
         if character in kind:
             at = kind.index(character)
-            return kind[at + 1 : at + 2] + kind[max(0, at - 1) : at] + kind[0] + kind[-1] + "/"
+            return kind[at + 1 : at + 2] + kind[max(0, at - 1) : at] + kind[0] + kind[-1]
     return "x"

@@ -245,7 +245,7 @@ def _parts_there_are(job: Job) -> str:
     names += [f"inputs.{item.name}" for item in job.inputs if BACKENDS[job.backend].data_inputs]
     names += [f"outputs.{number}" for number, _ in enumerate(job.outputs)]
     names += [f"argv.{number}" for number, _ in enumerate(job.argv or ()) if number]
-    names += [f"vars.{name}" for name in json.loads(job.vars_json or "{}") if _PART.fullmatch(name)]
+    names += [f"vars.{name}" for name in json.loads(job.vars_json or "{}") if _PART.fullmatch(str(name))]
     return f"there are {', '.join(names)}"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from threegate.cli import invocation
+from threegate.cli.agent_connect_command import connect
 from threegate.cli.progress import busy
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, help="Agents: run one in a jail, list, show, stop, connect; and what to tell one."
 )
+
+app.command()(connect)
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or how it begins.")]
 
@@ -150,7 +153,7 @@ def _proposed(context: Context, finished: Finished, when: str) -> str | None:
             finished.copy.root,
             changes,
             profile=facts.profile,
-            purpose=f"Changes that {facts.profile} made in {facts.project}",
+            purpose=f"Changes that {facts.profile} made in {facts.project or facts.root}",
         )
     except (ThreeGateError, OSError) as error:
         invocation.warn(f"its changes were not proposed: {error}")
@@ -174,28 +177,6 @@ def _changes_line(changes: MadeChangeSet) -> str:
     paths = [row.path for row in changes.rows]
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return f"{counted} ({', '.join(paths[:3])}{more})"
-
-
-@app.command()
-def connect(
-    profile: Annotated[
-        str, typer.Argument(metavar="PROFILE", help="codex, opencode, gemini, claude, qwen or generic.")
-    ],
-) -> None:
-    """Print the MCP entry for an agent that runs elsewhere, without a jail."""
-    import sys
-
-    from threegate.agents.profile import Filled, load_profile
-
-    workspace = invocation.workspace_here()
-    found = load_profile(profile, workspace.load_settings())
-    door = (sys.executable, "-m", "threegate", "--workspace", str(workspace.root), "serve", "mcp")
-    invocation.warn(f"put this into {found.connect_file}; it needs the extra: pip install 'threegate[mcp]'")
-    invocation.warn(
-        "without the jail the agent's own shell and file tools are not behind the gate: only what it asks for through this "
-        f"server is signed. With the jail: threegate agent run {profile}"
-    )
-    typer.echo(invocation.safe(Filled(found, "", door=door).text(found.connect)), nl=False)
 
 
 @app.command("list")
@@ -256,7 +237,9 @@ def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
     changes = value.get("changes", [])
     invocation.say(f"run       {found.run_id}, {_state(facts, is_alive(found))}")
     invocation.say(f"agent     {facts.profile}, as the account {facts.account}, since {facts.started_utc}")
-    invocation.say(f"project   {facts.project}: {facts.root}")
+    invocation.say(
+        f"project   {facts.root}{f', registered as {facts.project}' if facts.project else ', which cannot be changed'}"
+    )
     invocation.say(f"copy      {found.work} ({facts.copy})")
     if facts.shown:
         invocation.say(f"shown     {', '.join(facts.shown)} (--with)")

@@ -93,6 +93,18 @@ CLIENT_DATA_BYTES: Final = 2 * KIB
 CREDENTIAL_ID_BYTES: Final = 1023
 """WebAuthn level 3 section 4."""
 COUNTERSIGNATURES: Final = 16
+BATCH_MEMBERS: Final = 32
+"""Statements that one signature covers at most; with their inputs they also have to fit into SIGNATURE_FILE_BYTES."""
+BATCH_STATEMENT_BYTES: Final = KIB
+"""What a statement without inputs takes in a batch at most; so much is reckoned for each."""
+BATCH_INPUT_BYTES: Final = 224
+"""The same for each input that it names."""
+BATCH_ARMOR_BYTES: Final = 8 * KIB
+"""What is left for the signature of a batch."""
+GROUP_INPUT_BYTES: Final = 4 * KIB
+"""Of an input that is not the same in all drafts of a group: so much is shown whole in the table of their differences."""
+GROUP_VALUE_CHARS: Final = 200
+"""Of a plain value that may differ between drafts of a group."""
 SSH_KEYGEN_SECONDS: Final = 20
 SIGN_SECONDS: Final = 120
 QUIET_SIGN_SECONDS: Final = 5
@@ -346,6 +358,8 @@ KEY_FILE_BYTES: Final = 1 * KIB
 KEY_TEXT_BYTES: Final = 16 * KIB
 """A public key of ssh-keygen, with its comment."""
 USER_STATE_BYTES: Final = 64 * KIB
+CLIENT_SETTINGS_BYTES: Final = 1 * MIB
+"""The settings file of an agent outside of the jail, which `agent connect --write` adds an entry to."""
 AUDIT_FILE_BYTES: Final = 1 * MIB
 """A file that is given to `threegate audit`: a checkpoint or a proof."""
 GRANT_USES: Final = 10_000
@@ -484,6 +498,10 @@ AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB
 AGENT_MANIFEST_BYTES: Final = 512 * MIB
 AGENT_BASE_BYTES: Final = 64 * MIB
 """A file of which the bytes at the start are kept."""
+MERGE_SECONDS: Final = 60
+"""For `git merge-file` on one file."""
+CHANGE_CONFLICTS_NAMED: Final = 10
+"""Paths in conflict that a refusal names."""
 AGENT_MODEL_REQUEST_BYTES: Final = 32 * MIB
 AGENT_MODEL_SECONDS: Final = 600
 """Between two pieces of a model's answer."""

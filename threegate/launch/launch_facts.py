@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from threegate.approval import LaunchFacts, PinnedFile
+from threegate.approval import BatchPlace, LaunchFacts, PinnedFile
 from threegate.core.workspace import STATES, Workspace
 from threegate.judgement.policy import Policy
 from threegate.launch.launch_problem import read_operators
@@ -27,6 +27,8 @@ class DraftFacts:
 
     owner: Owner | None
     pinned: Mapping[str, PinnedFile]
+    batch: BatchPlace | None = None
+    """Which batch its `approved` event is going to name."""
 
 
 def file_identity(path: Path) -> tuple[int, ...]:
@@ -80,6 +82,7 @@ def facts_for_launch(
         requesters=requesters(settings, index.run(owner)),
         owner=owner,
         recorded_approval=approved.approval_sha256 if approved else None,
+        recorded_batch=draft.batch if draft is not None else batch_place(approved),
         recorded_file=approved.file if approved else None,
         was_approved=approved is not None,
         grants=settings.approval.grants,
@@ -87,6 +90,13 @@ def facts_for_launch(
         mode=settings.approval.signature,
         shown_sha256=shown,
     )
+
+
+def batch_place(approved: Approved | None) -> BatchPlace | None:
+    """The batch that an `approved` event names, and where in it."""
+    if approved is None or approved.batch_sha256 is None or approved.batch_index is None:
+        return None
+    return BatchPlace(approved.batch_sha256, approved.batch_index)
 
 
 def draft_owner(history: RequestHistory | None) -> Owner | None:

@@ -28,6 +28,7 @@ from typing import Any, Final
 import yaml
 
 from threegate.core import limits
+from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.canonical import digest as canonical_digest
 from threegate.core.durable import read_regular_fd
 from threegate.core.errors import InvalidInput
@@ -99,6 +100,8 @@ class _Request:
     approval_sha256: str | None
     inputs: tuple[str, ...] = ()
     claimed: bool = False
+    batch: tuple[str | None, int | None] = (None, None)
+    """Digest of the batch that the approval was announced in, and where in it."""
 
 
 @dataclass(slots=True)
@@ -213,7 +216,14 @@ class FolderAudit:
             return
         files = self._complete(event, place, {"": approved.request_sha256, ".sig": None}, approved.files)
         inputs = tuple(approved.pinned or ())
-        self._open[event.request_id] = _Request(place, event.seq, files, approved.approval_sha256, inputs)
+        self._open[event.request_id] = _Request(
+            place,
+            event.seq,
+            files,
+            approved.approval_sha256,
+            inputs,
+            batch=(approved.batch_sha256, approved.batch_index),
+        )
         for digest in inputs:
             self._inputs[digest] = self._inputs.get(digest, 0) + 1
         self._decided(event.request_id)
@@ -350,7 +360,7 @@ class FolderAudit:
     ) -> None:
         path = place + suffix
         seq = seq if request is None else request.seq
-        if suffix == ".sig" and digest is None and request is not None:
+        if suffix == ".sig" and request is not None and (digest is None or request.batch != (None, None)):
             self._check_statement(path, request)
         if self._named(digest, path):
             most = limits.SIGNATURE_FILE_BYTES if suffix else limits.REQUEST_BYTES
@@ -358,11 +368,14 @@ class FolderAudit:
             self._compare(path, digest, most, f"is not the {what} that event {seq} names: it was changed")
 
     def _check_statement(self, path: str, request: _Request) -> None:
-        """An older version named the digest of the signed statement only, which is the first line of the file."""
+        """What was signed is the first line of the file: the statement, or the batch that has it at the place announced."""
         data = self._read(path, limits.SIGNATURE_FILE_BYTES)
         if data is None or request.approval_sha256 is None:
             return
-        if hashlib.sha256(data.split(b"\n", 1)[0]).hexdigest() != request.approval_sha256:
+        line = data.split(b"\n", 1)[0]
+        if request.batch != (None, None):
+            line = _member(line, *request.batch)
+        if hashlib.sha256(line).hexdigest() != request.approval_sha256:
             self._bad(path, f"is not the statement that event {request.seq} recorded: it was changed")
 
     # ---- runs and results
@@ -799,3 +812,12 @@ def _place(placed: payloads.Placed) -> str | None:
 def _paths(draft: _Draft) -> Iterator[str]:
     yield from (draft.place + suffix for suffix in draft.files)
     yield from (f"drafts/files/{digest}" for digest in draft.inputs)
+
+
+def _member(line: bytes, batch_sha256: str | None, index: int | None) -> bytes:
+    """The statement at this place of the batch in the line; nothing when it is another batch, or has no such place."""
+    try:
+        statements = json.loads(line)["statements"]
+        return canonical_bytes(statements[index]) if sha256_hex(line) == batch_sha256 else b""
+    except (ValueError, LookupError, TypeError):
+        return b""

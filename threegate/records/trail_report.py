@@ -68,6 +68,7 @@ class _Told:
                     self._fact("Approved", under_grant(payload.grant, payload.approved_by))
                 self._fact("Request sha256", payload.request_sha256)
                 self._fact("Approval sha256", payload.approval_sha256)
+                self._fact("In the batch", payload.batch_sha256)
                 self._fact("Policy sha256", payload.policy_sha256)
             case Cleared():
                 self._fact("AANA route", payload.route)

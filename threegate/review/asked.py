@@ -32,6 +32,8 @@ class Asked:
     backend: str
     purpose: str
     exposure: Exposure
+    shape: str | None = None
+    """Of a draft: the shape of the group that it may be of (group_shape.py); None for one that is of none."""
 
 
 class AskedReader:
@@ -65,6 +67,7 @@ class AskedReader:
         from threegate.request import read_request
         from threegate.request.exposure import exposure_of
         from threegate.request.job import effective_risk
+        from threegate.review.group_shape import shape_of
 
         owner: int | str | None = None
         names = settings.requesters
@@ -94,6 +97,7 @@ class AskedReader:
             backend=request.backend,
             purpose=request.purpose,
             exposure=exposure,
+            shape=shape_of(request, owner) if owner is not None else None,
         )
 
     def _settings_now(self) -> Settings:

@@ -205,6 +205,7 @@ DOCTOR: Final[dict[str, str]] = {
     "operators": "who may approve, and whether others may change that",
     "trail": "whether the trail verifies and agrees with the head that is kept outside",
     "disk": "room for results and the trail",
+    "projects": "the projects that this account can change, and why it cannot change the others",
     "daemon": "whether a daemon works in this workspace: without one nothing is started",
     "engine": "the container engine of ERA requests; without one they wait",
     "engine access": "who may speak to the engine: on most machines that is as good as being root",

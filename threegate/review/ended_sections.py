@@ -88,11 +88,19 @@ def _approval(history: RequestHistory | None) -> Iterator[Item]:
             ("request", approved.request_sha256),
             ("job", approved.job_sha256),
             ("statement", approved.approval_sha256),
+            ("batch", _batch(approved)),
             ("policy", approved.policy_sha256),
         ),
     )
     for signed in filter(None, map(Countersigned.of, history.countersigned)):
         yield Fact("also by", f"{signed.countersigned_by or ''} with {signed.key or 'a key'}")
+
+
+def _batch(approved: Approved) -> str | None:
+    """The batch that was signed, where the statement is one of several."""
+    if approved.batch_sha256 is None or approved.batch_index is None:
+        return None
+    return f"{approved.batch_sha256}, its number {approved.batch_index + 1}"
 
 
 def _judgement(history: RequestHistory | None) -> Iterator[Item]:

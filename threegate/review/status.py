@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -103,6 +104,8 @@ class Line:
     """The last line that it wrote, while it runs."""
     under_grant: str = ""
     """Under which grant, where a standing grant lies beside the request instead of a signature over it."""
+    together: int = 0
+    """Drafts of its shape, itself among them, which can be decided on together; 0 where there is no other."""
 
     @property
     def file(self) -> str:
@@ -113,6 +116,13 @@ class Line:
     def shown_file(self) -> str:
         """The file's name for people and programs that do not open it: secrets are masked."""
         return mask_secrets(self.file)
+
+    @property
+    def group(self) -> str:
+        """Which group it is of, in words of ours; empty where it is of none."""
+        if self.asked is None or self.asked.shape is None or not self.together:
+            return ""
+        return f"group {self.asked.shape[:6]}, one of {self.together}: decide together with --group"
 
     @property
     def next(self) -> str:
@@ -140,6 +150,7 @@ class Line:
             "risk": asked.risk if asked else None,
             "backend": asked.backend if asked else None,
             "purpose": mask_secrets(asked.purpose) if asked else None,
+            "group": {"shape": asked.shape, "drafts": self.together} if asked and self.together else None,
             "output": {"stream": self.output.stream, "line": self.output.text} if self.output else None,
             "changed_utc": f"{self.entry.changed:%Y-%m-%dT%H:%M:%SZ}",
             "since_utc": f"{self.entry.since:%Y-%m-%dT%H:%M:%SZ}",
@@ -167,7 +178,17 @@ def status_lines(workspace: Workspace, *, ended: int = 20, reader: AskedReader |
             )
         )
     ]
-    return sorted(found, key=lambda line: _ORDER.index(line.next))
+    return sorted(grouped(found), key=lambda line: _ORDER.index(line.next))
+
+
+def grouped(lines: list[Line]) -> list[Line]:
+    """The lines, each draft with how many of these are of its shape; what is left out of a group shows when it is opened."""
+    shapes = [line.asked.shape if line.asked else None for line in lines]
+    counts = Counter(shapes)
+    return [
+        replace(line, together=counts[shape]) if shape and counts[shape] > 1 else line
+        for line, shape in zip(lines, shapes, strict=True)
+    ]
 
 
 def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
@@ -193,6 +214,8 @@ def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
             if len(f"{rows[0]}  {act}") <= width and len(rows) == 1
             else [*rows, *own(act, width=width, indent=10)]
         )
+    if line.group:
+        rows += own(line.group, width=width, indent=10)
     if line.under_grant:
         rows += own(line.under_grant, width=width, indent=10)
     foreign = [line.shown_file]

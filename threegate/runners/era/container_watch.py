@@ -186,6 +186,10 @@ class ContainerWatch:
         with suppress(OSError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
+    def gone(self) -> bool:
+        """Whether PID 1, and with it everything in its namespace, has ended."""
+        return bool(select.select([self._pidfd], [], [], 0)[0])
+
     def close(self) -> None:
         """Make sure that the process is gone, and forget it; the second time does nothing."""
         if self._pidfd >= 0:

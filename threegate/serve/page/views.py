@@ -17,7 +17,7 @@ from threegate.review.overview import GROUPS, entries, find_entry, matching
 from threegate.review.readiness import Readiness
 from threegate.review.request_view import Look, look_at
 from threegate.review.status import TITLES as NEXT_TITLES
-from threegate.review.status import Entry, Line, line_of
+from threegate.review.status import Entry, Line, grouped, line_of
 from threegate.secretscan import mask_secrets
 from threegate.serve.page.commands import commands
 from threegate.serve.page.page_templates import foreign, render
@@ -176,10 +176,14 @@ class Views:
 
     def _rows(self, found: list[Entry]) -> list[Line]:
         with self._reading:
-            return [
-                line_of(self._workspace, entry, self._reader if number < limits.STATUS_ROWS_READ else None)
-                for number, entry in enumerate(found)
-            ]
+            return grouped(
+                [
+                    line_of(
+                        self._workspace, entry, self._reader if number < limits.STATUS_ROWS_READ else None
+                    )
+                    for number, entry in enumerate(found)
+                ]
+            )
 
     def _counts(self) -> dict[str, int]:
         return _counts({group: entries(self._workspace, group) for group in GROUPS})

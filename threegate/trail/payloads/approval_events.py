@@ -31,6 +31,10 @@ class Approved(Placed):
     """The operator; of a grant, the one who gave it."""
     approval_sha256: str | None = None
     """Digest of the signed statement. None: nobody signed this very request."""
+    batch_sha256: str | None = None
+    """Digest of the batch that was signed, of which the statement is one. None: the statement was signed by itself."""
+    batch_index: int | None = None
+    """Where in the batch it is, from 0."""
     approved_utc: str | None = None
     expires_utc: str | None = None
     key: str | None = None
@@ -72,7 +76,8 @@ class Approved(Placed):
             return f"approved {under_grant(short(self.grant), self.approved_by)}{detail}"
         by = f" by {self.approved_by}" if self.approved_by else ""
         unasked = ", who was not asked (--yes)" if self.asked is False else ""
-        return f"approved{' and signed' if self.approval_sha256 else ''}{by}{unasked}{detail}"
+        batch = f" in the batch {short(self.batch_sha256)}" if self.batch_sha256 else ""
+        return f"approved{' and signed' if self.approval_sha256 else ''}{batch}{by}{unasked}{detail}"
 
     @property
     def pinned(self) -> frozenset[str] | None:
