@@ -271,10 +271,11 @@ SECOND = SoftPasskey(credential=b"credential-2")
         (PASSKEY.line(), SECOND.pin(), "does not pin"),
         (PASSKEY.line() + SECOND.line("alice"), PASSKEY.pin(), "operators:2: is a passkey that"),
         (PASSKEY.line(), PASSKEY.pin() + SECOND.pin(), "which is no passkey of operators"),
+        (PASSKEY.line().replace(PASSKEY_NAMESPACES, NAMESPACES), None, "does not pin"),
         (
             PASSKEY.line().replace(PASSKEY_NAMESPACES, NAMESPACES),
             PASSKEY.pin(),
-            "which is no passkey of operators",
+            "does not pin",
         ),
         (
             PASSKEY.line().replace("namespaces", "cert-authority,namespaces"),
