@@ -36,6 +36,8 @@ class OperatorPractice:
     approved: int = 0
     rejected: int = 0
     countersigned: int = 0
+    grouped: int = 0
+    """Of the approved ones: by a decision on a group, which is read once."""
     unasked: int = 0
     """Approvals with ``--yes``: nobody was asked."""
     measured: int = 0
@@ -56,6 +58,7 @@ class OperatorPractice:
         """Counts, the median of the seconds and the share read whole (null: never measured)."""
         return {
             "approved": self.approved,
+            "approved_in_groups": self.grouped,
             "rejected": self.rejected,
             "countersigned": self.countersigned,
             "not_asked": self.unasked,
@@ -103,6 +106,8 @@ class Practice:
     too_late: int = 0
     """Orders to cancel a run that had ended by itself when they came."""
     _stopping: dict[str, datetime] = field(default_factory=dict)
+    _word: str | None = None
+    """Nonce of the last countersignature."""
 
     def take(self, event: Event) -> None:
         """The next event."""
@@ -123,12 +128,16 @@ class Practice:
             case Approved():
                 who = self._of(payload.approved_by or _operator(event))
                 who.approved += 1
+                who.grouped += payload.batch_sha256 is not None
                 who.unasked += payload.asked is False
-                who.read(payload.read_seconds, payload.read_whole)
+                if not payload.batch_index:
+                    who.read(payload.read_seconds, payload.read_whole)
             case Countersigned():
                 who = self._of(payload.countersigned_by or _operator(event))
                 who.countersigned += 1
-                who.read(payload.read_seconds, payload.read_whole)
+                if payload.nonce is None or payload.nonce != self._word:  # one signature may cover several
+                    who.read(payload.read_seconds, payload.read_whole)
+                self._word = payload.nonce
             case Rejected() if event.actor == "daemon":
                 self.expired += 1
             case Rejected():
@@ -181,7 +190,10 @@ def practice_lines(practice: Practice) -> list[tuple[str, str]]:
     """Label and value, for a terminal and for the report's page."""
     lines: list[tuple[str, str]] = []
     for name, found in sorted(practice.operators.items()):
-        told = [f"{found.approved} approved, {found.rejected} rejected, {found.countersigned} countersigned"]
+        groups = f" ({found.grouped} in groups)" if found.grouped else ""
+        told = [
+            f"{found.approved} approved{groups}, {found.rejected} rejected, {found.countersigned} countersigned"
+        ]
         if found.measured:
             told.append(
                 f"{statistics.median(found.seconds):g} s from shown to decided (median), "
