@@ -250,13 +250,17 @@ class Workspace:
 
     def replaced_folder(self) -> str | None:
         """Which folder is not there or is no folder any more (a link, a file), in one line; None when all are folders."""
-        for name in _FOLDERS:
+        folder = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        name = next(iter(_FOLDERS))
+        try:
+            root = os.open(self.root, folder)
             try:
-                self.hold(self.root / name).close()
-            except OSError as error:
-                return (
-                    f"{name}/ is no folder ({error.strerror}); put the folder back, and no link in its place"
-                )
+                for name in _FOLDERS:  # a folder comes before what is in it
+                    os.close(os.open(name, folder | os.O_NOFOLLOW, dir_fd=root))
+            finally:
+                os.close(root)
+        except OSError as error:
+            return f"{name}/ is no folder ({error.strerror}); put the folder back, and no link in its place"
         return None
 
     def load_settings(self) -> Settings:

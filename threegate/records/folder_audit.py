@@ -30,7 +30,7 @@ import yaml
 from threegate.core import limits
 from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.canonical import digest as canonical_digest
-from threegate.core.durable import read_regular_fd
+from threegate.core.durable import is_temporary, read_regular_fd
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import WITNESS_NAME
 from threegate.core.workspace import STATES, Workspace
@@ -80,7 +80,6 @@ _REPLAY = re.compile(r"runs/[^/]+/replay-[1-9][0-9]{0,4}").fullmatch
 _RELEASED = re.compile(r"results/[^/]+").fullmatch
 _OUT = re.compile(r"runs/[^/]+/(replay-[0-9]+/)?out(/.*)?", re.DOTALL).fullmatch
 _CONTRACT = re.compile(r"contracts/(?!.*(^|/)\.).*\.(yaml|yml|json)", re.DOTALL).fullmatch
-_TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}").fullmatch
 _PREPARED = re.compile(r"runs/\.prepared-[0-9a-f]{12}").fullmatch
 _NOTES = "memory/notes.jsonl"
 _PRUNED = "runs/.pruned-"
@@ -557,7 +556,7 @@ class FolderAudit:
             name = path.rpartition("/")[2]
             if path in EXEMPT or any(path.startswith(item) for item in EXEMPT if item.endswith("/")):
                 continue
-            if _TEMPORARY(name):
+            if is_temporary(name):
                 self.result.note(
                     self.workspace.tool_exec / path,
                     "is being written, or was left by a crash (then: threegate run --once)",
