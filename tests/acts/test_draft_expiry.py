@@ -145,7 +145,9 @@ def test_the_card_says_until_when(bench: Bench) -> None:
     draft = read_draft(bench.workspace, bench.draft())
     expires = draft.expires_utc(WEEK)
     assert abs((expires - timedelta(seconds=WEEK)).timestamp() - time.time()) < 60
-    assert card(bench.context, draft) == [f"refused at {expires:%Y-%m-%dT%H:%M:%SZ}, if nobody decides before"]
+    assert card(bench.context, draft) == [
+        f"refused at {expires:%Y-%m-%dT%H:%M:%SZ}, if nobody decides before"
+    ]
     bench.settings(approval__draft_ttl=0)
     assert card(bench.context, draft) == []
 

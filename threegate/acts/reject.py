@@ -44,6 +44,8 @@ def reject_draft(
     Raises InvalidInput, Refused (a signature of `by` that does not hold), TrailError, Unavailable, OSError.
     """
     draft = which if isinstance(which, Draft) else read_draft(context.workspace, which)
+    if draft.drill is not None:
+        raise Refused("drill", f"{draft.path.name}: is a drill; nothing of it reaches an agent")
     with context.trail.locked() as held:
         report = read_request(
             draft.data,

@@ -34,6 +34,7 @@ ACT_TYPES: Final = frozenset(
         "adopt",
         "reject",
         "cancel",
+        "drill",
         "agent-hosts",
     )
 )

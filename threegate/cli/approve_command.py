@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, warn, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
-from threegate.core.errors import NoWorkspace
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
 
 if TYPE_CHECKING:
     from threegate.acts.approve import Promoted, Sealed
     from threegate.launch.context import Context
-    from threegate.review.reviewed_draft import ReviewedDraft
+    from threegate.review.reviewed_draft import Draft, ReviewedDraft
     from threegate.shown.time_read import Reader, Reading
 
 app = typer.Typer()
@@ -50,6 +50,10 @@ def approve(
         raise NoWorkspace("--print-statement and --signature are two steps; give one of them")
     context = open_context(workspace_here())
     draft = read_draft(context.workspace, find_draft(context.workspace, which))
+    if draft.drill is not None and (yes or print_statement or signature is not None):
+        raise InvalidInput(
+            f"{which}: decide on it where you are asked: threegate approve {which}, without --yes"
+        )
     operators = known_operators(context)
     quiet = wants_json(json_)
     with open_reviewed_draft(context, draft) as reviewed:
@@ -72,6 +76,10 @@ def approve(
             reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet)
             ask(f"Sign as {acting.name} and let it run once?", yes)
             reading = None if yes else reader.read()
+            if draft.drill is not None:
+                actor = f"operator:{acting.name}"
+                reveal(context, draft, "missed", actor=actor, reading=reading, reason=reason, json_=quiet)
+                raise typer.Exit(EXIT_REFUSED)
             sealed = seal(context, reviewed, acting.name)
             signed = sign(sealed, acting.key)
         done = finish(context, reviewed, sealed, signed, reason, reading)
@@ -162,3 +170,26 @@ def tell(done: Promoted, *, daemon_runs: bool) -> None:
         warn(
             "the draft's file changed since it was read and was left where it is; what you saw is what was approved"
         )
+
+
+def reveal(
+    context: Context,
+    draft: Draft,
+    outcome: Literal["caught", "missed"],
+    *,
+    actor: str,
+    reading: Reading | None = None,
+    reason: str = "",
+    json_: bool = False,
+) -> None:
+    """End a drill that an operator has decided on, and print what it was."""
+    from threegate.acts.drills import answer_drill, told_drill
+    from threegate.shown.escaped_lines import quoted
+
+    drill = answer_drill(context, draft, outcome, actor=actor, reading=reading, reason=reason)
+    said, line = told_drill(drill, outcome)
+    if json_:
+        emit_json({"drill": outcome, "planted": drill.planted, "line": line, "of": drill.source})
+    else:
+        say(said)
+        put([f"planted ({drill.planted}):", *quoted(line, width=screen_width())])

@@ -21,6 +21,7 @@ from threegate.core.workspace import Workspace
 from threegate.request import read_request
 from threegate.request.exposure import Exposure, exposure_of
 from threegate.request.job import effective_risk
+from threegate.review.placed_drill import drill_at, place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,11 @@ class AskedReader:
             return None
         try:
             settings = self._settings_now()
-            identity = _identity(path.lstat())
+            place = place_of(self._workspace, path)
+            identity = _identity(place.lstat())
             kept = self._kept.get(path)
             if kept is None or kept[0] != identity:
-                kept = identity, self._read(path, folder, settings)
+                kept = identity, self._read(path, place, folder, settings)
                 self._kept[path] = kept
                 while len(self._kept) > limits.STATUS_ROWS_READ:
                     self._kept.popitem(last=False)
@@ -63,14 +65,15 @@ class AskedReader:
             return None
         return kept[1]
 
-    def _read(self, path: Path, folder: str, settings: Settings) -> Asked | None:
+    def _read(self, path: Path, place: Path, folder: str, settings: Settings) -> Asked | None:
         owner: int | str | None = None
         names = settings.requesters
         run = is_agent_run_id(folder)
         if folder == "inbox" or run:
-            with self._workspace.hold(path.parent) as held:
+            with self._workspace.hold(place.parent) as held:
                 data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
-            owner = facts.st_uid
+            drill = drill_at(self._workspace, path)
+            owner = facts.st_uid if drill is None else drill.owner
             if run:  # whose inbox it lies in is who asks
                 owner, names = folder, {folder: f"run {folder}"}
         else:  # a copy of ours: its owner is not who asked
