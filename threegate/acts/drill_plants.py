@@ -136,7 +136,7 @@ def _hidden(
     request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
 ) -> Planted | None:
     """A statement far to the right of a line of code."""
-    what = f"print(open('/in/{request.inputs[0].name}').read())" if request.inputs else "print(dir())"
+    what = f"print(open('/in/{request.inputs[0].name}').read())" if request.inputs else "print('sent')"
     for code, change in _codes(request):
         lines = code.split("\n")
         for at in chance.sample(range(len(lines)), len(lines)):
@@ -169,8 +169,11 @@ def _codes(request: Request) -> Iterator[tuple[str, Callable[[str], Request]]]:
 
 
 def _after_a_line(code: str, planted: str, chance: Random) -> str | None:
-    """The code with a line of its own after one of its lines, where it still parses."""
+    """The code with a line of its own between two of its lines, where it still parses; one line stays one line."""
     lines = code.split("\n")
+    if len(lines) == 1:
+        changed = f"{planted}; {code}" if chance.random() < 0.5 else f"{code}; {planted}"
+        return changed if _parses(changed) else None
     for at in chance.sample(range(len(lines)), len(lines)):
         changed = "\n".join([*lines[:at], planted, *lines[at:]])
         if _parses(changed):

@@ -27,9 +27,10 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.core.file_names import is_request_name
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
-from threegate.request import read_request
+from threegate.request import Report, read_request
 from threegate.request.model import InputFile, Request
 from threegate.request.render_draft import file_name, render_request
+from threegate.request.typecheck import type_findings
 from threegate.review.placed_drill import PLAN, Drill, read_drill
 from threegate.review.reviewed_draft import Draft, view_draft
 from threegate.shown.time_read import Reading
@@ -231,7 +232,8 @@ def drills_of(
     inputs: Sequence[InputFile],
     chance: Random,
 ) -> Iterator[tuple[Drill, bytes]]:
-    """A drill for each kind of change that fits a request, each with its bytes; gate 1 reads them as they were meant."""
+    """A drill for each kind of change that fits a request, each with its bytes: gate 1 reads them as they were meant, and warns
+    of nothing that it does not warn of in the request itself."""
     settings = context.policy.settings.request
     with context.trail.locked() as held:
         moment = held.now.replace(microsecond=0)
@@ -246,12 +248,12 @@ def drills_of(
         approved_by=None,
         approved_utc=None,
     )
+    usual = _rules(_read(context, render_request(asked_again), asked_again.file_name, moment))
     for planted in plants(asked_again, chance, inputs, settings):
         data = render_request(planted.request)
-        report = read_request(
-            data, path=planted.request.file_name, settings=settings, now=moment, stage="draft"
-        )
-        if report.request is not None and _means(report.request, planted):
+        report = _read(context, data, asked_again.file_name, moment)
+        means = report.request is not None and _means(report.request, planted)
+        if means and _rules(report) == usual:
             yield _drill(planted, source.request_id, folder, owner, data), data
 
 
@@ -267,6 +269,17 @@ def _drill(planted: Planted, source: str, folder: str, owner: int | str, data: b
         line=trail_text(planted.line),
         salt=secrets.token_hex(16),
     )
+
+
+def _read(context: Context, data: bytes, name: str, now: datetime) -> Report:
+    settings = context.policy.settings.request
+    return read_request(data, path=name, settings=settings, now=now, stage="draft")
+
+
+def _rules(report: Report) -> list[str]:
+    """What gate 1 and the type checker found."""
+    types = type_findings(report.request) if report.request is not None else ()
+    return sorted(finding.rule for finding in (*report.findings, *types))
 
 
 def _means(read: Request, planted: Planted) -> bool:

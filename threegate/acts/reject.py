@@ -143,6 +143,8 @@ def _own_id(context: Context, held: LockedTrail, report: Report, draft: Draft) -
         return None
     if trail_text(request_id) != request_id:
         return None  # the trail could not name it: nobody could ask for it again
+    if held.index.is_drill(request_id):
+        return None  # somebody's copy of a drill: nothing of that gets a result
     history = held.index.history(request_id)
     if history is None:
         return request_id

@@ -7,7 +7,7 @@ What `drill_placed` commits to is opened by `drill_ended`, and `audit verify` co
 from __future__ import annotations
 
 from threegate.core.canonical import canonical_bytes, sha256_hex
-from threegate.trail.payloads.payload import Payload, frozen_fields
+from threegate.trail.payloads.payload import Payload, because, frozen_fields, named
 from threegate.trail.payloads.placed import SignedAct
 
 
@@ -79,8 +79,7 @@ class DrillEnded(Payload):
         )
 
     def sentence(self) -> str:
-        planted = f": {self.planted}: {self.line}" if self.planted else ""
-        return f"the drill {self.drill_id or ''} was {self.outcome}{planted}"
+        return f"the drill{named(self.drill_id)} is over{because(self.outcome, self.planted, self.line)}"
 
 
 def drill_commitment(**said: str) -> str:
