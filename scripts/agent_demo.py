@@ -6,6 +6,7 @@ Needs bubblewrap, socat, node and npm; no account with a provider and no engine.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -16,7 +17,10 @@ from tests.agents.npm_agents import Unavailable
 from tests.agents.people import Person, person
 from tests.agents.real_agents import AGENTS
 from tests.agents.scripted_model import Model, Say
-from tests.agents.test_real_agents_jailed import employ, headless
+from tests.agents.test_real_agents_session import employ, headless
+
+_SEQUENCES = re.compile(r"\x1b\[[0-9;]*m")
+"""Colours of the agent's, which it sends without a terminal too."""
 
 
 def heading(text: str) -> None:
@@ -28,7 +32,7 @@ def threegate(who: Person, *words: str) -> str:
     """Run one command as a person would, show it and what it prints; end the demo when it fails."""
     print("$ threegate " + " ".join(words), flush=True)
     done = who.threegate(*words, timeout=240)
-    print(done.stdout + done.stderr, end="", flush=True)
+    print(_SEQUENCES.sub("", done.stderr + done.stdout), end="", flush=True)
     if done.returncode != 0:
         sys.exit(f"agent-demo: exit code {done.returncode}")
     return done.stdout
@@ -58,13 +62,18 @@ def main() -> None:
         print("in the project:", sorted(path.name for path in who.project.iterdir()))
         heading("a person reads what it changed, and signs")
         [draft] = list((who.workspace / "tool-exec" / "agents").glob("*/inbox/TR-*.md"))
-        threegate(who, "run", "--once")
+        threegate(who, "agent", "list")
         threegate(who, "approve", str(draft), "--as", "operator", "--key", str(who.key), "--yes")
         heading("the daemon applies exactly that")
         threegate(who, "run", "--once")
         print("greeting.txt:", (who.project / "greeting.txt").read_text().strip())
+        heading("a person takes it back, which is a signed act as well")
+        threegate(who, "undo", draft.stem, "--as", "operator", "--key", str(who.key), "--yes")
+        print("in the project:", sorted(path.name for path in who.project.iterdir()))
         threegate(who, "audit", "verify")
-        print(f"\nagent-demo: from nothing to an applied change in {time.monotonic() - begun:.0f} s")
+        print(
+            f"\nagent-demo: from nothing to a change that was applied and undone in {time.monotonic() - begun:.0f} s"
+        )
 
 
 if __name__ == "__main__":

@@ -74,11 +74,13 @@ def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Apply the markers `engine`, `browser`, `root` and `soak`, before any fixture is made."""
+    """Apply the markers `engine`, `browser`, `certutil`, `root` and `soak`, before any fixture is made."""
     if item.get_closest_marker("root") and os.geteuid() != 0:
         missing("root")
     if item.get_closest_marker("browser") and not shutil.which("chromium"):
         missing("chromium (apt-get install chromium)")
+    if item.get_closest_marker("certutil") and not shutil.which("certutil"):
+        missing("certutil (apt-get install libnss3-tools)")
     if item.get_closest_marker("engine") and not engine_host():
         missing("a container engine with the ERA image (scripts/engine up)")
     if item.get_closest_marker("soak") and os.environ.get("THREEGATE_SOAK") != "1":

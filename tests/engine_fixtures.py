@@ -115,6 +115,15 @@ def run_job(runner: Runner, job: Job, folder: Path, *, steer: Control | None = N
     return runner.run(clearance(job), job, steer or control(folder))
 
 
+def run_sleep(url: str, image: str, folder: Path, mark: str, time_sec: int) -> Outcome:
+    """A long sleep that can be found by its mark."""
+    job = replace(era_job("/usr/bin/sleep", mark, time_sec=time_sec, memory_mb=64), image=image)
+    steer = control(folder, workspace_id="ws-faults", boot_nonce="first-boot")
+    from threegate.runners.era.runner import EraRunner
+
+    return EraRunner(EraSettings(engine=url, image=image)).run(clearance(job), job, steer)
+
+
 def docker(*words: str) -> str:
     """Ask the test engine through its own client."""
     answer = subprocess.run(

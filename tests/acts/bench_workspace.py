@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +14,7 @@ from threegate.acts.approve import Promoted, promote, seal, sign
 from threegate.acts.operator import add_operator
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
+from threegate.results import Verdict, put_verdict
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.setup.init import init_workspace
 from threegate.setup.settings_file import set_values
@@ -102,6 +105,13 @@ none
         with open_reviewed_draft(context, read_draft(self.workspace, path)) as reviewed:
             sealed = seal(context, reviewed, name)
             return promote(context, reviewed, sealed, sign(sealed, self.keys[name]), actor=f"operator:{name}")
+
+    def as_if_it_ran(self, path: Path, request_id: str, *output: str) -> None:
+        """An approved request where a daemon has one that runs, and the stream and text of the last line that it wrote."""
+        os.rename(path, self.workspace.running / path.name)
+        verdict = Verdict(path.name, "0" * 64, request_id, "approved", valid=True, state="running")
+        put_verdict(self.workspace, verdict)
+        self.workspace.output_file.write_text(json.dumps({request_id: output}))
 
 
 def make_bench(folder: Path) -> Bench:

@@ -10,8 +10,15 @@ from typing import Any
 import pytest
 
 from tests.acts.bench_workspace import Bench
-from threegate.acts.grants import find_grant, list_grants, new_grant, revoke_grant, use_grants
-from threegate.approval import Grant
+from threegate.acts.grants import (
+    find_grant,
+    finished_request,
+    list_grants,
+    new_grant,
+    revoke_grant,
+    use_grants,
+)
+from threegate.approval import Grant, read_widened
 from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput, Refused
 from threegate.review.countersign import countersign, open_waiting, verify_approval
@@ -28,10 +35,11 @@ def once(bench: Bench) -> None:
 
 def give(bench: Bench, **changes: Any) -> Grant:
     values: dict[str, Any] = {
-        "free_inputs": ["data.csv"], "max_uses": 2, "seconds": 3600, "name": "alice", "key": bench.keys["alice"],
+        "widened": ["inputs.data.csv = 0..100"], "max_uses": 2, "seconds": 3600, "name": "alice", "key": bench.keys["alice"],
         **changes,
     }  # fmt: skip
-    return new_grant(bench.context, "req-1", **values)
+    job = finished_request(bench.context, "req-1").job
+    return new_grant(bench.context, "req-1", **{**values, "widened": read_widened(job, values["widened"])})
 
 
 @pytest.fixture
@@ -58,7 +66,7 @@ def test_a_grant_runs_the_same_job_so_often_and_no_more(ran: Bench) -> None:
     claimed = [event for event in Trail(ran.workspace).events() if event.type == "claimed"]
     assert [event.request_id for event in claimed] == ["req-1", "req-2", "req-3"]
     assert [event.data.get("grant") for event in claimed] == [None, grant.id, grant.id]
-    assert results(ran).count(f"ran under grant {grant.id}, not individually signed") == 2
+    assert results(ran).count(f"ran under grant {grant.id}, given by alice; not signed individually") == 2
     assert find_grant(ran.context, grant.id[:8]).uses == 2
     assert [path.name.endswith("four.md") for path in ran.workspace.inbox.glob("*.md")] == [True]
 
@@ -84,7 +92,7 @@ def test_a_draft_that_differs_is_not_covered(ran: Bench) -> None:
         assert not list(ran.workspace.approved.glob("*.md"))
         path.unlink()
     revoke_grant(ran.context, grant.id, actor="test")
-    give(ran, free_inputs=[])
+    give(ran, widened=[])
     path = ran.draft("other-bytes", slug="other-bytes", data=b"8\n")
     assert use_grants(ran.context) == []
     path.unlink()
@@ -120,10 +128,10 @@ def test_a_revoked_grant_and_one_whose_signer_was_revoked(ran: Bench) -> None:
 def test_who_gives_what_waits_and_what_the_policy_ends(ran: Bench) -> None:
     for wrong in ("req-9", ""):
         with pytest.raises(InvalidInput):
-            new_grant(ran.context, wrong or "req-404", free_inputs=[], max_uses=1, seconds=60, name="alice",
+            new_grant(ran.context, wrong or "req-404", widened=[], max_uses=1, seconds=60, name="alice",
                       key=ran.keys["alice"])  # fmt: skip
     with pytest.raises(Refused) as caught:
-        give(ran, free_inputs=["other.csv"])
+        give(ran, widened=["inputs.other.csv = 0..9"])
     assert caught.value.code == "grant_mismatch"
     with pytest.raises(InvalidInput):
         find_grant(ran.context, "0000")
@@ -144,10 +152,9 @@ def test_the_commands(ran: Bench, capfd: pytest.CaptureFixture[str]) -> None:
             [
                 *root,
                 "new",
-                "--from",
                 "req-1",
-                "--input",
-                "data.csv",
+                "--widen",
+                "inputs.data.csv = 0..1 KiB",
                 "--max-uses",
                 "3",
                 "--expires",
@@ -164,4 +171,4 @@ def test_the_commands(ran: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     assert run([*root[:2], "grant", "show", made["grant"][:10]]) == 0
     assert run([*root[:2], "grant", "list"]) == 0
     assert run([*root, "revoke", made["grant"][:10]]) == 0
-    assert run([*root, "new", "--from", "req-1", "--max-uses", "3", "--expires", "soon", *key]) == 2
+    assert run([*root, "new", "req-1", "--max-uses", "3", "--expires", "soon", *key]) == 2

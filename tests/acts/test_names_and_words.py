@@ -91,7 +91,7 @@ def test_grant_new_shows_what_it_lets_run(bench: Bench, capfd: pytest.CaptureFix
     bench.approve(bench.draft())
     once(bench)
     capfd.readouterr()
-    assert signed(bench, "grant", "new", "--from", "req-1", "--max-uses", "2", "--expires", "1h") == 0
+    assert signed(bench, "grant", "new", "req-1", "--max-uses", "2", "--expires", "1h") == 0
     shown = capfd.readouterr().out
     assert "print(sum(int(x) for x in open(" in shown and "== WHAT RUNS" in shown
     assert "== WALLS" not in shown

@@ -21,6 +21,7 @@ EACH_AGENT = [
     pytest.param(agent, id=agent.name, marks=() if agent.in_ci else pytest.mark.soak) for agent in AGENTS
 ]
 """For `parametrize`: those of CI always, the others in `make soak`."""
+IN_CI = [pytest.param(agent, id=agent.name) for agent in AGENTS if agent.in_ci]
 
 
 @pytest.fixture

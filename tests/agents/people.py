@@ -185,6 +185,9 @@ def person(ways: str) -> Iterator[Person]:
         (who.home / ".ssh").mkdir(mode=0o700)
         (who.home / ".ssh" / "id_ed25519").write_text("CANARY-KEY\n")
         (who.home / "diary.txt").write_text("CANARY-DIARY\n")
+        # Their interpreter is not that of our environment, which has Monty's program.
+        (who.home / ".local" / "bin").mkdir(parents=True)
+        (who.home / ".local" / "bin" / "monty").symlink_to(Path(sysconfig.get_path("scripts"), "monty"))
         (who.project / "app.py").write_text("print('hello')\n")
         (who.project / "README").write_text("read me\n")
         (who.project / ".env").write_text("TOKEN=CANARY-ENV\n")

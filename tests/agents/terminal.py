@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pyte
 
@@ -42,7 +42,8 @@ class _Screen(pyte.Screen):
 
 
 class Terminal:
-    """One program on a pty of `columns` times `rows`. `answers`: cursor position and attributes are told when asked."""
+    """One program on a pty of `columns` times `rows`. `answers`: cursor position and attributes are told when asked. `account` is
+    for `Popen`."""
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class Terminal:
         columns: int = 120,
         rows: int = 40,
         answers: bool = True,
+        **account: Any,
     ) -> None:
         self.sent = b""
         """Every byte of the program."""
@@ -65,7 +67,7 @@ class Terminal:
         self._size(columns, rows)
         self.process = subprocess.Popen(
             argv, cwd=cwd, env=dict(environment), stdin=follower, stdout=follower, stderr=follower,
-            start_new_session=True, preexec_fn=_take_terminal,
+            start_new_session=True, preexec_fn=_take_terminal, **account,
         )  # fmt: skip
         os.close(follower)
         self._ending, self._end = os.pipe()

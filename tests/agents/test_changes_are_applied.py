@@ -34,7 +34,7 @@ def test_what_an_agent_changed_is_applied_when_a_person_signs(user: Person) -> N
 
 def test_never_drafts_nothing(user: Person) -> None:
     done = user.run("/bin/sh", "-c", "echo x >x", options=["--propose", "never"])
-    assert "drafted" not in done.stderr and "1 paths differ" in done.stderr
+    assert "drafted" not in done.stderr and "in its copy: 1 added (x)" in done.stderr
     assert list((user.workspace / "tool-exec" / "agents").glob("*/inbox/TR-*.md")) == []
 
 

@@ -23,7 +23,12 @@ def test_there_is_a_line_for_each_wall(somebody: Person) -> None:
             and "measured in a jail" in lines[f"agents: {wall}"]["seen"]
         )
     assert lines["agents: work copy"]["seen"].startswith("a plain copy" if somebody.agent else "an overlay")
-    assert lines["agents: relay"]["state"] == "ok"
+    assert lines["agents: libraries"]["state"] == "ok"
+    assert (
+        lines["agents: packages"]["state"] == "ok"
+        and "bubblewrap, socat" in lines["agents: packages"]["seen"]
+    )
+    assert ("only root" in lines["agents: limits"]["seen"]) is not bool(somebody.agent)
 
 
 def test_what_is_measured_is_what_is_required() -> None:
@@ -41,6 +46,24 @@ def test_a_jail_that_cannot_be_made_is_a_warning(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(jail_doctor, "measure_walls", fails)
     [line] = [line for line in jail_doctor.agent_lines(Settings(), True) if line.name == "agents: jail"]
     assert (line.state, line.seen) == ("warning", "there is no jail here")
+
+
+def test_missing_packages_and_libraries_are_named_with_what_installs_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jail, "_PACKAGES", {"/nowhere/bwrap": "bubblewrap", "/nowhere/unshare": "util-linux"})
+    monkeypatch.setattr(jail_doctor, "_LIBRARIES", ("no_such_library",))
+    monkeypatch.setattr(
+        jail_doctor, "measure_walls", lambda account: pytest.fail("there is nothing to measure")
+    )
+    lines = {line.name: line for line in jail_doctor.agent_lines(Settings(), True)}
+    assert (lines["agents: packages"].state, lines["agents: packages"].mend) == (
+        "warning",
+        "on Debian: apt-get install bubblewrap util-linux",
+    )
+    assert lines["agents: libraries"].mend == "pip install 'threegate[agents,mcp]'"
+    with pytest.raises(Unavailable, match="apt-get install bubblewrap util-linux$"):
+        jail.measure_walls(jail.Account.own())
 
 
 def test_a_wall_that_does_not_hold_is_a_failure_and_stops_a_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ from tests.agents.scripted_model import Call, Model, Say, Turn
 from tests.agents.terminal import Terminal
 from tests.support import Place, monty_draft, request_id
 
+pytestmark = pytest.mark.soak
+"""Of CI is the same in the jail: test_real_agents_session.py."""
 PROMPT = "Ask for a run"
 END = "It waits for a person."
 

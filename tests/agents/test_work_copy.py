@@ -18,7 +18,7 @@ import pytest
 from tests.agents.conftest import jail_programs
 from threegate.agents.jail import Account, Jail
 from threegate.agents.project_survey import survey
-from threegate.agents.work_changes import base_name, keep_bases, read_changes
+from threegate.agents.work_changes import base_name, keep_bases, read_changes, remember_proposed, was_proposed
 from threegate.agents.work_copy import CopyKind, WorkCopy
 from threegate.changes.make import MadeChangeSet
 from threegate.core.errors import InvalidInput
@@ -191,6 +191,32 @@ def test_a_path_that_the_project_changed_too_is_left_out(
     assert {item.path: item.reason for item in made.left_out} == dict.fromkeys(
         ("a.txt", "born"), "changed in the project too since the run began"
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_agent_goes_on_from_what_was_applied_of_its_own(
+    tmp_path: Path, project: Path, kind: CopyKind
+) -> None:
+    """What is in the project because this run proposed it is not taken for what others did."""
+    with working(tmp_path, kind) as copy:
+        inside(copy, "echo 1 >>a.txt; mkdir pkg; echo 1 >pkg/m; echo 1 >pkg/n; rm mode")
+        first = read_changes(copy)
+        remember_proposed(copy.run, first)
+        assert was_proposed(copy.run, first.sha256) and not was_proposed(copy.run, "0" * 64)
+        for path in ("a.txt", "pkg/m", "pkg/n"):  # as apply does it: other inodes
+            work = copy.run.work / ("upper" if kind == "overlay" else "tree") / path
+            (project / path).unlink(missing_ok=True)
+            (project / path).parent.mkdir(exist_ok=True)
+            (project / path).write_bytes(work.read_bytes())
+        (project / "mode").unlink()
+        applied = read_changes(copy)
+        assert (changed(applied), applied.left_out) == ({}, ())
+        inside(copy, "echo 2 >>a.txt; echo 2 >>pkg/m; echo 3 >pkg/o; echo back >mode")
+        (project / "pkg/n").write_text("a person wrote this\n")
+        (project / "pkg/theirs").write_text("and this\n")
+        second = read_changes(copy)
+    assert changed(second) == {"a.txt": "modify", "pkg/m": "modify", "pkg/o": "add", "mode": "add"}
+    assert [item.path for item in second.left_out] == ["pkg/n"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

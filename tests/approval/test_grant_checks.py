@@ -12,18 +12,20 @@ import pytest
 from tests.approval import material
 from tests.approval.material import APPROVED, NOW, POLICY, WORKSPACE
 from threegate.approval import (
-    GRANT_TYPE,
+    FIRST_GRANT_TYPE,
     NAMESPACE_ACT,
     NAMESPACE_APPROVAL,
     Act,
     Grant,
     LaunchFacts,
     MalformedError,
+    Widened,
     check_launch,
     covers,
     launch_checks,
     terms,
 )
+from threegate.approval.grant import opened
 from threegate.core.errors import Refused
 from threegate.core.settings import QuorumSettings
 from threegate.request.job import Job, JobInput
@@ -32,23 +34,21 @@ OWNER = 1000
 
 
 def about(job: Job, **changes: Any) -> dict[str, Any]:
+    """The terms of version 1, which nobody makes any more and which still count."""
     made = terms(
-        job,
-        from_request="req-0",
-        free_inputs=["data.csv"],
-        owner=OWNER,
-        policy_sha256=POLICY,
-        max_uses=3,
+        job, from_request="req-0", widened=[], owner=OWNER, policy_sha256=POLICY, max_uses=3,
         expires_utc=NOW + timedelta(days=1),
-    )
-    return {**made, **changes}
+    )  # fmt: skip
+    made.pop("widened")
+    pattern = opened(job, [Widened("inputs.data.csv", None)]).pattern
+    return {**made, "pattern": pattern, "free_inputs": ["data.csv"], **changes}
 
 
 def granted(
     key: Path, *, namespace: str = NAMESPACE_ACT, act: dict[str, Any] | None = None, **changes: Any
 ) -> bytes:
     job = material.make_job(material.make_request())
-    made = Act(GRANT_TYPE, WORKSPACE, 1, "operator", APPROVED, "0" * 32, about(job, **changes))
+    made = Act(FIRST_GRANT_TYPE, WORKSPACE, 1, "operator", APPROVED, "0" * 32, about(job, **changes))
     return material.signed(replace(made, **(act or {})).to_bytes(), key, namespace)
 
 
@@ -164,8 +164,8 @@ def test_every_field_of_the_job_counts(key: Path) -> None:
 def test_what_no_grant_may_cover(changes: dict[str, Any], names: list[str]) -> None:
     job = replace(material.make_job(material.make_request()), **changes)
     with pytest.raises(Refused) as caught:
-        terms(job, from_request="r", free_inputs=names, owner=1, policy_sha256=POLICY, max_uses=1,
-              expires_utc=NOW)  # fmt: skip
+        terms(job, from_request="r", widened=[Widened(f"inputs.{name}", None) for name in names], owner=1,
+              policy_sha256=POLICY, max_uses=1, expires_utc=NOW)  # fmt: skip
     assert caught.value.code == "grant_mismatch"
 
 

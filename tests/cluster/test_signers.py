@@ -59,7 +59,7 @@ def under_a_grant(cluster: Cluster, count: Count) -> None:
     place, code = cluster.place, "sum(range(10))"
     first = approve(cluster, "first", code)
     assert cluster.wait_end(first)[first] == "succeeded"
-    words = ["grant", "new", "--from", first, "--max-uses", "2", "--expires", "1h"]
+    words = ["grant", "new", first, "--max-uses", "2", "--expires", "1h"]
     place.run(*words, "--as", "operator", "--key", str(place.key), "--yes", expect=0)
 
     def again(slug: str) -> str:
@@ -69,7 +69,7 @@ def under_a_grant(cluster: Cluster, count: Count) -> None:
 
     covered = again("covered")
     assert cluster.wait_end(covered)[covered] == "succeeded"
-    assert "not individually signed" in place.result(covered) and count.runs[covered] == 1
+    assert "not signed individually" in place.result(covered) and count.runs[covered] == 1
     restart(cluster, grants=False, low=1)
     unknown = again("unknown")
     told = why(cluster, unknown)

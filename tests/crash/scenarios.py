@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -230,7 +229,7 @@ def prepare_grant(place: Place) -> None:
     set_values(place.workspace.settings_file, {"approval.grants": True})
     assert place.approve("runs") == 0
     assert forked(place.daemon) == 0
-    new_grant(open_context(place.workspace), place.ids["runs"], free_inputs=[], max_uses=1, seconds=3600,
+    new_grant(open_context(place.workspace), place.ids["runs"], widened=[], max_uses=1, seconds=3600,
               name="operator", key=place.key)  # fmt: skip
     place.draft("again")
     place.save()
@@ -243,55 +242,6 @@ def after_grant(place: Place) -> list[str]:
     wrong += problems_after(place, {"runs": {"finished"}, "again": ends})
     uses = [standing.uses for standing in list_grants(open_context(place.workspace))]
     return wrong if uses == [1] else [*wrong, f"the grant counts {uses} uses"]
-
-
-def project_file(place: Place) -> Path:
-    return place.live / "project" / "a.txt"
-
-
-def prepare_apply(place: Place) -> None:
-    """A proposal to write a file has run; what it would write is not yet in the project."""
-    project_file(place).parent.mkdir()
-    project_file(place).write_bytes(b"old\n")
-    set_values(place.workspace.settings_file, {"project.root": str(project_file(place).parent)})
-    proposal = {"tool": "file.write_safe", "args": {"path": "a.txt", "content": "new\n"}, "risk": "medium"}
-    (place.workspace.inbox / "AP-write.json").write_text(json.dumps(proposal))
-    assert forked(place.daemon) == 0
-    (draft,) = place.workspace.drafts.glob("TR-*.md")
-    place.ids["writes"] = next(
-        line.split(b":", 1)[1].strip().decode()
-        for line in draft.read_bytes().splitlines()
-        if line.startswith(b"request_id:")
-    )
-    assert place.signed("approve", str(draft)) == 0
-    assert forked(place.daemon) == 0
-    place.save()
-
-
-def apply(place: Place) -> int:
-    return place.signed("apply", place.ids["writes"])
-
-
-def after_apply(place: Place) -> list[str]:
-    """The file is the old one or the new one, whole; the old bytes are never lost; only what was announced was done."""
-    wrong = recovered(place)
-    said = announced(place, "applied")
-    now = project_file(place).read_bytes()
-    if now not in (b"old\n", b"new\n") or (now == b"new\n" and not said):
-        wrong.append(f"the file is {now!r}, announced: {said}")
-    if not said and (
-        (code := forked(lambda: apply(place))) != 0 or project_file(place).read_bytes() != b"new\n"
-    ):
-        wrong.append(f"it cannot be applied again ({code})")
-    kept = [path for path in project_file(place).parent.rglob("*") if path.is_file()]
-    if not any(path.read_bytes() == b"old\n" for path in kept):
-        wrong.append("the old bytes are lost")
-    if (
-        any(hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(b"").digest() for path in kept)
-        and not said
-    ):
-        wrong.append("an empty file was left")
-    return wrong + problems_after(place, {"looked": {"inbox"}})
 
 
 def changed_project(place: Place) -> Path:
@@ -407,7 +357,6 @@ SCENARIOS = {
     ),
     "countersign": Scenario(prepare_countersign, countersign, after_countersign),
     "grant": Scenario(prepare_grant, Place.daemon, after_grant),
-    "apply": Scenario(prepare_apply, apply, after_apply),
     "prune": Scenario(prepare_done, prune_everything, after_prune),
     "rotate": Scenario(lambda place: None, sign_and_rotate, after_rotate),
     "adopt": Scenario(prepare_adopt, lambda place: place.signed("workspace", "adopt"), after_adopt),

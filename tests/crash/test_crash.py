@@ -51,7 +51,6 @@ FLOORS = {
     "cancel": (30, 55),
     "countersign": (15, 26),
     "grant": (150, 330),
-    "apply": (29, 42),
     "change": (150, 330),
     "undo": (20, 30),
     "prune": (15, 21),
@@ -60,7 +59,7 @@ FLOORS = {
 }
 """Points and stops of one whole enumeration: what was covered when this was written, less what threads may vary."""
 
-IN_CI = {"pass": 2, "recovery": 1, "approve": 1, "reject": 1, "apply": 1, "prune": 1, "cancel": 3, "countersign": 3, "adopt": 2,
+IN_CI = {"pass": 2, "recovery": 1, "approve": 1, "reject": 1, "prune": 1, "cancel": 3, "countersign": 3, "adopt": 2,
          "rotate": 8, "grant": 16, "change": 11, "undo": 3}  # fmt: skip
 """Every how many-th place is stopped at here (after one operation and before the next is as good as one); the long form
 leaves none out."""
@@ -98,7 +97,7 @@ def test_killed_at_every_operation(folder: Path, scenario: str) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("scenario", "every"),
-    [("pass", 2), ("approve", 2), ("reject", 2), ("apply", 3), ("prune", 3), ("change", 12)],
+    [("pass", 2), ("approve", 2), ("reject", 2), ("prune", 3), ("change", 12)],
 )
 def test_a_fault_at_every_operation(folder: Path, scenario: str, every: int) -> None:
     """ENOSPC, EIO, EMFILE and EINTR in turn: a clear word or a good end, and nothing wrong after the next start."""
@@ -112,7 +111,7 @@ def test_a_fault_at_every_operation(folder: Path, scenario: str, every: int) -> 
 @pytest.mark.parametrize("scenario", FLOORS)
 @pytest.mark.parametrize("turn", range(ROUNDS))
 def test_ten_thousand_kills(folder: Path, scenario: str, turn: int) -> None:
-    """One of ten thousand kills after the other, in parts: ``THREEGATE_SOAK=1 pytest tests/crash -k 'ten_thousand and apply'``."""
+    """One of ten thousand kills after the other, in parts: ``THREEGATE_SOAK=1 pytest tests/crash -k 'ten_thousand and change'``."""
     killed(folder, scenario, 1, 7000)
 
 

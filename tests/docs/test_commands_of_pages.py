@@ -32,6 +32,9 @@ _PROGRAMS = (
 )
 
 NOT_RUN = {
+    "threegate serve approve --make-ca": "needs a host name: tests/serve/test_passkey_in_a_browser.py types these three",
+    "threegate serve approve": "the same",
+    "threegate operator passkey": "the same",
     "make demo": "this test suite was started by its sibling; scripts/try_readme runs it",
     "make test": "is what runs this",
     "make lint": "is the first half of it",
@@ -48,6 +51,7 @@ NOT_RUN = {
     "threegate project list": "the same",
     "threegate project remove web": "the same",
     "threegate undo REQUEST_ID": "the same",
+    "threegate project redraft ID": "needs a project that moved on: tests/agents/test_redraft.py",
     "threegate init ws && cd ws": "tests/docs/test_readme.py types the README's tour as it stands",
     "threegate draft --backend monty --code /tmp/sum.py --input /tmp/numbers.json \\": "the same",
     "threegate validate inbox/TR-*-sum.md": "the same",
@@ -80,11 +84,29 @@ NOT_RUN = {
     "threegate run": "runs until it is stopped: every test with a daemon",
     "sudo apt-get install bubblewrap socat": "changes the machine",
     "pip install 'threegate[agents,mcp]'": "changes the environment",
-    "threegate agent run codex --project ~/app": "tests/agents/test_real_agents_jailed.py",
+    "threegate agent run codex --project ~/app": "tests/agents/test_real_agents_session.py",
     "threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'": "tests/agents/test_agent_run_command.py",
     "threegate agent list": "the same",
     "threegate agent show RUN": "the same",
     "threegate agent stop RUN": "the same",
+    "threegate agent connect codex": "writes below the user's home: tests/agents/test_client_entry.py",
+    "threegate agent connect codex --write": "the same",
+    "threegate agent connect claude --write --file ~/app/.mcp.json": "the same",
+    "threegate agent connect codex --undo": "the same",
+    **{
+        f"threegate agent run {line}": "needs the agent: tests/agents/test_real_agents_jailed.py; tests/docs/test_agent_pages.py"
+        for line in (
+            "codex --project ~/app -- exec --skip-git-repo-check 'Fix the failing test'",
+            "opencode --project ~/app",
+            "opencode --project ~/app -- run 'Fix the failing test'",
+            "gemini --project ~/app",
+            "gemini --project ~/app -- -p 'Fix the failing test'",
+            "claude --project ~/app",
+            "claude --project ~/app -- -p 'Fix the failing test'",
+            "qwen --project ~/app",
+            "qwen --project ~/app -- -p 'Fix the failing test'",
+        )
+    },
     "threegate witness serve --log other.pub --host 10.0.0.2": (
         "serves until it is stopped: tests/evidence/test_two_workspaces.py"
     ),
@@ -104,6 +126,7 @@ def shown() -> Iterator[tuple[str, str]]:
     for page in [
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
         *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs" / "agents").glob("*.md")),
     ]:
         if page.name in MADE:
             continue
@@ -193,6 +216,10 @@ RUN = {
     "threegate cancel ID": "threegate cancel {waiting}",
     "threegate retry ID": "threegate retry {first}",
     "threegate diff A [B]": "threegate diff inbox/{draft} inbox/{draft}",
+    "threegate approve --group inbox/TR-….md": f"threegate approve --group inbox/{{draft}} {AS}",
+    'threegate reject --group inbox/TR-….md --reason "too wide"': (
+        'threegate reject --group inbox/{draft} --reason "too wide"'
+    ),
     "threegate approval verify tool-exec/approved/TR-….md": "threegate approval verify tool-exec/approved/{approved}",
     "threegate approve inbox/TR-….md --as alice --print-statement > statement.json": (
         "threegate approve inbox/{apart} --as alice --print-statement > statement.json"
@@ -203,8 +230,9 @@ RUN = {
     "threegate approve inbox/TR-….md --signature statement.json.sig": (
         "threegate approve inbox/{apart} --signature statement.json.sig --yes"
     ),
-    "threegate grant new --from REQUEST_ID --input data.csv --max-uses 5 --expires 7d": (
-        f"threegate grant new --from {{first}} --input data.csv --max-uses 5 --expires 7d {AS}"
+    "threegate grant new REQUEST_ID --widen 'vars.month ~ 2026-(0[1-9]|1[0-2])' --widen 'inputs.data.csv = 0..1 MiB'"
+    " --max-uses 30 --expires 30d": (
+        f"threegate grant new {{first}} --widen 'inputs.data.csv = 0..1 MiB' --max-uses 30 --expires 30d {AS}"
     ),
     "threegate grant list": "",
     "threegate grant show ID": "threegate grant show {grant}",
@@ -218,6 +246,7 @@ RUN = {
     "threegate proposal explain FILE|-": "threegate proposal explain proposal.json",
     "threegate status": "",
     "threegate show ID": "threegate show {first}",
+    "threegate show --follow ID": "threegate show --follow {first}",
     "threegate show TR-….md --input=data.csv": "threegate show {draft} --input=data.csv",
     "threegate results": "",
     "threegate results ID": "threegate results {first}",

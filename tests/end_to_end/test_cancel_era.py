@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 import docker
+import docker.errors
 import pytest
 
 from tests.conftest import engine_host
@@ -51,15 +52,25 @@ def _running(api: docker.APIClient, rid: str) -> Path:
     until = time.monotonic() + 60
     while time.monotonic() < until:
         for container in _containers(api, rid):
-            for line in (api.top(container)["Processes"] or []) if _is_up(api, container) else []:
+            for line in _processes(api, container):
                 if "/in/s.py" in " ".join(line):
                     return Path("/proc") / line[1]
         time.sleep(0.05)
     raise AssertionError("the command did not begin within 60 s")
 
 
-def _is_up(api: docker.APIClient, container: str) -> bool:
-    return bool(api.inspect_container(container)["State"]["Running"])
+def _processes(api: docker.APIClient, container: str) -> list[list[str]]:
+    """What runs in a container; nothing in one that is not up yet, or that went since it was listed."""
+    try:
+        if not api.inspect_container(container)["State"]["Running"]:
+            return []
+        return list(api.top(container)["Processes"] or [])
+    except docker.errors.NotFound:
+        return []
+    except docker.errors.APIError as error:
+        if error.status_code == 409:  # it stopped in between
+            return []
+        raise
 
 
 def _when(place: Place, kind: str, rid: str) -> datetime:

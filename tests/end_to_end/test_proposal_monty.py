@@ -38,12 +38,6 @@ PROPOSALS: dict[str, dict[str, Any]] = {
     "read-part": {"tool": "file.read", "args": {"path": "README.md", "maxBytes": 3}},
     "read-none": {"tool": "file.read", "args": {"path": "none.txt", "optional": True}},
     "diff": {"tool": "file.diff", "args": {"path": "README.md", "content": "bye\n"}},
-    "write": {
-        "tool": "file.write_safe",
-        "args": {"path": "src/new.txt", "content": "new\n"},
-        "risk": "medium",
-    },
-    "cleanup": {"tool": "project.cleanup_safe", "args": {}, "risk": "high"},
     "search": {"tool": "memory.search", "args": {"query": "RELEASE rules"}},
     "note": {
         "tool": "memory.propose",
@@ -148,19 +142,10 @@ def test_a_listing_names_what_is_protected_and_never_shows_it(
     assert b"swordfish" not in out(place, ids["list"], "listing.json")
 
 
-def test_a_write_writes_nothing_into_the_project(ran: tuple[Place, Path, dict[str, str]]) -> None:
+def test_a_diff_is_what_would_change(ran: tuple[Place, Path, dict[str, str]]) -> None:
     place, project, ids = ran
-    assert not (project / "src" / "new.txt").exists()
-    assert out(place, ids["write"], "content") == b"new\n"
-    assert b"+new" in out(place, ids["write"], "diff.patch")
     assert b"-hello" in out(place, ids["diff"], "diff.patch")
-
-
-def test_a_cleanup_lists_and_moves_nothing(ran: tuple[Place, Path, dict[str, str]]) -> None:
-    place, project, ids = ran
-    manifest = json.loads(out(place, ids["cleanup"], "manifest.json"))
-    assert [entry["path"] for entry in manifest["entries"]] == ["dist"]
-    assert (project / "dist" / "x.js").exists()
+    assert (project / "README.md").read_text() == "hello\nworld\n"
 
 
 def test_a_search_keeps_sensitive_notes_back(ran: tuple[Place, Path, dict[str, str]]) -> None:
@@ -226,27 +211,6 @@ def signed(place: Place, *command: str, expect: int = 0) -> None:
     assert code == expect, command
 
 
-def test_apply_writes_what_was_approved_once(
-    ran: tuple[Place, Path, dict[str, str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    place, project, ids = ran
-    signed(place, "apply", ids["write"])
-    assert (project / "src" / "new.txt").read_bytes() == b"new\n"
-    assert "+new" in capsys.readouterr().out
-    assert [event["data"]["paths"] for event in place.events("applied")] == [["src/new.txt"]]
-    signed(place, "apply", ids["write"], expect=2)
-    assert "was applied before" in capsys.readouterr().err
-    signed(place, "apply", ids["read"], expect=2)
-    place.run("audit", "verify", expect=0)
-
-
-def test_apply_moves_a_cleanup_into_the_backup(ran: tuple[Place, Path, dict[str, str]]) -> None:
-    place, project, ids = ran
-    signed(place, "apply", ids["cleanup"])
-    assert not (project / "dist").exists()
-    assert (project / ".threegate-backup" / ids["cleanup"] / "dist" / "x.js").read_text() == "1\n"
-
-
 def test_a_note_is_stored_and_found(
     ran: tuple[Place, Path, dict[str, str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -258,71 +222,6 @@ def test_a_note_is_stored_and_found(
     assert [note["content"] for note in stored if note.get("request_id")] == ["Weekly summaries are short."]
     signed(place, "memory", "approve", ids["note"], expect=2)
     signed(place, "memory", "approve", ids["read"], expect=2)
-
-
-@pytest.fixture(scope="module")
-def changes(ran: tuple[Place, Path, dict[str, str]]) -> tuple[Place, Path, dict[str, str]]:
-    """Six finished writes that wait to be applied, each to a file of its own."""
-    place, project, _ = ran
-    names = ["replaced", "changed", "protected", "linked", "tampered", "gone"]
-    for name in names:
-        (project / "src" / f"{name}.txt").write_text("old\n")
-        drop(
-            place,
-            f"w-{name}",
-            {
-                "tool": "file.write_safe",
-                "args": {"path": f"src/{name}.txt", "content": "new\n"},
-                "risk": "medium",
-            },
-        )
-    place.once()
-    ids = {}
-    for name in names:
-        verdict = place.verdict(f"AP-w-{name}.json")
-        ids[name] = verdict["request_id"]
-        approve(place, place.root / "tool-exec" / "drafts" / verdict["judgement"]["draft"])
-    place.once()
-    return place, project, ids
-
-
-def test_apply_replaces_a_file_and_keeps_the_old_one(changes: tuple[Place, Path, dict[str, str]]) -> None:
-    place, project, ids = changes
-    (project / "src" / "replaced.txt").chmod(0o600)
-    signed(place, "apply", ids["replaced"])
-    assert (project / "src" / "replaced.txt").read_text() == "new\n"
-    assert (project / "src" / "replaced.txt").stat().st_mode & 0o777 == 0o600
-    assert (project / ".threegate-backup" / ids["replaced"] / "replaced.txt").read_text() == "old\n"
-    assert not list((project / "src").glob(".threegate-*"))
-
-
-def test_apply_refuses_what_changed_in_between(changes: tuple[Place, Path, dict[str, str]]) -> None:
-    place, project, ids = changes
-    (project / "src" / "changed.txt").write_text("somebody else\n")
-    signed(place, "apply", ids["changed"], expect=2)
-    assert (project / "src" / "changed.txt").read_text() == "somebody else\n"
-    (project / "src" / "gone.txt").unlink()
-    signed(place, "apply", ids["gone"], expect=2)
-    assert not (project / "src" / "gone.txt").exists()
-
-
-def test_apply_follows_no_link(changes: tuple[Place, Path, dict[str, str]], tmp_path: Path) -> None:
-    place, project, ids = changes
-    outside = tmp_path / "outside.txt"
-    outside.write_text("old\n")
-    (project / "src" / "linked.txt").unlink()
-    (project / "src" / "linked.txt").symlink_to(outside)
-    signed(place, "apply", ids["linked"], expect=2)
-    assert outside.read_text() == "old\n"
-
-
-def test_apply_takes_only_bytes_that_the_trail_knows(changes: tuple[Place, Path, dict[str, str]]) -> None:
-    place, project, ids = changes
-    artifact = place.root / "tool-exec" / "runs" / ids["tampered"] / "out" / "content"
-    artifact.chmod(0o600)
-    artifact.write_text("evil\n")
-    signed(place, "apply", ids["tampered"], expect=2)
-    assert (project / "src" / "tampered.txt").read_text() == "old\n"
 
 
 def test_a_draft_that_is_not_its_proposals_is_not_approved(ran: tuple[Place, Path, dict[str, str]]) -> None:

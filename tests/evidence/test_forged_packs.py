@@ -16,6 +16,8 @@ import pytest
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.approval.material import make_key
 from tests.evidence.outside import Outside, reseal
+from tests.serve.passkey_client import PasskeyClient, enrol
+from threegate.approval import NAMESPACE_APPROVAL
 from threegate.evidence.pack import write_pack
 from threegate.trail import tree
 from threegate.trail.checkpoint import sign_trail_checkpoint
@@ -148,3 +150,28 @@ def test_a_log_that_was_rewritten_whole_signs_for_nobody(
     done = outside.check(forger.pack)
     assert (done.returncode, done.stderr == "") == ((1, False) if message else (0, True)), done.stderr
     assert message in done.stderr
+
+
+def test_a_passkey_counts_for_its_site_and_a_verified_user(tmp_path: Path, outside: Outside) -> None:
+    """What plain ssh-keygen takes: another origin in the pin, a signature of nobody, and one in another site's page."""
+    bench = make_bench(tmp_path)
+    client = PasskeyClient(bench, enrol(bench))
+    bench.draft("forged")
+    client.log_in()
+    assert client.approve(client.page("sum")[1]).status_code == 200
+    forger = Forger(bench, write_pack(bench.workspace, tmp_path / "pack").path)
+    passkey, statement = client.passkey, forger.statement
+    crossed = passkey.client_data(statement, NAMESPACE_APPROVAL, ',"crossOrigin":true')
+    for armor in (passkey.sign(statement, flags=1), passkey.sign(statement, client_data=crossed)):
+        forger.sign_over(statement, armor)
+        forger.finish()
+        assert "a site that is not pinned, or of nobody verified" in outside.check(forger.pack).stderr
+    forger.sign_over(statement, forger.armor)
+    forger.finish()
+    assert outside.check(forger.pack).returncode == 0
+    (pins,) = [
+        path for path in (forger.pack / "operators").iterdir() if passkey.pin().encode() == path.read_bytes()
+    ]
+    forger.change(f"operators/{pins.name}", passkey.pin().replace(":8443", ":9443").encode())
+    forger.finish()
+    assert "a site that is not pinned" in outside.check(forger.pack).stderr

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.approval.material import make_key
 from tests.evidence.outside import Outside, reseal
+from tests.serve.passkey_client import PasskeyClient, enrol
 from tests.support import Place
 from tests.upgrade.test_upgrade import KEPT, unpacked
 from threegate import cli
@@ -112,6 +113,16 @@ def test_each_kind_of_key(bench: Bench, outside: Outside, tmp_path: Path, kind: 
     bench.operator("bob", kind)
     bench.approve(bench.draft("other"), "bob")
     packed = write_pack(bench.workspace, tmp_path / "pack")
+    assert outside.confirmed(packed.path).startswith("checked: 1 requests (1 signed by operators")
+
+
+def test_a_passkey_is_checked_with_its_site(bench: Bench, outside: Outside, tmp_path: Path) -> None:
+    client = PasskeyClient(bench, enrol(bench))
+    bench.draft("phone", data=None)
+    client.log_in()
+    assert client.approve(client.page("sum")[1]).status_code == 200
+    packed = write_pack(bench.workspace, tmp_path / "pack")
+    assert client.passkey.key.fingerprint in packed.operator_keys and packed.missing == ()
     assert outside.confirmed(packed.path).startswith("checked: 1 requests (1 signed by operators")
 
 
@@ -272,3 +283,28 @@ def test_what_a_person_sees(bench: Bench, tmp_path: Path) -> None:
         pinned.unlink()
     done = place.run("evidence", "--out", str(tmp_path / "pack"), expect=2)
     assert done.out.endswith("missing: requests/shown/shown.txt: it is not there\n")
+
+
+def test_members_of_a_batch_are_confirmed_each_by_its_own_statement(
+    bench: Bench, outside: Outside, tmp_path: Path
+) -> None:
+    bench.settings(approval__quorum__low=2)
+    bob = bench.operator("bob")
+    paths = [
+        bench.draft(f"req-{letter}", slug=letter, purpose=f"Sum {letter}.", data=None, code="print(1)")
+        for letter in "ab"
+    ]
+    command = ["--workspace", str(bench.workspace.root), "approve", "--group", str(paths[0])]
+    assert cli.execute([*command, "--key", str(bench.keys["alice"]), "--yes"]) == 0
+    words = ["--workspace", str(bench.workspace.root), "countersign", "--group", "req-a", "--key", str(bob)]
+    assert cli.execute([*words, "--yes"]) == 0
+    packed = write_pack(bench.workspace, tmp_path / "pack")
+    assert packed.missing == ()
+    assert outside.confirmed(packed.path).startswith("checked: 2 requests (2 signed by operators")
+    signature = packed.path / "requests" / "req-a" / "request.md.sig"
+    line, _, armor = signature.read_bytes().partition(b"\n")
+    value = json.loads(line)
+    value["statements"].reverse()
+    signature.write_bytes(json.dumps(value, sort_keys=True, separators=(",", ":")).encode() + b"\n" + armor)
+    reseal(packed.path, index(packed)["workspace"])
+    assert "request.md.sig: not what the trail names" in outside.check(packed.path).stderr

@@ -15,8 +15,8 @@ from threegate.launch.launch_facts import (
     file_identity,
     id_used,
     pinned_inputs,
-    read_operators,
 )
+from threegate.launch.launch_problem import read_operators
 from threegate.trail.payloads import Validated
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.acts.bench_workspace import Bench
 from tests.launch.launching import CountingRunner, HeldRunner, daemons, events_of, waiting
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.log import Log
 from threegate.judgement.judge import NotCleared
@@ -21,6 +21,7 @@ from threegate.launch.context import Context
 from threegate.launch.pipeline import judge_now
 from threegate.launch.status_file import RunningStatus, write_status, write_waiting
 from threegate.results import read_verdict
+from threegate.results.verdict import verdict_path
 from threegate.runners.budget import Budget
 
 
@@ -52,8 +53,11 @@ def test_a_lasting_run_gets_the_running_status_and_its_end_is_the_last_one(bench
     dispatcher = dispatcher_of(bench, runner)
     try:
         until(lambda: state(bench, path) == ("running", True), dispatcher)
-        assert dispatcher.pause(7.0) == 7.0, "it is written once"
+        written = verdict_path(bench.workspace, path.name).stat().st_ino
+        assert 0 <= dispatcher.pause(7.0) <= limits.LIVE_SECONDS, "then its output is looked at"
         [entry] = dispatcher._running.values()
+        dispatcher.collect()
+        assert verdict_path(bench.workspace, path.name).stat().st_ino == written, "it is written once"
         runner.go.set()
         until(lambda: dispatcher.running == 0, dispatcher)
         assert entry.control.lasting is not None

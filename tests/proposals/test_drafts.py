@@ -15,7 +15,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as bounded
 
 from tests.proposals.strategies import proposals
+from threegate.changes.change_tar import change_tar, read_change_set
+from threegate.changes.table import Node, Row
 from threegate.core import limits
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
 from threegate.core.settings import (
     ProjectSettings,
@@ -25,7 +28,16 @@ from threegate.core.settings import (
     Settings,
 )
 from threegate.core.workspace import Workspace
-from threegate.proposals import derive_again, draft_from_proposal, draft_inputs_folder
+from threegate.proposals import (
+    AllowedProposal,
+    DraftResult,
+    derive_again,
+    draft_from_proposal,
+    draft_inputs_folder,
+    judge_proposal,
+)
+from threegate.proposals.project import ProjectError
+from threegate.proposals.project_change import read_proposed_change
 from threegate.proposals.tools import TOOLS
 from threegate.request import read_request
 
@@ -40,6 +52,7 @@ EXAMPLES: list[tuple[str, dict[str, Any]]] = [
     ("file.diff", {"path": "README.md", "content": "bye"}),
     ("file.diff", {"path": "binary", "content": "text"}),
     ("file.write_safe", {"path": "src/new.txt", "content": "new\n"}),
+    ("file.write_safe", {"path": "src/run.sh", "content": "y\n"}),
     ("project.cleanup_safe", {}),
     ("project.cleanup_safe", {"path": "src", "include": ["a.py", "pack", ".env", "none", "link", "twin"]}),
     (
@@ -282,6 +295,16 @@ def test_files_are_delivered_before_the_draft_and_by_digest(place: tuple[Setting
         ("file.read", {"path": "README.md/x"}, "cannot be opened"),
         ("file.diff", {"path": "none", "content": ""}, "no such file"),
         ("file.write_safe", {"path": "none/x", "content": ""}, "cannot be opened"),
+        ("file.write_safe", {"path": "src/twin", "content": ""}, "hard link"),
+        ("file.write_safe", {"path": ".env", "content": ""}, "protected"),
+        ("file.write_safe", {"path": ".gitmodules", "content": ""}, "protected"),
+        ("file.write_safe", {"path": "src/a.py", "content": "print(1)\n"}, "has this content already"),
+        ("project.cleanup_safe", {"include": ["none"]}, "nothing to clean up"),
+        (
+            "project.cleanup_safe",
+            {"include": [".", "src/twin"]},
+            "src/twin stays: is a file with several names",
+        ),
         ("file.list", {"path": "none"}, "cannot be opened"),
     ],
 )
@@ -384,19 +407,39 @@ def test_a_draft_does_not_outlive_the_setting_that_it_needs(place: tuple[Setting
         derive_again(result.draft, data, result.inputs, settings=Settings())
 
 
-def test_a_file_that_vanishes_under_a_cleanup_stays(
+def test_what_cannot_be_read_under_a_cleanup_stays(
     place: tuple[Settings, Workspace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from threegate.proposals import gather
+    from threegate.proposals import project_change
 
-    def gone(*_: object, **__: object) -> bytes:
-        raise FileNotFoundError(2, "No such file or directory")
+    node_of = project_change.node_of
+
+    def gone(tree: Any, path: str, entry: Any) -> Any:
+        if path == "dist/x.js":
+            raise FileNotFoundError(2, "No such file or directory")
+        return node_of(tree, path, entry)
 
     settings, workspace = place
-    monkeypatch.setattr(gather, "read_at", gone)
-    data = propose("project.cleanup_safe", {"include": ["dist"]})
+    monkeypatch.setattr(project_change, "node_of", gone)
+    data = propose("project.cleanup_safe", {"include": ["dist", "node_modules"]})
     result = draft_from_proposal(data, settings=settings, workspace=workspace, now=NOW)
-    assert "cannot be read" in json.loads(result.inputs["manifest.json"])["skipped"][0]["reason"]
+    assert "dist stays: something in it cannot be read (No such file or directory)" in result.verdict.reasons
+    assert deleted(result) == ["node_modules", "node_modules/m", "node_modules/m/i.js"]
+    only = propose("file.write_safe", {"path": "dist/x.js", "content": ""})
+    monkeypatch.setattr(project_change, "hold_project", gone_at_all)
+    result = draft_from_proposal(only, settings=settings, workspace=workspace, now=NOW)
+    assert result.problem == "the project cannot be read (No such file or directory)"
+
+
+def gone_at_all(_: object) -> Any:
+    raise FileNotFoundError(2, "No such file or directory")
+
+
+def deleted(result: DraftResult) -> list[str]:
+    """The paths that a draft takes away; it does nothing else."""
+    rows = read_change_set(result.inputs["changes.tar"]).rows
+    assert {row.change for row in rows} == {"delete"}
+    return [row.path for row in rows]
 
 
 def test_notes_that_are_none_are_named(tmp_path: Path) -> None:
@@ -439,44 +482,131 @@ def test_a_cleanup_says_what_stays_and_why(place: tuple[Settings, Workspace]) ->
     result = draft_from_proposal(
         propose("project.cleanup_safe", {}), settings=settings, workspace=workspace, now=NOW
     )
-    manifest = json.loads(result.inputs["manifest.json"])
-    assert [entry["path"] for entry in manifest["entries"]] == ["dist", "node_modules"]
-    assert {entry["path"]: entry["reason"] for entry in manifest["skipped"]} == {
-        "build": "has something protected in it",
-        "coverage": "has a link in it",
+    assert deleted(result) == ["dist", "dist/x.js", "node_modules", "node_modules/m", "node_modules/m/i.js"]
+    assert {reason for reason in result.verdict.reasons if " stays: " in reason} == {
+        "build stays: has something protected in it",
+        "coverage stays: has a link in it",
     }
+    include = ["a.py", "pack", "pack/x", ".env", "none", "link", "twin", "."]
     some = draft_from_proposal(
-        propose(
-            "project.cleanup_safe", {"path": "src", "include": ["a.py", "pack", ".env", "none", "twin", "."]}
-        ),
+        propose("project.cleanup_safe", {"path": "src", "include": include}),
         settings=settings,
         workspace=workspace,
         now=NOW,
     )
-    manifest = json.loads(some.inputs["manifest.json"])
-    assert [(entry["path"], entry["kind"]) for entry in manifest["entries"]] == [
-        ("src/a.py", "file"),
-        ("src/pack", "folder"),
-    ]
-    assert {entry["path"]: entry["reason"] for entry in manifest["skipped"]} == {
-        "src/.env": "protected",
-        "src/twin": "linked file",
-        "src": "has a link in it",
+    assert deleted(some) == ["src/a.py", "src/pack", "src/pack/x"]
+    assert {reason for reason in some.verdict.reasons if " stays: " in reason} == {
+        "src/twin stays: is a file with several names",
+        "src/link stays: is a link",
+        "src stays: has a link in it",
     }
+    assert "entry 3 is protected and stays" in some.verdict.reasons
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"a": "1", "secrets/k": "1"}, "has something protected in it"),
+        ({"a": ("fifo",)}, "has a special file in it"),
+        ({"a": "1", "b": ("twin", "a")}, "has a file with several names in it"),
+        ({"a": ("suid",)}, "top/a: has a set-user-id or set-group-id bit"),
+        ({"\u200bx": "1"}, "hidden characters"),
+        ({"/".join("d" * limits.TAR_DEPTH) + "/x": "1"}, "deeper than"),
+        (None, "is protected"),
+    ],
+)
+def test_what_a_cleanup_leaves(tmp_path: Path, spec: dict[str, Any] | None, said: str) -> None:
+    """All of a path goes, or nothing of it."""
+    top = tmp_path / ("top" if spec is not None else "data")
+    top.mkdir()
+    for name, what in (spec or {}).items():
+        path = top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if what == ("fifo",):
+            os.mkfifo(path)
+        elif what[0] == "twin":
+            os.link(top / what[1], path)
+        else:
+            path.write_text("x")
+            path.chmod(0o4755 if what == ("suid",) else 0o644)
+    settings = Settings(project=ProjectSettings(root=str(tmp_path)))
+    result = draft_from_proposal(
+        propose("project.cleanup_safe", {"include": [top.name]}), settings=settings, now=NOW
+    )
+    assert result.draft is None
+    assert result.problem is not None
+    assert result.problem.startswith(f"{top.name} stays: ") and said in result.problem
 
 
 def test_a_cleanup_of_too_much_stays(
     place: tuple[Settings, Workspace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, workspace = place
-    monkeypatch.setattr(limits, "SNAPSHOT_ENTRIES", 1)
-    result = draft_from_proposal(
-        propose("project.cleanup_safe", {"include": ["node_modules"]}),
-        settings=settings,
-        workspace=workspace,
-        now=NOW,
-    )
-    assert "too large" in json.loads(result.inputs["manifest.json"])["skipped"][0]["reason"]
+    for name in ("SNAPSHOT_ENTRIES", "SNAPSHOT_BYTES"):
+        with monkeypatch.context() as patch:
+            patch.setattr(limits, name, 1)
+            result = draft_from_proposal(
+                propose("project.cleanup_safe", {"include": ["node_modules"]}),
+                settings=settings,
+                workspace=workspace,
+                now=NOW,
+            )
+        assert result.problem is not None
+        assert "too large" in result.problem
+
+
+def test_a_change_set_does_what_was_proposed_and_nothing_else(place: tuple[Settings, Workspace]) -> None:
+    """Whoever writes another archive beside the draft, and its digests into it, signs nothing with it."""
+    settings, _ = place
+    write = allowed("file.write_safe", {"path": "src/a.py", "content": "new\n"}, settings)
+    new, old = Node("100644", sha256_hex(b"new\n")), Node("100644", "0" * 64)
+    row = Row("src/a.py", old, new)
+    assert read_proposed_change(write, change_tar([row], lambda _: b"new\n")).rows == (row,)
+    for rows in (
+        [Row("src/b.py", old, new)],
+        [row, Row("src/b.py", None, new)],
+        [Row("src/a.py", old, Node("100755", new.sha256))],
+        [Row("src/a.py", None, Node("100755", new.sha256))],
+        [Row("src/a.py", old, None)],
+    ):
+        with pytest.raises(ProjectError, match="not what was proposed"):
+            read_proposed_change(write, change_tar(rows, lambda _: b"new\n"))
+    with pytest.raises(ProjectError):
+        read_proposed_change(write, b"no archive")
+    cleanup = allowed("project.cleanup_safe", {"path": "src", "include": ["pack", "a.py"]}, settings)
+    gone = [Row("src/a.py", old, None), Row("src/pack", Node("040755"), None), Row("src/pack/x", old, None)]
+    assert len(read_proposed_change(cleanup, change_tar(gone, lambda _: b"")).rows) == 3
+    for rows in ([*gone, Row("src/packs", old, None)], [Row("src", Node("040755"), None)], [row]):
+        with pytest.raises(ProjectError, match="not what was proposed"):
+            read_proposed_change(cleanup, change_tar(rows, lambda _: b"new\n"))
+
+
+def allowed(tool: str, args: dict[str, Any], settings: Settings) -> AllowedProposal:
+    """The verdict on a proposal that may be drafted."""
+    verdict = judge_proposal(propose(tool, args), settings=settings)
+    assert isinstance(verdict, AllowedProposal)
+    return verdict
+
+
+def test_a_project_that_moved_on_does_not_change_its_draft(tmp_path: Path) -> None:
+    """The draft is still its proposal's, so that it can be shown; `approve` says which path differs."""
+    (tmp_path / "a").write_text("1")
+    settings = Settings(project=ProjectSettings(root=str(tmp_path)))
+    data = propose("file.write_safe", {"path": "a", "content": "2"})
+    result = draft_from_proposal(data, settings=settings, now=NOW)
+    assert result.draft is not None
+    (tmp_path / "a").write_text("3")
+    derive_again(result.draft, data, result.inputs, settings=settings)
+
+
+def test_a_change_whose_words_gate_1_refuses_is_drafted_without_them(
+    place: tuple[Settings, Workspace],
+) -> None:
+    settings, workspace = place
+    data = propose("file.write_safe", {"path": "src/a.py", "content": "x"}, reason="ghp_" + "a1B2" * 9)
+    result = draft_from_proposal(data, settings=settings, workspace=workspace, now=NOW)
+    assert result.draft is not None and b"ghp_" not in result.draft
+    derive_again(result.draft, data, result.inputs, settings=settings)
 
 
 def test_a_diff_of_many_lines_is_one_hunk(tmp_path: Path) -> None:
@@ -486,8 +616,8 @@ def test_a_diff_of_many_lines_is_one_hunk(tmp_path: Path) -> None:
     diff = unified_diff(old, b"x", "a").decode()
     assert diff.startswith(f"--- a/a\n+++ b/a\n@@ -1,{limits.DIFF_LINES} +1,1 @@\n-0\n")
     assert diff.endswith("+x\n\\ No newline at end of file\n")
-    small = unified_diff(None, b"x\n", "a").decode()
-    assert small == "--- /dev/null\n+++ b/a\n@@ -0,0 +1 @@\n+x\n"
+    small = unified_diff(b"", b"x\n", "a").decode()
+    assert small == "--- a/a\n+++ b/a\n@@ -0,0 +1 @@\n+x\n"
     whole = tmp_path / "a"
     whole.write_bytes(b"one\ntwo\nthree")
     patch = unified_diff(whole.read_bytes(), b"one\n2\nthree\n", "a")

@@ -30,7 +30,7 @@ def place(tmp_path: Path) -> Place:
         path = workspace.inbox / "AP-x.json"
         path.write_text(json.dumps(VALUE))
         proposer = Proposer(workspace, trail, lambda *said: None, workspace.load_settings)
-        proposer(path, path.read_bytes(), path.stat())
+        proposer(path, path.read_bytes(), path.stat().st_uid)
     finally:
         trail.close()
     return made

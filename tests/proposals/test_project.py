@@ -191,18 +191,3 @@ def test_a_link_that_cannot_be_read_is_taken_as_it_stands(
 
     monkeypatch.setattr(Path, "readlink", failing)
     assert project.resolve(read_path("src/link")).text == "src/link"
-
-
-def test_what_a_path_is(project: Project) -> None:
-    kinds = {
-        text: project.kind_of(read_path(text))
-        for text in (".", "src", "README.md", "none", "src/link", "src/twin")
-    }
-    assert kinds == {
-        ".": "folder",
-        "src": "folder",
-        "README.md": "file",
-        "none": None,
-        "src/link": "link",
-        "src/twin": "linked file",
-    }

@@ -10,15 +10,20 @@ import subprocess
 import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.engine_fixtures import ENGINE, IMAGE, clearance, control, era_job
+from tests.engine_fixtures import ENGINE, IMAGE, clearance, control, era_job, run_sleep
+from tests.ordinary_user import as_user, home
 from threegate.core.settings import EraSettings
 from threegate.runners.era.orphans import remove_orphans
 from threegate.runners.era.runner import EraRunner
+from threegate.runners.interface import Outcome
 
 pytestmark = [pytest.mark.engine, pytest.mark.root]
 
@@ -67,6 +72,9 @@ class Engine:
         while subprocess.run(["docker", "-H", self.url, "version"], capture_output=True).returncode != 0:
             assert time.monotonic() < until, "the second dockerd does not answer"
             time.sleep(0.2)
+        # The user of the tests may speak to it as to the test engine: by the socket's group.
+        os.chown(f"{self.folder}/s", 0, os.stat(ENGINE.removeprefix("unix://")).st_gid)
+        os.chmod(f"{self.folder}/s", 0o660)
 
     def docker(self, *words: str, data: bytes | None = None) -> str:
         return (
@@ -137,6 +145,19 @@ def own():
     assert not folder.exists()
 
 
+@pytest.fixture(params=["root", "user"])
+def who(request: pytest.FixtureRequest) -> str:
+    """Who the daemon is: root, or an ordinary user in the engine's group."""
+    return str(request.param)
+
+
+@pytest.fixture
+def folder(who: str, tmp_path: Path) -> Iterator[Path]:
+    """A folder of theirs."""
+    with home() if who == "user" else nullcontext(tmp_path) as made:
+        yield made
+
+
 def sleepers(mark: str) -> list[str]:
     """Processes of this machine that are the payload itself: past the go byte, and with the mark."""
     found = []
@@ -149,14 +170,17 @@ def sleepers(mark: str) -> list[str]:
     return found
 
 
-def run_and(act, engine: Engine, folder: Path, *, time_sec: int = 60):
+def run_and(act, engine: Engine, folder: Path, who: str, *, time_sec: int = 60):
     """Run a long sleep, do `act` once it sleeps, and return the outcome, the seconds and the mark."""
     mark = str(100_000 + uuid.uuid4().int % 900_000)
-    runner = EraRunner(EraSettings(engine=engine.url, image=engine.image))
-    job = replace(era_job("/usr/bin/sleep", mark, time_sec=time_sec, memory_mb=64), image=engine.image)
-    steer = control(folder, workspace_id="ws-faults", boot_nonce="first-boot")
-    outcomes: list[object] = []
-    thread = threading.Thread(target=lambda: outcomes.append(runner.run(clearance(job), job, steer)))
+    words = (engine.url, engine.image, folder, mark, time_sec)
+    outcomes: list[Outcome] = []
+
+    def run() -> None:
+        as_they = run_sleep if who == "root" else partial(as_user, run_sleep, engine=engine.url)
+        outcomes.append(as_they(*words))
+
+    thread = threading.Thread(target=run)
     thread.start()
     until = time.monotonic() + 30
     while not sleepers(mark):
@@ -169,20 +193,22 @@ def run_and(act, engine: Engine, folder: Path, *, time_sec: int = 60):
     return outcomes[0], time.monotonic() - begin, mark
 
 
-def settled(mark: str) -> bool:
+def settled(mark: str, seconds: float = 5) -> bool:
     """Whether the payload is gone (shortly: the kernel may still reap it)."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + seconds
     while sleepers(mark) and time.monotonic() < until:
         time.sleep(0.05)
     return not sleepers(mark)
 
 
-def test_the_engine_is_killed_in_the_middle(own: Engine, tmp_path: Path) -> None:
-    outcome, seconds, mark = run_and(own.kill, own, tmp_path)
+def test_the_engine_is_killed_in_the_middle(own: Engine, folder: Path, who: str) -> None:
+    outcome, seconds, mark = run_and(own.kill, own, folder, who, time_sec=10)
     assert outcome.status == "interrupted" and "went away" in outcome.detail
     assert seconds < 30
-    assert settled(mark), "the payload outlived the engine"
-    assert not (tmp_path / "run" / "work").exists()
+    # Root ends PID 1 itself; a user cannot, says so, and PID 1 keeps its own deadline.
+    assert settled(mark, 5 if who == "root" else 12), "the payload outlived the engine"
+    assert any("until its time limit of 10 s" in note for note in outcome.notes) is (who == "user")
+    assert not (folder / "run" / "work").exists()
     own.start()
     left = own.docker("ps", "-aq", "--filter", "label=threegate.workspace=ws-faults")
     removed = remove_orphans("ws-faults", "next-boot", url=own.url)
@@ -190,10 +216,10 @@ def test_the_engine_is_killed_in_the_middle(own: Engine, tmp_path: Path) -> None
     assert own.docker("ps", "-aq", "--filter", "label=threegate.workspace=ws-faults") == ""
 
 
-def test_the_engine_hangs_and_the_deadline_holds_all_the_same(own: Engine, tmp_path: Path) -> None:
+def test_the_engine_hangs_and_the_deadline_holds_all_the_same(own: Engine, folder: Path, who: str) -> None:
     assert own.process is not None
     pid = own.process.pid
-    outcome, seconds, mark = run_and(lambda: os.kill(pid, signal.SIGSTOP), own, tmp_path, time_sec=2)
+    outcome, seconds, mark = run_and(lambda: os.kill(pid, signal.SIGSTOP), own, folder, who, time_sec=2)
     assert settled(mark), "the payload outlived its deadline"
     os.kill(pid, signal.SIGCONT)
     assert outcome.status == "timed_out"
@@ -204,19 +230,19 @@ def test_the_engine_hangs_and_the_deadline_holds_all_the_same(own: Engine, tmp_p
     assert own.docker("ps", "-aq", "--filter", "label=threegate.workspace=ws-faults") == ""
 
 
-def test_the_container_is_removed_by_somebody_else(own: Engine, tmp_path: Path) -> None:
+def test_the_container_is_removed_by_somebody_else(own: Engine, folder: Path, who: str) -> None:
     def remove() -> None:
         own.docker("rm", "-f", own.docker("ps", "-q", "--filter", "label=threegate.workspace=ws-faults"))
 
-    outcome, _, mark = run_and(remove, own, tmp_path)
+    outcome, _, mark = run_and(remove, own, folder, who)
     assert outcome.status in ("interrupted", "failed") and settled(mark)
 
 
-def test_the_container_is_killed_by_somebody_else(own: Engine, tmp_path: Path) -> None:
+def test_the_container_is_killed_by_somebody_else(own: Engine, folder: Path, who: str) -> None:
     def kill() -> None:
         own.docker("kill", own.docker("ps", "-q", "--filter", "label=threegate.workspace=ws-faults"))
 
-    outcome, _, mark = run_and(kill, own, tmp_path)
+    outcome, _, mark = run_and(kill, own, folder, who)
     assert (outcome.status, outcome.exit_code) == ("failed", 137) and settled(mark)
 
 
@@ -275,7 +301,7 @@ def test_the_image_vanishes_in_the_middle(own: Engine, tmp_path: Path) -> None:
         record.unlink()
 
     try:
-        outcome, seconds, mark = run_and(remove, own, tmp_path, time_sec=3)
+        outcome, seconds, mark = run_and(remove, own, tmp_path, "root", time_sec=3)
     finally:
         own.image = kept
     assert refused == [True]

@@ -21,8 +21,8 @@ FLAGS = (
 class Chromium:
     """One browser with one page. `events` collects what the browser told on its own."""
 
-    def __init__(self, profile: Path, *flags: str) -> None:
-        """Start it, with more flags if need be, and attach to a fresh page."""
+    def __init__(self, profile: Path, *flags: str, home: Path | None = None) -> None:
+        """Start it, with more flags if need be, and attach to a fresh page. `home`: whose imported authorities it trusts."""
         ours_out, theirs_in = os.pipe()[::-1]
         theirs_out, ours_in = os.pipe()[::-1]
         self._write, self._read = ours_out, ours_in
@@ -39,6 +39,7 @@ class Chromium:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             close_fds=False,
+            env={**os.environ, "HOME": str(home)} if home else None,
             preexec_fn=hand_over,
         )
         os.close(theirs_in)

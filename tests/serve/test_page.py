@@ -378,7 +378,13 @@ def test_templates_escape_everything_but_our_own_style_and_script() -> None:
         for name, text in texts.items()
         for mark in re.findall(r"\{\{[^}]*\|\s*safe[^}]*\}\}", text)
     ]
-    assert sorted(marked) == [("base.html", "{{ style | safe }}"), ("inside.html", "{{ script | safe }}")]
+    assert sorted(marked) == [
+        ("base.html", "{{ style | safe }}"),
+        ("inside.html", "{{ passkey_script | safe }}"),
+        ("inside.html", "{{ script | safe }}"),
+        ("passkey_enrol.html", "{{ passkey_script | safe }}"),
+        ("passkey_login.html", "{{ passkey_script | safe }}"),
+    ]
     for name, text in texts.items():
         assert "autoescape" not in text and "style=" not in text and "onclick" not in text, name
         assert not re.search(r"<(img|iframe|object|embed|form[^>]*post)", text), name
@@ -456,3 +462,13 @@ def test_the_command_that_lets_an_operator_in(
     monkeypatch.chdir(tmp_path)
     assert cli.execute(["page"]) == 64
     assert "threegate init" in capfd.readouterr().err
+
+
+def test_a_running_request_shows_its_last_line(bench: Bench, tmp_path: Path) -> None:
+    bench.as_if_it_ran(bench.approve(bench.draft(data=None)).path, "req-1", "stderr", "<b>1</b>\u202e of 9")
+    client = client_of(bench.workspace)
+    with bench.workspace.daemon_lock():
+        for page in (client.get(""), client.get("list/running"), only(client, "running")):
+            assert '<p id="output">stderr' in page or "<p>stderr" in page
+            assert "&lt;b&gt;1&lt;/b&gt;\\u202e of 9" in page
+    assert "of 9" not in client.get(""), "no daemon, no word of what runs"

@@ -14,6 +14,7 @@ from threegate.proposals import judge_proposal
 from threegate.request import read_request
 from threegate.request.front_matter_keys import KEYS
 from threegate.results.verdict import STATES
+from threegate.serve.door import DOOR_TOOLS
 from threegate.setup.agent_examples import proposal_example, request_examples
 from threegate.setup.agent_prompt import _STATES, Place, anywhere, prompt_json, prompt_text
 
@@ -51,7 +52,8 @@ def test_every_key_and_state_is_told() -> None:
     for state in STATES:
         assert f"- `{state}`: " in text
     for key in KEYS.values():
-        assert f"| {key.name} |" in text or key.name.startswith("approved_")
+        told = "1" in key.versions and not key.name.startswith("approved_")
+        assert (f"| {key.name} |" in text) == told  # a change set is made by the door, not by hand
 
 
 def test_a_place_without_engine_network_or_project_is_told_so() -> None:
@@ -71,3 +73,9 @@ def test_a_place_without_engine_network_or_project_is_told_so() -> None:
 def test_the_page_shows_the_text_of_today() -> None:
     page = (Path(__file__).parents[2] / "docs" / "for-agents.md").read_text()
     assert "threegate agent prompt" in page
+
+
+def test_every_tool_of_the_door_is_told() -> None:
+    text = prompt_text(anywhere(), NOW)
+    for name in DOOR_TOOLS:
+        assert f"`{name}`" in text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -14,7 +16,10 @@ import pytest
 from tests.conftest import missing
 from tests.support import Place, make_place
 from threegate.core import limits
+from threegate.core.workspace import Workspace
 from threegate.setup.service_unit import UnitFacts, render_unit
+from threegate.setup.settings_file import set_values
+from threegate.setup.systemd_service import plan_install
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,9 +57,10 @@ def test_systemd_accepts_the_unit(place: Place, tmp_path: Path, options: tuple[s
     assert said.returncode == 0 and "threegate.service" not in said.stderr, said.stderr
 
 
-@pytest.mark.parametrize(("era", "row"), [(False, "Monty alone"), (True, "with ERA")])
+@pytest.mark.parametrize(("era", "row"), [(False, "Monty alone"), (True, "with ERA"), (True, "of a user")])
 def test_the_exposure_is_the_one_of_the_documentation(tmp_path: Path, era: bool, row: str) -> None:
-    unit = render_unit(facts(era=era)).replace("ProtectHome=read-only", "ProtectHome=yes")
+    asked = replace(facts(era=era), account="") if row == "of a user" else facts(era=era)
+    unit = render_unit(asked).replace("ProtectHome=read-only", "ProtectHome=yes")
     (tmp_path / "threegate.service").write_text(unit)
     said = analyze("security", "--offline=true", "--no-pager", "./threegate.service", cwd=tmp_path)
     found = re.search(r"Overall exposure level for threegate.service: ([0-9.]+)", said.stdout)
@@ -73,6 +79,12 @@ def test_odd_paths_stay_one_word(tmp_path: Path) -> None:
         assert "odd.service:" not in said.stderr, (odd, said.stderr)
     assert '"/srv/a gate/ws"' in render_unit(facts("/srv/a gate/ws"))
     assert "/srv/50%%/ws" in render_unit(facts("/srv/50%/ws"))
+
+
+def test_a_project_in_a_home_is_seen_and_one_that_is_gone_stops_nothing() -> None:
+    unit = render_unit(replace(facts(), projects=(Path("/home/a/web"),)))
+    assert "ReadWritePaths=/srv/gate/ws /var/lib/threegate/.local/state/threegate -/home/a/web\n" in unit
+    assert "ProtectHome=read-only" in unit
 
 
 def test_only_a_daemon_that_sends_notices_has_a_network() -> None:
@@ -119,3 +131,27 @@ def test_what_cannot_be_is_said_in_one_line(place: Place) -> None:
         for command in ("install", "uninstall", "status"):
             done = place.run("service", command, expect=3)
             assert "systemd does not run here" in done.err and "threegate -w DIR run" in done.err
+
+
+def test_the_account_may_write_its_own_projects_and_is_told_of_the_others(tmp_path: Path) -> None:
+    own = pwd.getpwuid(os.geteuid() or 65534)
+    place = make_place(tmp_path)
+    for name, uid in (("mine", own.pw_uid), ("with space", own.pw_uid), ("gone", own.pw_uid), ("theirs", 1)):
+        folder = tmp_path / name
+        folder.mkdir()
+        if os.geteuid() == 0:
+            os.chown(folder, uid, -1)
+        place.run("project", "add", name.replace(" ", "-"), str(folder), expect=0)
+    (tmp_path / "gone").rmdir()
+    set_values(place.root / "threegate.toml", {"project.root": "/"})
+    plan = plan_install(Workspace(place.root), name="threegate", user=own.pw_name, era=False)
+    [line] = [line for line in plan.unit.splitlines() if line.startswith("ReadWritePaths=")]
+    assert f' -{tmp_path}/mine "-{tmp_path}/with space"' in line
+    assert "gone" not in line and "theirs" not in line
+    notes = "\n".join(plan.notes)
+    assert "project gone: " in notes and "project default: belongs to uid 0" in notes
+    if os.geteuid() == 0:
+        assert "project theirs: belongs to uid 1, so its change sets will wait" in notes
+    as_root = plan_install(Workspace(place.root), name="threegate", user="root", era=True)
+    assert "ReadWritePaths=" not in as_root.unit
+    assert "project theirs" not in "\n".join(as_root.notes) and "project default" in "\n".join(as_root.notes)

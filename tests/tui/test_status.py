@@ -147,3 +147,19 @@ def test_off_a_terminal_the_plain_form_stays(bench: Bench, capfd: pytest.Capture
     assert said.startswith("daemon    none runs here") and "\ndraft     " in said
     assert cli.execute(["-w", str(bench.workspace.root), "review"]) == 2
     assert "on a terminal" in capfd.readouterr().err
+
+
+def test_the_last_line_of_a_run_is_in_the_list_and_below_the_open_request(bench: Bench) -> None:
+    bench.as_if_it_ran(bench.approve(bench.draft(data=None)).path, "req-1", "stdout", "step 1 \x1b[2J")
+    app = OperatorApp(bench.workspace, undecided=False)
+
+    async def script(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "stdout    | step 1 \\x1b[2J" in "\n".join(rows(app)))
+        lines = await open_first(pilot)
+        before = list(lines.lines)
+        bench.workspace.output_file.write_text(json.dumps({"req-1": ["stderr", "step 2 " + "w" * 300]}))
+        await until(pilot, lambda: "stderr    | step 2 w" in "\n".join(rows(app)))
+        assert list(lines.lines) == before, "what is read stays as it is"
+
+    with bench.workspace.daemon_lock():
+        drive(app, script)

@@ -15,6 +15,7 @@ from threegate.acts.approval_lines import insert_approval
 from threegate.acts.pinning import check_pinned, pin, texts_to_pin, to_be_pinned
 from threegate.approval import (
     NAMESPACE_APPROVAL,
+    BatchPlace,
     Operators,
     SignedApproval,
     Statement,
@@ -29,7 +30,8 @@ from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import DraftFacts, facts_for_launch, read_operators
+from threegate.launch.launch_facts import DraftFacts, facts_for_launch
+from threegate.launch.launch_problem import read_operators
 from threegate.request import read_request
 from threegate.request.job import Job
 from threegate.request.model import Request
@@ -91,7 +93,7 @@ def seal(
     if reviewed.draft.drill is not None:
         raise Refused("drill", f"{reviewed.draft.path.name}: is a drill, and no drill is ever signed")
     refuse_judged(reviewed)
-    moment = approved_utc or _moment(reviewed)
+    moment = approved_utc or moment_for(reviewed)
     data = insert_approval(reviewed.draft.data, approved_by, moment)
     report = read_request(
         data,
@@ -175,8 +177,10 @@ def promote(
     actor: str,
     reason: str = "",
     reading: Reading | None = None,
+    batch: BatchPlace | None = None,
 ) -> Promoted:
-    """Pin, check as at launch, announce, deliver, take the draft away. `reading`: of who was asked.
+    """Pin, check as at launch, announce, deliver, take the draft away. `reading`: of who was asked; `batch`: where in which
+    batch its statement was signed.
 
     Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
     """
@@ -187,8 +191,8 @@ def promote(
         with context.trail.locked() as held:
             refuse_bad_clock(held)
             refuse_used(held, sealed.request)
-            waits = _refuse_what_cannot_run(context, held, reviewed, sealed, signature)
-            approval = SignedApproval.parse(signature)
+            waits = _refuse_what_cannot_run(context, held, reviewed, sealed, signature, batch)
+            approval = SignedApproval.parse(signature, sealed.request.request_id)
             fingerprint = approval.signed.signature.key.fingerprint
             target = context.workspace.approved / name
             paths = moves.deliver(
@@ -199,7 +203,8 @@ def promote(
                 actor=actor,
                 prepare=lambda: pin(context.workspace, copies),
             )
-    removed = take_draft_away(context.workspace, reviewed.draft)
+            # Still under the lock: whoever finds the id used finds the draft gone.
+            removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, reviewed.owner, paths[-1].name, sealed)
     return Promoted(
         path=paths[-1],
@@ -247,7 +252,7 @@ def read_signature(path: Path) -> tuple[Statement, bytes]:
         ) from None
 
 
-def _moment(reviewed: ReviewedDraft) -> datetime:
+def moment_for(reviewed: ReviewedDraft) -> datetime:
     """Now to the second, and not before created_utc where that has a fraction of this very second."""
     moment = max(datetime.now(UTC), reviewed.now).replace(microsecond=0)
     if moment < reviewed.request.created_utc:
@@ -272,7 +277,12 @@ def _epoch(context: Context) -> int:
 
 
 def _refuse_what_cannot_run(
-    context: Context, held: LockedTrail, reviewed: ReviewedDraft, sealed: Sealed, signature: bytes
+    context: Context,
+    held: LockedTrail,
+    reviewed: ReviewedDraft,
+    sealed: Sealed,
+    signature: bytes,
+    batch: BatchPlace | None,
 ) -> bool:
     """Make every check of a launch now; returns whether only the quorum is missing."""
     facts = facts_for_launch(
@@ -283,7 +293,7 @@ def _refuse_what_cannot_run(
         sealed.job,
         signature=signature,
         countersignatures={},
-        draft=DraftFacts(reviewed.owner, to_be_pinned(reviewed.inputs)),
+        draft=DraftFacts(reviewed.owner, to_be_pinned(reviewed.inputs), batch),
     )
     failed = [check for check in launch_checks(facts) if check.ok is False]
     for check in failed:
@@ -306,6 +316,8 @@ def _payload(
         request_sha256=statement.request_sha256,
         job_sha256=statement.job_sha256,
         approval_sha256=approval.approval_sha256,
+        batch_sha256=approval.place.batch_sha256 if approval.place else None,
+        batch_index=approval.place.index if approval.place else None,
         policy_sha256=statement.policy_sha256,
         inputs={item.name: item.sha256 for item in statement.inputs},
         approved_by=statement.approved_by,

@@ -6,6 +6,7 @@ approval; the number of uses is decided again at each claim, under the trail's l
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +23,7 @@ from threegate.approval import (
     Act,
     Grant,
     MalformedError,
+    Widened,
     covers,
     format_utc,
     render_signed,
@@ -30,15 +32,17 @@ from threegate.approval import (
     verify_signer,
 )
 from threegate.approval.launch import check_launch
+from threegate.approval.near_misses import Example, examples
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import DraftFacts, facts_for_launch, read_operators
+from threegate.launch.launch_facts import DraftFacts, facts_for_launch
+from threegate.launch.launch_problem import read_operators
 from threegate.proposals.in_workspace import input_place
 from threegate.request import read_request
-from threegate.request.job import build_job
+from threegate.request.job import Job, build_job
 from threegate.request.shown_whole import unread_inputs
 from threegate.review.countersign import read_waiting, review_waiting
 from threegate.review.review_sections import review_sections
@@ -52,7 +56,7 @@ from threegate.review.reviewed_draft import (
     take_draft_away,
 )
 from threegate.review.show import show_request
-from threegate.shown.parts import Section
+from threegate.shown.parts import Field, Item, Note, Section
 from threegate.trail import TrailIndex, moves, payloads
 from threegate.trail.payloads.placed import owner_fields
 
@@ -76,14 +80,14 @@ def new_grant(
     context: Context,
     request_id: str,
     *,
-    free_inputs: Sequence[str],
+    widened: Sequence[Widened],
     max_uses: int,
     seconds: int,
     name: str,
     key: Path,
 ) -> Grant:
     """Sign a grant made from a finished request. Raises Refused, InvalidInput, TrailError, Unavailable."""
-    approved = _finished_request(context, request_id)
+    approved = finished_request(context, request_id)
     given = payloads.Approved.of(approved.history.approved) if approved.history else None
     owner = given.owner if given else None
     if owner is None:
@@ -101,7 +105,7 @@ def new_grant(
         about=terms(
             approved.job,
             from_request=approved.request.request_id,
-            free_inputs=free_inputs,
+            widened=widened,
             owner=owner,
             policy_sha256=context.policy.digest,
             max_uses=max_uses,
@@ -110,6 +114,10 @@ def new_grant(
     )
     statement = act.to_bytes()
     data = render_signed(statement, sign_statement(statement, key, NAMESPACE_ACT))
+    if len(data) > limits.SIGNATURE_FILE_BYTES:
+        raise Refused(
+            "grant_mismatch", f"{request_id}: too much to sign in one grant; widen less, or approve by hand"
+        )
     grant = _parse(data)
     operators = read_operators(context.workspace)
     fingerprint = verify_signer(statement, grant.signed.signature, name, NAMESPACE_ACT, operators, at=(now,))
@@ -124,7 +132,7 @@ def new_grant(
             payloads.Granted(
                 grant=grant.id,
                 from_=grant.from_request,
-                inputs=tuple(grant.free_inputs),
+                widened=tuple(item.part for item in grant.widened),
                 max_uses=grant.max_uses,
                 expires_utc=format_utc(grant.expires_utc),
                 key=fingerprint,
@@ -137,14 +145,45 @@ def new_grant(
     return grant
 
 
-def what_a_grant_runs(context: Context, request_id: str, operator: str) -> list[Section]:
-    """What would run again under a grant, in the parts of the screen before an approval. Raises as `new_grant`."""
-    reviewed = review_waiting(context, _finished_request(context, request_id))
+def grant_sections(
+    context: Context, approved: Approved, widened: Sequence[Widened], operator: str
+) -> list[Section]:
+    """What would run again under a grant of a finished request: what may differ, with examples, and all that runs.
+
+    Raises Refused for what no grant may cover.
+    """
+    differs = what_may_differ(approved.job, widened)
+    reviewed = review_waiting(context, approved)
     sections = review_sections(reviewed, context.policy.settings, operator=operator)
-    return [section for section in sections if section.title == "WHAT RUNS"]
+    return [differs, *(section for section in sections if section.title == "WHAT RUNS")]
 
 
-def _finished_request(context: Context, request_id: str) -> Approved:
+def what_may_differ(job: Job, widened: Sequence[Widened]) -> Section:
+    """Each widened part with a value that would run and one that would wait. Raises Refused for what no grant may cover."""
+    parts: list[Item] = []
+    for example in examples(job, widened):
+        parts += [
+            Field("widened", str(example.widened)),
+            Field("would run", _shown(example, example.runs)),
+            Field("would wait", _shown(example, example.waits)),
+        ]
+    parts.append(
+        Note(
+            "all else that runs is the same byte for byte, or it waits; id, times and words about it may differ"
+        )
+    )
+    return Section("WHAT MAY DIFFER", tuple(parts))
+
+
+def _shown(example: Example, value: object) -> str:
+    """A value of a part, as the part has it."""
+    if example.widened.part.startswith("inputs."):
+        return f"any content of {value} bytes"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def finished_request(context: Context, request_id: str) -> Approved:
+    """The request that a grant is made from. Raises Refused (grants_off), InvalidInput."""
     if not context.policy.settings.approval.grants:
         raise Refused("grants_off", "grants are off: set approval.grants = true in threegate.toml first")
     path = show_request(context.workspace, request_id).path

@@ -1,11 +1,12 @@
 """Who may approve: adding, listing and revoking operators.
 
-Invariant: the trail's event with the digests of both files is on disk before a file changes, and a file that
+Invariant: the trail's event with the digests of the files is on disk before a file changes, and a file that
 is not what the trail last recorded is never built upon: somebody must look at it and record it first.
 """
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import tempfile
 from dataclasses import dataclass, replace
@@ -26,9 +27,9 @@ from threegate.approval.signature import SSH_KEYGEN
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
-from threegate.launch.launch_facts import read_operators
+from threegate.launch.launch_problem import read_operators
 from threegate.trail import LockedTrail, Trail, moves
-from threegate.trail.payloads import OperatorAdded, OperatorRevoked
+from threegate.trail.payloads import OperatorAdded, OperatorRevoked, Signature
 
 _FILE_MODE = 0o644
 _KRL_MAGIC = b"SSHKRL\n\x00"
@@ -46,6 +47,8 @@ class OperatorLine:
     valid_before: datetime | None
     comment: str
     revoked: bool | None
+    origin: str | None
+    """The web origin that a passkey is pinned to."""
 
 
 def add_operator(
@@ -79,16 +82,35 @@ def add_operator(
         comment = ""
     entry = Operator(name, key, authority, valid_after, valid_before, comment)
     with _trail(workspace).locked() as held:
-        current = _recorded(workspace, held)
-        data = current.data + (render_operator(entry, parts[1]) + "\n").encode()
-        changed = load_operators(data, current.revoked)
-        if changed.problem is not None:
-            raise InvalidInput(f"{changed.problem}; nothing was changed")
-        digests = _digests(changed)
-        added = OperatorAdded(operator=name, key=key.fingerprint, authority=authority, **digests)
-        moves.announce(held, added, actor=actor)
-        durable.overwrite(workspace.operators_file, data, _FILE_MODE)
+        append_operator(workspace, held, entry, actor=actor)
     return entry
+
+
+def append_operator(
+    workspace: Workspace, held: LockedTrail, entry: Operator, *, actor: str, signed: Signature | None = None
+) -> None:
+    """Announce and write one more line, of a passkey with its pin. Raises InvalidInput, Refused, TrailError, OSError."""
+    current = _recorded(workspace, held)
+    key_text = base64.b64encode(entry.key.blob).decode()
+    data = current.data + (render_operator(entry, key_text) + "\n").encode()
+    pins, passkey = current.passkeys, entry.passkey
+    if passkey is not None:
+        pins = (pins or b"") + (passkey.pin(entry.key) + "\n").encode()
+    changed = load_operators(data, current.revoked, pins)
+    if changed.problem is not None:
+        raise InvalidInput(f"{changed.problem}; nothing was changed")
+    added = OperatorAdded(
+        operator=entry.name,
+        key=entry.key.fingerprint,
+        authority=entry.authority,
+        origin=None if passkey is None else passkey.origin,
+        signed=signed,
+        **_digests(changed),
+    )
+    moves.announce(held, added, actor=actor)
+    if pins is not None and pins != current.passkeys:
+        durable.overwrite(workspace.passkeys_file, pins, _FILE_MODE)
+    durable.overwrite(workspace.operators_file, data, _FILE_MODE)
 
 
 def revoke_operator(workspace: Workspace, which: str, *, actor: str) -> list[Operator]:
@@ -106,7 +128,7 @@ def revoke_operator(workspace: Workspace, which: str, *, actor: str) -> list[Ope
             )
         lines = "".join(f"{_public_line(current.data, entry)}\n" for entry in concerned)
         revoked = _with_keys(current.revoked, lines)
-        changed = load_operators(current.data, revoked)
+        changed = load_operators(current.data, revoked, current.passkeys)
         if changed.problem is not None:
             raise InvalidInput(f"{changed.problem}; nothing was changed")
         keys = tuple(entry.key.fingerprint for entry in concerned)
@@ -147,6 +169,7 @@ def list_operators(workspace: Workspace) -> tuple[list[OperatorLine], str | None
             valid_before=entry.valid_before,
             comment=entry.comment,
             revoked=None if revoked is None else entry.key.blob in revoked,
+            origin=None if entry.passkey is None else entry.passkey.origin,
         )
         for entry in current.entries
     ], problem
@@ -159,7 +182,7 @@ def _trail(workspace: Workspace) -> Trail:
 def _recorded(workspace: Workspace, held: LockedTrail) -> Operators:
     """Both files, when they are as the trail recorded them; nothing at all when it recorded none."""
     current = read_operators(workspace)
-    if held.index.operators == (None, None) and not current.data and current.revoked is None:
+    if not any(held.index.operators) and not current.data and current.revoked is current.passkeys is None:
         return replace(current, problem=None)
     if current.digests != held.index.operators:
         raise Refused(
@@ -173,8 +196,8 @@ def _recorded(workspace: Workspace, held: LockedTrail) -> Operators:
 
 def _digests(changed: Operators) -> dict[str, Any]:
     """The fields of `OperatorsChanged`."""
-    operators, revoked = changed.digests
-    return {"operators_sha256": operators, "revoked_sha256": revoked}
+    names = ("operators_sha256", "revoked_sha256", "passkeys_sha256")
+    return dict(zip(names, changed.digests, strict=True))
 
 
 def _public_line(data: bytes, entry: Operator) -> str:

@@ -1,7 +1,7 @@
-"""A finished proposal, as far as the trail vouches for it: what `apply` and `memory approve` may act on.
+"""A finished proposal, as far as the trail vouches for it: what `memory approve` may act on.
 
 Invariant: every byte that comes out of here has the sha256 that the trail's `finished` (outputs) or `approved` (inputs)
-names; the tool, the path and the hashes come from `args.json`, which the approval bound.
+names; the tool and what it was given come from `args.json`, which the approval bound.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from threegate.trail import LockedTrail, moves
 from threegate.trail.payloads import Applied, Approved, Finished
 
 APPLY = "threegate-apply/1"
+"""The type of the signed act. It is called so because finished writes were once applied under it, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class FinishedProposal:
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """What the run was given: the path, and the hashes before and after."""
+        """What the run was given."""
         given = self.args["given"]
         assert isinstance(given, dict)
         return given

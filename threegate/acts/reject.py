@@ -60,7 +60,7 @@ def reject_draft(
         actor, signed = by.checked(context, held, REJECT, reject_about(draft, reason))
         rejected = replace(_payload(draft, report, request_id, reason, reading), signed=signed)
         copy = _deliver(context, held, draft, rejected, request_id, actor)
-    removed = take_draft_away(context.workspace, draft)
+        removed = take_draft_away(context.workspace, draft)  # under the lock, as in approve.py
     _write_status(context, draft, report, f"rejected: {reason}" if reason else "rejected")
     return Rejected(copy, request_id, removed)
 
@@ -97,7 +97,7 @@ def expire_draft(context: Context, draft: Draft) -> Rejected | None:
             message=f"nobody decided on it within {ttl} s (approval.draft_ttl)",
         )
         copy = _deliver(context, held, draft, expired, request_id, "daemon")
-    removed = take_draft_away(context.workspace, draft)
+        removed = take_draft_away(context.workspace, draft)
     _write_status(context, draft, report, DRAFT_EXPIRED)
     context.on_end(request_id, "refused")
     return Rejected(copy, request_id, removed)

@@ -50,7 +50,7 @@ def retry_request(context: Context, source: Path, *, now: datetime | None = None
     request = _read(context, source, moment)
     slug = match[1] if (match := _SLUG.fullmatch(source.name)) else "retry"
     with context.trail.locked() as held:
-        request_id = _free_id(held, request.request_id)
+        request_id = free_request_id(held, request.request_id)
         desk = context.workspace.desk(draft_owner(held.index.history(request.request_id)))
     if not desk.inbox.is_dir():
         raise Unavailable(f"{desk.inbox}: the run that asked for this was removed; write a new draft")
@@ -97,7 +97,8 @@ def _read(context: Context, source: Path, now: datetime) -> Request:
     raise InvalidInput(f"{source}:{first.line}: {first.rule}: {first.message}; write a new draft")
 
 
-def _free_id(held: LockedTrail, request_id: str) -> str:
+def free_request_id(held: LockedTrail, request_id: str) -> str:
+    """An id of the same stem that the trail does not know. Raises Unavailable."""
     stem = _RETRY.sub("", request_id) if _RETRY.search(request_id[-8:]) else request_id
     stem = stem[: limits.REQUEST_ID_CHARS - 8]
     for number in range(2, _MOST):

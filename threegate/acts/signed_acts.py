@@ -17,7 +17,7 @@ from threegate.approval import NAMESPACE_ACT, Act, check_act, render_signed, sig
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import read_operators
+from threegate.launch.launch_problem import read_operators
 from threegate.review.reviewed_draft import refuse_bad_clock
 from threegate.trail import LockedTrail
 from threegate.trail.payloads import Signature

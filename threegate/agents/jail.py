@@ -8,11 +8,13 @@ command line (`missing_walls`), never assumed.
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
+import select
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -147,6 +149,30 @@ class Bound:
     writable: bool = False
 
 
+class JailProcess(subprocess.Popen[bytes]):
+    """bubblewrap outside of a jail, as `Jail.start` makes it."""
+
+    first: int = -1
+    """A descriptor of the first process inside, which the kernel ends last of all; -1 where there is none."""
+
+    def wait_empty(self) -> None:
+        """End whatever is left in the jail, and wait until nothing is. Raises Unavailable when something does not go.
+
+        bubblewrap itself may end earlier than what the agent left in the background.
+        """
+        if self.poll() is None:
+            self.kill()
+            self.wait()
+        if self.first < 0:
+            return
+        ended = select.poll()
+        ended.register(self.first, select.POLLIN)
+        if not ended.poll(limits.AGENT_END_SECONDS * 1000):
+            raise Unavailable("processes of the agent do not end, so its changes cannot be read")
+        os.close(self.first)
+        self.first = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Jail:
     """Everything that decides what a program in the jail has. `overlay` is (project, work folder), which is seen as `tree`."""
@@ -163,23 +189,25 @@ class Jail:
     """Files that the first process writes its number into (`jail_cgroup`)."""
 
     @contextmanager
-    def command(self, argv: Sequence[str], *, begin: bool = True) -> Iterator[tuple[list[str], list[int]]]:
+    def command(
+        self, argv: Sequence[str], *, begin: bool = True, info: int | None = None
+    ) -> Iterator[tuple[list[str], list[int]]]:
         """The whole command line for `argv` in the jail, and the descriptors that it reads; they are closed with the block.
 
-        `begin` False leaves out the relays. Raises Unavailable, with the Debian package, when a program is not there.
+        `begin` False leaves out the relays; bubblewrap writes what it made into `info`. Raises Unavailable, with the Debian package, when a program is not there.
         """
-        for program, package in _PACKAGES.items():
-            if not os.access(program, os.X_OK):
-                raise Unavailable(
-                    f"{program} is not there, so there is no jail; on Debian: apt-get install {package}"
-                )
+        if missing := missing_packages():
+            raise Unavailable(
+                f"{', '.join(missing)}: not installed, so there is no jail; on Debian: apt-get install {' '.join(missing)}"
+            )
         with ExitStack() as held:
             filters = [seccomp_programs.system_calls(), seccomp_programs.terminal_input()]
             texts = [_memory_file(text) for text in _ETC.values()]
             for descriptor in (*filters, *texts):
                 held.callback(os.close, descriptor)
             inside = ["/bin/sh", "-c", _BEGIN, "begin", *argv] if begin else list(argv)
-            yield [*self._staged(), *self._bubblewrap(filters, texts), "--", *inside], [*filters, *texts]
+            line = [*self._staged(), *self._bubblewrap(filters, texts, info), "--", *inside]
+            yield line, [*filters, *texts, *([] if info is None else [info])]
 
     def _staged(self) -> list[str]:
         """Namespaces, binds, then the account: what comes before bubblewrap."""
@@ -221,8 +249,8 @@ class Jail:
             "--",
         ]
 
-    def _bubblewrap(self, filters: Sequence[int], texts: Sequence[int]) -> list[str]:
-        line = ["/usr/bin/bwrap"]
+    def _bubblewrap(self, filters: Sequence[int], texts: Sequence[int], info: int | None) -> list[str]:
+        line = ["/usr/bin/bwrap", *(["--info-fd", str(info)] if info is not None else [])]
         line += "--unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try".split()
         line += "--disable-userns --die-with-parent --cap-drop ALL --hostname agent --clearenv".split()
         line += ["--uid", str(_UID), "--gid", str(_UID), "--ro-bind", "/usr", "/usr"]
@@ -261,16 +289,21 @@ class Jail:
         stderr: int | IO[bytes] | None,
         begin: bool = True,
         terminal: bool = False,
-    ) -> subprocess.Popen[bytes]:
+    ) -> JailProcess:
         """Start `argv` in the jail; it dies with this process. With `terminal` its stdin becomes the agent's controlling terminal.
 
         Call it from the main thread: the kernel ends the jail with the thread that started it. Raises Unavailable.
         """
         # A session of its own in there: what Ctrl-C sends reaches the agent's processes and no bubblewrap.
         words = ["/usr/bin/setsid", "--ctty", *argv] if terminal else argv
-        with self.command(words, begin=begin) as (line, descriptors):
+        told, tells = os.pipe()
+        with (
+            open(told, "rb") as read,
+            open(tells, "wb") as written,
+            self.command(words, begin=begin, info=tells) as (line, descriptors),
+        ):
             try:
-                return subprocess.Popen(
+                process = JailProcess(
                     line,
                     env={},
                     cwd="/",
@@ -282,6 +315,16 @@ class Jail:
                 )
             except OSError as error:
                 raise Unavailable(f"the jail cannot be started ({error.strerror or error})") from None
+            written.close()
+            with suppress(ValueError, KeyError, ProcessLookupError):
+                process.first = os.pidfd_open(json.loads(read.read())["child-pid"])
+            return process
+
+
+def missing_packages() -> list[str]:
+    """The Debian packages of the jail's programs that are not here."""
+    absent = [package for program, package in _PACKAGES.items() if not os.access(program, os.X_OK)]
+    return list(dict.fromkeys(absent))
 
 
 def measure_walls(account: Account) -> dict[str, bool]:

@@ -6,6 +6,7 @@ Invariant: a limit counts as held only when it was read back. The jail's first p
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Final
 
 _ROOT: Final = Path("/sys/fs/cgroup")
 _MIB: Final = 1 << 20
+_EMPTY_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +57,14 @@ class JailCgroup:
         return cls(tuple(folders), tuple(held), tuple(sorted(wanted.keys() - set(held))))
 
     def close(self) -> None:
-        """Remove them; nothing lives in them any more."""
+        """Remove them. Who lived in them was killed; the kernel may take a moment to bury the last one."""
+        until = time.monotonic() + _EMPTY_SECONDS
         for folder in self.folders:
-            with suppress(OSError):
-                folder.rmdir()
+            while folder.is_dir() and time.monotonic() < until:
+                try:
+                    folder.rmdir()
+                except OSError:
+                    time.sleep(_LOOK_SECONDS)
 
 
 def remove_cgroups(name: str) -> None:

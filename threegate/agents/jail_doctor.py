@@ -14,23 +14,25 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from threegate.agents.jail import Account, measure_walls, overlay_works
+from threegate.agents.jail import Account, measure_walls, missing_packages, overlay_works
+from threegate.agents.jail_cgroup import JailCgroup
 from threegate.agents.profile import load_profile, profile_names
 from threegate.agents.work_copy import SCRATCH, UPPER
 from threegate.core.settings import Settings
 from threegate.runners.description import DoctorLine, guarded
 
 _NOBODY = "nobody"
+_LIBRARIES = ("uvicorn", "h11", "httpx", "mcp")
 
 
 def agent_lines(settings: Settings, probes: bool) -> list[DoctorLine]:
     """Without `probes` no jail is made."""
     lines = guarded("agents", lambda: _programs(settings), "warning")
-    lines += guarded("agents: relay", _relay, "warning")
-    if probes:
+    lines += [_libraries(), _packages()]
+    if probes and lines[-1].state == "ok":
         lines += guarded("agents: jail", _walls, "warning")
         lines += guarded("agents: work copy", _overlay, "warning")
-    return lines
+    return [*lines, _limits()]
 
 
 def _programs(settings: Settings) -> Iterator[DoctorLine]:
@@ -42,17 +44,33 @@ def _programs(settings: Settings) -> Iterator[DoctorLine]:
     yield DoctorLine("agents", "ok", f"here: {', '.join(found) or 'none'}; generic runs any program")
 
 
-def _relay() -> Iterator[DoctorLine]:
-    missing = [name for name in ("uvicorn", "h11", "httpx") if importlib.util.find_spec(name) is None]
+def _libraries() -> DoctorLine:
+    name = "agents: libraries"
+    missing = [module for module in _LIBRARIES if importlib.util.find_spec(module) is None]
     if missing:
-        yield DoctorLine(
-            "agents: relay",
-            "warning",
-            f"no {', '.join(missing)}: agents get no model",
-            "pip install 'threegate[agents]'",
-        )
-    else:
-        yield DoctorLine("agents: relay", "ok", "its libraries are installed")
+        seen = f"no {', '.join(missing)}: no agent is started"
+        return DoctorLine(name, "warning", seen, "pip install 'threegate[agents,mcp]'")
+    return DoctorLine(name, "ok", "those of the door and of the relay to the model are installed")
+
+
+def _packages() -> DoctorLine:
+    name = "agents: packages"
+    if missing := missing_packages():
+        seen = f"no {', '.join(missing)}: there is no jail, and no agent is started"
+        return DoctorLine(name, "warning", seen, f"on Debian: apt-get install {' '.join(missing)}")
+    return DoctorLine(name, "ok", "bubblewrap, socat and util-linux are installed")
+
+
+def _limits() -> DoctorLine:
+    name = "agents: limits"
+    if os.geteuid() != 0:
+        seen = "an agent's memory and processes are not limited: only root can make a cgroup for that"
+        return DoctorLine(name, "warning", seen, "as root: threegate agent run PROFILE --as USER")
+    cgroup = JailCgroup.make(f"doctor-{os.getpid()}", memory_mb=64, processes=64)
+    cgroup.close()
+    if cgroup.missing:
+        return DoctorLine(name, "warning", f"no cgroup can be made here for {', '.join(cgroup.missing)}")
+    return DoctorLine(name, "ok", "memory and processes: a cgroup was made and read back")
 
 
 def _walls() -> Iterator[DoctorLine]:

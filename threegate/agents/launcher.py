@@ -12,11 +12,10 @@ import pwd
 import re
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from subprocess import Popen
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -25,15 +24,21 @@ from threegate.acts.signing_key import Acting
 from threegate.agents import jail as jails
 from threegate.agents.agent_home import take_over_state, write_files
 from threegate.agents.host_log import read_hosts
-from threegate.agents.jail import Account, Bound, Jail
+from threegate.agents.jail import Account, Bound, Jail, JailProcess
 from threegate.agents.jail_cgroup import JailCgroup
 from threegate.agents.model_counts import Counts, RelaySettings
 from threegate.agents.profile import Filled, Profile, load_profile
 from threegate.agents.program import Program, find_program
 from threegate.agents.project_survey import scan_cache
 from threegate.agents.propose import register_project
-from threegate.agents.runs import RunFacts, end_dead_runs, run_lock
-from threegate.agents.side_processes import listen, start_door, start_host_proxy, start_model_relay
+from threegate.agents.runs import RunFacts, end_dead_runs, run_lock, thaw_forgotten
+from threegate.agents.side_processes import (
+    SideProcess,
+    listen,
+    start_door,
+    start_host_proxy,
+    start_model_relay,
+)
 from threegate.agents.terminal import run_in_jail
 from threegate.agents.work_changes import keep_bases, read_changes
 from threegate.agents.work_copy import SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project
@@ -84,7 +89,10 @@ class Finished:
 
 
 Propose = Callable[[Finished], str | None]
-"""Called with a run whose changes were not proposed; the digest of the change set that it drafted, or None."""
+"""Called with a run that ended, whatever it changed; the digest of the change set that it drafted, or None."""
+
+
+Copying = Callable[[], AbstractContextManager[Callable[[int, int], None]]]
 
 
 def run_agent(
@@ -94,11 +102,12 @@ def run_agent(
     actor: str,
     say: Callable[[str], None],
     propose: Propose,
-    progress: Callable[[int, int], None] = lambda done, of: None,
+    copying: Copying,
 ) -> Finished:
     """Run an agent to its end. Raises InvalidInput, Refused, Unavailable before it lives; TrailError.
 
-    `say` gets lines for the person; before and after the agent, never while it has the terminal.
+    `say` gets lines for the person; before and after the agent, never while it has the terminal. `copying` is entered while the
+    work copy is made; what it gives is called with files done and all files.
     """
     end_dead_runs(context, actor=actor)
     plan = _plan(context, wanted)
@@ -107,7 +116,7 @@ def run_agent(
         held.enter_context(run_lock(run))
         launch = _Launch(context, wanted, plan, run, actor, say, stopped)
         try:
-            launch.prepare(held, progress)
+            launch.prepare(held, copying)
             launch.announce()
         except BaseException:
             launch.undo()
@@ -144,8 +153,7 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
             raise InvalidInput(f"--read {folder}: there is no such folder")
         refuse_project(folder, context.workspace, context.workspace_id)
     key = _key(context, profile)
-    if profile.url or wanted.hosts:
-        _need_relay()
+    _need_libraries("mcp", *(("uvicorn", "h11", "httpx") if profile.url or wanted.hosts else ()))
     jails.check_walls(account)
     return _Plan(profile, program, arguments, account, root, key, jails.WALLS)
 
@@ -171,10 +179,10 @@ def _account(name: str) -> Account:
     return Account(name, found.pw_uid, found.pw_gid)
 
 
-def _need_relay() -> None:
-    """Raises Unavailable when the libraries of the relay are not installed."""
-    if any(importlib.util.find_spec(name) is None for name in ("uvicorn", "h11", "httpx")):
-        raise Unavailable("the relay to the model needs its extra: pip install 'threegate[agents]'")
+def _need_libraries(*names: str) -> None:
+    """Raises Unavailable when those of the door, or of the relay to the model, are not installed."""
+    if any(importlib.util.find_spec(name) is None for name in names):
+        raise Unavailable("an agent's door and model need their extras: pip install 'threegate[agents,mcp]'")
 
 
 def _key(context: Context, profile: Profile) -> str:
@@ -220,6 +228,8 @@ class _Launch:
         self._stopped = stopped
         self._counts = -1
         self._hosts = -1
+        self._sides: list[SideProcess] = []
+        self._process: JailProcess | None = None
         self._signed = b""
         self._about: dict[str, object] = {}
         self._before: AgentRun | None = None
@@ -233,7 +243,7 @@ class _Launch:
         _clean(self._run)
         durable.remove_tree(self._run.folder)
 
-    def prepare(self, held: ExitStack, progress: Callable[[int, int], None]) -> None:
+    def prepare(self, held: ExitStack, copying: Copying) -> None:
         """Everything up to the agent's first instruction but the trail's event. Raises as `run_agent`."""
         plan, run = self._plan, self._run
         self._sign()
@@ -242,15 +252,16 @@ class _Launch:
             for name in (UPPER, SCRATCH):
                 (run.work / name).mkdir()
             kind = "overlay" if jails.overlay_works(plan.root, run.work) else "plain"
-        self._copy = WorkCopy.make(
-            run,
-            plan.root,
-            account=plan.account,
-            kind=kind,
-            shown=self._wanted.shown,
-            cache=scan_cache(self._context.workspace_id),
-            progress=progress,
-        )
+        with copying() as progress:
+            self._copy = WorkCopy.make(
+                run,
+                plan.root,
+                account=plan.account,
+                kind=kind,
+                shown=self._wanted.shown,
+                cache=scan_cache(self._context.workspace_id),
+                progress=progress,
+            )
         self._facts = RunFacts(
             profile=plan.profile.name,
             started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -272,11 +283,15 @@ class _Launch:
         for folder in (run.inbox, run.files):
             os.chown(folder, plan.account.uid, plan.account.gid)
         self._start_sides(held)
+        self._say(
+            f"{plan.profile.name} starts in a jail, on a copy of {plan.root} (run {run.run_id}); sign what it asks for in another "
+            "terminal: threegate review"
+        )
         if hidden := [
             path for path, why in self._copy.start.hidden.items() if why in ("protected", "secret")
         ]:
             self._say(
-                f"hidden from the agent: {len(hidden)} paths ({', '.join(hidden[:3])}{', …' if len(hidden) > 3 else ''}); "
+                f"hidden from the agent: {', '.join(hidden[:3])}{f' and {len(hidden) - 3} more' if len(hidden) > 3 else ''}; "
                 "--with PATH shows one"
             )
         limits = plan.profile.limits
@@ -288,24 +303,25 @@ class _Launch:
             )
 
     def _registered(self) -> str:
-        """The project's name; one that may not be changed has none that counts, and the person hears why."""
+        """The project's name; one that may not be changed has none, and the person hears why."""
         context, root = self._context, self._plan.root
         try:
             return register_project(context.workspace, context.policy.settings, root, actor=self._actor)
         except InvalidInput as error:
             self._say(f"what the agent changes can be looked at and not applied: {error}")
-            return root.name
+            return ""
 
     def _start_sides(self, held: ExitStack) -> None:
         """The door and the relay, each with a socket of its own that nobody else keeps: when it dies, nobody answers there."""
         plan, run = self._plan, self._run
-        with listen(run, run.door, plan.account) as door:
-            held.callback(start_door(self._context.workspace, run, door, plan.profile.wait_sec).end)
+        with listen(run, run.door, plan.account) as listener:
+            door = start_door(self._context.workspace, run, listener, plan.profile.wait_sec)
+        self._keep(held, door)
         if self._wanted.hosts:
             with listen(run, run.hosts, plan.account) as listener:
                 proxy, self._hosts = start_host_proxy(listener, self._wanted.hosts)
             held.callback(os.close, self._hosts)
-            held.callback(proxy.end)
+            self._keep(held, proxy)
         if not plan.profile.url:
             return
         limits = plan.profile.limits
@@ -321,7 +337,11 @@ class _Launch:
         with listen(run, run.model, plan.account) as listener:
             relay, self._counts = start_model_relay(listener, settings)
         held.callback(os.close, self._counts)
-        held.callback(relay.end)
+        self._keep(held, relay)
+
+    def _keep(self, held: ExitStack, side: SideProcess) -> None:
+        self._sides.append(side)
+        held.callback(side.end)
 
     def live(self, propose: Propose) -> Finished:
         """From the agent's first instruction to the trail's end event. Raises TrailError."""
@@ -330,9 +350,7 @@ class _Launch:
             program, arguments = self._plan.program, self._plan.arguments
             filled = Filled(self._plan.profile, str(self._plan.root))
             words = [*program.words, *map(filled.text, self._plan.profile.args), *arguments]
-            code = run_in_jail(
-                self._jail(), words, started=self._note_jail, stopped=lambda: bool(self._stopped())
-            )
+            code = run_in_jail(self._jail(), words, started=self._note_jail, stopped=self._is_stopped)
             reason = "stopped" if self._stopped() else None
         except KeyboardInterrupt:
             reason = "stopped"
@@ -361,7 +379,7 @@ class _Launch:
             run=self._run.run_id,
             profile=plan.profile.name,
             program_sha256=plan.program.sha256,
-            project=self._facts.project,
+            project=self._facts.project or None,
             root=str(plan.root),
             copy=self._copy.kind,
             shown=wanted.shown or None,
@@ -417,24 +435,39 @@ class _Launch:
             cgroups=self._cgroup.entered,
         )
 
-    def _note_jail(self, process: Popen[bytes]) -> None:
+    def _is_stopped(self) -> bool:
+        """Asked again and again while the agent lives; a jail that a killed process left frozen goes on meanwhile."""
+        thaw_forgotten(self._run, self._facts.jail)
+        return bool(self._stopped())
+
+    def _note_jail(self, process: JailProcess) -> None:
+        self._process = process
         self._facts = replace(self._facts, jail=process.pid)
         self._facts.write(self._run)
 
     def _finish(self, code: int, reason: str | None, propose: Propose) -> Finished:
         """Read what changed, propose it, and put the end into the trail."""
         problem, changes = "", None
+        for side in self._sides:
+            if how := side.died():
+                self._say(f"the {side.name} ended before the agent ({how}); from then on it answered nothing")
         try:
+            if self._process is not None:
+                self._process.wait_empty()
             changes = read_changes(self._copy)
             keep_bases(self._copy, changes.rows)
         except ThreeGateError as error:
             problem = str(error)
+        except KeyboardInterrupt:
+            problem = (
+                "interrupted before its changes were read; see: threegate agent show " + self._run.run_id
+            )
         finished = Finished(self._run, code, changes, self._copy, self._facts, problem)
         counts = Counts.read(self._counts) if self._counts >= 0 else Counts()
         reached, refused = read_hosts(self._hosts) if self._hosts >= 0 else ((), ())
         drafted = None
         try:
-            drafted = propose(finished) if changes is not None and changes.rows else None
+            drafted = propose(finished)
         finally:
             ended = AgentEnded(
                 run=self._run.run_id,

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from threegate.acts.registered_projects import add_project
+from threegate.agents.work_changes import remember_proposed
 from threegate.changes.change_draft import draft_change_set
 from threegate.changes.make import MadeChangeSet
 from threegate.changes.projects import DEFAULT, read_projects
@@ -67,6 +68,7 @@ def draft_changes(
         now=now,
         settings=settings.request,
     )
+    remember_proposed(run, made)
     with workspace.hold(run.files) as files, suppress(FileExistsError):
         files.deliver(sha256_hex(made.data), made.data, 0o644)
     with workspace.hold(run.inbox) as inbox:

@@ -168,64 +168,113 @@ def stop_run(run: AgentRun, facts: RunFacts) -> bool:
 
 
 @contextmanager
-def frozen(facts: RunFacts) -> Iterator[None]:
-    """Keep every process of a run's jail stopped, so that its work copy stands still. Raises Unavailable.
+def frozen(run: AgentRun, facts: RunFacts) -> Iterator[None]:
+    """Keep every process of a run's jail stopped, so that its work copy stands still. Raises OSError, Unavailable.
 
-    A process that is being made while we look is found by the next look: it ends when two looks find all of them stopped. One
-    that waits in the kernel (D) cannot stop before that wait ends, which for the parent of a stopped vfork is not before we
-    are done; so many looks with nothing else going are enough for what a file operation takes.
+    A process that is being made while we look is found by the next look: it ends when two looks find the same processes, all
+    of them stopped. One that waits in the kernel (D) cannot stop before that wait ends, which for the parent of a stopped
+    vfork is not before we are done; so many looks with nothing else going are enough for what a file operation takes.
     """
-    until = time.monotonic() + _STOP_SECONDS
-    quiet = 0
+    jail = facts.jail if is_alive(run) else 0
+    stopped: set[int] = set()
+    with _freezing(run, _STOP_SECONDS):
+        try:
+            _stop_all(jail, stopped)
+            yield
+        finally:
+            for pid in stopped:
+                _signal(pid, signal.SIGCONT)
+
+
+def thaw_forgotten(run: AgentRun, jail: int) -> None:
+    """Let a jail go on whose processes are stopped by one that was killed meanwhile."""
+    first = _first(jail)
+    if first is None or _stat(first)[0] != "T":
+        return
+    with suppress(OSError, Unavailable), _freezing(run, 0):
+        for pid in jail_processes(jail):
+            _signal(pid, signal.SIGCONT)
+
+
+@contextmanager
+def _freezing(run: AgentRun, seconds: float) -> Iterator[None]:
+    """Be the only one who stops or continues the processes of a run. Raises OSError, Unavailable when another is."""
+    descriptor = os.open(run.work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    until = time.monotonic() + seconds
     try:
-        while quiet < _QUIET_LOOKS:
-            if time.monotonic() > until:
-                raise Unavailable(
-                    "the agent's processes cannot be stopped while its changes are read; try again"
-                )
-            states = {pid: _state(pid) for pid in jail_processes(facts.jail)}
-            for pid, state in states.items():
-                if state not in _STILL:
-                    _signal(pid, signal.SIGSTOP)
-            going = [state for state in states.values() if state not in _STILL]
-            quiet = 0 if any(state != "D" for state in going) else quiet + (1 if going else _QUIET_LOOKS // 2)
-            time.sleep(0.002)
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise Unavailable(f"{run.run_id}: another process reads its changes; try again") from None
+                time.sleep(_LOOK_SECONDS)
         yield
     finally:
-        for pid in jail_processes(facts.jail):
-            _signal(pid, signal.SIGCONT)
+        os.close(descriptor)
+
+
+def _stop_all(jail: int, stopped: set[int]) -> None:
+    """Stop all processes of a jail; `stopped` gets those that were not. Raises Unavailable."""
+    until = time.monotonic() + _STOP_SECONDS
+    before: set[int] = set()
+    quiet = 0
+    while quiet < _QUIET_LOOKS:
+        if time.monotonic() > until:
+            raise Unavailable("the agent's processes cannot be stopped while its changes are read; try again")
+        states = _jail_states(jail)
+        going = {pid: state for pid, state in states.items() if state not in _STILL}
+        for pid in going:
+            stopped.add(pid)
+            _signal(pid, signal.SIGSTOP)
+        if states.keys() != before or any(state != "D" for state in going.values()):
+            quiet = 0
+        else:
+            quiet += 1 if going else _QUIET_LOOKS // 2
+        before = set(states)
+        time.sleep(0.002)
 
 
 def jail_processes(jail: int) -> list[int]:
     """The processes in the pid namespace that bubblewrap (process `jail`) made; without bubblewrap itself."""
-    inner = next((pid for pid in _children(jail)), None)
-    if inner is None:
-        return []
+    return list(_jail_states(jail))
+
+
+def _jail_states(jail: int) -> dict[int, str]:
+    """The state of each. They descend from the namespace's first process, which nobody in there can leave; a program that
+    other accounts may not look into still has a parent that all may read."""
+    first = _first(jail)
+    if first is None:
+        return {}
+    found = {int(name): _stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    children: dict[int, list[int]] = {}
+    for pid, (_, parent) in found.items():
+        children.setdefault(parent, []).append(pid)
+    left, states = [first], {}
+    while left:
+        pid = left.pop()
+        states[pid] = found.get(pid, ("X", 0))[0]
+        left += children.get(pid, [])
+    return states
+
+
+def _first(jail: int) -> int | None:
+    """The first process in a jail."""
     try:
-        namespace = str(Path(f"/proc/{inner}/ns/pid").readlink())
+        words = Path(f"/proc/{jail}/task/{jail}/children").read_text("ascii").split()
     except OSError:
-        return []
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with suppress(OSError):
-                if str(Path(f"/proc/{name}/ns/pid").readlink()) == namespace:
-                    found.append(int(name))
-    return [] if str(Path("/proc/self/ns/pid").readlink()) == namespace else found
+        return None
+    return int(words[0]) if words else None
 
 
-def _children(pid: int) -> list[int]:
+def _stat(pid: int) -> tuple[str, int]:
+    """State and parent of a process; X and 0 of one that is gone."""
     try:
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
-    except OSError:
-        return []
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(") ")[2][:1]
-    except OSError:
-        return "X"
+        words = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(") ")[2].split(maxsplit=2)
+        return words[0], int(words[1])
+    except (OSError, IndexError):
+        return "X", 0
 
 
 def _signal(pid: int, number: int) -> None:

@@ -52,6 +52,13 @@ class SideProcess:
         self.name = name
         self._process = process
 
+    def died(self) -> str | None:
+        """How it ended by itself; None while it lives."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
     def end(self) -> None:
         """Ask it to end: by closing its pipe, or by a signal."""
         if self._process.stdin:

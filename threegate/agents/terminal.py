@@ -19,10 +19,10 @@ import threading
 import tty
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from subprocess import PIPE, Popen
+from subprocess import PIPE
 from typing import Final
 
-from threegate.agents.jail import Jail
+from threegate.agents.jail import Jail, JailProcess
 from threegate.agents.terminal_filter import RESET, TerminalFilter
 
 _PIECE: Final = 1 << 16
@@ -37,7 +37,7 @@ def has_terminal() -> bool:
 
 
 def run_in_jail(
-    jail: Jail, argv: Sequence[str], *, started: Callable[[Popen[bytes]], None], stopped: Callable[[], bool]
+    jail: Jail, argv: Sequence[str], *, started: Callable[[JailProcess], None], stopped: Callable[[], bool]
 ) -> int:
     """Run to the end with the streams of this process; its exit code, or 128 and the signal's number.
 
@@ -50,7 +50,7 @@ def run_in_jail(
     )
 
 
-def _wait(process: Popen[bytes], stopped: Callable[[], bool]) -> int:
+def _wait(process: JailProcess, stopped: Callable[[], bool]) -> int:
     while process.poll() is None:
         if stopped():
             process.kill()
@@ -64,7 +64,7 @@ def _wait(process: Popen[bytes], stopped: Callable[[], bool]) -> int:
 
 
 def _on_pipes(
-    jail: Jail, argv: Sequence[str], started: Callable[[Popen[bytes]], None], stopped: Callable[[], bool]
+    jail: Jail, argv: Sequence[str], started: Callable[[JailProcess], None], stopped: Callable[[], bool]
 ) -> int:
     process = jail.start(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     started(process)
@@ -90,7 +90,7 @@ def _copy(source: int, target: int, filtered: bool) -> None:
             _write(target, screen.feed(piece) if filtered else piece)
 
 
-def _feed(process: Popen[bytes]) -> None:
+def _feed(process: JailProcess) -> None:
     """Pass our input on, and its end."""
     assert process.stdin
     with suppress(OSError, ValueError):
@@ -111,7 +111,7 @@ def _write(target: int, data: bytes) -> None:
 
 
 def _on_terminal(
-    jail: Jail, argv: Sequence[str], started: Callable[[Popen[bytes]], None], stopped: Callable[[], bool]
+    jail: Jail, argv: Sequence[str], started: Callable[[JailProcess], None], stopped: Callable[[], bool]
 ) -> int:
     ours, theirs = pty.openpty()
     try:
@@ -129,7 +129,7 @@ def _on_terminal(
         os.close(ours)
 
 
-def _converse(ours: int, process: Popen[bytes], stopped: Callable[[], bool]) -> None:
+def _converse(ours: int, process: JailProcess, stopped: Callable[[], bool]) -> None:
     """Pass bytes both ways until the agent has closed its end."""
     screen = TerminalFilter()
     listened = [ours, 0]

@@ -2,7 +2,7 @@
 
 Invariant: whatever is in the copy is reached beneath a held descriptor and through no link (`changes/trees.py`); nothing of it is
 run, and no git looks at it. A path is looked at when the agent touched it, so what others do to the project meanwhile is not
-taken for the agent's.
+taken for the agent's. Where the project has what this very run proposed, the agent goes on from that.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from threegate.agents.project_survey import Original
 from threegate.agents.work_copy import TREE, UPPER, WorkCopy
 from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set
 from threegate.changes.path_rules import is_git
-from threegate.changes.table import ChangeSetError, Row
-from threegate.changes.trees import HeldTree, OverlayTree, Tree
+from threegate.changes.table import ChangeSetError, Node, Row, read_table, render_table
+from threegate.changes.trees import HeldTree, OverlayTree, Tree, node_of
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import HeldFolder, open_inside
+from threegate.core.workspace import AgentRun
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -37,12 +38,15 @@ def read_changes(
     """
     try:
         with _trees(copy) as (project, work, touched):
-            wanted = [path for path in touched if not paths or _is_within(path, paths)]
-            moved = [path for path in wanted if path not in copy.start.hidden and _moved_on(copy, path)]
+            candidates, moved = _sorted_out(copy, project, work, touched)
+            if paths:
+                candidates, moved = (
+                    [path for path in some if _is_within(path, paths)] for some in (candidates, moved)
+                )
             made = make_change_set(
                 project,
                 work,
-                candidates=[path for path in wanted if path not in moved],
+                candidates=candidates,
                 hidden=copy.start.hidden,
                 include_ignored=include_ignored,
             )
@@ -52,6 +56,18 @@ def read_changes(
         raise Unavailable(f"the agent's changes cannot be read ({error.strerror or error})") from None
     others = tuple(LeftOut(path, "changed in the project too since the run began") for path in moved)
     return replace(made, left_out=(*others, *made.left_out))
+
+
+def remember_proposed(run: AgentRun, made: MadeChangeSet) -> None:
+    """Keep what is proposed for a run, so that it can go on from there once that is applied. Raises OSError."""
+    if not run.proposed.is_dir():
+        durable.make_folder(run.proposed, 0o700)
+    durable.overwrite(run.proposed / made.sha256, render_table(made.rows))
+
+
+def was_proposed(run: AgentRun, sha256: str) -> bool:
+    """Whether a change set of this digest was drafted for the run."""
+    return (run.proposed / sha256).is_file()
 
 
 def keep_bases(copy: WorkCopy, rows: tuple[Row, ...]) -> None:
@@ -138,6 +154,34 @@ def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str
                     yield path
     gone = (path for path in copy.start.entries if path not in seen)
     yield from (path for path in gone if path.rpartition("/")[0] in seen | {""})
+
+
+def _sorted_out(copy: WorkCopy, project: Tree, work: Tree, touched: list[str]) -> tuple[list[str], list[str]]:
+    """Of the touched paths those that can be compared, and those at which others changed the project. Raises OSError."""
+    ours: dict[str, set[Node | None]] = {}
+    for table in sorted(copy.run.proposed.glob("*")):
+        for row in read_table(durable.read_regular(table, max_bytes=limits.CHANGE_TABLE_BYTES)):
+            ours.setdefault(row.path, set()).add(row.after)
+    candidates, moved = [], []
+    left = touched
+    while left:
+        path = left.pop()
+        if path in copy.start.hidden or not _moved_on(copy, path):
+            candidates.append(path)
+            continue
+        now, mine = project.look(path), work.look(path)
+        if now is not None and mine is not None and now.identity == mine.identity:
+            continue  # the project's own entry, which an overlay shows
+        if now is not None and mine is not None and now.kind == mine.kind == "folder":
+            below = {f"{path}/{name}" for name in work.names(path)}
+            left += below | {known for known in ours if known.rpartition("/")[0] == path}
+        elif (now is None or now.kind in ("file", "link")) and (
+            (None if now is None else node_of(project, path, now)) in ours.get(path, ())
+        ):
+            candidates.append(path)
+        else:
+            moved.append(path)
+    return sorted(candidates), sorted(moved)
 
 
 def _moved_on(copy: WorkCopy, path: str) -> bool:

@@ -5,6 +5,7 @@ What others use: `LaunchFacts` with `check_launch` and `launch_checks`, `load_op
 """
 
 from threegate.approval.act import check_act
+from threegate.approval.batch import BATCH_TYPE, Batch, BatchPlace, SignedApproval
 from threegate.approval.facts import (
     REASON_CODES,
     Check,
@@ -14,19 +15,25 @@ from threegate.approval.facts import (
     requester_of,
     statement_inputs,
 )
-from threegate.approval.grant import GRANT_TYPE, Grant, covers, terms
+from threegate.approval.grant import FIRST_GRANT_TYPE, GRANT_TYPE, Grant, covers, matches, terms
 from threegate.approval.keys import PublicKey, parse_key, parse_key_text
 from threegate.approval.launch import check_launch, launch_checks
 from threegate.approval.operators import NAME, Operator, Operators, load_operators, render_operator
+from threegate.approval.passkey import Passkey, challenge_of, passkey_of, passkey_signature
 from threegate.approval.quorum import Signer, check_countersignature
 from threegate.approval.signature import sign_statement
 from threegate.approval.signer import verify_signer
 from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, SshSignature, parse_armor
+from threegate.approval.sshsig import (
+    NAMESPACE_ACT,
+    NAMESPACE_APPROVAL,
+    NAMESPACE_LOGIN,
+    SshSignature,
+    parse_armor,
+)
 from threegate.approval.statement import (
     Act,
     Countersignature,
-    SignedApproval,
     SignedBytes,
     Statement,
     StatementInput,
@@ -34,14 +41,20 @@ from threegate.approval.statement import (
     parse_utc,
     render_signed,
 )
+from threegate.approval.widened import Widened, read_widened
 
 __all__ = [
+    "BATCH_TYPE",
+    "FIRST_GRANT_TYPE",
     "GRANT_TYPE",
     "NAME",
     "NAMESPACE_ACT",
     "NAMESPACE_APPROVAL",
+    "NAMESPACE_LOGIN",
     "REASON_CODES",
     "Act",
+    "Batch",
+    "BatchPlace",
     "Check",
     "Countersignature",
     "Grant",
@@ -49,6 +62,7 @@ __all__ = [
     "MalformedError",
     "Operator",
     "Operators",
+    "Passkey",
     "PinnedFile",
     "PublicKey",
     "SignedApproval",
@@ -58,6 +72,8 @@ __all__ = [
     "Statement",
     "StatementInput",
     "VerifiedApproval",
+    "Widened",
+    "challenge_of",
     "check_act",
     "check_countersignature",
     "check_launch",
@@ -65,10 +81,14 @@ __all__ = [
     "format_utc",
     "launch_checks",
     "load_operators",
+    "matches",
     "parse_armor",
     "parse_key",
     "parse_key_text",
     "parse_utc",
+    "passkey_of",
+    "passkey_signature",
+    "read_widened",
     "render_operator",
     "render_signed",
     "requester_of",

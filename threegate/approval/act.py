@@ -23,7 +23,7 @@ def check_act(
     type: str,
     *,
     operators: Operators,
-    recorded_operators: tuple[str | None, str | None],
+    recorded_operators: tuple[str | None, ...],
     workspace_id: str,
     epoch: int,
     nonce_used: Callable[[str], bool],

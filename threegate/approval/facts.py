@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from threegate.approval.batch import BatchPlace
 from threegate.approval.operators import Operators
 from threegate.approval.quorum import Signer
 from threegate.approval.statement import StatementInput
@@ -64,8 +65,8 @@ class LaunchFacts:
     signature: bytes | None
     """The ``.sig`` file, None when there is none."""
     operators: Operators
-    recorded_operators: tuple[str | None, str | None]
-    """Digests of both files as the trail last recorded them (`TrailIndex.operators`)."""
+    recorded_operators: tuple[str | None, ...]
+    """Digests of the operators' files as the trail last recorded them (`TrailIndex.operators`)."""
     workspace_id: str
     epoch: int
     policy_sha256: str
@@ -89,6 +90,8 @@ class LaunchFacts:
     """Whose the draft was, from the trail."""
     recorded_approval: str | None = None
     """approval_sha256 of the trail's `approved` event, None when there is no such event."""
+    recorded_batch: BatchPlace | None = None
+    """Which batch the trail's `approved` event names, and where in it; None when it names none, or there is no such event."""
     recorded_file: str | None = None
     """File name that the trail's `approved` event gave the request; a copy under another name is not it."""
     was_approved: bool = False
@@ -99,6 +102,11 @@ class LaunchFacts:
     """How often a grant was used; None when the trail never knew it or it was revoked (`TrailIndex.grant_uses`)."""
     mode: Literal["required", "optional"] = "required"
     """`approval.signature` of the settings."""
+
+    @property
+    def on_worker(self) -> bool:
+        """Whether this machine has no trail: then the daemon has compared what the trail and the screen say."""
+        return self.shown_sha256 is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +122,7 @@ class VerifiedApproval:
     grant: str | None = None
     """id of the grant that it runs under, None for a signature of its own."""
     grant_max_uses: int = 0
-    operators: tuple[str | None, str | None] | None = None
+    operators: tuple[str | None, ...] | None = None
     """Digests of the operators' files that its signatures were checked against; a claim asks whether they still hold."""
 
     @property

@@ -1,7 +1,7 @@
 """Standing grants: one signed act that lets the same job run again, a few times, for a while (docs/spec/2-approval.md, "Grants").
 
-Invariant: a grant covers a Job only when every field of its canonical meaning is the same, but for the content of the
-inputs that it names one by one (only where the backend's inputs are data); it never covers network or effective risk high.
+Invariant: a grant covers a Job only when its canonical meaning is the same, but for the values of the parts that the
+operator widened one by one, each by a constraint (widened.py); it never covers network or effective risk high.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from typing import Any, Final
 
 from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.statement import Act, SignedBytes, format_utc, parse_utc
+from threegate.approval.widened import OpenJob, Widened, open_job
 from threegate.core import limits
 from threegate.core.errors import Refused
-from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job
 from threegate.trail import Owner
 from threegate.trail.payloads.placed import owner_fields
 
-GRANT_TYPE: Final = "threegate-grant/1"
-_KEYS: Final = {"from", "pattern", "free_inputs", "owner_uid", "policy_sha256", "max_uses", "expires_utc"}
+GRANT_TYPE: Final = "threegate-grant/2"
+FIRST_GRANT_TYPE: Final = "threegate-grant/1"
+"""Version 1, which left the content of inputs open and nothing else. It still counts; no new one is made."""
+_KEYS: Final = {"from", "pattern", "widened", "owner_uid", "policy_sha256", "max_uses", "expires_utc"}
+_FIRST_KEYS: Final = _KEYS - {"widened"} | {"free_inputs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Grant:
     act: Act
     from_request: str
     pattern: dict[str, Any]
-    free_inputs: tuple[str, ...]
+    widened: tuple[Widened, ...]
     owner: Owner
     """Only drafts of this owner run under it."""
     policy_sha256: str
@@ -48,14 +51,17 @@ class Grant:
     def parse(cls, data: bytes) -> Grant:
         """Read a grant file. Raises MalformedError."""
         signed = SignedBytes.parse(data)
-        act = Act.parse(signed.statement, GRANT_TYPE)
-        about = act.about
+        act = Act.parse(signed.statement, GRANT_TYPE, FIRST_GRANT_TYPE)
+        about, first = act.about, act.type == FIRST_GRANT_TYPE
+        keys = _FIRST_KEYS if first else _KEYS
         owner = about.get("run", about.get("owner_uid"))
-        if about.keys() not in (_KEYS, _KEYS - {"owner_uid"} | {"run"}):
+        if about.keys() not in (keys, keys - {"owner_uid"} | {"run"}):
             raise MalformedError("has not exactly the terms of a grant")
-        pattern, names, expires = about["pattern"], about["free_inputs"], about["expires_utc"]
-        if not isinstance(pattern, dict) or not isinstance(names, list) or not isinstance(expires, str):
+        pattern, expires = about["pattern"], about["expires_utc"]
+        listed = about["free_inputs" if first else "widened"]
+        if not isinstance(pattern, dict) or not isinstance(listed, list) or not isinstance(expires, str):
             raise MalformedError("has a term of a wrong type")
+        names = listed if first else []
         if not all(isinstance(name, str) for name in (*names, about["from"], about["policy_sha256"])):
             raise MalformedError("has a term of a wrong type")
         if type(owner) is not (str if "run" in about else int) or type(uses := about["max_uses"]) is not int:
@@ -67,7 +73,9 @@ class Grant:
             act=act,
             from_request=about["from"],
             pattern=pattern,
-            free_inputs=tuple(names),
+            widened=tuple(
+                Widened(f"inputs.{item}", None) if first else Widened.parse(item) for item in listed
+            ),
             owner=owner,
             policy_sha256=about["policy_sha256"],
             max_uses=uses,
@@ -77,50 +85,40 @@ class Grant:
 
 def is_grant(data: bytes) -> bool:
     """Whether a signature file claims to be a grant rather than an approval; decides only which checks are made."""
-    return f'"type":"{GRANT_TYPE}"'.encode() in data.partition(b"\n")[0]
+    statement = data.partition(b"\n")[0]
+    return any(f'"type":"{kind}"'.encode() in statement for kind in (GRANT_TYPE, FIRST_GRANT_TYPE))
 
 
-def pattern_of(job: Job, free_inputs: Sequence[str]) -> dict[str, Any]:
-    """The canonical meaning of a Job with the content of the named inputs left open.
-
-    Raises Refused (grant_mismatch) for what no grant may cover.
-    """
+def opened(job: Job, widened: Sequence[Widened]) -> OpenJob:
+    """A Job without the values that are left open. Raises Refused (grant_mismatch) for what no grant may cover."""
     if job.network or job.effective_risk == "high":
         raise Refused(
             "grant_mismatch", "a grant never covers network or effective risk high; approve it by hand"
         )
     if job.project is not None:
         raise Refused("grant_mismatch", "a grant never covers a change of a project; approve it by hand")
-    if free_inputs and not BACKENDS[job.backend].data_inputs:
-        message = f"code in an {job.backend} input is code: no input of it can be left open"
-        raise Refused("grant_mismatch", message)
-    names = {item.name for item in job.inputs}
-    for name in free_inputs:
-        if name not in names:
-            raise Refused("grant_mismatch", f"{name}: the request has no such input")
-    meaning = job.meaning()
-    for item in meaning["inputs"]:
-        if item["name"] in free_inputs:
-            item["sha256"] = item["size"] = None
-    return meaning
+    return open_job(job, [item.part for item in widened])
 
 
 def terms(
     job: Job,
     *,
     from_request: str,
-    free_inputs: Sequence[str],
+    widened: Sequence[Widened],
     owner: Owner,
     policy_sha256: str,
     max_uses: int,
     expires_utc: datetime,
 ) -> dict[str, Any]:
-    """What a grant is about. Raises Refused for what no grant may cover."""
-    names = sorted(set(free_inputs))
+    """What a grant is about. Raises Refused for what no grant may cover, and where it would not cover `job` itself."""
+    pattern = opened(job, widened).pattern
+    for item in widened:
+        if not matches(job, [item], opened(job, [item]).pattern):
+            raise Refused("grant_mismatch", f"{item}: the request that ran does not match it itself")
     return {
         "from": from_request,
-        "pattern": pattern_of(job, names),
-        "free_inputs": names,
+        "pattern": pattern,
+        "widened": [item.to_json() for item in widened],
         **owner_fields(owner),
         "policy_sha256": policy_sha256,
         "max_uses": max_uses,
@@ -128,9 +126,15 @@ def terms(
     }
 
 
-def covers(grant: Grant, job: Job) -> bool:
-    """Whether the grant's pattern is this job's."""
+def matches(job: Job, widened: Sequence[Widened], pattern: dict[str, Any]) -> bool:
+    """Whether a Job is the pattern but for the widened parts, and each of those has a value that its constraint takes."""
     try:
-        return pattern_of(job, grant.free_inputs) == grant.pattern
+        found = opened(job, widened)
     except Refused:
         return False
+    return found.pattern == pattern and all(item.takes(found.values[item.part]) for item in widened)
+
+
+def covers(grant: Grant, job: Job) -> bool:
+    """Whether a grant is for this job."""
+    return matches(job, grant.widened, grant.pattern)

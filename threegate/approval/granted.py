@@ -90,7 +90,8 @@ def check_grant_job(facts: LaunchFacts, grant: Grant) -> str:
     """The job is the grant's in every field. Raises Refused."""
     if not covers(grant, facts.job):
         raise Refused("grant_mismatch", "the job is not the one that the grant is for")
-    return "the same in every field" + (f" but {', '.join(grant.free_inputs)}" if grant.free_inputs else "")
+    widened = ", ".join(map(str, grant.widened))
+    return "the same in every field" + (f" but {widened}" if widened else "")
 
 
 def grant_nonce(grant: Grant, request_id: str) -> str:

@@ -4,7 +4,7 @@ Invariant: `verifies` gives True only where `ssh-keygen -Y verify` would end wit
 operators file that names the key; whether there is such a line, now and not revoked, is `signer`'s to say. It takes one
 spelling where ssh-keygen takes several: numbers without leading zeros, an RSA value as long as its modulus.
 tests/approval/test_against_ssh_keygen.py compares the two.
-Source: OpenSSH PROTOCOL.sshsig and PROTOCOL.u2f, RFC 5656 section 3.1.2, RFC 8332, RFC 8709.
+Source: OpenSSH PROTOCOL.sshsig and PROTOCOL.u2f, WebAuthn level 3 section 7.2, RFC 5656 section 3.1.2, RFC 8332, RFC 8709.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from __future__ import annotations
 import hashlib
 import struct
 
-from threegate.approval.ssh_wire import MalformedError, Reader, string
-from threegate.approval.sshsig import MAGIC, SshSignature
+from threegate.approval.passkey import check_client_data
+from threegate.approval.ssh_wire import MalformedError, Reader
+from threegate.approval.sshsig import SshSignature, message_to_sign
 
 
 def verifies(data: bytes, signature: SshSignature) -> bool:
@@ -30,12 +31,16 @@ def verifies(data: bytes, signature: SshSignature) -> bool:
 
 
 def _signed_bytes(data: bytes, signature: SshSignature) -> bytes:
-    """What the key signed: the hashed message in its namespace, and for a FIDO key what the token puts around it."""
-    digest = hashlib.new(signature.message_hash, data).digest()
-    parts = (signature.namespace.encode(), b"", signature.message_hash.encode(), digest)
-    message = MAGIC + b"".join(map(string, parts))
+    """What the key signed: the hashed message in its namespace, and for a FIDO key what token and browser put around it.
+
+    Raises MalformedError for what a browser says that it must not say.
+    """
+    message = message_to_sign(data, signature.namespace, signature.message_hash)
     if not signature.key.hardware:
         return message
+    if (assertion := signature.assertion) is not None:
+        check_client_data(assertion, message)
+        message = assertion.client_data
     application = _strings(signature.key.blob)[-1]
     return (
         hashlib.sha256(application).digest()

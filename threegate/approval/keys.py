@@ -17,7 +17,9 @@ from threegate.core import limits
 
 _CURVES: Final = {"nistp256": 32, "nistp384": 48, "nistp521": 66}
 _CERTIFICATE: Final = "-cert-v01@openssh.com"
-_SK: Final = ("sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com")
+SK_ECDSA: Final = "sk-ecdsa-sha2-nistp256@openssh.com"
+"""The type of a FIDO key on P-256, and of a passkey."""
+_SK: Final = ("sk-ssh-ed25519@openssh.com", SK_ECDSA)
 PLAIN_TYPES: Final = (
     "ssh-ed25519",
     "ecdsa-sha2-nistp256",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
+from threegate.approval.batch import SignedApproval
 from threegate.approval.facts import (
     Check,
     LaunchFacts,
@@ -30,10 +31,10 @@ from threegate.approval.signature import genuine
 from threegate.approval.signer import verify_signer
 from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL
-from threegate.approval.statement import SignedApproval
 from threegate.approval.unsigned import check_began, check_unsigned, check_unsigned_time
 from threegate.core import limits
 from threegate.core.errors import Refused
+from threegate.request.job import RISKS
 
 
 def check_launch(facts: LaunchFacts) -> VerifiedApproval:
@@ -98,6 +99,7 @@ def _steps(state: LaunchState) -> Iterator[_Step]:
         yield "signature file", _check_file
         yield "signature", _check_signature
         yield "statement", _check_statement
+        yield "batch", _check_batch
         yield "workspace", _check_workspace
         yield "request bytes", _check_request
         yield "policy", _check_policy
@@ -134,12 +136,13 @@ def _check_file(state: LaunchState) -> str:
     if state.facts.signature is None:
         raise Refused("signature_missing", "there is no signature beside the request; approve it")
     try:
-        state.approval = SignedApproval.parse(state.facts.signature)
+        state.approval = SignedApproval.parse(state.facts.signature, state.facts.request.request_id)
     except MalformedError as error:
         raise Refused(
             "signature_file_malformed", f"the signature file {error}; approve the request anew"
         ) from None
-    return f"one statement and one signature, approval {state.approval.approval_sha256}"
+    kind = "one statement" if state.approval.batch is None else "a batch of statements"
+    return f"{kind} and one signature, approval {state.approval.approval_sha256}"
 
 
 def _check_signature(state: LaunchState) -> str:
@@ -185,6 +188,21 @@ def _check_statement(state: LaunchState) -> str:
     return "names this request"
 
 
+def _check_batch(state: LaunchState) -> str:
+    """A member of a batch runs only by its own `approved` event: what was never delivered, or was abandoned, has none."""
+    facts, place, batch = state.facts, state.signed.place, state.signed.batch
+    if place != facts.recorded_batch and not facts.on_worker:
+        raise Refused(
+            "statement_mismatch",
+            "the trail recorded no approval of this request at this place of this batch; approve it anew",
+        )
+    if place is None or batch is None:
+        return "not one of a batch"
+    if RISKS.index(batch.risk) < RISKS.index(facts.job.effective_risk):
+        raise Refused("statement_mismatch", f"the batch is one of risk {batch.risk}, and the request is not")
+    return f"number {place.index + 1} of {len(batch.statements)} of the batch {place.batch_sha256}"
+
+
 def _check_workspace(state: LaunchState) -> str:
     statement, facts = state.statement, state.facts
     if (statement.workspace_id, statement.epoch) != (facts.workspace_id, facts.epoch):
@@ -219,7 +237,7 @@ def _check_shown(state: LaunchState) -> str:
     signed, again = state.statement.shown_sha256, state.facts.shown_sha256
     if signed is None:
         return "not part of a statement of version 1"
-    if again is None:
+    if again is None:  # on a worker
         return "compared by the daemon"
     if again() != signed:
         raise Refused(
@@ -271,7 +289,9 @@ def _check_inputs(state: LaunchState) -> str:
 
 def _check_quorum(state: LaunchState) -> str:
     facts, statement = state.facts, state.statement
-    needed: int = getattr(facts.quorum, facts.job.effective_risk)
+    batch = state.signed.batch
+    risk = facts.job.effective_risk if batch is None else batch.risk
+    needed: int = getattr(facts.quorum, risk)
     signers = check_quorum(
         state.signed,
         Signer(statement.approved_by, state.signed.signed.signature.key.fingerprint),
@@ -283,4 +303,4 @@ def _check_quorum(state: LaunchState) -> str:
         now=facts.now,
     )
     state.signers = signers
-    return f"{len(signers)} of {needed} for risk {facts.job.effective_risk}"
+    return f"{len(signers)} of {needed} for risk {risk}"

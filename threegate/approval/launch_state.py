@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from threegate.approval.batch import SignedApproval
 from threegate.approval.facts import LaunchFacts, VerifiedApproval
 from threegate.approval.grant import Grant, is_grant
 from threegate.approval.granted import grant_nonce, verified_by_grant
 from threegate.approval.quorum import Signer
-from threegate.approval.statement import SignedApproval, Statement
+from threegate.approval.statement import Statement
 from threegate.approval.unsigned import approved_utc_of
 
 

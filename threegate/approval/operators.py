@@ -3,28 +3,32 @@
 Invariant: `Operators.entries` is empty unless every line of the file is understood; ssh-keygen itself skips a
 line that it cannot read, and a pattern would make one line many names, so neither is let through. A line is
 ``NAME [cert-authority,]namespaces="threegate-approval,threegate-act"[,valid-after="…Z"][,valid-before="…Z"] TYPE BASE64 [COMMENT]``.
+A passkey's line has ``threegate-login`` in place of ``threegate-act``, and its pin in operators.passkeys; neither is without the other.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from threegate.approval.keys import PLAIN_TYPES, PublicKey, parse_key_text
+from threegate.approval.passkey import Passkey, parse_pin
 from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL
+from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, NAMESPACE_LOGIN
 from threegate.core import canonical, limits
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 """An operator's name: one literal principal, usable as part of a file name."""
 NAMESPACES: Final = f'namespaces="{NAMESPACE_APPROVAL},{NAMESPACE_ACT}"'
+PASSKEY_NAMESPACES: Final = f'namespaces="{NAMESPACE_APPROVAL},{NAMESPACE_LOGIN}"'
 
 _LINE: Final = re.compile(r"([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+)(?: ([ -~]*))?")
 _DAY: Final = r'"([0-9]{8}|[0-9]{12}|[0-9]{14})Z"'
 _OPTIONS: Final = re.compile(
-    rf"(cert-authority,)?{re.escape(NAMESPACES)}(?:,valid-after={_DAY})?(?:,valid-before={_DAY})?"
+    rf"(?:(cert-authority,)?{re.escape(NAMESPACES)}|({re.escape(PASSKEY_NAMESPACES)}))(?:,valid-after={_DAY})?(?:,valid-before={_DAY})?"
 )
 _DATE_FORMS: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 _KRL_MAGIC: Final = b"SSHKRL\n\x00"
@@ -40,11 +44,18 @@ class Operator:
     valid_after: datetime | None = None
     valid_before: datetime | None = None
     comment: str = ""
+    passkey: Passkey | None = None
+    """What is pinned of a passkey; None for every other key."""
+
+    @property
+    def namespaces(self) -> tuple[str, str]:
+        """What the key may sign for."""
+        return NAMESPACE_APPROVAL, NAMESPACE_ACT if self.passkey is None else NAMESPACE_LOGIN
 
 
 @dataclass(frozen=True, slots=True)
 class Operators:
-    """The operators file and the revocation file, as read once. With a `problem` nobody may approve."""
+    """The operators file and the files beside it, as read once. With a `problem` nobody may approve."""
 
     data: bytes
     revoked: bytes | None
@@ -52,34 +63,40 @@ class Operators:
     problem: str | None = None
     revoked_keys: frozenset[bytes] | None = frozenset()
     """The blobs of the keys that the revocation file lists; None for a KRL, which only ssh-keygen reads."""
+    passkeys: bytes | None = None
+    """operators.passkeys."""
 
     @property
-    def digests(self) -> tuple[str, str | None]:
-        """sha256 of both files, as the trail records them; None for a missing revocation file."""
-        revoked = None if self.revoked is None else canonical.sha256_hex(self.revoked)
-        return canonical.sha256_hex(self.data), revoked
+    def digests(self) -> tuple[str, str | None, str | None]:
+        """sha256 of operators, of operators.revoked and of operators.passkeys, as the trail records them; None: no such file."""
+        revoked, passkeys = (
+            None if data is None else canonical.sha256_hex(data) for data in (self.revoked, self.passkeys)
+        )
+        return canonical.sha256_hex(self.data), revoked, passkeys
 
     def of(self, name: str) -> tuple[Operator, ...]:
         """The lines of one name."""
         return tuple(entry for entry in self.entries if entry.name == name)
 
 
-def load_operators(operators: bytes | None, revoked: bytes | None) -> Operators:
-    """Read both files' bytes (None: there is no such file). Never raises: what is wrong stands in `problem`."""
+def load_operators(
+    operators: bytes | None, revoked: bytes | None, passkeys: bytes | None = None
+) -> Operators:
+    """Read the files' bytes (None: there is no such file). Never raises: what is wrong stands in `problem`."""
     try:
         if operators is None:
             raise MalformedError("there is no operators file")
-        entries = _parse(operators)
+        entries = parse_operators(operators, {} if passkeys is None else _read_pins(passkeys))
         revoked_keys = frozenset() if revoked is None else _read_revoked(revoked)
     except MalformedError as error:
-        return Operators(operators or b"", revoked, (), str(error))
-    return Operators(operators, revoked, entries, None, revoked_keys)
+        return Operators(operators or b"", revoked, (), str(error), passkeys=passkeys)
+    return Operators(operators, revoked, entries, None, revoked_keys, passkeys)
 
 
 def render_operator(operator: Operator, key_text: str) -> str:
     """The line of an operator, without its newline; `key_text` is base64. `load_operators` reads it back."""
     options = ["cert-authority"] if operator.authority else []
-    options.append(NAMESPACES)
+    options.append(NAMESPACES if operator.passkey is None else PASSKEY_NAMESPACES)
     for name, moment in (("valid-after", operator.valid_after), ("valid-before", operator.valid_before)):
         if moment is not None:
             options.append(f'{name}="{moment.astimezone(UTC):%Y%m%d%H%M%S}Z"')
@@ -102,12 +119,13 @@ def _lines(data: bytes, what: str) -> list[tuple[int, str]]:
     return numbered
 
 
-def _parse(data: bytes) -> tuple[Operator, ...]:
+def parse_operators(data: bytes, pins: Mapping[str, Passkey]) -> tuple[Operator, ...]:
+    """The lines of an operators file; `pins`: of its passkeys, by fingerprint, each used once. Raises MalformedError."""
     entries: list[Operator] = []
     keys: dict[bytes, int] = {}
     for number, text in _lines(data, "operators"):
         try:
-            entry = _parse_line(text)
+            entry = _parse_line(text, pins)
         except MalformedError as error:
             raise MalformedError(f"operators:{number}: {error}") from None
         if (earlier := keys.setdefault(entry.key.blob, number)) != number:
@@ -115,10 +133,12 @@ def _parse(data: bytes) -> tuple[Operator, ...]:
         entries.append(entry)
     if not entries:
         raise MalformedError("operators: names nobody")
+    if astray := pins.keys() - {entry.key.fingerprint for entry in entries if entry.passkey is not None}:
+        raise MalformedError(f"operators.passkeys: pins {min(astray)}, which is no passkey of operators")
     return tuple(entries)
 
 
-def _parse_line(text: str) -> Operator:
+def _parse_line(text: str, pins: Mapping[str, Passkey]) -> Operator:
     match = _LINE.fullmatch(text)
     if match is None:
         raise MalformedError("is not: NAME OPTIONS TYPE KEY [COMMENT], with one blank between them")
@@ -135,10 +155,29 @@ def _parse_line(text: str) -> Operator:
         raise MalformedError(
             f"has options other than [cert-authority,]{NAMESPACES}[,valid-after=...][,valid-before=...]"
         )
-    after, before = _moment(found[2]), _moment(found[3])
+    passkey = None
+    if found[2]:
+        passkey = pins.get(key.fingerprint)
+        if passkey is None or not passkey.fits(key):
+            raise MalformedError("is a passkey that operators.passkeys does not pin to its own site")
+    after, before = _moment(found[3]), _moment(found[4])
     if after is not None and before is not None and before <= after:
         raise MalformedError("ends before it begins")
-    return Operator(name, key, bool(found[1]), after, before, comment or "")
+    return Operator(name, key, bool(found[1]), after, before, comment or "", passkey)
+
+
+def _read_pins(data: bytes) -> dict[str, Passkey]:
+    """operators.passkeys: what is pinned, by the key's fingerprint. Raises MalformedError."""
+    pins: dict[str, Passkey] = {}
+    for number, text in _lines(data, "operators.passkeys"):
+        try:
+            fingerprint, passkey = parse_pin(text)
+            if fingerprint in pins or passkey.credential in {pin.credential for pin in pins.values()}:
+                raise MalformedError("pins a passkey a second time")
+        except MalformedError as error:
+            raise MalformedError(f"operators.passkeys:{number}: {error}") from None
+        pins[fingerprint] = passkey
+    return pins
 
 
 def _moment(text: str | None) -> datetime | None:

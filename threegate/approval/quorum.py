@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from threegate.approval.batch import SignedApproval
 from threegate.approval.operators import Operators
 from threegate.approval.signer import verify_signer
 from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import NAMESPACE_APPROVAL
-from threegate.approval.statement import Countersignature, SignedApproval, SignedBytes
+from threegate.approval.statement import Countersignature, SignedBytes
 from threegate.core import limits
 from threegate.core.errors import Refused
 
@@ -43,7 +44,7 @@ def check_countersignature(
         word = Countersignature.parse(signed.statement)
     except MalformedError as error:
         raise Refused("signature_file_malformed", f"the countersignature of {name} {error}") from None
-    if word.countersigned_by != name or word.approval_sha256 != approval.approval_sha256:
+    if word.countersigned_by != name or approval.approval_sha256 not in word.covers:
         raise Refused("statement_mismatch", f"the countersignature of {name} is for something else")
     fingerprint = verify_signer(
         signed.statement,

@@ -1,8 +1,8 @@
 """Whether one signature counts: by whom, with which key, at which moments; each way to fail has its own code.
 
 Invariant: `verify_signer` returns only for a genuine signature by a name that the operators file gives to its key, valid
-at every moment asked for and not revoked. Plain and FIDO keys are verified in this process; certificates, and every key
-where the revocation file is a KRL, by ssh-keygen. The code of a refusal is found out afterwards, so telling reasons apart
+at every moment asked for and not revoked. Plain keys, FIDO keys and passkeys are verified in this process; certificates
+by ssh-keygen, and where the revocation file is a KRL, every key by both. The code of a refusal is found out afterwards, so telling reasons apart
 can never let anything pass.
 """
 
@@ -35,13 +35,14 @@ def verify_signer(
     if signature.namespace != namespace:
         raise Refused("signature_invalid", f"the signature is not for {namespace}: sign the statement anew")
     entry = _entry_of(signature, name, operators)
+    _check_use(signature, entry, namespace)
     if (wrong := signature.problem()) is not None:
         raise Refused("signature_invalid", f"the signature {wrong}; sign with another key")
     _check_window(signature, entry, at)
     key = signature.key
+    if key.certificate is None and not verifies(data, signature):
+        raise Refused("signature_invalid", f"the signature of {name} is not one over these bytes")
     if key.certificate is None and operators.revoked_keys is not None:
-        if not verifies(data, signature):
-            raise Refused("signature_invalid", f"the signature of {name} is not one over these bytes")
         if key.blob in operators.revoked_keys:
             raise Refused("signer_revoked", f"the key {key.fingerprint} of {name} is revoked")
         return key.fingerprint
@@ -70,6 +71,20 @@ def _entry_of(signature: SshSignature, name: str, operators: Operators) -> Opera
     raise Refused(
         "signer_unknown", f"the key {signature.key.fingerprint} is not one that operators gives to {name}"
     )
+
+
+def _check_use(signature: SshSignature, entry: Operator, namespace: str) -> None:
+    """A passkey approves and logs in, by the browser's form and from its own origin alone; another key does neither of those."""
+    passkey, assertion = entry.passkey, signature.assertion
+    if namespace not in entry.namespaces:
+        allowed = "approvals only" if passkey is not None else "no logins"
+        raise Refused("signature_invalid", f"the key of {entry.name} may sign {allowed}; use another key")
+    origin = None if passkey is None else passkey.origin
+    if origin != (None if assertion is None else assertion.origin):
+        raise Refused(
+            "signature_invalid",
+            f"the key of {entry.name} is pinned to {origin or 'no web origin'}; the signature comes from elsewhere",
+        )
 
 
 def _check_window(signature: SshSignature, entry: Operator, at: Sequence[datetime]) -> None:

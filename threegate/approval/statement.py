@@ -21,7 +21,9 @@ APPROVAL_TYPE: Final = "threegate-approval/2"
 FIRST_APPROVAL_TYPE: Final = "threegate-approval/1"
 """Version 1, which does not say what was shown. It still verifies; no new one is made."""
 COUNTERSIGN_TYPE: Final = "threegate-countersign/1"
-ACT_TYPES: Final = frozenset(
+SEVERAL_TYPE: Final = "threegate-countersign/2"
+"""A countersignature that covers a list of approvals."""
+ACT_TYPES: Final = frozenset(("threegate-grant/2",)) | frozenset(
     f"threegate-{name}/1"
     for name in (
         "grant",
@@ -36,6 +38,7 @@ ACT_TYPES: Final = frozenset(
         "cancel",
         "drill",
         "agent-hosts",
+        "passkey",
     )
 )
 """Types of the acts that are signed in the namespace threegate-act."""
@@ -125,19 +128,30 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Countersignature:
-    """A further operator's word for one approval statement."""
+    """A further operator's word for one approval statement, or for several (`others`), and for no other."""
 
     approval_sha256: str
     countersigned_by: str
     countersigned_utc: datetime
     nonce: str
+    others: tuple[str, ...] = ()
+    """Further approval statements that it covers, distinct; then it is of version 2."""
+
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """approval_sha256 of each statement that it covers."""
+        return (self.approval_sha256, *self.others)
 
     def to_bytes(self) -> bytes:
         """The canonical bytes that are signed."""
+        about: dict[str, Any] = (
+            {"type": SEVERAL_TYPE, "approvals": list(self.covers)}
+            if self.others
+            else {"type": COUNTERSIGN_TYPE, "approval_sha256": self.approval_sha256}
+        )
         return canonical.canonical_bytes(
             {
-                "type": COUNTERSIGN_TYPE,
-                "approval_sha256": self.approval_sha256,
+                **about,
                 "countersigned_by": self.countersigned_by,
                 "countersigned_utc": format_utc(self.countersigned_utc),
                 "nonce": self.nonce,
@@ -147,12 +161,20 @@ class Countersignature:
     @classmethod
     def parse(cls, data: bytes) -> Countersignature:
         """Read a countersignature's bytes. Raises MalformedError unless they are exactly what `to_bytes` gives."""
-        value = _object(data, COUNTERSIGN_TYPE)
+        value = _object(data, COUNTERSIGN_TYPE, SEVERAL_TYPE)
+        several = value["type"] == SEVERAL_TYPE
+        listed = value.get("approvals") if several else [value.get("approval_sha256")]
+        if not isinstance(listed, list) or not 1 <= len(listed) <= limits.BATCH_MEMBERS:
+            raise MalformedError(f"has no list of up to {limits.BATCH_MEMBERS} approvals")
+        first, *others = (_matched(item, _HEX64, "approval_sha256") for item in listed)
+        if len({first, *others}) != len(listed):
+            raise MalformedError("names an approval twice")
         parsed = cls(
-            approval_sha256=_matched(value.get("approval_sha256"), _HEX64, "approval_sha256"),
+            approval_sha256=first,
             countersigned_by=_matched(value.get("countersigned_by"), NAME, "countersigned_by"),
             countersigned_utc=_time(value.get("countersigned_utc"), "countersigned_utc"),
             nonce=_matched(value.get("nonce"), _NONCE, "nonce"),
+            others=tuple(others),
         )
         return _same(parsed, data)
 
@@ -183,17 +205,17 @@ class Act:
         )
 
     @classmethod
-    def parse(cls, data: bytes, type: str) -> Act:
-        """Read the bytes of an act of this type. Raises MalformedError unless they are exactly what `to_bytes` gives."""
-        if type not in ACT_TYPES:
+    def parse(cls, data: bytes, *types: str) -> Act:
+        """Read the bytes of an act of these types. Raises MalformedError unless they are exactly what `to_bytes` gives."""
+        if not ACT_TYPES.issuperset(types):
             raise MalformedError("is of a type that is no signed act")
-        value = _object(data, type)
+        value = _object(data, *types)
         workspace = _mapping(value.get("workspace"), {"id", "epoch"})
         about = value.get("about")
         if not isinstance(about, dict):
             raise MalformedError("says not what it is about")
         parsed = cls(
-            type=type,
+            type=value["type"],
             workspace_id=_matched(workspace["id"], _WORKSPACE, "workspace id"),
             epoch=_count(workspace["epoch"]),
             acted_by=_matched(value.get("acted_by"), NAME, "acted_by"),
@@ -229,25 +251,6 @@ class SignedBytes:
     def to_bytes(self) -> bytes:
         """The signature file again."""
         return render_signed(self.statement, self.signature.armor)
-
-
-@dataclass(frozen=True, slots=True)
-class SignedApproval:
-    """The ``.sig`` file of an approval: what was signed, and the signature."""
-
-    signed: SignedBytes
-    statement: Statement
-
-    @classmethod
-    def parse(cls, data: bytes) -> SignedApproval:
-        """Read a ``.sig`` file. Raises MalformedError; nothing is verified yet."""
-        signed = SignedBytes.parse(data)
-        return cls(signed, Statement.parse(signed.statement))
-
-    @property
-    def approval_sha256(self) -> str:
-        """sha256 of the statement's bytes."""
-        return self.signed.sha256
 
 
 def render_signed(statement: bytes, armor: bytes) -> bytes:

@@ -7,13 +7,14 @@ gate 1 would refuse the words in one, the draft leaves the names away and keeps 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
 from threegate.changes.make import MadeChangeSet
+from threegate.changes.table import Row, count_changes
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
@@ -48,12 +49,13 @@ def draft_change_set(
     data_sensitivity: Sensitivity = "internal",
     time_limit_sec: int = 60,
     session_id: str | None = None,
+    tool: str | None = None,
+    constraints: tuple[str, ...] = (),
 ) -> ChangeDraft:
     """Write the request. `now` is an aware moment in UTC. Raises InvalidInput when there is nothing to propose, or when
     one of the words given is refused by gate 1."""
     if not made.rows:
         raise InvalidInput(f"{project}: nothing was changed that could be proposed")
-    rows = tuple((row.change, row.path) for row in made.rows[: limits.CHANGE_ROWS_LISTED])
     request = Request(
         file_name=file_name(now, slug_of(_DATED.sub("", request_id))),
         data=b"",
@@ -75,9 +77,9 @@ def draft_change_set(
         workdir="/in",
         outputs=(),
         network_allowlist=(),
-        constraints=tuple(left_out_lines(made)),
+        constraints=(*constraints, *left_out_lines(made)),
         session_id=session_id,
-        tool=None,
+        tool=tool,
         labels=(),
         workflow=None,
         role=None,
@@ -91,12 +93,12 @@ def draft_change_set(
         data_sensitivity=data_sensitivity,
         network_rationale="",
         project=project,
-        changes=_said(made, rows),
+        changes=said_changes(made.rows, made.sha256),
     )
     without_names = replace(
         request,
-        constraints=tuple(left_out_lines(made, names=False)),
-        changes=_said(made, ()),
+        constraints=(*constraints, *left_out_lines(made, names=False)),
+        changes=said_changes(made.rows, made.sha256, named=False),
     )
     for form in (request, without_names):
         data = render_request(form)
@@ -107,10 +109,12 @@ def draft_change_set(
     raise InvalidInput(f"the draft is refused by {first.rule}: {first.message}")
 
 
-def _said(made: MadeChangeSet, rows: tuple[tuple[str, str], ...]) -> Changes:
-    counts = made.counts
+def said_changes(rows: Sequence[Row], sha256: str, *, named: bool = True) -> Changes:
+    """What a request says of a change set: its digest, how many of each kind, and, where `named`, the first of its paths."""
+    counts = count_changes(rows)
+    listed = tuple((row.change, row.path) for row in rows[: limits.CHANGE_ROWS_LISTED]) if named else ()
     return Changes(
-        made.sha256, counts["add"], counts["modify"], counts["delete"], counts["mode"], counts["type"], rows
+        sha256, counts["add"], counts["modify"], counts["delete"], counts["mode"], counts["type"], listed
     )
 
 

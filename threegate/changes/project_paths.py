@@ -31,7 +31,7 @@ PROTECTED_PATTERNS: Final = (
     "*.bak",
 )
 _PROTECTED: Final = re.compile("|".join(fnmatch.translate(pattern) for pattern in PROTECTED_PATTERNS))
-_OWN: Final = frozenset({"tool-exec", "threegate.toml", ".threegate-backup"})
+_OWN: Final = frozenset({"tool-exec", "threegate.toml", ".threegate-backup", ".threegate-apply"})
 _GUARD: Final = frozenset({".clawguard.json", ".clawguard"})
 _DEVICES: Final = re.compile(
     r"(con|prn|aux|nul|conin\$|conout\$|clock\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.DOTALL
@@ -75,9 +75,12 @@ def read_path(text: str, *, writing: bool = False) -> ProjectPath:
 
 def is_protected(parts: tuple[str, ...]) -> bool:
     """Whether a path inside the project is protected, by any of its parts."""
+    return _any_protected([folded(part) for part in parts])
+
+
+def _any_protected(names: list[str]) -> bool:
     return any(
-        name in PROTECTED_FOLDERS or name in _OWN or _PROTECTED.fullmatch(name) is not None
-        for name in map(folded, parts)
+        name in PROTECTED_FOLDERS or name in _OWN or _PROTECTED.fullmatch(name) is not None for name in names
     )
 
 
@@ -121,7 +124,7 @@ def _judge(parts: tuple[str, ...], writing: bool) -> bool:
         raise PathBlocked("path_guard", "the path is a guard's own settings; proposals never write them")
     if any(_DEVICES.fullmatch(name) for name in names):
         raise PathBlocked("path_device", "the path names a device")
-    return is_protected(parts)
+    return _any_protected(names)
 
 
 def _other_forms(text: str) -> list[str]:

@@ -65,6 +65,12 @@ def look_at_project(name: str, path: str) -> ProjectPlace:
     return ProjectPlace(name, real, facts.st_dev, facts.st_ino, facts.st_uid)
 
 
+def project_names(workspace: Workspace, settings: Settings) -> tuple[str, ...]:
+    """The names that requests may use, `default` first where it is set. Raises InvalidInput."""
+    first = (DEFAULT,) if settings.project.root else ()
+    return (*first, *(item.name for item in read_projects(workspace)))
+
+
 def find_project(workspace: Workspace, settings: Settings, name: str) -> ProjectPlace:
     """The project of a name, as it is now. Raises Refused: unknown, or another folder than the one registered."""
     try:

@@ -64,8 +64,11 @@ def hold_project(place: ProjectPlace) -> HeldFolder:
     return held
 
 
-def refuse_unfit(requested: RequestedChange) -> None:
-    """Refuse what could not be applied to the project as it is now. Raises Refused (project_changed, input_unfit)."""
+def refuse_unfit(requested: RequestedChange, advice: str = "") -> None:
+    """Refuse what could not be applied to the project as it is now. Raises Refused (project_changed, input_unfit).
+
+    `advice` says what to do where the project moved on.
+    """
     place = requested.job.project
     with hold_project(place) as held:
         tree = HeldTree(held)
@@ -83,5 +86,5 @@ def refuse_unfit(requested: RequestedChange) -> None:
         more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
         raise Refused(
             "project_changed",
-            f"{moved[0]}{more}: the project moved on since the change was made; have it proposed again",
+            f"{moved[0]}{more}: the project moved on since the change was made{advice}",
         )

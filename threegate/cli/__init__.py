@@ -58,7 +58,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "checkpoint": ("checkpoint_command", "Answer what a contract asks of a person."),
     "kill": ("kill_command", "Kill a session, a subtree or a workflow."),
     "proposal": ("proposal_command", "JSON action proposals: validate, explain, draft."),
-    "apply": ("apply_command", "Apply a finished write or cleanup to the project."),
     "undo": ("undo_command", "Take a change of a project back."),
     "project": ("project_command", "Projects that may be changed: add, list, remove."),
     "memory": ("memory_command", "Notes that proposals may search."),

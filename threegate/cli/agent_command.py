@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from threegate.cli import invocation
+from threegate.cli.agent_connect_command import connect
+from threegate.cli.progress import busy
 
 if TYPE_CHECKING:
     from threegate.agents.launcher import Finished
     from threegate.agents.runs import RunFacts
+    from threegate.changes.make import MadeChangeSet
     from threegate.core.workspace import AgentRun
     from threegate.launch.context import Context
 
 app = typer.Typer(
     no_args_is_help=True, help="Agents: run one in a jail, list, show, stop, connect; and what to tell one."
 )
+
+app.command()(connect)
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or how it begins.")]
 
@@ -85,7 +90,7 @@ def run(
     acting = None
     if allow:
         from threegate.acts.signing_key import acting_operator
-        from threegate.launch.launch_facts import read_operators
+        from threegate.launch.launch_problem import read_operators
 
         acting = acting_operator(read_operators(context.workspace), name=operator, key=key)
     wanted = Wanted(
@@ -106,75 +111,72 @@ def run(
         actor=own_account(),
         say=invocation.warn,
         propose=lambda ended: _proposed(context, ended, when),
+        copying=lambda: busy("making the work copy"),
     )
-    _tell(finished)
     raise typer.Exit(finished.exit)
 
 
 def _proposed(context: Context, finished: Finished, when: str) -> str | None:
-    """Draft what an agent changed, as far as that is wanted; the digest of the change set."""
-    changes = finished.changes
-    if changes is None or when == "never":
-        return None
-    if when == "ask" and not typer.confirm(
-        f"Propose its changes to {len(changes.rows)} paths?", default=True, err=True
-    ):
-        return None
+    """Tell how a run ended, and draft what it changed, as far as that is wanted; the digest of the change set.
+
+    All of it goes to stderr: stdout is the agent's.
+    """
     from threegate.agents.propose import draft_changes
+    from threegate.agents.work_changes import was_proposed
+    from threegate.changes.change_draft import left_out_lines
     from threegate.core.errors import ThreeGateError
 
-    facts = finished.facts
+    facts, run, changes = finished.facts, finished.run, finished.changes
+    ended = f"{facts.profile} ended with exit code {finished.exit}"
+    if changes is None:
+        invocation.warn(f"{ended}; {finished.problem}")
+        return None
+    for line in left_out_lines(changes):
+        invocation.warn(line)
+    if not changes.rows:
+        invocation.warn(f"{ended}; nothing in its copy is left to propose")
+        return None
+    invocation.warn(f"{ended}; in its copy: {_changes_line(changes)}")
+    if was_proposed(run, changes.sha256):
+        invocation.warn("it proposed these changes itself; what became of that: threegate status")
+        return None
+    if when == "never" or (
+        when == "ask" and not typer.confirm("Propose these changes?", default=True, err=True)
+    ):
+        invocation.warn(f"its copy is kept; look at it with: threegate agent show {run.run_id}")
+        return None
     try:
         name = draft_changes(
             context.workspace,
             context.policy.settings,
-            finished.run,
+            run,
             finished.copy.root,
             changes,
             profile=facts.profile,
-            purpose=f"Changes that {facts.profile} made in {facts.project}",
+            purpose=f"Changes that {facts.profile} made in {facts.project or facts.root}",
         )
     except (ThreeGateError, OSError) as error:
         invocation.warn(f"its changes were not proposed: {error}")
         return None
     invocation.warn(f"drafted {name}; read and sign it in another terminal: threegate review")
+    if not context.workspace.daemon_lock_held():
+        invocation.warn("no daemon runs here, and only a daemon applies what is signed: threegate run")
     return changes.sha256
 
 
-def _tell(finished: Finished) -> None:
-    """What came of a run, on stderr: stdout is the agent's."""
-    if finished.problem:
-        invocation.warn(finished.problem)
-    if finished.changes is None:
-        return
-    for item in finished.changes.left_out[:10]:
-        invocation.warn(f"left out: {item.path}: {item.reason}")
-    if finished.changes.rows:
-        invocation.warn(
-            f"{len(finished.changes.rows)} paths differ in the work copy of {finished.run.run_id}"
-        )
-
-
-@app.command()
-def connect(
-    profile: Annotated[
-        str, typer.Argument(metavar="PROFILE", help="codex, opencode, gemini, claude, qwen or generic.")
-    ],
-) -> None:
-    """Print the MCP entry for an agent that runs elsewhere, without a jail."""
-    import sys
-
-    from threegate.agents.profile import Filled, load_profile
-
-    workspace = invocation.workspace_here()
-    found = load_profile(profile, workspace.load_settings())
-    door = (sys.executable, "-m", "threegate", "--workspace", str(workspace.root), "serve", "mcp")
-    invocation.warn(f"put this into {found.connect_file}; it needs the extra: pip install 'threegate[mcp]'")
-    invocation.warn(
-        "without the jail the agent's own shell and file tools are not behind the gate: only what it asks for through this "
-        f"server is signed. With the jail: threegate agent run {profile}"
-    )
-    typer.echo(invocation.safe(Filled(found, "", door=door).text(found.connect)), nl=False)
+def _changes_line(changes: MadeChangeSet) -> str:
+    """How many paths differ in which way, and the first of them."""
+    words = {
+        "add": "added",
+        "modify": "changed",
+        "delete": "deleted",
+        "mode": "made executable or not",
+        "type": "replaced",
+    }
+    counted = ", ".join(f"{count} {words[kind]}" for kind, count in changes.counts.items() if count)
+    paths = [row.path for row in changes.rows]
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"{counted} ({', '.join(paths[:3])}{more})"
 
 
 @app.command("list")
@@ -186,7 +188,7 @@ def list_(json_: invocation.JsonFlag = False) -> None:
 
     context = open_context(invocation.workspace_here())
     end_dead_runs(context, actor=account())
-    rows = [(run, facts, "runs" if is_alive(run) else "ended") for run, facts in all_runs(context.workspace)]
+    rows = [(run, facts, is_alive(run)) for run, facts in all_runs(context.workspace)]
     if invocation.wants_json(json_):
         invocation.emit_json(
             [
@@ -194,18 +196,25 @@ def list_(json_: invocation.JsonFlag = False) -> None:
                     "run": run.run_id,
                     "profile": facts.profile,
                     "project": facts.root,
-                    "state": state,
+                    "state": "runs" if alive else "ended",
                     "exit": facts.exit,
                 }
-                for run, facts, state in rows
+                for run, facts, alive in rows
             ]
         )
         return
-    for run, facts, state in rows:
-        code = f" with exit code {facts.exit}" if facts.exit is not None else ""
-        invocation.say(f"{run.run_id}  {state}{code}  {facts.profile} on {facts.root}")
+    for run, facts, alive in rows:
+        invocation.say(f"{run.run_id}  {_state(facts, alive)}  {facts.profile} on {facts.root}")
     if not rows:
         invocation.say("no agent ran yet; start one with: threegate agent run codex --project DIR")
+
+
+def _state(facts: RunFacts, alive: bool) -> str:
+    if alive:
+        return "runs"
+    if facts.exit is not None:
+        return f"ended with exit code {facts.exit}"
+    return "was killed" if facts.announced else "never started"
 
 
 @app.command()
@@ -225,13 +234,20 @@ def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
     if invocation.wants_json(json_):
         invocation.emit_json(value)
         return
-    for key, item in value.items():
-        if isinstance(item, list):
-            invocation.say(f"{key}: {len(item)}")
-            for line in item:
-                invocation.say(f"  {line}")
-        else:
-            invocation.say(f"{key}: {item}")
+    changes = value.get("changes", [])
+    invocation.say(f"run       {found.run_id}, {_state(facts, is_alive(found))}")
+    invocation.say(f"agent     {facts.profile}, as the account {facts.account}, since {facts.started_utc}")
+    invocation.say(
+        f"project   {facts.root}{f', registered as {facts.project}' if facts.project else ', which cannot be changed'}"
+    )
+    invocation.say(f"copy      {found.work} ({facts.copy})")
+    if facts.shown:
+        invocation.say(f"shown     {', '.join(facts.shown)} (--with)")
+    invocation.say(f"changes   {value.get('changes_problem') or len(changes) or 'none'}")
+    for line in changes:
+        invocation.say(f"  {line}")
+    if is_alive(found):
+        invocation.say(f"next      threegate review, or end it: threegate agent stop {found.run_id}")
 
 
 def _changed_paths(run: AgentRun, facts: RunFacts) -> list[str]:
@@ -242,7 +258,7 @@ def _changed_paths(run: AgentRun, facts: RunFacts) -> list[str]:
     from threegate.agents.work_copy import WorkCopy
 
     copy = WorkCopy.of(run, Path(facts.root), facts.copy, Account(facts.account, facts.uid, facts.gid))
-    with frozen(facts):
+    with frozen(run, facts):
         made = read_changes(copy)
     return [f"{row.change} {row.path}" for row in made.rows]
 

@@ -15,7 +15,9 @@ from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
 
 if TYPE_CHECKING:
     from threegate.acts.approve import Promoted, Sealed
+    from threegate.acts.signing_key import Acting
     from threegate.launch.context import Context
+    from threegate.review.draft_group import Group
     from threegate.review.reviewed_draft import Draft, ReviewedDraft
     from threegate.shown.time_read import Reader, Reading
 
@@ -38,9 +40,13 @@ def approve(
         Path | None,
         typer.Option("--signature", metavar="FILE.sig", help="A signature that was made elsewhere."),
     ] = None,
+    group: Annotated[
+        bool,
+        typer.Option("--group", help="Decide on all drafts of its shape together: one table, one signature."),
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Read, sign and promote one draft."""
+    """Read, sign and promote one draft, or a group of drafts that differ in plain values only."""
     from threegate.acts.approve import known_operators, read_signature, seal, seal_as, sign
     from threegate.acts.signing_key import acting_operator
     from threegate.launch.context import open_context
@@ -48,14 +54,22 @@ def approve(
 
     if print_statement and signature is not None:
         raise NoWorkspace("--print-statement and --signature are two steps; give one of them")
+    if group and (print_statement or signature is not None):
+        raise NoWorkspace(
+            "--group signs here; leave out --print-statement and --signature, or approve one by one"
+        )
     context = open_context(workspace_here())
     draft = read_draft(context.workspace, find_draft(context.workspace, which))
-    if draft.drill is not None and (yes or print_statement or signature is not None):
+    if draft.drill is not None and (yes or group or print_statement or signature is not None):
         raise InvalidInput(
-            f"{which}: decide on it where you are asked: threegate approve {which}, without --yes"
+            f"{which}: decide on it alone, where you are asked: threegate approve {which}, without --yes and --group"
         )
     operators = known_operators(context)
     quiet = wants_json(json_)
+    if group:
+        acting = acting_operator(operators, name=name, key=key)
+        _approve_group(context, draft, acting, yes=yes, reason=reason, full=full, quiet=quiet)
+        return
     with open_reviewed_draft(context, draft) as reviewed:
         if print_statement:
             if not name:
@@ -78,7 +92,11 @@ def approve(
             reading = None if yes else reader.read()
             if draft.drill is not None:
                 actor = f"operator:{acting.name}"
-                reveal(context, draft, "missed", actor=actor, reading=reading, reason=reason, json_=quiet)
+                told = reveal(
+                    context, draft, "missed", actor=actor, reading=reading, reason=reason, quiet=quiet
+                )
+                if quiet:
+                    emit_json(told)
                 raise typer.Exit(EXIT_REFUSED)
             sealed = seal(context, reviewed, acting.name)
             signed = sign(sealed, acting.key)
@@ -87,6 +105,45 @@ def approve(
         emit_json({**promoted_json(done, sealed), "daemon_runs": context.workspace.daemon_lock_held()})
     else:
         tell(done, daemon_runs=context.workspace.daemon_lock_held())
+
+
+def _approve_group(
+    context: Context, draft: Draft, acting: Acting, *, yes: bool, reason: str, full: bool, quiet: bool
+) -> None:
+    """Show the group of a draft, ask once, sign once, deliver each; what was delivered before a failure is told."""
+    from threegate.acts.approve_group import deliver_group, open_group, seal_group, sign_group
+    from threegate.core.canonical import sha256_hex
+
+    done: list[tuple[Promoted, Sealed]] = []
+    with open_group(context, draft) as group:
+        reader = show_group(group, context, acting.name, full=full, to_stderr=quiet)
+        ask(f"Sign as {acting.name} and let each of the {len(group.members)} run once?", yes)
+        reading = None if yes else reader.read()
+        sealed = seal_group(context, group, acting.name)
+        signed = sign_group(sealed, acting.key)
+        batch = sha256_hex(sealed.batch.to_bytes())
+        delivered = deliver_group(
+            context, group, sealed, signed, actor=f"operator:{acting.name}", reason=reason, reading=reading
+        )
+        try:
+            for one, promoted in zip(sealed.sealed, delivered, strict=True):
+                done.append((promoted, one))
+        finally:
+            runs = context.workspace.daemon_lock_held()
+            if quiet:
+                members = [promoted_json(promoted, one) for promoted, one in done]
+                left_out = [{"file": file, "why": why} for file, why in group.left_out]
+                emit_json(
+                    {"batch_sha256": batch, "members": members, "left_out": left_out, "daemon_runs": runs}
+                )
+            else:
+                for promoted, _ in done:
+                    say(f"approved  {promoted.path}")
+                    if promoted.waits_for_quorum:
+                        say(f"waits     for further operators: threegate countersign {promoted.path.name}")
+                    _tell_kept(promoted)
+                say(f"batch     {batch}, {len(done)} of {len(sealed.sealed)} approved")
+                _tell_no_daemon(daemon_runs=runs)
 
 
 def show(
@@ -99,6 +156,27 @@ def show(
     width = screen_width(to_stderr=to_stderr)
     lines = render_reviewed_draft(
         reviewed, context.policy.settings, operator=operator, width=width, full=full
+    )
+    put(lines, to_stderr=to_stderr)
+    reader = Reader()
+    reader.shows(lines)
+    return reader
+
+
+def show_group(
+    group: Group, context: Context, operator: str, *, full: bool, to_stderr: bool = False
+) -> Reader:
+    """Print the screen of a group; gives who reads it from now on."""
+    from threegate.review.group_screen import render_group
+    from threegate.shown.time_read import Reader
+
+    lines = render_group(
+        group.members,
+        group.left_out,
+        context.policy.settings,
+        operator=operator,
+        width=screen_width(to_stderr=to_stderr),
+        full=full,
     )
     put(lines, to_stderr=to_stderr)
     reader = Reader()
@@ -164,8 +242,16 @@ def tell(done: Promoted, *, daemon_runs: bool) -> None:
     say(f"until     {done.expires_utc:%Y-%m-%dT%H:%M:%SZ}")
     if done.waits_for_quorum:
         say(f"waits     for further operators: threegate countersign {done.path.name}")
+    _tell_no_daemon(daemon_runs=daemon_runs)
+    _tell_kept(done)
+
+
+def _tell_no_daemon(*, daemon_runs: bool) -> None:
     if not daemon_runs:
         say("waits     for a daemon: none runs here; start one with: threegate run")
+
+
+def _tell_kept(done: Promoted) -> None:
     if not done.draft_removed:
         warn(
             "the draft's file changed since it was read and was left where it is; what you saw is what was approved"
@@ -180,16 +266,15 @@ def reveal(
     actor: str,
     reading: Reading | None = None,
     reason: str = "",
-    json_: bool = False,
-) -> None:
-    """End a drill that an operator has decided on, and print what it was."""
+    quiet: bool = False,
+) -> dict[str, object]:
+    """End a drill that an operator has decided on, and print what it was, unless `quiet`; gives the same for `--json`."""
     from threegate.acts.drills import answer_drill, told_drill
     from threegate.shown.escaped_lines import quoted
 
     drill = answer_drill(context, draft, outcome, actor=actor, reading=reading, reason=reason)
     said, line = told_drill(drill, outcome)
-    if json_:
-        emit_json({"drill": outcome, "planted": drill.planted, "line": line, "of": drill.source})
-    else:
+    if not quiet:
         say(said)
         put([f"planted ({drill.planted}):", *quoted(line, width=screen_width())])
+    return {"drill": outcome, "planted": drill.planted, "line": line, "of": drill.source}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli.approve_command import show
+from threegate.cli.approve_command import show, show_group
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
+
+if TYPE_CHECKING:
+    from threegate.review.countersign import Countersigned
 
 app = typer.Typer()
 
@@ -21,31 +24,47 @@ def countersign(
     key: KeyOption = None,
     yes: YesOption = False,
     full: Annotated[bool, typer.Option("--full", help="Shorten nothing on the screen.")] = False,
+    group: Annotated[
+        bool,
+        typer.Option("--group", help="And all that wait and were approved together with it: one signature."),
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Add a second operator's signature to an approved request."""
+    """Add a second operator's signature to an approved request, or to a group that was approved together."""
     from threegate.launch.context import open_context
     from threegate.review.countersign import countersign as add_signature
-    from threegate.review.countersign import open_waiting
+    from threegate.review.countersign import countersign_all, open_waiting, waiting_group
 
     context = open_context(workspace_here())
     acting = acting_here(context, name, key)
     quiet = wants_json(json_)
-    with open_waiting(context, file) as (prepared, reviewed):
-        reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet)
-        ask(f"Countersign as {acting.name}?", yes)
-        done = add_signature(
-            context, prepared, acting.name, acting.key, reading=None if yes else reader.read()
-        )
+    rows: list[dict[str, object]] = []
+    if group:
+        waiting, opened = waiting_group(context, file, acting.name)
+        reader = show_group(opened, context, acting.name, full=full, to_stderr=quiet)
+        ask(f"Countersign these {len(waiting)} as {acting.name}?", yes)
+        reading = None if yes else reader.read()
+        for done in countersign_all(context, waiting, acting.name, acting.key, reading=reading):
+            rows.append(_row(done, quiet=quiet))
+    else:
+        with open_waiting(context, file) as (prepared, reviewed):
+            reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet)
+            ask(f"Countersign as {acting.name}?", yes)
+            reading = None if yes else reader.read()
+            done = add_signature(context, prepared, acting.name, acting.key, reading=reading)
+            rows.append(_row(done, quiet=quiet))
     if quiet:
-        emit_json(
-            {
-                "file": str(done.path),
-                "countersigned_by": done.name,
-                "key": done.fingerprint,
-                "quorum_missing": done.missing,
-            }
-        )
-        return
-    say(f"countersigned {done.path}")
-    say("waits for still another operator" if done.missing else "the quorum is met")
+        emit_json(rows if group else rows[0])
+
+
+def _row(done: Countersigned, *, quiet: bool) -> dict[str, object]:
+    """Say what was done, unless it is to be printed as JSON: then the object."""
+    if not quiet:
+        say(f"countersigned {done.path}")
+        say("waits for still another operator" if done.missing else "the quorum is met")
+    return {
+        "file": str(done.path),
+        "countersigned_by": done.name,
+        "key": done.fingerprint,
+        "quorum_missing": done.missing,
+    }

@@ -21,22 +21,30 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("new")
 def new(
-    request_id: Annotated[
-        str, typer.Option("--from", metavar="REQUEST_ID", help="A request that has finished.")
-    ],
+    request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="A request that has finished.")],
     max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000)],
     expires: Annotated[str, typer.Option("--expires", metavar="7d", help="90s, 15m, 24h or 7d from now.")],
-    inputs: Annotated[
+    widen: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="NAME", help="An input whose content may differ (Monty)."),
+        typer.Option(
+            "--widen",
+            metavar="'PART = …'",
+            help="A part that may differ, and by how much: inputs.NAME (its size), vars.NAME, argv.N, outputs.N, "
+            'limits.time_sec, limits.memory_mb; = 1..100, = reports/*.csv, = ["a", "b"] or ~ PATTERN.',
+        ),
     ] = None,
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Let the same job run again without a signature of its own: a few times, for a while."""
-    from threegate.acts.grants import Standing, new_grant, what_a_grant_runs
+    """Let the same job run again without a signature of its own: a few times, for a while.
+
+    What you do not widen stays the same byte for byte. Example:
+    threegate grant new TR-… --widen 'vars.month ~ 2026-[0-9]{2}' --widen 'inputs.data.csv = 0..1 MiB' --max-uses 30 --expires 30d
+    """
+    from threegate.acts.grants import Standing, finished_request, grant_sections, new_grant
+    from threegate.approval import read_widened
     from threegate.core.settings import parse_duration
     from threegate.launch.context import open_context
     from threegate.shown.escaped_lines import field
@@ -49,24 +57,24 @@ def new(
     context = open_context(workspace_here())
     acting = acting_here(context, name, key)
     quiet = wants_json(json_)
-    free = ", ".join(inputs or []) or "none: every byte must be the same"
+    approved = finished_request(context, request_id)
+    widened = read_widened(approved.job, widen or [])
     width = screen_width(to_stderr=quiet)
     for label, value in (
         ("grant from", request_id),
         ("uses", str(max_uses)),
         ("for", expires),
-        ("free inputs", free),
     ):
         put(field(label, value, width=width), to_stderr=quiet)
     put(
-        render_sections(what_a_grant_runs(context, request_id, acting.name), full=True, width=width),
+        render_sections(grant_sections(context, approved, widened, acting.name), full=True, width=width),
         to_stderr=quiet,
     )
     ask(f"Sign this grant as {acting.name}?", yes)
     grant = new_grant(
         context,
         request_id,
-        free_inputs=inputs or [],
+        widened=widened,
         max_uses=max_uses,
         seconds=seconds,
         name=acting.name,
@@ -116,6 +124,9 @@ def show(
     for label, item in value.items():
         if label == "pattern":
             lines += ["  the job:", *quoted(json.dumps(item, indent=1, sort_keys=True), width=width)]
+        elif label == "widened":
+            for text in item:
+                lines += field("widened", text, width=width)
         else:
             lines += field(label, "none" if item is None else str(item), width=width)
     put(lines)
@@ -150,6 +161,6 @@ def _json(standing: Standing) -> dict[str, Any]:
         "uses": standing.uses,
         **owner_fields(grant.owner),
         "policy_sha256": grant.policy_sha256,
-        "free_inputs": ", ".join(grant.free_inputs) or None,
+        "widened": [str(item) for item in grant.widened],
         "pattern": grant.pattern,
     }

@@ -1,4 +1,4 @@
-"""`threegate operator`: add, list, revoke, record."""
+"""`threegate operator`: add, passkey, list, revoke, record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
-from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
+from threegate.cli.serve_command import passkey_origin
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
+from threegate.core import limits
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, Unavailable
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -46,9 +49,43 @@ def add(
     say(f"added {entry.name} {entry.key.type} {entry.key.fingerprint}")
 
 
+@app.command("passkey")
+def passkey(
+    name: NameOption = "", key: KeyOption = None, yes: YesOption = False, json_: JsonFlag = False
+) -> None:
+    """Enrol a passkey for yourself: prints a link to the page of `threegate serve approve`, waits, and signs it with your SSH key."""
+    import time
+
+    from threegate.acts.passkeys import PASSKEY_ACT, enrol_passkey, read_made_passkey
+    from threegate.acts.signed_acts import sign_act
+    from threegate.launch.context import open_context
+    from threegate.setup.page_login import new_enrolment, passkey_made
+
+    context = open_context(workspace_here())
+    origin = passkey_origin(context.policy.settings)
+    acting = acting_here(context, name, key)
+    code = new_enrolment(context.workspace, acting.name)
+    warn(f"open this where you will approve from, within ten minutes:\n  {origin}/page/enrol/{code}")
+    until = time.monotonic() + limits.PAGE_LOGIN_SECONDS
+    while (data := passkey_made(context.workspace, code)) is None:
+        if time.monotonic() > until:
+            raise Unavailable("no passkey was made within ten minutes; is `threegate serve approve` running?")
+        time.sleep(0.2)
+    made = read_made_passkey(data, origin)
+    warn(f"passkey {made.key.fingerprint}\nfor     {acting.name}, who may approve with it on {origin}")
+    ask("Does the page show the same fingerprint? Sign its enrolment?", yes)
+    entry = enrol_passkey(
+        context, acting.name, made, sign_act(context, acting, PASSKEY_ACT, made.about(acting.name))
+    )
+    if wants_json(json_):
+        emit_json({"operator": entry.name, "key": entry.key.fingerprint, "origin": origin})
+        return
+    say(f"enrolled {entry.name} {entry.key.fingerprint} for {origin}")
+
+
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
-    """Who may approve, with which keys. Ends with 2 when the files are not as recorded."""
+    """Who may approve, with which keys and passkeys. Ends with 2 when the files are not as recorded."""
     from threegate.acts.operator import list_operators
 
     lines, problem = list_operators(workspace_here())
@@ -65,6 +102,7 @@ def list_(json_: JsonFlag = False) -> None:
                         "valid_after": _shown(line.valid_after),
                         "valid_before": _shown(line.valid_before),
                         "revoked": line.revoked,
+                        "origin": line.origin,
                     }
                     for line in lines
                 ],
@@ -74,6 +112,7 @@ def list_(json_: JsonFlag = False) -> None:
         for line in lines:
             notes = [
                 "cert-authority" if line.authority else "",
+                f"passkey for {line.origin}" if line.origin else "",
                 f"from {_shown(line.valid_after)}" if line.valid_after else "",
                 f"until {_shown(line.valid_before)}" if line.valid_before else "",
                 {True: "REVOKED", None: "see the KRL", False: ""}[line.revoked],
@@ -106,16 +145,16 @@ def record(
     yes: Annotated[bool, typer.Option("--yes", help="The files were looked at and are right.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Record both files as they are now, after they were changed by hand."""
+    """Record the operators' files as they are now, after they were changed by hand."""
     from threegate.acts.operator import record_operators
     from threegate.setup.init import account
 
     if not yes:
         raise NoWorkspace("look at tool-exec/operators and operators.revoked first, then say --yes")
     current = record_operators(workspace_here(), actor=account())
-    operators, revoked = current.digests
+    operators, revoked, passkeys = current.digests
     if wants_json(json_):
-        emit_json({"operators_sha256": operators, "revoked_sha256": revoked})
+        emit_json({"operators_sha256": operators, "revoked_sha256": revoked, "passkeys_sha256": passkeys})
         return
     say(f"recorded {len(current.entries)} keys, operators {operators}")
 

@@ -9,29 +9,38 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _PATIENCE_SECONDS = 1.0
+_LOOK_SECONDS = 0.1
 
 
 @contextmanager
-def busy(what: str) -> Iterator[None]:
-    """Show `what` with the time that has passed, from the second second on until the block is left."""
+def busy(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show `what` with the time that has passed, from the second second on until the block is left.
+
+    The block may say how far it came: how many are done, and of how many.
+    """
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
-        yield
+        yield lambda done, of: None
         return
+    text = [what]
+
+    def tell(done: int, of: int) -> None:
+        text[0] = f"{what}: {done} of {of}"
+
     done = threading.Event()
-    thread = threading.Thread(target=_show, args=(what, done), name="progress", daemon=True)
+    thread = threading.Thread(target=_show, args=(text, done), name="progress", daemon=True)
     thread.start()
     try:
-        yield
+        yield tell
     finally:
         done.set()
         thread.join()
 
 
-def _show(what: str, done: threading.Event) -> None:
+def _show(text: list[str], done: threading.Event) -> None:
     if done.wait(_PATIENCE_SECONDS):
         return
     from rich.console import Console
@@ -39,5 +48,6 @@ def _show(what: str, done: threading.Event) -> None:
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as line:
-        line.add_task(what, total=None)
-        done.wait()
+        task = line.add_task(text[0], total=None)
+        while not done.wait(_LOOK_SECONDS):
+            line.update(task, description=text[0])

@@ -32,14 +32,13 @@ def add(
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
     """The registered projects, and project.root as the default one."""
-    from threegate.changes.projects import DEFAULT, find_project, read_projects
+    from threegate.changes.projects import find_project, project_names
     from threegate.core.errors import Refused
 
     workspace = workspace_here()
     settings = workspace.load_settings()
-    names = [DEFAULT] if settings.project.root else []
     rows = []
-    for name in (*names, *(item.name for item in read_projects(workspace))):
+    for name in project_names(workspace, settings):
         try:
             rows.append({**find_project(workspace, settings, name).to_json(), "problem": None})
         except Refused as error:
@@ -67,3 +66,34 @@ def remove(
         emit_json(place.to_json())
     else:
         say(f"removed   {place.name}: {place.path}")
+
+
+@app.command()
+def redraft(
+    which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A draft that waits.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Draft a change set anew where its project moved on: what both sides changed is merged, and nothing is applied."""
+    from threegate.agents.redraft import redraft as draft_anew
+    from threegate.launch.context import open_context
+    from threegate.review.reviewed_draft import find_draft, open_reviewed_draft, read_draft
+
+    context = open_context(workspace_here())
+    draft = read_draft(context.workspace, find_draft(context.workspace, which))
+    with open_reviewed_draft(context, draft, compared=False) as reviewed:
+        done = draft_anew(context, reviewed)
+    if wants_json(json_):
+        emit_json(
+            {
+                "file": str(done.path),
+                "request_id": done.request_id,
+                "of": reviewed.request.request_id,
+                "merged": list(done.merged),
+                "there_already": list(done.there_already),
+            }
+        )
+        return
+    say(f"draft {done.path} ({done.request_id}, anew from {reviewed.request.request_id})")
+    for path in done.merged:
+        say(f"      merged with the project: {path}")
+    say(f"next  threegate approve {done.path}")

@@ -14,31 +14,46 @@ app = typer.Typer()
 
 @app.command()
 def reject(
-    which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A draft: its id, or inbox/TR-….md")],
-    reason: Annotated[str, typer.Option("--reason", help="Told to the agent and kept in the trail.")] = "",
+    which: Annotated[
+        list[str], typer.Argument(metavar="ID|FILE...", help="Drafts: their ids, or inbox/TR-….md")
+    ],
+    reason: Annotated[
+        str, typer.Option("--reason", help="Told to the agent and kept in the trail, for each of them.")
+    ] = "",
+    group: Annotated[bool, typer.Option("--group", help="And all drafts of the same shape.")] = False,
     name: NameOption = "",
     key: KeyOption = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Say no to a draft: a copy goes to refused/, the agent gets a verdict and a result. Signed where your key asks nothing."""
+    """Say no to drafts: a copy goes to refused/, the agent gets a verdict and a result. Signed where your key asks nothing."""
+    from threegate.acts.approve_group import group_paths
     from threegate.acts.reject import REJECT, reject_about, reject_draft
     from threegate.cli.approve_command import reveal
     from threegate.launch.context import open_context
     from threegate.review.reviewed_draft import find_draft, read_draft
 
     context = open_context(workspace_here())
-    draft = read_draft(context.workspace, find_draft(context.workspace, which))
-    if draft.drill is not None:
-        actor = actor_here(context, name, key)
-        reveal(context, draft, "caught", actor=actor, reason=reason, json_=wants_json(json_))
-        return
-    by = decision_here(context, REJECT, reject_about(draft, reason), name, key)
-    done = reject_draft(context, draft, reason=reason, by=by)
-    if wants_json(json_):
-        emit_json(
+    workspace = context.workspace
+    drafts = {
+        draft.path: draft for draft in (read_draft(workspace, find_draft(workspace, one)) for one in which)
+    }
+    if group:
+        for draft in [draft for draft in drafts.values() if draft.drill is None]:
+            drafts |= {path: read_draft(workspace, path) for path in group_paths(context, draft)}
+    rows: list[dict[str, object]] = []
+    for draft in drafts.values():
+        if draft.drill is not None:
+            actor = actor_here(context, name, key)
+            rows.append(reveal(context, draft, "caught", actor=actor, reason=reason, quiet=wants_json(json_)))
+            continue
+        by = decision_here(context, REJECT, reject_about(draft, reason), name, key)
+        done = reject_draft(context, draft, reason=reason, by=by)
+        rows.append(
             {"file": str(done.path), "request_id": done.request_id, "draft_removed": done.draft_removed}
         )
-        return
-    say(f"rejected {done.path}")
-    if not done.draft_removed:
-        warn("the draft's file changed since it was read and was left where it is")
+        if not wants_json(json_):
+            say(f"rejected {done.path}")
+            if not done.draft_removed:
+                warn("the draft's file changed since it was read and was left where it is")
+    if wants_json(json_):
+        emit_json(rows if group or len(which) > 1 else rows[0])

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,10 +17,13 @@ from threegate.core import limits
 from threegate.core.errors import NoWorkspace, Unavailable
 from threegate.core.workspace import Workspace
 
+if TYPE_CHECKING:
+    from threegate.core.settings import Settings
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="HTTP and MCP servers (extras).",
+    help="HTTP and MCP servers, and the page that takes passkeys (extras).",
 )
 
 TOKEN_VARIABLE = "THREEGATE_TOKEN"  # noqa: S105 - the variable's name
@@ -128,6 +131,68 @@ def mcp(
         anyio.run(serve_socket, listener, make)
     else:
         anyio.run(serve_stdio, make())
+
+
+@app.command()
+def approve(
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; default: what the origin's name leads to.")
+    ] = "",
+    cert: Annotated[
+        Path | None, typer.Option("--cert", metavar="PEM", help="Certificate chain; with --key-file.")
+    ] = None,
+    key_file: Annotated[
+        Path | None, typer.Option("--key-file", metavar="PEM", help="Its private key; with --cert.")
+    ] = None,
+    make_ca: Annotated[
+        bool,
+        typer.Option(
+            "--make-ca", help="Make a certificate and an authority for it to import; serve nothing."
+        ),
+    ] = False,
+) -> None:
+    """Serve the page that takes passkeys, at the https address approval.passkey_origin, until Ctrl-C."""
+    from threegate.core.web_origin import parse_origin
+    from threegate.setup.page_certificate import certificate_files, make_certificate
+
+    workspace = workspace_here()
+    origin = passkey_origin(workspace.load_settings())
+    name, port = parse_origin(origin)
+    if (cert is None) != (key_file is None):
+        raise typer.BadParameter("--cert and --key-file belong together")
+    if make_ca:
+        made = make_certificate(workspace, name)
+        say(f"authority    {made.authority}")
+        say(f"fingerprint  SHA-256 {made.fingerprint}")
+        say(
+            f"for          {name} alone, until {made.until:%Y-%m-%d}; its own key is gone: it signs nothing more"
+        )
+        say("Import it where you approve from, then: threegate serve approve")
+        return
+    for module in ("starlette", "uvicorn", "jinja2"):
+        need_extra(module, "http")
+    files = (cert, key_file) if cert and key_file else certificate_files(workspace)
+    from threegate.serve.listening import bind
+
+    listener = bind(host or name, port, reachable=True)
+    from threegate.serve.http_server import serve
+    from threegate.serve.page.passkey_app import create_passkey_server
+
+    def ready(_url: str) -> None:
+        say(f"listening on {origin}; Ctrl-C ends it")
+        sys.stdout.flush()
+
+    serve(listener, create_passkey_server(workspace, origin), ready=ready, certificate=files)
+
+
+def passkey_origin(settings: Settings) -> str:
+    """The origin that passkeys are pinned to. Raises NoWorkspace when none is set."""
+    if not (origin := settings.approval.passkey_origin):
+        raise NoWorkspace(
+            'set passkey_origin = "https://HOST:PORT" below [approval] in threegate.toml first'
+            " (docs/approve-from-elsewhere.md)"
+        )
+    return origin
 
 
 def _metrics(workspace: Workspace | None, decisions: Path) -> Callable[[], bytes] | None:

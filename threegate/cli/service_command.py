@@ -21,10 +21,14 @@ _Name = Annotated[str, typer.Option("--name", help="The service's name.")]
 @app.command()
 def install(
     user: Annotated[
-        str, typer.Option("--user", help="The account that it runs as; default: threegate, with --era root.")
+        str,
+        typer.Option(
+            "--user",
+            help="The account that it runs as; default: threegate, with --era root; without sudo you.",
+        ),
     ] = "",
     era: Annotated[
-        bool, typer.Option("--era", help="Run container requests too (root; less hardened).")
+        bool, typer.Option("--era", help="Run container requests too (as root, or in the engine's group).")
     ] = False,
     name: _Name = "threegate",
     print_: Annotated[bool, typer.Option("--print", help="Print the unit and do nothing.")] = False,
@@ -38,13 +42,14 @@ def install(
         typer.echo(plan.unit, nl=False)
         return
     systemd_service.need_systemd()
-    systemd_service.need_root()
+    systemd_service.need_manager(plan)
     _tell(plan)
     if plan.obstacles:
         raise Unavailable(plan.obstacles[0])
     ask("Install the service?", yes)
     systemd_service.carry_out(plan, lambda what: say(f"now   {what}"))
-    say(f"runs  systemctl status {name}; journalctl -u {name}")
+    of = "--user " if plan.own else ""
+    say(f"runs  systemctl {of}status {name}; journalctl {of}-u {name}")
 
 
 @app.command()
@@ -54,7 +59,7 @@ def uninstall(name: _Name = "threegate", yes: YesOption = False) -> None:
 
     systemd_service.need_systemd()
     plan = systemd_service.plan_uninstall(name)
-    systemd_service.need_root()
+    systemd_service.need_manager(plan)
     _tell(plan)
     ask("Remove the service?", yes)
     systemd_service.carry_out(plan, lambda what: say(f"now   {what}"))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +17,7 @@ from threegate.core.errors import NoWorkspace
 if TYPE_CHECKING:
     from threegate.core.workspace import Workspace
     from threegate.review.show import Shown
+    from threegate.review.status import Line
 
 app = typer.Typer()
 
@@ -35,6 +39,10 @@ def show(
             "--as-approved", help="Print the text that the approval's signature covers, as it was kept."
         ),
     ] = False,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Show where it is and its last line of output until it has ended."),
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Show everything that is known about one request."""
@@ -43,6 +51,7 @@ def show(
         return
     from threegate.request.exposure import exposure_lines
     from threegate.review.show import show_request
+    from threegate.trail.payloads import under_grant
 
     if input_name and wants_json(json_):
         raise NoWorkspace("--input prints text for a person; leave out --input or --json")
@@ -50,6 +59,9 @@ def show(
     shown = show_request(workspace, which)
     if input_name:
         _show_input(workspace, shown, input_name)
+        return
+    if follow:
+        _follow(workspace, shown, as_json=wants_json(json_))
         return
     if wants_json(json_):
         emit_json(shown.to_json())
@@ -89,6 +101,8 @@ def show(
     for event in shown.events:
         facts = event["data"]
         detail = "  ".join(str(facts[key]) for key in ("reason", "status", "approved_by") if facts.get(key))
+        if event["type"] == "approved" and facts.get("grant"):
+            detail = under_grant(str(facts["grant"]), facts.get("approved_by"))
         say(f"{event['seq']:>6}    {event['time']}  {event['type']:<12} {event['actor']}  {detail}".rstrip())
     for path in shown.results:
         say(f"result    {path}")
@@ -100,6 +114,33 @@ def _tell(label: str, text: str) -> None:
 
     first, *rest = own(text, width=screen_width(), indent=10)
     put([f"{label:<10}{first[10:]}", *rest])
+
+
+def _follow(workspace: Workspace, request: Shown, *, as_json: bool) -> None:
+    """On a terminal the same rows, drawn again; elsewhere a row or a JSON line for each change."""
+    from threegate.review.follow import follow
+    from threegate.review.show import results_of
+    from threegate.review.status import line_rows, output_row
+
+    redraws = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not as_json
+    rows: list[str] = []
+    before: Line | None = None
+    for line in follow(workspace, request):
+        changed = before is None or (line.state, line.reason) != (before.state, before.reason)
+        if as_json:
+            if line != before:
+                typer.echo(json.dumps(line.to_json()))
+        elif redraws or changed:
+            if rows and redraws:
+                typer.echo(f"\x1b[{len(rows)}F\x1b[J", nl=False)
+            rows = line_rows(line, now=datetime.now(UTC), width=screen_width())
+            put(rows)
+        elif before is not None and line.output is not None and line.output != before.output:
+            put([output_row(line.output, width=screen_width())])
+        before = line
+    if not as_json and request.request_id:
+        for path in results_of(workspace, request.request_id):
+            say(f"result    {path}")
 
 
 def _show_input(workspace: Workspace, shown: Shown, name: str) -> None:

@@ -58,7 +58,7 @@ def actor_here(context: Context, name: str, key: Path | None) -> str:
 
 def _at_hand(context: Context, name: str, key: Path | None) -> Acting | None:
     from threegate.acts.signing_key import acting_operator
-    from threegate.launch.launch_facts import read_operators
+    from threegate.launch.launch_problem import read_operators
 
     try:
         return acting_operator(read_operators(context.workspace), name=name, key=key)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from threegate.contracts.comparisons import BadPattern, Entry, compile_pattern
+from threegate.contracts.comparisons import Entry
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document, KeyPath
 from threegate.contracts.json_paths import BadPath, Path, compile_path
@@ -25,6 +25,7 @@ from threegate.contracts.tool_plan import (
     RefPlan,
     exact,
 )
+from threegate.core.json_operators import BadPattern, compile_pattern
 
 _FALLBACK = compile_path("$")
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from threegate.contracts import contract_checkpoints, totals
 from threegate.contracts.calls import loop_key, plans_of
-from threegate.contracts.comparisons import Entry, is_number, json_equal
+from threegate.contracts.comparisons import Entry
 from threegate.contracts.json_paths import MISSING, PathTooWide, selected
 from threegate.contracts.state import ALLOW, Call, Decision, Reason, Session, Total, block
 from threegate.contracts.tool_plan import EXACT, Rules, ToolPlan, exact
@@ -31,6 +31,7 @@ from threegate.contracts.transitions import (
     release,
     reserve,
 )
+from threegate.core.json_operators import is_number, json_equal
 
 __all__ = [
     "Effect",

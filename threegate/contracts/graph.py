@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from threegate.contracts.build import ToolParts
-from threegate.contracts.comparisons import BUILDERS, Test, is_number
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document
 from threegate.contracts.phases import reachable
 from threegate.contracts.tool_plan import Rules
+from threegate.core.json_operators import BUILDERS, Test, is_number
 
 CHECKS = frozenset(
     {

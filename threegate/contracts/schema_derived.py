@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from threegate.contracts.comparisons import BadPattern, Entry, is_number
+from threegate.contracts.comparisons import Entry
 from threegate.contracts.diagnostics import Diagnostic, error
 from threegate.contracts.json_paths import BadPath, compile_path
 from threegate.core import limits
 from threegate.core.canonical import StrictJSONError, loads_strict
+from threegate.core.json_operators import BadPattern, is_number
 
 _NUMBERS = {
     "minimum": "gte",

@@ -13,11 +13,11 @@ from typing import Any
 import orjson
 
 from threegate.contracts.calls import Asked, plans_of
-from threegate.contracts.comparisons import is_number
 from threegate.contracts.json_paths import selected
 from threegate.contracts.state import Call, Pending, Reason, Session, Tally, Total
 from threegate.contracts.tool_plan import EXACT, AggregatePlan, EnvelopePlan, exact, measure
 from threegate.core import canonical
+from threegate.core.json_operators import is_number
 
 
 def canonical_text(value: Any) -> str:

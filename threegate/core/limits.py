@@ -88,7 +88,23 @@ CLOCK_BEHIND_SECONDS: Final = 60
 RSA_BITS: Final = 3072
 SIGNATURE_FILE_BYTES: Final = 64 * KIB
 OPERATORS_FILE_BYTES: Final = 256 * KIB
+CLIENT_DATA_BYTES: Final = 2 * KIB
+"""What a browser may say around a passkey's signature; two hundred bytes are usual."""
+CREDENTIAL_ID_BYTES: Final = 1023
+"""WebAuthn level 3 section 4."""
 COUNTERSIGNATURES: Final = 16
+BATCH_MEMBERS: Final = 32
+"""Statements that one signature covers at most; with their inputs they also have to fit into SIGNATURE_FILE_BYTES."""
+BATCH_STATEMENT_BYTES: Final = KIB
+"""What a statement without inputs takes in a batch at most; so much is reckoned for each."""
+BATCH_INPUT_BYTES: Final = 224
+"""The same for each input that it names."""
+BATCH_ARMOR_BYTES: Final = 8 * KIB
+"""What is left for the signature of a batch."""
+GROUP_INPUT_BYTES: Final = 4 * KIB
+"""Of an input that is not the same in all drafts of a group: so much is shown whole in the table of their differences."""
+GROUP_VALUE_CHARS: Final = 200
+"""Of a plain value that may differ between drafts of a group."""
 SSH_KEYGEN_SECONDS: Final = 20
 SIGN_SECONDS: Final = 120
 QUIET_SIGN_SECONDS: Final = 5
@@ -168,6 +184,16 @@ PAGE_FIRST_ROWS: Final = 10
 PAGE_STREAM_CHARS: Final = 32_000
 PAGE_FIRST_CHARS: Final = 4_000
 PAGE_QUERY_CHARS: Final = 200
+PASSKEY_REQUEST_BYTES: Final = 64 * KIB
+"""What a browser sends with a passkey's signature, the statement included."""
+PASSKEY_REQUEST_SECONDS: Final = 10
+PASSKEY_LOGINS: Final = 256
+"""Login challenges that wait for an answer; the oldest are forgotten."""
+PASSKEY_LOGIN_SECONDS: Final = 300
+PASSKEY_STATEMENT_SECONDS: Final = 3600
+"""How long after a draft was shown its statement may be signed there."""
+PAGE_CERTIFICATE_DAYS: Final = 800
+"""A certificate of `serve approve --make-ca`; browsers take at most 825 days."""
 
 # ---- gate 3b: the contract language (docs/spec/4-contracts.md)
 CONTRACT_FILE_BYTES: Final = 256 * KIB
@@ -332,9 +358,16 @@ KEY_FILE_BYTES: Final = 1 * KIB
 KEY_TEXT_BYTES: Final = 16 * KIB
 """A public key of ssh-keygen, with its comment."""
 USER_STATE_BYTES: Final = 64 * KIB
+CLIENT_SETTINGS_BYTES: Final = 1 * MIB
+"""The settings file of an agent outside of the jail, which `agent connect --write` adds an entry to."""
 AUDIT_FILE_BYTES: Final = 1 * MIB
 """A file that is given to `threegate audit`: a checkpoint or a proof."""
 GRANT_USES: Final = 10_000
+GRANT_PARTS: Final = 16
+GRANT_CHOICES: Final = 50
+"""Values of a list that a widened value may be one of."""
+GRANT_WORD_CHARS: Final = 200
+"""Of a text that a constraint takes, and of a pattern."""
 TRAIL_CHECKPOINT_BYTES: Final = 64 * KIB
 VERIFY_PROBLEMS: Final = 100
 """Problems that `audit verify` keeps; all are counted."""
@@ -402,6 +435,13 @@ HEALTH_WAIT_SECONDS: Final = 1.5
 """So long the first screen waits for them."""
 STATUS_ROWS_READ: Final = 2000
 """Request files that one list reads for what they ask; those beyond are listed by name and state."""
+LIVE_TAIL_BYTES: Final = 4 * KIB
+"""Of each stream of a run, kept for its last line."""
+LIVE_LINE_CHARS: Final = 400
+"""Of the last line of a running request's output, on every screen."""
+LIVE_FILE_BYTES: Final = 1 * MIB
+LIVE_SECONDS: Final = 0.5
+"""Between two looks at the output of what runs."""
 COMPARED_REQUESTS: Final = 50
 """Newest approved requests among which the last one of the same shape is looked for."""
 WORKERS_FILE_BYTES: Final = 16 * MIB
@@ -453,6 +493,8 @@ AGENT_PROGRAM_HEAD_BYTES: Final = 256
 AGENT_SEQUENCE_CHARS: Final = 128
 """Of one control sequence that an agent writes to the terminal; a longer one is left out."""
 AGENT_TRIAL_SECONDS: Final = 20
+AGENT_END_SECONDS: Final = 20
+"""How long the end waits for the last process of a jail that was killed."""
 """For the trial run of a jail."""
 AGENT_SCANNED_BYTES: Final = 1 * MIB
 """Of each file of a project, for secrets, before an agent sees it."""
@@ -461,6 +503,10 @@ AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB
 AGENT_MANIFEST_BYTES: Final = 512 * MIB
 AGENT_BASE_BYTES: Final = 64 * MIB
 """A file of which the bytes at the start are kept."""
+MERGE_SECONDS: Final = 60
+"""For `git merge-file` on one file."""
+CHANGE_CONFLICTS_NAMED: Final = 10
+"""Paths in conflict that a refusal names."""
 AGENT_MODEL_REQUEST_BYTES: Final = 32 * MIB
 AGENT_MODEL_SECONDS: Final = 600
 """Between two pieces of a model's answer."""

@@ -19,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
+from threegate.core.web_origin import parse_origin
 
 SETTINGS_FILE = "threegate.toml"
 
@@ -104,6 +105,18 @@ class ApprovalSettings(_Part):
     )
     quorum: QuorumSettings = QuorumSettings()
     grants: bool = Field(default=False, description="whether standing grants may be given and used")
+    passkey_origin: str = Field(
+        default="",
+        description="where `threegate serve approve` is reached, like https://approve.example.org:8443;"
+        " a host name used for nothing else (docs/approve-from-elsewhere.md)",
+    )
+
+    @field_validator("passkey_origin")
+    @classmethod
+    def _is_origin(cls, value: str) -> str:
+        if value:
+            parse_origin(value)
+        return value
 
 
 class AanaSettings(_Part):

@@ -152,6 +152,11 @@ class Workspace:
         return self.tool_exec / "operators.revoked"
 
     @cached_property
+    def passkeys_file(self) -> Path:
+        """What is pinned of each passkey; may be missing."""
+        return self.tool_exec / "operators.passkeys"
+
+    @cached_property
     def memory(self) -> Path:
         """Notes that proposals may search."""
         return self.tool_exec / "memory"
@@ -218,6 +223,11 @@ class Workspace:
     def workers_file(self) -> Path:
         """What a daemon with a cluster knows of its workers, while it runs; derived, for `threegate status`."""
         return self.control / "workers.json"
+
+    @cached_property
+    def output_file(self) -> Path:
+        """The last line of output of each running request, while a daemon runs; derived, for who watches."""
+        return self.control / "output.json"
 
     @cached_property
     def projects_file(self) -> Path:
@@ -356,6 +366,11 @@ class AgentRun:
         return self.folder / "base"
 
     @property
+    def proposed(self) -> Path:
+        """The table of each change set that was drafted for this run, by its digest; not in the jail."""
+        return self.folder / "proposed"
+
+    @property
     def manifest(self) -> Path:
         """What the project had at the start, one JSON line an entry; not in the jail."""
         return self.folder / "manifest.jsonl"
@@ -426,7 +441,7 @@ def find_workspace(start: Path | None = None, explicit: str | None = None) -> Wo
     """
     named = explicit or os.environ.get("THREEGATE_WORKSPACE")
     if named:
-        root = Path(named).absolute()
+        root = Path(os.path.normpath(Path(named).absolute()))
         if not (root / SETTINGS_FILE).is_file():
             raise NoWorkspace(
                 f"{root}: no workspace here (no {SETTINGS_FILE}); make one with: threegate init {named}"

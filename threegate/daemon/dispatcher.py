@@ -27,6 +27,7 @@ from threegate.launch.pipeline import launch
 from threegate.launch.status_file import write_waiting
 from threegate.runners.budget import Budget, Lease, Round
 from threegate.runners.interface import Control
+from threegate.runners.live_output import LiveOutputFile
 from threegate.runners.registry import describe
 
 _LOOK_AGAIN_SECONDS = 1.0
@@ -81,8 +82,12 @@ class Dispatcher:
     """How many requests have ended."""
     _pool: ThreadPoolExecutor = field(init=False)
     _queue: ApprovedQueue = field(init=False)
+    _output_file: LiveOutputFile = field(init=False)
+    _output_at: float = 0.0
+    """When to look at the output of what runs, by the monotonic clock."""
 
     def __post_init__(self) -> None:
+        self._output_file = LiveOutputFile(self.context.workspace)
         self._queue = ApprovedQueue(self.context.workspace.approved)
         self._pool = ThreadPoolExecutor(max_workers=2 * self.threads, thread_name_prefix="run")
 
@@ -105,11 +110,13 @@ class Dispatcher:
         """Take back what ended, start nothing. Returns how many that were. Raises OSError."""
         done = self._collect()
         self._write_lasting()
+        self._write_output()
         return done
 
     def pause(self, longest: float) -> float:
-        """How many seconds, at most `longest`, may pass until the `running` status of a request is due."""
-        first = min((entry.status_at for entry in self._running.values()), default=inf)
+        """How many seconds, at most `longest`, may pass until the status or the output of what runs is due."""
+        due = (min(entry.status_at, self._output_at) for entry in self._running.values())
+        first = min(due, default=inf)
         return min(longest, max(first - time.monotonic(), 0.0))
 
     def schedule(self) -> int:
@@ -171,6 +178,7 @@ class Dispatcher:
         _, left = wait_for([entry.future for entry in self._running.values()], limits.STOP_RECORD_SECONDS)
         self._pool.shutdown(wait=not left, cancel_futures=True)
         self._collect()
+        self._output_file.write({})
         for entry in self._running.values():
             self.log.say(
                 "stopped",
@@ -237,6 +245,19 @@ class Dispatcher:
             if entry.control.lasting is not None:
                 entry.status_at = inf
                 entry.control.lasting()
+
+    def _write_output(self) -> None:
+        """Write the last lines of what has the `running` status, now and then."""
+        now = time.monotonic()
+        if now < self._output_at:
+            return
+        lasting = {
+            entry.approved.request_id: entry.control.output
+            for entry in self._running.values()
+            if entry.status_at == inf
+        }
+        self._output_at = now + limits.LIVE_SECONDS
+        self._output_file.write(lasting)
 
     def _collect(self) -> int:
         ended = [name for name, entry in self._running.items() if entry.future.done()]

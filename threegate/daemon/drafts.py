@@ -341,6 +341,8 @@ class Inbox:
                 from_inbox = path.parent != self.workspace.drafts
                 owner = _owner(run, facts) if from_inbox else None
                 if report.request is not None:
+                    if held.index.id_used(report.request.request_id) and not _is_there(path, facts):
+                        continue  # decided since it was read: its status is what the decision says
                     findings += surrounding_findings(
                         report.request,
                         held.index,
@@ -392,6 +394,14 @@ class Inbox:
                 self.types.add(desk, verdict, request)
             if verdict.state == "draft" and request is not None and exposure is not None:
                 self.on_draft(verdict.file, request, exposure, asker, run, changed)
+
+
+def _is_there(path: Path, facts: os.stat_result) -> bool:
+    """Whether a draft that was read is where it was."""
+    try:
+        return _identity(path.lstat()) == _identity(facts)
+    except OSError:
+        return False
 
 
 def _names(folder: HeldFolder, most: int) -> list[str]:

@@ -150,15 +150,15 @@ if index["whole"]:
 
 # 5. The operators' files: each state that the trail recorded, with keys that you trust only.
 OPERATOR = re.compile(  # this form only: what OpenSSH reads as the key must be what we look at
-    r'[A-Za-z0-9][A-Za-z0-9._@+-]* (?:cert-authority,)?namespaces="threegate-approval,threegate-act"'
+    r'[A-Za-z0-9][A-Za-z0-9._@+-]* (?:(?:cert-authority,)?namespaces="threegate-approval,threegate-act"|namespaces="threegate-approval,threegate-login")'
     r'(?:,valid-(?:after|before)="[0-9]+Z")* [a-z0-9@.-]+ (?P<key>[A-Za-z0-9+/]+=*)(?: [ -~]*)?'
 )
 ENDS = ("finished", "interrupted", "cancelled", "refused", "rejected")
-of_request, nonces, uses, recorded = {}, set(), {}, (None, None)
+of_request, nonces, uses, recorded = {}, set(), {}, (None, None, None)
 for event in events:
     data = event["data"]
     if event["type"] in ("operator_added", "operator_revoked"):
-        recorded = (data["operators_sha256"], data["revoked_sha256"])
+        recorded = (data["operators_sha256"], data["revoked_sha256"], data.get("passkeys_sha256"))
         for digest in filter(None, recorded):
             if exact(f"operators/{digest}"):
                 must(sums[f"operators/{digest}"] == digest, f"operators/{digest}: not what the trail recorded")
@@ -173,12 +173,48 @@ for event in events:
         of_request.setdefault(event["request_id"], []).append((event, recorded))
 
 
-def signed(name, namespace, recorded, *, by, at):
-    """The statement in the first line of a signature file, when OpenSSH says that this operator signed it at that time."""
-    statement, _, armor = read(name).partition(b"\n")
-    said = json.loads(statement)
-    files = [f"operators/{digest}" for digest in recorded if digest is not None]
-    if not all(is_there(file) for file in files):
+def strings(data, count):
+    """The first strings of SSH's wire form, and what is behind them."""
+    found = []
+    for _ in range(count):
+        end = 4 + int.from_bytes(data[:4], "big")
+        found, data = [*found, data[4:end]], data[end:]
+    return *found, data
+
+
+def site_of(armor):
+    """Of a passkey, fingerprint and origin, which ssh-keygen does not look at; no origin when the user was not verified."""
+    blob = base64.b64decode(b"".join(armor.splitlines()[1:-1]))
+    key, _, _, _, value, _ = strings(blob[10:], 5)
+    algorithm, _, rest = strings(value, 2)
+    if not algorithm.startswith(b"webauthn-"):
+        return None
+    _, client_data, _ = strings(rest[5:], 2)
+    client = json.loads(client_data)
+    fine = rest[0] & 5 == 5 and not client.get("crossOrigin") and "topOrigin" not in client
+    fingerprint = base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
+    return f"SHA256:{fingerprint}", client["origin"] if fine else ""
+
+
+def pinned(digest):
+    """Fingerprint and origin of each passkey."""
+    lines = read(f"operators/{digest}").decode().splitlines() if digest else []
+    return [(line.split(" ")[0], line.split(" ")[2]) for line in lines if line and line[0] != "#"]
+
+
+def signed(name, namespace, recorded, *, by, at, batch=None):
+    """The statement in the first line of a signature file, when OpenSSH says that this operator signed it at that time.
+
+    `batch`: the digest of a list of statements that the line must be, and the index of the one that is meant.
+    """
+    line, _, armor = read(name).partition(b"\n")
+    said, statement = json.loads(line), line
+    if batch is not None:
+        must(sha256(line) == batch[0] and said["type"] == "threegate-batch/1", f"{name}: not the batch that the trail names")
+        said = said["statements"][batch[1]]
+        statement = json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+    files = [f"operators/{digest}" for digest in recorded[:2] if digest is not None]
+    if not all(is_there(f"operators/{digest}") for digest in recorded if digest is not None):
         return said, statement, ""
     with tempfile.NamedTemporaryFile() as file:
         file.write(armor)
@@ -186,8 +222,9 @@ def signed(name, namespace, recorded, *, by, at):
         moment = said[at].translate({ord(mark): None for mark in "-:TZ"})
         command = ["ssh-keygen", "-Y", "verify", "-n", namespace, "-I", said[by], "-O", f"verify-time={moment}"]
         command += ["-f", files[0], "-s", file.name, *(["-r", files[1]] if files[1:] else [])]
-        done = subprocess.run(command, input=statement, capture_output=True)
+        done = subprocess.run(command, input=line, capture_output=True)
     must(done.returncode == 0, f"{name}: {done.stderr.decode().strip() or done.stdout.decode().strip()}")
+    must(site_of(armor) in (None, *pinned(recorded[2])), f"{name}: a passkey's, from a site that is not pinned, or of nobody verified")
     return said, statement, done.stdout.decode()
 
 
@@ -232,7 +269,8 @@ for entry in index["requests"]:
     as_approved = bool(claims) or digests.get(".sig") == (approved.get("files") or {}).get(".sig", digests.get(".sig"))
     statement = None
     if approved.get("approval_sha256") and as_approved and is_there(signature):
-        said, statement, told = signed(signature, "threegate-approval", approval[1], by="approved_by", at="approved_utc")
+        batch = (approved["batch_sha256"], approved["batch_index"]) if "batch_sha256" in approved else None
+        said, statement, told = signed(signature, "threegate-approval", approval[1], by="approved_by", at="approved_utc", batch=batch)
         must(sha256(statement) == approved["approval_sha256"], f"{signature}: not the statement that the trail names")
         must(not told or not approved.get("key") or approved["key"] in told, f"{signature}: another key than the trail names")
         for key in ("request_sha256", "job_sha256", "policy_sha256", "approved_by", "nonce", "shown_sha256"):
@@ -256,7 +294,8 @@ for entry in index["requests"]:
         name = f"{folder}/request.md.sig.{event['data']['countersigned_by']}"
         if as_approved and is_there(name):
             said, further, told = signed(name, "threegate-approval", recorded, by="countersigned_by", at="countersigned_utc")
-            must(said["approval_sha256"] == event["data"]["approval_sha256"] == approved["approval_sha256"], f"{name}: about another approval")
+            covers = said.get("approvals", [said.get("approval_sha256")])
+            must(event["data"]["approval_sha256"] == approved["approval_sha256"] in covers, f"{name}: about another approval")
     if approved.get("shown_sha256") and exact(f"{folder}/shown.txt"):
         must(sums[f"{folder}/shown.txt"] == approved["shown_sha256"], f"{folder}/shown.txt: not what was signed")
 

@@ -205,6 +205,8 @@ class _Pack:
     """Digests that packed requests were approved under and that the pack does not have."""
     _operators: dict[str, str] = field(default_factory=dict)
     """Each recorded state of the operators' files: its digest, and which file it is."""
+    _pinned_by: dict[str, str | None] = field(default_factory=dict)
+    """The digest of operators.passkeys that was recorded with each state of operators."""
 
     def _events(self) -> Iterator[Event]:
         """The events up to `size`; they end early where the trail does not verify (the first pass has said so)."""
@@ -349,8 +351,11 @@ class _Pack:
     def _saw_operators(self, changed: OperatorsChanged) -> None:
         if changed.operators_sha256 is not None:
             self._operators[changed.operators_sha256] = "operators"
+            self._pinned_by[changed.operators_sha256] = changed.passkeys_sha256
         if changed.revoked_sha256 is not None:
             self._operators[changed.revoked_sha256] = "operators.revoked"
+        if changed.passkeys_sha256 is not None:
+            self._operators[changed.passkeys_sha256] = "operators.passkeys"
 
     def write_operators(self) -> list[str]:
         """operators/<sha256>: each state that the trail recorded; returns the fingerprints of all keys, in order.
@@ -358,7 +363,11 @@ class _Pack:
         Commands only ever append lines, so an earlier state is the beginning of the file of today.
         """
         found: dict[str, bytes] = {}
-        for path in (self.workspace.operators_file, self.workspace.revoked_file):
+        for path in (
+            self.workspace.operators_file,
+            self.workspace.revoked_file,
+            self.workspace.passkeys_file,
+        ):
             try:
                 data = durable.read_regular(path, max_bytes=limits.OPERATORS_FILE_BYTES)
             except OSError:
@@ -377,7 +386,8 @@ class _Pack:
                 continue
             self.writer.add(f"operators/{digest_}", state, digest=digest_)
             if file == "operators":
-                for entry in load_operators(state, None).entries:
+                pins = self._pinned_by[digest_]
+                for entry in load_operators(state, None, None if pins is None else found.get(pins)).entries:
                     fingerprints[entry.key.fingerprint] = None
         return list(fingerprints)
 

@@ -24,7 +24,7 @@ from threegate.records.export import attest
 from threegate.results import ResultFacts, read_record, result_name
 from threegate.secretscan import has_secret, mask_secrets
 from threegate.trail import Event, RequestHistory, moves
-from threegate.trail.payloads import Approved, Claimed, Countersigned, End, Finished, Promoted
+from threegate.trail.payloads import Approved, Claimed, Countersigned, End, Finished, Promoted, under_grant
 from threegate.trail.truncation_check import trail_seq_of
 from threegate.trail.workspace_key import SigningKey
 
@@ -95,6 +95,9 @@ class RequestPacker:
             "status": end.result_status if isinstance(end, End) else None,
             "approved_by": approved.approved_by if approved is not None else None,
             "signed": "nobody" if approved is None else "grant" if approved.grant else "operator",
+            "under_grant": under_grant(approved.grant, approved.approved_by)
+            if approved is not None and approved.grant
+            else None,
         }
 
     # ---- the request and what was signed

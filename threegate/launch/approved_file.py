@@ -25,7 +25,7 @@ from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job, build_job
 from threegate.request.model import Backend, InputFile, Request
 from threegate.request.shown_whole import unread_inputs
-from threegate.trail import RequestHistory, moves
+from threegate.trail import KnownRun, RequestHistory, moves
 
 _BACKEND_LINE = re.compile(rf"^backend: ?({'|'.join(BACKENDS)})$".encode(), re.MULTILINE)
 
@@ -132,6 +132,9 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
         return (context.workspace.inputs / item.sha256).open("rb")
 
     try:
+        if request.project is not None:
+            with context.trail.locked() as held:
+                refuse_other_project(request, held.index.run(draft_owner(history)))
         wanted = requested_change(context.workspace, policy.settings, request, pinned)
         job = build_job(
             request,
@@ -172,6 +175,16 @@ def _unrunnable(
     digests: Mapping[str, str],
 ) -> Unrunnable:
     return Unrunnable(path, identity, history.request_id if history else path.stem, code, message, digests)
+
+
+def refuse_other_project(request: Request, run: KnownRun | None) -> None:
+    """A run of an agent may ask to change the project that it has a copy of, and no other. Raises Refused (project_unknown)."""
+    if run is not None and request.project is not None and request.project != run.project:
+        raise Refused(
+            "project_unknown",
+            f"{run.run}: this run of an agent may ask to change {run.project or 'no project'} and nothing else; "
+            f"for {request.project} start one with: threegate agent run {run.profile} --project DIR",
+        )
 
 
 def _history(context: Context, file_name: str, request: Request | None) -> RequestHistory | None:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, cast
 
 from threegate.aana.decision_log import DecisionLog
 from threegate.cluster.extra import require_extra
-from threegate.core import limits
 from threegate.core.errors import TrailError, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Judgement
 from threegate.judgement.policy import Policy, load_policy
 from threegate.launch.contract_sessions import ContractSessions
-from threegate.launch.launch_facts import read_operators
+from threegate.launch.launch_problem import launch_problem
 from threegate.request.model import Backend
 from threegate.runners.interface import Runner
 from threegate.runners.registry import backend_names, make_runner, policy_facts
@@ -71,28 +70,7 @@ class Context:
 
     def launch_problem(self, held: LockedTrail) -> tuple[str, str] | None:
         """Reason code and one line that says why nothing at all may be launched now, or None. Raises Unavailable."""
-        if held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS:
-            return (
-                "clock_went_back",
-                f"the system clock is {int(held.clock_behind_seconds)} s behind the trail; "
-                "set the clock (timedatectl), nothing is started before",
-            )
-        if held.index.workspace_id != self.workspace_id:
-            return ("workspace_mismatch", "the trail is of another workspace than threegate.toml names")
-        outside = held.outside_problem()
-        if outside is not None:
-            return (
-                "workspace_mismatch",
-                f"{outside}; when this is as it should be: threegate workspace adopt",
-            )
-        replaced = self.workspace.replaced_folder()
-        if replaced is not None:
-            return ("folder_replaced", replaced)
-        operators = read_operators(self.workspace)
-        if operators.problem is not None or operators.digests != held.index.operators:
-            what = operators.problem or "tool-exec/operators is not what the trail last recorded"
-            return ("operators_changed", f"{what}; look at it, then: threegate operator record")
-        return None
+        return launch_problem(self.workspace, self.workspace_id, held)
 
     def begin(self) -> tuple[str, str] | None:
         """At the daemon's start: the trail must verify; code and line when launches have to stop. Raises TrailError."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from threegate.approval import LaunchFacts, Operators, PinnedFile, load_operators
-from threegate.core import durable, limits
+from threegate.approval import BatchPlace, LaunchFacts, PinnedFile
 from threegate.core.workspace import STATES, Workspace
 from threegate.judgement.policy import Policy
+from threegate.launch.launch_problem import read_operators
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.shown.signed_text import requesters, shown_request, shown_sha256
@@ -27,26 +27,14 @@ class DraftFacts:
 
     owner: Owner | None
     pinned: Mapping[str, PinnedFile]
+    batch: BatchPlace | None = None
+    """Which batch its `approved` event is going to name."""
 
 
 def file_identity(path: Path) -> tuple[int, ...]:
     """What tells a file from another one of its name. Raises FileNotFoundError."""
     facts = path.lstat()
     return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
-
-
-def read_operators(workspace: Workspace) -> Operators:
-    """Both operators' files, read once; what cannot be read is a problem inside, never a pass."""
-    return load_operators(_read(workspace.operators_file), _read(workspace.revoked_file))
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return durable.read_regular(path, max_bytes=limits.OPERATORS_FILE_BYTES)
-    except FileNotFoundError:
-        return None
-    except OSError:
-        return b"unreadable\n"  # no such line is allowed in either file, so every approval is refused
 
 
 def facts_for_launch(
@@ -94,6 +82,7 @@ def facts_for_launch(
         requesters=requesters(settings, index.run(owner)),
         owner=owner,
         recorded_approval=approved.approval_sha256 if approved else None,
+        recorded_batch=draft.batch if draft is not None else batch_place(approved),
         recorded_file=approved.file if approved else None,
         was_approved=approved is not None,
         grants=settings.approval.grants,
@@ -101,6 +90,13 @@ def facts_for_launch(
         mode=settings.approval.signature,
         shown_sha256=shown,
     )
+
+
+def batch_place(approved: Approved | None) -> BatchPlace | None:
+    """The batch that an `approved` event names, and where in it."""
+    if approved is None or approved.batch_sha256 is None or approved.batch_index is None:
+        return None
+    return BatchPlace(approved.batch_sha256, approved.batch_index)
 
 
 def draft_owner(history: RequestHistory | None) -> Owner | None:

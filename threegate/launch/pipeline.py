@@ -310,7 +310,7 @@ def _notes(approval: VerifiedApproval) -> tuple[str, ...]:
     """What the result says about how it was allowed, where nobody signed this very request."""
     if approval.approval_sha256 is None:
         return (UNSIGNED_NOTE,)
-    return (f"ran under grant {approval.grant}, not individually signed",) if approval.grant else ()
+    return (f"ran {payloads.under_grant(approval.grant, approval.approved_by)}",) if approval.grant else ()
 
 
 def _facts_now(context: Context, approved: Approved) -> tuple[LaunchFacts, Decision]:

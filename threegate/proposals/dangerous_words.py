@@ -72,21 +72,23 @@ _STRONG: Final = [
 """Refused in names and in typed text, also inside of longer words when they are longer than three letters."""
 _STRONG_WORDS: Final = frozenset(form for word in _STRONG for form in (word, word + "s"))
 _STRONG_INSIDE: Final = re.compile("|".join(word for word in _STRONG if len(word) > 3))
-_WEAK: Final = [
-    "key",
-    "card",
-    "pin",
-    "tan",
-    "mfa",
-    "2fa",
-    "auth",
-    "cc",
-    "pass",
-    "sin",
-    "pan",
-    "code2fa",
-    "login2fa",
-]
+_WEAK: Final = frozenset(
+    {
+        "key",
+        "card",
+        "pin",
+        "tan",
+        "mfa",
+        "2fa",
+        "auth",
+        "cc",
+        "pass",
+        "sin",
+        "pan",
+        "code2fa",
+        "login2fa",
+    }
+)
 """Refused as a word of a field's name; in typed text only before a value."""
 
 _LOOKALIKES: Final = str.maketrans(
@@ -109,16 +111,17 @@ def says_submit(text: str) -> bool:
 
 def names_secret(text: str) -> bool:
     """Whether a field's name, label, selector or purpose speaks of a secret."""
-    return any(
-        word in _WEAK or word.rstrip("s") in _WEAK for form in _forms(text) for word in form
-    ) or _says_strong(text)
+    forms = _forms(text)
+    return any(word in _WEAK or word.rstrip("s") in _WEAK for form in forms for word in form) or _says_strong(
+        forms
+    )
 
 
 def types_secret(text: str) -> bool:
     """Whether a text to be typed is a secret or looks like one."""
     plain = _plain(text)
     return (
-        _says_strong(text)
+        _says_strong(_forms(text))
         or has_secret(text)
         or _SSN.search(plain) is not None
         or _WEAK_VALUE.search(plain.lower()) is not None
@@ -126,10 +129,10 @@ def types_secret(text: str) -> bool:
     )
 
 
-def _says_strong(text: str) -> bool:
+def _says_strong(forms: list[list[str]]) -> bool:
     return any(
         not _STRONG_WORDS.isdisjoint(form) or _STRONG_INSIDE.search("".join(form)) is not None
-        for form in _forms(text)
+        for form in forms
     )
 
 

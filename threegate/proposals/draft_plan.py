@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from threegate.changes.make import MadeChangeSet
 from threegate.core import limits
 from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.urls import URL
@@ -34,6 +35,8 @@ class Plan:
     memory_mb: int = 128
     sensitivity: Sensitivity = "internal"
     notes: tuple[str, ...] = ()
+    change: MadeChangeSet | None = None
+    """For backend apply: the change set. Such a plan has no other parts."""
 
 
 def given_bytes(verdict: AllowedProposal, plan: Plan, proposal_sha256: str) -> bytes:

@@ -8,30 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from threegate.changes.project_paths import PathBlocked, ProjectPath, read_path
 from threegate.core import canonical, durable, limits
 from threegate.core.settings import Settings
-from threegate.proposals.project import Entry, Project, ProjectError, read_at
+from threegate.proposals.project import Entry, Project, ProjectError
+from threegate.proposals.project_change import propose_cleanup, propose_write
 from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.snapshot import take_snapshot
-
-CLEANED: Final = (
-    "build",
-    "dist",
-    "coverage",
-    "node_modules",
-    "__pycache__",
-    ".pytest_cache",
-    ".mypy_cache",
-    ".ruff_cache",
-    ".cache",
-    "tmp",
-)
-"""What a cleanup without `include` speaks of."""
+from threegate.request.changes_section import ARCHIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +27,8 @@ class Sources:
 
     settings: Settings
     memory: Path | None
+    told: list[str] = field(default_factory=list)
+    """What whoever proposed should know beside the draft: why a path stays."""
 
     def project(self) -> Project:
         """The project. Raises ProjectError when none is set."""
@@ -91,76 +80,15 @@ def _listing(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
     return {"manifest.json": _json({"entries": entries, "more": more})}
 
 
+def _write(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
+    _current(verdict, sources)  # refuses what is there and is no plain file
+    return {ARCHIVE: propose_write(verdict, sources.settings)}
+
+
 def _cleanup(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
-    project = sources.project()
-    start = verdict.paths["path"]
-    entries: list[dict[str, Any]] = []
-    skipped: list[dict[str, str]] = []
-    for text in dict.fromkeys(verdict.proposal.args.get("include", CLEANED)):
-        path = read_path(f"{start.text}/{text}", writing=True)
-        reason, facts = _removable(project, path)
-        if reason is not None:
-            skipped.append({"path": path.text, "reason": reason})
-        elif facts is not None:
-            entries.append(facts)
-    return {"manifest.json": _json({"entries": entries, "skipped": skipped})}
-
-
-def _removable(project: Project, path: ProjectPath) -> tuple[str | None, dict[str, Any] | None]:
-    """Why a path stays, or what of it would go. (None, None): it is not there."""
-    if not path.parts or path.protected:
-        return "protected", None
-    try:
-        kind = project.kind_of(path)
-        if kind is None:
-            return None, None
-        if kind not in ("file", "folder"):
-            return kind, None
-        return None, removal_facts(project, path)
-    except (PathBlocked, ProjectError) as error:
-        return str(error), None
-
-
-def removal_facts(project: Project, path: ProjectPath) -> dict[str, Any]:
-    """`{path, kind, files, bytes, sha256}` of what a cleanup would move; the sha256 is of every name and byte below.
-
-    Raises ProjectError for what may not go: something protected or unreadable in it, or too much.
-    """
-    lines: list[Any] = []
-    size = 0
-    if project.kind_of(path) == "file":
-        data = project.read(path, max_bytes=limits.SNAPSHOT_BYTES) or b""
-        return {
-            "path": path.text,
-            "kind": "file",
-            "files": 1,
-            "bytes": len(data),
-            "sha256": canonical.sha256_hex(data),
-        }
-    files = 0
-    for entry, folder in project.walk(path.parts):
-        if entry.protected:
-            raise ProjectError("has something protected in it")
-        if entry.kind == "file":
-            try:
-                data = read_at(folder, entry.parts[-1], max_bytes=limits.SNAPSHOT_BYTES)
-            except OSError as error:
-                raise ProjectError(f"a file in it cannot be read ({error.strerror or error})") from None
-            size, files = size + len(data), files + 1
-            lines.append([_shown(entry), entry.kind, canonical.sha256_hex(data)])
-        elif entry.kind == "folder":
-            lines.append([_shown(entry), entry.kind, ""])
-        else:
-            raise ProjectError(f"has a {entry.kind} in it")
-        if len(lines) > limits.SNAPSHOT_ENTRIES or size > limits.SNAPSHOT_BYTES:
-            raise ProjectError("is too large to be checked; name a part of it")
-    return {
-        "path": path.text,
-        "kind": "folder",
-        "files": files,
-        "bytes": size,
-        "sha256": canonical.digest(lines),
-    }
+    data, stays = propose_cleanup(verdict, sources.settings)
+    sources.told.extend(stays)
+    return {ARCHIVE: data}
 
 
 def _snapshot(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
@@ -211,13 +139,13 @@ def _json(value: Any) -> bytes:
 
 _Reader = Callable[[AllowedProposal, Sources], dict[str, bytes]]
 _FILE, _MANIFEST = frozenset({"current"}), frozenset({"manifest.json"})
-_TREE = frozenset({"project.tar", "withheld.json"})
+_TREE, _CHANGES = frozenset({"project.tar", "withheld.json"}), frozenset({ARCHIVE})
 _READERS: Final[dict[str, tuple[_Reader, frozenset[str]]]] = {
     "file.list": (_listing, _MANIFEST),
     "file.read": (_current, _FILE),
     "file.diff": (_current, _FILE),
-    "file.write_safe": (_current, _FILE),
-    "project.cleanup_safe": (_cleanup, _MANIFEST),
+    "file.write_safe": (_write, _CHANGES),
+    "project.cleanup_safe": (_cleanup, _CHANGES),
     "shell.execute_approved": (_snapshot, _TREE),
     "git.status": (_snapshot, _TREE),
     "git.diff": (_snapshot, _TREE),

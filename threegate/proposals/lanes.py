@@ -15,8 +15,10 @@ from threegate.core import canonical, limits
 from threegate.core.settings import Settings
 from threegate.proposals import era_code, monty_code
 from threegate.proposals.draft_plan import Plan
+from threegate.proposals.project_change import read_proposed_change
 from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.web_lanes import WEB_LANES
+from threegate.request.changes_section import ARCHIVE
 from threegate.request.model import Sensitivity
 
 _NOTES: Final = 10
@@ -57,67 +59,43 @@ def _list(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Se
     )
 
 
-def _change(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
-    """file.diff and file.write_safe: the same facts, and the content only where it may be applied."""
+def _diff(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
     path = verdict.paths["path"].text
-    before, after = primary.get("current"), str(verdict.args["content"]).encode()
-    derived = {"diff.patch": unified_diff(before, after, path)}
-    given = {
-        "path": path,
-        "before": None if before is None else canonical.sha256_hex(before),
-        "after": canonical.sha256_hex(after),
-    }
-    outputs = (("/out/diff.patch", "what would change"),)
-    if verdict.proposal.tool.name == "file.diff":
-        return Plan(
-            "monty",
-            code=monty_code.DIFF,
-            given=given,
-            derived=derived,
-            outputs=outputs,
-            sensitivity=_sensitivity(verdict),
-        )
+    before, after = primary["current"], str(verdict.args["content"]).encode()
     return Plan(
         "monty",
-        code=monty_code.WRITE,
-        given=given,
-        derived={**derived, "content": after},
-        outputs=(("/out/content", "the new content"), *outputs),
+        code=monty_code.DIFF,
+        given={"path": path, "before": canonical.sha256_hex(before), "after": canonical.sha256_hex(after)},
+        derived={"diff.patch": unified_diff(before, after, path)},
+        outputs=(("/out/diff.patch", "what would change"),),
         sensitivity=_sensitivity(verdict),
-        notes=("writes nothing into the project; applied by: threegate apply REQUEST_ID",),
     )
 
 
-def unified_diff(before: bytes | None, after: bytes, path: str) -> bytes:
+def _change(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+    """file.write_safe and project.cleanup_safe: nothing runs, the project is changed by the pinned change set."""
+    return Plan("apply", change=read_proposed_change(verdict, primary[ARCHIVE]))
+
+
+def unified_diff(before: bytes, after: bytes, path: str) -> bytes:
     """A unified diff (git's form of headers); one hunk for everything where lines are too many to compare."""
     try:
-        old = [] if before is None else before.decode("utf-8").splitlines(keepends=True)
+        old = before.decode("utf-8").splitlines(keepends=True)
         new = after.decode("utf-8").splitlines(keepends=True)
     except UnicodeDecodeError:
         return f"Binary files a/{path} and b/{path} differ\n".encode()
-    source = "/dev/null" if before is None else f"a/{path}"
     if len(old) + len(new) > limits.DIFF_LINES:
         lines = [
-            f"--- {source}\n",
+            f"--- a/{path}\n",
             f"+++ b/{path}\n",
             f"@@ -{min(1, len(old))},{len(old)} +{min(1, len(new))},{len(new)} @@\n",
             *(f"-{line}" for line in old),
             *(f"+{line}" for line in new),
         ]
     else:
-        lines = list(difflib.unified_diff(old, new, source, f"b/{path}"))
+        lines = list(difflib.unified_diff(old, new, f"a/{path}", f"b/{path}"))
     ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     return "".join(ended).encode()
-
-
-def _cleanup(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
-    return Plan(
-        "monty",
-        code=monty_code.CLEANUP,
-        given={"path": verdict.paths["path"].text},
-        outputs=(("/out/manifest.json", "what would go, and what stays"),),
-        notes=("moves nothing; applied by: threegate apply REQUEST_ID",),
-    )
 
 
 def _search_notes(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
@@ -238,9 +216,9 @@ def _shell(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: S
 _LANES: Final[Mapping[str, Callable[[AllowedProposal, Mapping[str, bytes], Settings], Plan]]] = {
     "file.read": _read,
     "file.list": _list,
-    "file.diff": _change,
+    "file.diff": _diff,
     "file.write_safe": _change,
-    "project.cleanup_safe": _cleanup,
+    "project.cleanup_safe": _change,
     "memory.search": _search_notes,
     "memory.propose": _note,
     "github.issue_draft": _issue,

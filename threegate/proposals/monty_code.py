@@ -61,33 +61,6 @@ print(patch.decode('utf-8'))
 """
 )
 
-WRITE: Final = (
-    _START
-    + """\
-content = Path('/in/content').read_bytes()
-patch = Path('/in/diff.patch').read_bytes()
-if hashlib.sha256(content).hexdigest() != given['after']:
-    raise ValueError('the content is not what was proposed')
-Path('/out/content').write_bytes(content)
-Path('/out/diff.patch').write_bytes(patch)
-print(patch.decode('utf-8'))
-{'path': given['path'], 'before_sha256': given['before'], 'after_sha256': given['after']}
-"""
-)
-
-CLEANUP: Final = (
-    _START
-    + """\
-manifest = json.loads(Path('/in/manifest.json').read_text())
-Path('/out/manifest.json').write_bytes(Path('/in/manifest.json').read_bytes())
-for entry in manifest['entries']:
-    print('would go:', entry['path'], entry['files'], 'files', entry['bytes'], 'bytes')
-for entry in manifest['skipped']:
-    print('stays:', entry['path'], '-', entry['reason'])
-{'path': given['path'], 'entries': len(manifest['entries'])}
-"""
-)
-
 SEARCH: Final = (
     _START
     + """\

@@ -119,16 +119,6 @@ class Project:
         finally:
             os.close(descriptor)
 
-    def kind_of(self, path: ProjectPath) -> Kind | None:
-        """What a path is, None when nothing is there. Raises ProjectError when a parent cannot be opened."""
-        if not path.parts:
-            return "folder"
-        with self.folder(path.parts[:-1]) as parent:
-            try:
-                return _kind(os.stat(path.parts[-1], dir_fd=parent, follow_symlinks=False))
-            except FileNotFoundError:
-                return None
-
     def read(self, path: ProjectPath, *, max_bytes: int) -> bytes | None:
         """The bytes of a file with one name, None when nothing is there. Raises ProjectError."""
         if not path.parts:

@@ -15,9 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from threegate.changes.change_draft import draft_change_set
+from threegate.changes.make import MadeChangeSet
 from threegate.changes.project_paths import PathBlocked
+from threegate.changes.projects import DEFAULT
 from threegate.core import canonical, limits
-from threegate.core.errors import Refused
+from threegate.core.errors import InvalidInput, Refused
 from threegate.core.settings import RequestSettings, Settings
 from threegate.core.workspace import Workspace
 from threegate.proposals.draft_plan import Plan, given_bytes
@@ -31,7 +34,9 @@ from threegate.request import read_request
 from threegate.request.characters import visible
 from threegate.request.model import Risk
 
-_CREATED: Final = re.compile(rb'\ncreated_utc: "([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)"\n')
+_CREATED: Final = re.compile(
+    rb'\ncreated_utc: "?([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)"?\n'
+)
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -87,7 +92,9 @@ def draft_from_proposal(
         return result
     sources = Sources(settings, workspace.memory if workspace is not None else None)
     try:
-        return _render(verdict, gather(verdict, sources), data, settings, now)
+        drafted = _render(verdict, gather(verdict, sources), data, settings, now)
+        reasons = (*drafted.verdict.reasons, *sources.told)
+        return replace(drafted, verdict=replace(drafted.verdict, reasons=reasons))
     except ProjectError as error:
         return replace(result, problem=str(error))
     except PathBlocked as error:
@@ -140,11 +147,9 @@ def _render(
     """The draft, with the agent's own words where gate 1 takes them, else without; blocked when it takes neither."""
     sha256 = canonical.sha256_hex(data)
     plan = make_plan(verdict, primary, settings)
-    inputs = {
-        **primary,
-        **plan.derived,
-        "args.json": given_bytes(verdict, plan, sha256),
-    }
+    inputs = {**primary, **plan.derived}
+    if plan.change is None:
+        inputs["args.json"] = given_bytes(verdict, plan, sha256)
     tool = verdict.proposal.tool.name
     key = _key(data)
     stamp = now.astimezone(UTC).replace(microsecond=0)
@@ -152,7 +157,15 @@ def _render(
     file_name = f"TR-{stamp:%Y%m%d-%H%M%S}Z-{slug}-{key[:12]}.md"
     findings: list[FormProblem] = []
     for spoken in (True, False):
-        draft = _text(verdict, plan, inputs, settings, stamp, key, sha256, spoken)
+        said = _said(verdict, spoken)
+        if plan.change is None:
+            draft = _text(verdict, plan, inputs, said, settings, stamp, key, sha256)
+        else:
+            try:
+                draft = _change_request(verdict, plan.change, said, settings, stamp, key, sha256)
+            except InvalidInput as error:
+                findings = [FormProblem("/args", "gate_1", str(error))]
+                continue
         report = read_request(draft, path=file_name, settings=settings.request, now=stamp, stage="draft")
         if report.request is not None:
             return DraftResult(verdict, data, sha256, f"proposal-{key[:32]}", file_name, draft, inputs)
@@ -176,28 +189,75 @@ def _key(data: bytes) -> str:
     return canonical.digest(value)
 
 
-def _text(
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a draft says of who asks and why."""
+
+    requested_by: str
+    purpose: str
+
+
+def _said(verdict: AllowedProposal, spoken: bool) -> _Said:
+    """`spoken`: with the agent's own reason and source."""
+    proposal = verdict.proposal
+    why = _plain(proposal.reason or proposal.task or "") if spoken else ""
+    source = _plain(proposal.source or "")[: limits.REQUESTED_BY_CHARS] if spoken else ""
+    return _Said(source or "agent", f"Proposed action {proposal.tool.name}" + (f": {why}" if why else ""))
+
+
+def _constraints(verdict: AllowedProposal, sha256: str) -> tuple[str, ...]:
+    return (f"proposal {sha256}", f"verdict {verdict.verdict}, risk {verdict.risk}", *verdict.reasons)
+
+
+def _justification(verdict: AllowedProposal) -> str:
+    return f"made from an action proposal for {verdict.proposal.tool.name}"
+
+
+def _change_request(
     verdict: AllowedProposal,
-    plan: Plan,
-    inputs: Mapping[str, bytes],
+    change: MadeChangeSet,
+    said: _Said,
     settings: Settings,
     now: datetime,
     key: str,
     sha256: str,
-    spoken: bool,
 ) -> bytes:
-    """The bytes of the request file. `spoken`: with the agent's own reason and source in it."""
+    """The bytes of an apply request. Raises InvalidInput where gate 1 refuses it."""
+    return draft_change_set(
+        change,
+        project=DEFAULT,
+        request_id=f"proposal-{key[:32]}",
+        requested_by=said.requested_by,
+        purpose=said.purpose,
+        justification=_justification(verdict),
+        now=now,
+        settings=settings.request,
+        risk_level=_risk(verdict),
+        tool=verdict.proposal.tool.name,
+        constraints=_constraints(verdict, sha256),
+    ).data
+
+
+def _text(
+    verdict: AllowedProposal,
+    plan: Plan,
+    inputs: Mapping[str, bytes],
+    said: _Said,
+    settings: Settings,
+    now: datetime,
+    key: str,
+    sha256: str,
+) -> bytes:
+    """The bytes of the request file."""
     proposal = verdict.proposal
     bounds: RequestSettings = settings.request
-    said = _plain(proposal.reason or proposal.task or "") if spoken else ""
-    source = _plain(proposal.source or "")[: limits.REQUESTED_BY_CHARS] if spoken else ""
     front = [
         "request_type: tool_request",
         'schema_version: "1"',
         f"request_id: proposal-{key[:32]}",
         f'created_utc: "{now:{_TIME}}"',
-        f"requested_by: {_quoted(source or 'agent')}",
-        f"purpose: {_quoted(f'Proposed action {proposal.tool.name}' + (f': {said}' if said else ''))}",
+        f"requested_by: {_quoted(said.requested_by)}",
+        f"purpose: {_quoted(said.purpose)}",
         f"backend: {plan.backend}",
         "language: python",
         f"network: {'allowlist' if plan.network else 'none'}",
@@ -216,13 +276,7 @@ def _text(
     if plan.network:
         front += ["network_allowlist:", f"  - {_quoted(f'{plan.network.host}:{plan.network.port}')}"]
     front.append("constraints:")
-    told = (
-        f"proposal {sha256}",
-        f"verdict {verdict.verdict}, risk {verdict.risk}",
-        *verdict.reasons,
-        *plan.notes,
-    )
-    front += [f"  - {_quoted(line)}" for line in told]
+    front += [f"  - {_quoted(line)}" for line in (*_constraints(verdict, sha256), *plan.notes)]
     body = _program(plan, inputs)
     body += ["", "## Output Expectations", ""]
     body += [f"- {path} {description}" for path, description in plan.outputs] or ["none"]
@@ -231,7 +285,7 @@ def _text(
         "## Risk Assessment",
         "",
         f"Risk level: {_risk(verdict)}",
-        f"Justification: made from an action proposal for {proposal.tool.name}; what it says is in args.json",
+        f"Justification: {_justification(verdict)}; what it says is in args.json",
         f"Data sensitivity: {plan.sensitivity}",
     ]
     if plan.network:

@@ -15,7 +15,13 @@ ProposalRisk = Literal["low", "medium", "high", "critical"]
 VerdictName = Literal["reject", "block", "approval", "auto"]
 Kind = Literal["string", "integer", "boolean", "strings"]
 Lane = Literal[
-    "monty draft", "ERA draft", "ERA draft with network", "dry-run record", "verdict only", "nothing"
+    "monty draft",
+    "ERA draft",
+    "ERA draft with network",
+    "apply draft",
+    "dry-run record",
+    "verdict only",
+    "nothing",
 ]
 
 RISKS: Final[tuple[ProposalRisk, ...]] = ("low", "medium", "high", "critical")
@@ -103,7 +109,7 @@ _TABLE = (
         "file.write_safe",
         "approval",
         "medium",
-        "monty draft",
+        "apply draft",
         _FILE_CONTENT,
         ("path", "content"),
         not_blank=("path",),
@@ -113,7 +119,7 @@ _TABLE = (
         "project.cleanup_safe",
         "approval",
         "high",
-        "monty draft",
+        "apply draft",
         {"path": TEXT, "include": Field("strings", max_items=50)},
         not_blank=("path",),
         paths=("path",),

@@ -24,6 +24,11 @@ private: not on the public internet · metadata: a cloud's secrets."""
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+\-.]*):")
+_AUTHORITY_END: Final = re.compile(r"[/\\?#]")
+_PORT: Final = re.compile(r"[0-9]{1,5}")
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_IPV4_PART: Final = re.compile(r"0x(?P<hex>[0-9a-f]*)|0(?P<octal>[0-7]*)|(?P<decimal>[1-9][0-9]*)")
+_BASES: Final = {"hex": 16, "octal": 8, "decimal": 10}
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20#/:<>?@\[\\\]^|%\x7f]")
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -103,7 +108,8 @@ def read_url(text: str) -> URL:
     if match is None or scheme not in _PORTS:
         raise URLError("url_scheme", "only http and https URLs can be asked for")
     after = text[match.end() :].lstrip("/\\")
-    end = min((place for mark in "/\\?#" if (place := after.find(mark)) >= 0), default=len(after))
+    mark = _AUTHORITY_END.search(after)
+    end = mark.start() if mark else len(after)
     authority, rest = after[:end], after[end:].partition("#")[0]
     if "@" in authority:
         raise URLError("url_credentials", "a URL with credentials is refused; leave them out")
@@ -139,7 +145,7 @@ def _split_port(authority: str, default: int) -> tuple[str, int]:
     if not digits:
         return host, default
     number = digits.lstrip("0") or "0"
-    if not re.fullmatch(r"[0-9]{1,5}", number) or int(number) > 65535:
+    if not _PORT.fullmatch(number) or int(number) > 65535:
         raise URLError("url_invalid", "the URL's port is no number up to 65535")
     return host, int(number)
 
@@ -170,10 +176,7 @@ def _read_host(text: str) -> tuple[str, _Address | None]:
 
 
 def _ends_in_number(name: str) -> bool:
-    parts = name.split(".")
-    if parts[-1] == "" and len(parts) > 1:
-        parts.pop()
-    return re.fullmatch(r"[0-9]+|0x[0-9a-f]*", parts[-1]) is not None
+    return _NUMBER.fullmatch(name.removesuffix(".").rpartition(".")[2]) is not None
 
 
 def _read_ipv4(name: str) -> ipaddress.IPv4Address:
@@ -188,12 +191,12 @@ def _read_ipv4(name: str) -> ipaddress.IPv4Address:
 
 def _ipv4_number(part: str) -> int:
     """A part of an IPv4 address: decimal, octal with 0, hexadecimal with 0x. Long ones are cut: too large anyway."""
-    match = re.fullmatch(r"0x(?P<hex>[0-9a-f]*)|0(?P<octal>[0-7]*)|(?P<decimal>[1-9][0-9]*)", part)
+    match = _IPV4_PART.fullmatch(part)
     if match is None:
         raise URLError("url_invalid", "the URL's host is a number and no IPv4 address")
-    base = {"hex": 16, "octal": 8, "decimal": 10}[str(match.lastgroup)]
-    digits = (match[str(match.lastgroup)] or "0").lstrip("0") or "0"
-    return int(digits[:24], base)
+    kind = str(match.lastgroup)
+    digits = (match[kind] or "0").lstrip("0") or "0"
+    return int(digits[:24], _BASES[kind])
 
 
 def _reach_of_address(address: _Address) -> Reach:

@@ -28,6 +28,7 @@ from typing import Any, Final
 import yaml
 
 from threegate.core import limits
+from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.canonical import digest as canonical_digest
 from threegate.core.durable import read_regular_fd
 from threegate.core.errors import InvalidInput
@@ -101,6 +102,8 @@ class _Request:
     approval_sha256: str | None
     inputs: tuple[str, ...] = ()
     claimed: bool = False
+    batch: tuple[str | None, int | None] = (None, None)
+    """Digest of the batch that the approval was announced in, and where in it."""
 
 
 @dataclass(slots=True)
@@ -199,6 +202,7 @@ class FolderAudit:
     def _operators(self, event: Event, changed: payloads.OperatorsChanged) -> None:
         self._single["operators"] = (changed.operators_sha256, event.seq)
         self._single["operators.revoked"] = (changed.revoked_sha256, event.seq)
+        self._single["operators.passkeys"] = (changed.passkeys_sha256, event.seq)
 
     def _projects(self, event: Event, changed: payloads.ProjectsChanged) -> None:
         self._single["projects.json"] = (changed.projects_sha256, event.seq)
@@ -216,7 +220,14 @@ class FolderAudit:
             return
         files = self._complete(event, place, {"": approved.request_sha256, ".sig": None}, approved.files)
         inputs = tuple(approved.pinned or ())
-        self._open[event.request_id] = _Request(place, event.seq, files, approved.approval_sha256, inputs)
+        self._open[event.request_id] = _Request(
+            place,
+            event.seq,
+            files,
+            approved.approval_sha256,
+            inputs,
+            batch=(approved.batch_sha256, approved.batch_index),
+        )
         for digest in inputs:
             self._inputs[digest] = self._inputs.get(digest, 0) + 1
         self._decided(event.request_id)
@@ -363,7 +374,7 @@ class FolderAudit:
     ) -> None:
         path = place + suffix
         seq = seq if request is None else request.seq
-        if suffix == ".sig" and digest is None and request is not None:
+        if suffix == ".sig" and request is not None and (digest is None or request.batch != (None, None)):
             self._check_statement(path, request)
         if self._named(digest, path):
             most = limits.SIGNATURE_FILE_BYTES if suffix else limits.REQUEST_BYTES
@@ -371,11 +382,14 @@ class FolderAudit:
             self._compare(path, digest, most, f"is not the {what} that event {seq} names: it was changed")
 
     def _check_statement(self, path: str, request: _Request) -> None:
-        """An older version named the digest of the signed statement only, which is the first line of the file."""
+        """What was signed is the first line of the file: the statement, or the batch that has it at the place announced."""
         data = self._read(path, limits.SIGNATURE_FILE_BYTES)
         if data is None or request.approval_sha256 is None:
             return
-        if hashlib.sha256(data.split(b"\n", 1)[0]).hexdigest() != request.approval_sha256:
+        line = data.split(b"\n", 1)[0]
+        if request.batch != (None, None):
+            line = _member(line, *request.batch)
+        if hashlib.sha256(line).hexdigest() != request.approval_sha256:
             self._bad(path, f"is not the statement that event {request.seq} recorded: it was changed")
 
     # ---- runs and results
@@ -530,7 +544,7 @@ class FolderAudit:
             self._compare(path, digest, most, f"is not what event {draft.seq} announced: it was changed")
 
     def _check_single(self, path: str, digest: str | None, seq: int) -> None:
-        if path == "operators.revoked" and digest is None:
+        if path in ("operators.revoked", "operators.passkeys") and digest is None:
             return  # there is no such file: the names say whether there is
         if path == "operators" and digest == hashlib.sha256(b"").hexdigest() and not self._is_there(path):
             return
@@ -814,3 +828,12 @@ def _place(placed: payloads.Placed) -> str | None:
 def _paths(draft: _Draft) -> Iterator[str]:
     yield from (draft.place + suffix for suffix in draft.files)
     yield from (f"drafts/files/{digest}" for digest in draft.inputs)
+
+
+def _member(line: bytes, batch_sha256: str | None, index: int | None) -> bytes:
+    """The statement at this place of the batch in the line; nothing when it is another batch, or has no such place."""
+    try:
+        statements = json.loads(line)["statements"]
+        return canonical_bytes(statements[index]) if sha256_hex(line) == batch_sha256 else b""
+    except (ValueError, LookupError, TypeError):
+        return b""

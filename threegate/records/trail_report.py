@@ -17,7 +17,17 @@ from threegate.records.practice import Practice, practice_lines
 from threegate.records.report_page import GROUPS, render_page
 from threegate.trail import Event, Trail
 from threegate.trail.event import format_time
-from threegate.trail.payloads import Approved, Claimed, Cleared, End, Finished, Interrupted, Started, Waiting
+from threegate.trail.payloads import (
+    Approved,
+    Claimed,
+    Cleared,
+    End,
+    Finished,
+    Interrupted,
+    Started,
+    Waiting,
+    under_grant,
+)
 
 _MOST_BARS = 62
 _PROBLEMS_SHOWN = 20
@@ -54,9 +64,11 @@ class _Told:
                 self._fact("Reason", payload.reason or payload.message)
             case Approved():
                 self._fact("Approved by", payload.approved_by)
-                self._fact("Under grant", payload.grant)
+                if payload.grant is not None:
+                    self._fact("Approved", under_grant(payload.grant, payload.approved_by))
                 self._fact("Request sha256", payload.request_sha256)
                 self._fact("Approval sha256", payload.approval_sha256)
+                self._fact("In the batch", payload.batch_sha256)
                 self._fact("Policy sha256", payload.policy_sha256)
             case Cleared():
                 self._fact("AANA route", payload.route)

@@ -8,9 +8,9 @@ to be read. Effective risk follows from both (docs/spec/2-approval.md).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from threegate.request.command import script_word, why_opaque
 from threegate.request.model import Request
@@ -27,6 +27,15 @@ _DATA: Final = frozenset(
 """Endings of inputs that no interpreter of the table loads as code by itself."""
 _SOURCE: Final = frozenset("py js mjs cjs pl pm rb awk sed jq".split())
 """Endings of inputs that a script may load as code and that can be read on a screen."""
+
+
+class _Input(Protocol):
+    """An input of a request or of a Job."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def unpack(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,30 +79,31 @@ def exposure_lines(exposure: Exposure) -> tuple[str, str]:
 
 def exposure_of(request: Request) -> Exposure:
     """Both facts of a request, before the bytes of its inputs are known."""
-    argv = request.argv
     reach = tuple(f"network {item.host}:{item.port}" for item in sorted(request.network_allowlist))
     if request.project is not None:
         reach = (f"the files of the project {request.project}",)
         return Exposure("transparent", "nothing runs; each change is on the screen", (), reach)
+    return replace(command_exposure(request.argv, request.workdir, request.inputs), reach=reach)
+
+
+def command_exposure(argv: Sequence[str] | None, workdir: str, inputs: Sequence[_Input]) -> Exposure:
+    """The opacity alone, of a command with its inputs; `argv` is None where the code is in the request."""
     if argv is None:
-        return Exposure("transparent", "the code is in the request", (), reach)
+        return Exposure("transparent", "the code is in the request")
     script = script_word(argv)
     if script is None:
         why = mask_secrets(why_opaque(argv))
-        shown = "a data tool with harmless options"
-        return Exposure("opaque" if why else "transparent", why or shown, (), reach)
-    name = script.removeprefix("/in/") if request.workdir == "/in" or script.startswith("/in/") else ""
-    if not any(item.name == name and not item.unpack for item in request.inputs):
-        return Exposure("opaque", "the script is no declared input", (), reach)
+        return Exposure("opaque" if why else "transparent", why or "a data tool with harmless options")
+    name = script.removeprefix("/in/") if workdir == "/in" or script.startswith("/in/") else ""
+    if not any(item.name == name and not item.unpack for item in inputs):
+        return Exposure("opaque", "the script is no declared input")
     scripts = [name]
-    for item in request.inputs:
+    for item in inputs:
         ending = item.name.rpartition(".")[2].lower()
         if item.unpack:
-            return Exposure("opaque", f"{item.name} is unpacked beside the script", (), reach)
+            return Exposure("opaque", f"{item.name} is unpacked beside the script")
         if ending in _SOURCE:
             scripts.append(item.name)
         elif ending not in _DATA:
-            return Exposure("opaque", f"{item.name} beside the script may be code", (), reach)
-    return Exposure(
-        "transparent", f"{name} is an input to be read whole", tuple(dict.fromkeys(scripts)), reach
-    )
+            return Exposure("opaque", f"{item.name} beside the script may be code")
+    return Exposure("transparent", f"{name} is an input to be read whole", tuple(dict.fromkeys(scripts)))

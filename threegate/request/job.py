@@ -34,7 +34,8 @@ ERA_ENVIRONMENT: Mapping[str, str] = {
 }
 """The whole environment of a run; with an allowlist the proxy variables are added."""
 
-_RISKS: tuple[Risk, ...] = ("low", "medium", "high")
+RISKS: tuple[Risk, ...] = ("low", "medium", "high")
+"""From the least on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,7 @@ def _change_meaning(change: JobChange) -> dict[str, Any]:
 def effective_risk(request: Request, exposure: Exposure, change: JobChange | None = None) -> Risk:
     """max(declared, computed): docs/spec/2-approval.md, "Effective risk". `exposure` is that of the same request."""
     computed = (risk for risk, _ in risk_reasons(request, exposure, change))
-    return max(request.risk_level, *computed, "low", key=_RISKS.index)
+    return max(request.risk_level, *computed, "low", key=RISKS.index)
 
 
 def risk_reasons(

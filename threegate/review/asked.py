@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from threegate.approval import requester_of
 from threegate.core import durable, limits
 from threegate.core.errors import ThreeGateError
 from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.request import read_request
-from threegate.request.exposure import Exposure, exposure_of
-from threegate.request.job import effective_risk
+from threegate.request.exposure import Exposure
 from threegate.review.placed_drill import drill_at, place_of
 
 
@@ -36,6 +33,8 @@ class Asked:
     backend: str
     purpose: str
     exposure: Exposure
+    shape: str | None = None
+    """Of a draft: the shape of the group that it may be of (group_shape.py); None for one that is of none."""
 
 
 class AskedReader:
@@ -66,13 +65,19 @@ class AskedReader:
         return kept[1]
 
     def _read(self, path: Path, place: Path, folder: str, settings: Settings) -> Asked | None:
+        from threegate.approval import requester_of  # an empty list loads no gate
+        from threegate.request import read_request
+        from threegate.request.exposure import exposure_of
+        from threegate.request.job import effective_risk
+        from threegate.review.group_shape import shape_of
+
         owner: int | str | None = None
+        drill = drill_at(self._workspace, path)
         names = settings.requesters
         run = is_agent_run_id(folder)
         if folder == "inbox" or run:
             with self._workspace.hold(place.parent) as held:
                 data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
-            drill = drill_at(self._workspace, path)
             owner = facts.st_uid if drill is None else drill.owner
             if run:  # whose inbox it lies in is who asks
                 owner, names = folder, {folder: f"run {folder}"}
@@ -95,6 +100,7 @@ class AskedReader:
             backend=request.backend,
             purpose=request.purpose,
             exposure=exposure,
+            shape=shape_of(request, owner) if owner is not None and drill is None else None,
         )
 
     def _settings_now(self) -> Settings:

@@ -90,7 +90,6 @@ OTHERS: Final[dict[str, str]] = {
     "project_changed": "the project is not what the change was made from: have it proposed again",
     "project_unknown": "no project of this name is registered: `threegate project list`",
     "project_not_writable": "waits: the daemon may not change the project, or another change of it is being made",
-    "path_blocked": "the path may not be written (protected, outside of the project, or a link)",
     "result_unverified": "the run's record or output is not what the trail says",
     "session_exists": "a session of this name is open or was",
     "subtree_kill_off": "the parent session does not allow ending its children",
@@ -208,6 +207,7 @@ DOCTOR: Final[dict[str, str]] = {
     "operators": "who may approve, and whether others may change that",
     "trail": "whether the trail verifies and agrees with the head that is kept outside",
     "disk": "room for results and the trail",
+    "projects": "the projects that this account can change, and why it cannot change the others",
     "daemon": "whether a daemon works in this workspace: without one nothing is started",
     "engine": "the container engine of ERA requests; without one they wait",
     "engine access": "who may speak to the engine: on most machines that is as good as being root",
@@ -219,12 +219,19 @@ DOCTOR: Final[dict[str, str]] = {
     "monty worker": "whether a process of the embedded sandbox starts and answers",
     "era walls": "what a short run of ours tries from inside a container",
     "era: the way out": "whether a container reaches a network through the proxy, and by it alone",
+    "agents": "the agents that `threegate agent run` finds on this account's PATH",
+    "agents: libraries": "what the door and the relay to the model need; without them no agent is started",
+    "agents: packages": "the Debian packages that the jail is made of (bubblewrap, socat); without them no agent is started",
+    "agents: jail": "why no jail can be made here; no agent is started",
+    "agents: limits": "whether memory and processes of an agent can be limited; agents start without that, and say so first",
+    "agents: work copy": "whether an agent's copy of the project is an overlay, which is there at once, or a plain copy",
 }
 """Lines of `threegate doctor`, by their names."""
 
 WALLS: Final[dict[str, str]] = {
     "era: ": "a wall of the container sandbox, tried from inside by a short run of ours; `failure`: it did not hold, run nothing in it",
     "monty: ": "a wall of the embedded sandbox, tried from inside by a short run of ours; `failure`: it did not hold, run nothing in it",
+    "agents: ": "a wall of the jail around agents, read back from inside one; `failure`: it does not hold, and no agent is started",
 }
 """The other lines of `threegate doctor` begin so; the rest of the name says which wall."""
 
@@ -295,6 +302,7 @@ WORDS: Final[dict[str, str]] = {
     "confidential": "data for few, as the request declares it",
     "monty": "the embedded Python sandbox: code in the request, no network, nothing to install",
     "ERA": "a container of its own for one command",
+    "apply": "a change set that is written into a project, whole or not at all, and can be taken back",
     "none": "nothing: no network, or an authorization that nobody claims",
     "allowlist": "a network of named hosts and ports only",
     "pass": "AANA lets the call run",

@@ -6,7 +6,7 @@ Invariant: what is shown comes from the bytes that the first operator signed and
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,13 +28,14 @@ from threegate.approval import (
 )
 from threegate.core import durable
 from threegate.core.canonical import sha256_hex
-from threegate.core.errors import InvalidInput, Refused
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError
 from threegate.judgement.judge import assess
 from threegate.launch.approved_file import Approved, Unrunnable, read_approved
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import facts_for_launch
+from threegate.launch.launch_facts import batch_place, facts_for_launch
 from threegate.request import read_request
 from threegate.review.compare import differs_from_last
+from threegate.review.draft_group import Group, why_alone
 from threegate.review.input_copies import InputCopy
 from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock, why_unfit
 from threegate.shown.time_read import Reading
@@ -112,6 +113,46 @@ def open_waiting(context: Context, path: Path) -> Iterator[tuple[Approved, Revie
     yield approved, reviewed
 
 
+def waiting_group(context: Context, path: Path, name: str) -> tuple[list[Approved], Group]:
+    """The requests that wait in one batch with that of `path`, it first, for `name` to sign; and for the screen of a group.
+
+    Raises InvalidInput when there is no other one, what `open_waiting` raises for the first, TrailError.
+    """
+    with open_waiting(context, path) as (first, reviewed):
+        waiting, members, left_out = [first], [reviewed], []
+    place = batch_place(payloads.Approved.of(first.history.approved if first.history else None))
+    with context.trail.locked() as held:
+        files = [
+            (other.batch_index or 0, other.file)
+            for history in held.index.open_histories()
+            if (other := payloads.Approved.of(history.approved)) is not None
+            and (place is not None and other.batch_sha256 == place.batch_sha256)
+            and other.file is not None
+            and other.file != first.path.name
+            and history.claimed is None
+        ]
+    for _, file in sorted(files):
+        try:
+            with open_waiting(context, context.workspace.approved / file) as (approved, member):
+                why = why_alone(reviewed, member)
+                if name in approved.countersignatures:
+                    why = f"{name} has signed it"
+        except TrailError:
+            raise
+        except ThreeGateError as error:
+            why = f"{error}"
+        if why:
+            left_out.append((file, why))
+        else:
+            waiting.append(approved)
+            members.append(member)
+    if len(members) == 1:
+        raise InvalidInput(
+            f"{first.path.name}: no other request of its batch waits for {name}; countersign it alone"
+        )
+    return waiting, Group(tuple(members), tuple(left_out))
+
+
 def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
     """What is known about a waiting request; its pinned inputs go by the digests that name them, not hashed here.
 
@@ -169,23 +210,57 @@ def countersign(
 
     Raises Refused with a reason code when the approval or this signature would not count, InvalidInput, TrailError.
     """
+    (done,) = countersign_all(context, [approved], name, key, reading=reading)
+    return done
+
+
+def countersign_all(
+    context: Context,
+    waiting: Sequence[Approved],
+    name: str,
+    key: Path,
+    *,
+    reading: Reading | None = None,
+) -> Iterator[Countersigned]:
+    """Sign all these approvals by one signature and lay it beside each, one after the other. Raises as `countersign`."""
+    approvals = [_approval(context, approved, name) for approved in waiting]
+    first, *others = (approval.approval_sha256 for approval in approvals)
+    now = max(_now(context, approval) for approval in approvals)
+    word = Countersignature(first, name, now, secrets.token_hex(16), tuple(others))
+    data = word.to_bytes()
+    signed = render_signed(data, sign_statement(data, key, NAMESPACE_APPROVAL))
+    for approved, approval in zip(waiting, approvals, strict=True):
+        yield _add(context, approved, approval, word, signed, reading)
+
+
+def _approval(context: Context, approved: Approved, name: str) -> SignedApproval:
+    """The approval that `name` is about to sign, too. Raises Refused when it does not hold, or they signed already."""
     if approved.signature is None:
         raise Refused("signature_missing", f"{approved.path.name}: there is no approval to countersign")
     for check in launch_checks(facts_now(context, approved)):
         if check.ok is False and check.code != "quorum_missing":
             raise Refused(check.code, check.detail)
     try:
-        approval = SignedApproval.parse(approved.signature)
+        approval = SignedApproval.parse(approved.signature, approved.request_id)
     except MalformedError:
         raise Refused(
             "signature_missing", f"{approved.path.name}: runs under a grant; nobody signed it"
         ) from None
     if name == approval.statement.approved_by or name in approved.countersignatures:
         raise Refused("replayed", f"{name} has signed already; another operator must")
-    now = _now(context, approval)
-    word = Countersignature(approval.approval_sha256, name, now, secrets.token_hex(16))
-    data = word.to_bytes()
-    signed = render_signed(data, sign_statement(data, key, NAMESPACE_APPROVAL))
+    return approval
+
+
+def _add(
+    context: Context,
+    approved: Approved,
+    approval: SignedApproval,
+    word: Countersignature,
+    signed: bytes,
+    reading: Reading | None,
+) -> Countersigned:
+    """Check the signature under the trail's lock, announce it, and lay it beside the approval."""
+    name = word.countersigned_by
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         index = held.index

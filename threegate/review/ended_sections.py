@@ -15,7 +15,7 @@ from threegate.results import ResultFacts
 from threegate.shown.parts import Fact, Field, Item, Listing, Note, Quote, Section
 from threegate.shown.request_sections import exposure_items, read_all
 from threegate.trail import RequestHistory
-from threegate.trail.payloads import Approved, Cleared, Countersigned, End
+from threegate.trail.payloads import Approved, Cleared, Countersigned, End, under_grant
 
 
 def ended_sections(
@@ -73,10 +73,13 @@ def _approval(history: RequestHistory | None) -> Iterator[Item]:
         if history is not None and history.promoted is not None:
             yield Note("nobody signed it: it was put into approved/ by hand")
         return
+    if approved.grant is not None:
+        yield Fact(
+            "ran" if history.claimed else "approved", under_grant(approved.grant, approved.approved_by)
+        )
     yield from _known(
         (
-            ("by", approved.approved_by),
-            ("under grant", approved.grant),
+            ("by", approved.approved_by if approved.grant is None else None),
             ("at", approved.approved_utc),
             ("until", approved.expires_utc),
             ("because", approved.reason),
@@ -85,11 +88,19 @@ def _approval(history: RequestHistory | None) -> Iterator[Item]:
             ("request", approved.request_sha256),
             ("job", approved.job_sha256),
             ("statement", approved.approval_sha256),
+            ("batch", _batch(approved)),
             ("policy", approved.policy_sha256),
         ),
     )
     for signed in filter(None, map(Countersigned.of, history.countersigned)):
         yield Fact("also by", f"{signed.countersigned_by or ''} with {signed.key or 'a key'}")
+
+
+def _batch(approved: Approved) -> str | None:
+    """The batch that was signed, where the statement is one of several."""
+    if approved.batch_sha256 is None or approved.batch_index is None:
+        return None
+    return f"{approved.batch_sha256}, its number {approved.batch_index + 1}"
 
 
 def _judgement(history: RequestHistory | None) -> Iterator[Item]:

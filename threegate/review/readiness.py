@@ -13,7 +13,7 @@ from typing import Final
 from threegate.core import limits
 from threegate.core.errors import ThreeGateError
 from threegate.core.workspace import Workspace
-from threegate.launch.context import Context, open_context
+from threegate.launch.launch_problem import launch_problem
 from threegate.runners.description import DoctorLine
 from threegate.runners.registry import backends
 from threegate.trail import Trail
@@ -55,8 +55,9 @@ class Readiness:
 
     def _trail_line(self) -> DoctorLine:
         try:
-            context: Context = open_context(self._workspace, trail=self._trail)
-            problem = context.begin()
+            settings = self._workspace.load_settings()
+            with self._trail.locked() as held:
+                problem = launch_problem(self._workspace, settings.workspace.id, held)
         except ThreeGateError as error:
             return DoctorLine("trail", "failure", str(error), "threegate audit verify")
         if problem is not None:

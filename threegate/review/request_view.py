@@ -6,6 +6,7 @@ would say now are told apart; the trail's story is told only for the file that i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -21,7 +22,7 @@ from threegate.review.countersign import read_waiting, review_waiting, verify_ap
 from threegate.review.ended_sections import ended_sections
 from threegate.review.overview import GROUPS
 from threegate.review.review_sections import review_sections
-from threegate.review.reviewed_draft import InvalidDraft, read_draft, view_draft
+from threegate.review.reviewed_draft import InvalidDraft, ReviewedDraft, read_draft, view_draft
 from threegate.review.status import WHOM, Entry, Line, line_of
 from threegate.shown.parts import Field, Listing, Quote, Section
 from threegate.trail import Event, RequestHistory
@@ -59,25 +60,38 @@ class Look:
     """The record of its run."""
 
 
-def look_at(context: Context, entry: Entry) -> Look:
-    """Everything that can be shown of a request file. Raises TrailError; InvalidInput when the file is gone or unreadable."""
+def look_at(
+    context: Context,
+    entry: Entry,
+    *,
+    operator: str = SOMEBODY,
+    seen: Callable[[ReviewedDraft], None] | None = None,
+) -> Look:
+    """Everything that can be shown of a request file. Raises TrailError; InvalidInput when the file is gone or unreadable.
+
+    `operator`: who would sign. `seen` is called with the very draft that is shown, when it could be approved.
+    """
     line = line_of(context.workspace, entry)
     if entry.path.suffix != ".md":
         return Look(line, problem="a proposal: threegate proposal explain tells its verdict")
     if entry.folder in GROUPS["drafts"] and not is_request_name(entry.path.name):
         return Look(line, problem="its name is none of a request: TR-YYYYMMDD-HHMMSSZ-<slug>.md")
     if entry.folder in GROUPS["drafts"]:
-        return _draft(context, entry, line)
+        return _draft(context, entry, line, operator, seen)
     if entry.folder == "approved":
         return _waiting(context, entry, line)
     return _claimed(context, entry, line)
 
 
-def _draft(context: Context, entry: Entry, line: Line) -> Look:
+def _draft(
+    context: Context, entry: Entry, line: Line, operator: str, seen: Callable[[ReviewedDraft], None] | None
+) -> Look:
     draft = read_draft(context.workspace, entry.path)
     try:
         with view_draft(context, draft) as reviewed:
-            sections = tuple(review_sections(reviewed, context.policy.settings, operator=SOMEBODY))
+            sections = tuple(review_sections(reviewed, context.policy.settings, operator=operator))
+            if seen is not None:
+                seen(reviewed)
             findings = reviewed.report.findings
             return Look(
                 replace(line, request_id=reviewed.request.request_id, for_whom=WHOM["draft"]),

@@ -22,6 +22,7 @@ from threegate.core.file_names import is_request_name
 from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Assessment, assess
+from threegate.launch.approved_file import refuse_other_project
 from threegate.launch.context import Context
 from threegate.proposals.in_workspace import check_proposal_draft, input_place
 from threegate.request import Report, read_request
@@ -274,6 +275,7 @@ def _reviewed(
             # The daemon wrote the draft: who asks is whom the trail names.
             draft = replace(draft, owner=history.owner)
         run = held.index.run(draft.owner)
+        refuse_other_project(request, run)
         decision = contracts.decide(held, context.policy, request, job, now, owner=draft.owner)
     assessment = assess(
         request,
@@ -312,7 +314,7 @@ def why_unfit(change: RequestedChange | None) -> Refused | None:
     """Why a change could not be made in its project as that is now; None when it could, and where there is none."""
     if change is not None:
         try:
-            refuse_unfit(change)
+            refuse_unfit(change, "; have it proposed again, or see: threegate project redraft --help")
         except Refused as error:
             return error
     return None

@@ -88,10 +88,13 @@ def show_request(workspace: Workspace, which: str) -> Shown:
         report=report,
         verdict=verdict_of(workspace, path) if path else None,
         events=tuple(events),
-        results=tuple(sorted(workspace.results.glob(f"TS-*-{_literal(request_id)}*.md")))
-        if request_id
-        else (),
+        results=results_of(workspace, request_id) if request_id else (),
     )
+
+
+def results_of(workspace: Workspace, request_id: str) -> tuple[Path, ...]:
+    """The result files of a request."""
+    return tuple(sorted(workspace.results.glob(f"TS-*-{_literal(request_id)}*.md")))
 
 
 @contextmanager

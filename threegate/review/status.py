@@ -8,14 +8,15 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from threegate.core import limits
+from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.file_names import is_agent_run_id
 from threegate.core.workspace import Workspace
@@ -24,6 +25,7 @@ from threegate.results import Verdict, read_verdict
 from threegate.review.asked import Asked, AskedReader
 from threegate.review.placed_drill import drill_at, read_drill
 from threegate.runners.description import DoctorLine
+from threegate.runners.live_output import OutputLine, live_output
 from threegate.secretscan import mask_secrets
 from threegate.shown.escaped_lines import GUTTER, own, shown, wrapped
 
@@ -99,6 +101,12 @@ class Line:
     """Opacity and reach: of the file, else as the verdict tells them; None where neither tells any."""
     asked: Asked | None = None
     """What the file asks for; None where it is no valid request."""
+    output: OutputLine | None = None
+    """The last line that it wrote, while it runs."""
+    under_grant: str = ""
+    """Under which grant, where a standing grant lies beside the request instead of a signature over it."""
+    together: int = 0
+    """Drafts of its shape, itself among them, which can be decided on together; 0 where there is no other."""
 
     @property
     def file(self) -> str:
@@ -109,6 +117,13 @@ class Line:
     def shown_file(self) -> str:
         """The file's name for people and programs that do not open it: secrets are masked."""
         return mask_secrets(self.file)
+
+    @property
+    def group(self) -> str:
+        """Which group it is of, in words of ours; empty where it is of none."""
+        if self.asked is None or self.asked.shape is None or not self.together:
+            return ""
+        return f"group {self.asked.shape[:6]}, one of {self.together}: decide together with --group"
 
     @property
     def next(self) -> str:
@@ -129,12 +144,15 @@ class Line:
             "reason": self.reason,
             "request_id": self.request_id,
             "for": self.for_whom,
+            "under_grant": self.under_grant or None,
             **exposure_json(self.exposure),
             "requester": asked.requester if asked else None,
             "requester_named_by": ("settings" if asked.vouched else "file") if asked else None,
             "risk": asked.risk if asked else None,
             "backend": asked.backend if asked else None,
             "purpose": mask_secrets(asked.purpose) if asked else None,
+            "group": {"shape": asked.shape, "drafts": self.together} if asked and self.together else None,
+            "output": {"stream": self.output.stream, "line": self.output.text} if self.output else None,
             "changed_utc": f"{self.entry.changed:%Y-%m-%dT%H:%M:%SZ}",
             "since_utc": f"{self.entry.since:%Y-%m-%dT%H:%M:%SZ}",
         }
@@ -161,7 +179,17 @@ def status_lines(workspace: Workspace, *, ended: int = 20, reader: AskedReader |
             )
         )
     ]
-    return sorted(found, key=lambda line: _ORDER.index(line.next))
+    return sorted(grouped(found), key=lambda line: _ORDER.index(line.next))
+
+
+def grouped(lines: list[Line]) -> list[Line]:
+    """The lines, each draft with how many of these are of its shape; what is left out of a group shows when it is opened."""
+    shapes = [line.asked.shape if line.asked else None for line in lines]
+    counts = Counter(shapes)
+    return [
+        replace(line, together=counts[shape]) if shape and counts[shape] > 1 else line
+        for line, shape in zip(lines, shapes, strict=True)
+    ]
 
 
 def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
@@ -171,7 +199,8 @@ def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
     if line.next == "ended":
         facts.append(line.reason or "")
         head = f"{line.state:<9} {'  '.join(filter(None, facts))}"
-        return [*own(head, width=width, indent=0), _foreign(line.shown_file, width)]
+        under = own(line.under_grant, width=width, indent=10) if line.under_grant else []
+        return [*own(head, width=width, indent=0), *under, _foreign(line.shown_file, width)]
     if asked is not None:
         facts += [f"risk {asked.risk}", asked.backend]
     if line.exposure is not None:
@@ -186,11 +215,17 @@ def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
             if len(f"{rows[0]}  {act}") <= width and len(rows) == 1
             else [*rows, *own(act, width=width, indent=10)]
         )
+    if line.group:
+        rows += own(line.group, width=width, indent=10)
+    if line.under_grant:
+        rows += own(line.under_grant, width=width, indent=10)
     foreign = [line.shown_file]
     if asked is not None:
         foreign.append(f"{asked.requester}: {mask_secrets(asked.purpose)}")
     if line.exposure is not None and line.exposure.reach:
         foreign.append(f"reaches {'; '.join(line.exposure.reach)}")
+    if line.output is not None:
+        return [*rows, *(_foreign(text, width) for text in foreign), output_row(line.output, width=width)]
     return [*rows, *(_foreign(text, width) for text in foreign)]
 
 
@@ -202,6 +237,11 @@ def health_rows(looked: Sequence[DoctorLine], *, width: int) -> list[str]:
         head, *rest = own(f"{line.seen}{mend}", width=width, indent=10)
         rows += [f"{line.name:<9} {head[10:]}", *rest]
     return rows
+
+
+def output_row(output: OutputLine, *, width: int) -> str:
+    """The last line of a run as one row: the stream's name is ours, the line is behind the gutter."""
+    return f"{output.stream:<10}{_foreign(output.text, width)[10:]}"
 
 
 def _foreign(text: str, width: int) -> str:
@@ -322,10 +362,30 @@ def line_of(workspace: Workspace, entry: Entry, reader: AskedReader | None = Non
         reason = _NOT_SEEN
     asked = reader.read(entry.path, folder) if reader is not None else None
     exposure = asked.exposure if asked else verdict.exposure if verdict else None
+    output = live_output(workspace, request_id) if folder == "running" and request_id else None
     whom = _for_whom(entry.path.name, state, reason)
     if asked is not None and reason == _NOT_SEEN:
         whom = WHOM["draft"]  # it can be read and approved whether or not a daemon looked at it
-    return Line(entry, state, reason, request_id, whom, exposure, asked)
+    under = "" if draft else _under_grant(entry.path)
+    return Line(entry, state, reason, request_id, whom, exposure, asked, output, under)
+
+
+def _under_grant(path: Path) -> str:
+    """The grant that lies beside a request that was approved, and by whom it was given; empty where a signature does."""
+    try:
+        data = durable.read_regular(path.with_name(f"{path.name}.sig"), max_bytes=limits.SIGNATURE_FILE_BYTES)
+    except OSError:
+        return ""
+    if b'"type":"threegate-grant/' not in data:
+        return ""
+    from threegate.approval import Grant, MalformedError  # a list without grants loads no gate
+    from threegate.trail.payloads import under_grant
+
+    try:
+        grant = Grant.parse(data)
+    except MalformedError:
+        return ""
+    return under_grant(grant.id[:12], grant.act.acted_by)
 
 
 def _for_whom(name: str, state: str, reason: str | None) -> str:

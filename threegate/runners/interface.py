@@ -14,6 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from threegate.runners.live_output import LastOutput
+
 if TYPE_CHECKING:  # who only reads results loads no gate
     from threegate.judgement.judge import Clearance
     from threegate.request.job import Job, Platform
@@ -135,6 +137,8 @@ class Control:
     is free."""
     recorded: Callable[[], None] = lambda: None
     """Called once the end is in the trail: what the runner kept to take the run back may go."""
+    output: LastOutput = field(default_factory=LastOutput)
+    """The end of what the run wrote, for people who watch; a runner that sees no stream leaves it empty."""
     lasting: Callable[[], None] | None = None
     """There once the request is claimed: says to CORE and the operator that it runs. For a run that is longer than a moment."""
 

@@ -17,6 +17,8 @@ class StreamMeter:
     def __init__(self) -> None:
         self._kept = bytearray()
         self._hash = hashlib.sha256()
+        self.tail = b""
+        """The last LIVE_TAIL_BYTES."""
         self.size = 0
         """Bytes that were written so far."""
 
@@ -26,6 +28,7 @@ class StreamMeter:
         if room > 0:
             self._kept += data[:room]
         self._hash.update(data)
+        self.tail = (self.tail + data[-limits.LIVE_TAIL_BYTES :])[-limits.LIVE_TAIL_BYTES :]
         self.size += len(data)
 
     def result(self) -> Stream:

@@ -23,7 +23,7 @@ from threegate.acts.cancel import cancel_request
 from threegate.acts.signed_acts import Decision
 from threegate.agents.jail import Account
 from threegate.agents.propose import draft_changes
-from threegate.agents.runs import RunFacts
+from threegate.agents.runs import RunFacts, frozen
 from threegate.agents.work_changes import keep_bases, read_changes
 from threegate.agents.work_copy import WorkCopy
 from threegate.core import limits
@@ -177,7 +177,8 @@ class Door:
         root = Path(facts.root)
         account = Account(facts.account, facts.uid, facts.gid)
         copy = WorkCopy.of(self._run, root, facts.copy, account)
-        changes = read_changes(copy, paths=asked.paths)
+        with frozen(self._run, facts):
+            changes = read_changes(copy, paths=asked.paths)
         if not changes.rows:
             left = "; ".join(f"{item.path} {item.reason}" for item in changes.left_out[:8])
             raise InvalidInput(f"nothing was changed that could be proposed{f': {left}' if left else ''}")

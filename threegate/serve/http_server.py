@@ -5,18 +5,29 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from threegate.core import limits
+from threegate.core.errors import Unavailable
 from threegate.serve.listening import BACKLOG, url_of
 
 _KEEP_ALIVE_SECONDS = 5
 
 
-def serve(listener: socket.socket, app: ASGIApp, *, ready: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM. `ready` is called with the URL before the first request is taken."""
+def serve(
+    listener: socket.socket,
+    app: ASGIApp,
+    *,
+    ready: Callable[[str], None],
+    certificate: tuple[Path, Path] | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM. `ready` is called with the URL before the first request is taken.
+
+    `certificate`: PEM files of the chain and of its key, for https. Raises Unavailable when they cannot be used.
+    """
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -31,7 +42,15 @@ def serve(listener: socket.socket, app: ASGIApp, *, ready: Callable[[str], None]
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=limits.SERVE_HEAD_BYTES,
+        ssl_certfile=certificate and certificate[0],
+        ssl_keyfile=certificate and certificate[1],
     )
+    try:
+        config.load()
+    except OSError as error:  # ssl.SSLError is one
+        raise Unavailable(
+            f"{certificate[0] if certificate else listener}: cannot be used with its key ({error.strerror})"
+        ) from None
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     ready(url_of(listener))
     uvicorn.Server(config).run(sockets=[listener])

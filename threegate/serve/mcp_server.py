@@ -69,8 +69,10 @@ class ToolServer:
             version=__version__,
             instructions=(
                 "Call aana_pre_tool_check before a consequential tool and run the tool only when route is accept and "
-                "hard_blockers is empty. What should run outside of your sandbox goes through run_python and run_program; "
-                "a person approves it elsewhere, and until then a call says pending."
+                "hard_blockers is empty. What should run outside of your sandbox goes through run_python and run_program, and "
+                "what you changed of the project's files through propose_changes: a person reads and signs each elsewhere, "
+                "and nothing is run or applied before. Until then a call says pending; wait waits on. A refusal says why, "
+                "and fixes what to change."
             ),
             on_list_tools=self._list,
             on_call_tool=self._call,

@@ -114,7 +114,7 @@ def _lines(place: Place, now: datetime) -> Iterator[str]:
     yield "You cannot run anything here yourself. You write one file that asks for one run; a person reads and signs it;"
     yield "it then runs once, in a sandbox, on exactly the bytes that were signed; you read a result file. Anything else"
     yield "(asking again and again, splitting a refused request, hiding what it does) only gets refused."
-    yield from ("", *_steps(place))
+    yield from ("", *_door(), "", *_steps(place))
     yield from ("", "## The request file", "", *_format(place))
     for example in _examples(place, now)[:-1]:
         yield from ("", f"### {example.title}", "", f"`inbox/{example.name}`:", "", "````markdown")
@@ -122,6 +122,14 @@ def _lines(place: Place, now: datetime) -> Iterator[str]:
     yield from ("", "## What you read back", "", *_answers())
     yield from ("", "## What is refused, and why", "", *_refusals())
     yield from ("", "## Instead of a request: a JSON proposal", "", *_proposals(place))
+
+
+def _door() -> Iterator[str]:
+    yield from ("## If you have the tools of the MCP server `threegate`", "")
+    yield "Call them and write no file; the rest of this text is for agents without them. `run_python` and `run_program` ask to"
+    yield "run something. `propose_changes` asks to take what you changed in your copy of the project into the project itself: a"
+    yield "person reads the diff, and it is applied whole or not at all. `wait` waits on for a call that said `pending`, `requests`"
+    yield "lists yours, `read_output` reads what a run wrote, `cancel` takes a request back. A refusal has `why` and `fixes`."
 
 
 def _steps(place: Place) -> Iterator[str]:

@@ -73,6 +73,11 @@ def make_cluster(
         _keep(home / "workspace.pub", workspace_key.encode() + b"\n", 0o644)
         operators = durable.read_regular(workspace.operators_file, max_bytes=limits.OPERATORS_FILE_BYTES)
         _keep(home / "operators", operators, 0o644)
+        if (
+            workspace.passkeys_file.exists()
+        ):  # without its pins no line of a passkey counts, and none beside it
+            pins = durable.read_regular(workspace.passkeys_file, max_bytes=limits.OPERATORS_FILE_BYTES)
+            _keep(home / "operators.passkeys", pins, 0o644)
         keys.append(_result_key(home, name))
     _write_broker(folder / "broker", names, port)
     settings = {

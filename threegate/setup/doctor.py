@@ -15,16 +15,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from threegate.agents.jail_doctor import agent_lines
-from threegate.core.errors import ThreeGateError
+from threegate.changes.projects import find_project, project_names
+from threegate.core.errors import Refused, ThreeGateError
 from threegate.core.settings import Settings
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
+from threegate.runners.apply.runner import why_not_now
 from threegate.runners.description import DoctorLine, guarded
 from threegate.runners.registry import backends, make_runner
 from threegate.trail import Trail
 
 _SPACE_LOW, _SPACE_NONE = 2 << 30, 256 << 20
 _YEAR_2026 = 1_767_225_600
+_PROJECTS = "threegate project list, and docs/projects.md"
 
 
 def examine(workspace: Workspace | None, *, probes: bool = True) -> list[DoctorLine]:
@@ -49,6 +52,7 @@ def examine(workspace: Workspace | None, *, probes: bool = True) -> list[DoctorL
         lines += guarded("operators", lambda: _operators(workspace))
         lines += guarded("trail", lambda: _trail(workspace))
         lines += guarded("disk", lambda: _disk(workspace.root))
+        lines += guarded("projects", lambda: _projects(workspace, settings))
     for backend in backends():
         lines += backend.doctor(settings, probes)
     lines += agent_lines(settings, probes)
@@ -151,6 +155,25 @@ def _trail(workspace: Workspace) -> Iterator[DoctorLine]:
         )
     else:
         yield DoctorLine("trail", "ok", f"{count} events, chain and outside head agree")
+
+
+def _projects(workspace: Workspace, settings: Settings) -> Iterator[DoctorLine]:
+    """Which projects this account can change, and why not the others."""
+    can = []
+    for name in project_names(workspace, settings):
+        try:
+            place = find_project(workspace, settings, name)
+            problem = why_not_now(place)
+        except Refused as error:
+            problem = str(error)
+        if problem is None:
+            can.append(f"{name} ({place.path})")
+        else:
+            yield DoctorLine(
+                "projects", "warning", problem, f"its change sets wait or are refused; see: {_PROJECTS}"
+            )
+    if can:
+        yield DoctorLine("projects", "ok", f"uid {os.geteuid()} may change {', '.join(can)}")
 
 
 def _disk(root: Path) -> Iterator[DoctorLine]:

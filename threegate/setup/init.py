@@ -40,7 +40,8 @@ def init_workspace(
     root: Path, *, operator: str = "operator", public_key: Path | None = None, agent: str = ""
 ) -> Made:
     """Make a workspace at `root`; `agent` names the account that may write into its inbox. Raises InvalidInput when there is one, Unavailable, OSError."""
-    root = root.absolute()
+    # Without `..`: it is kept, and compared with how a shell names this folder.
+    root = Path(os.path.normpath(root.absolute()))
     workspace = Workspace(root)
     agent_uid = account_uid(agent) if agent else None
     if workspace.settings_file.exists():

@@ -25,19 +25,60 @@ from threegate.core.workspace import Workspace
 _CODE: Final = re.compile(r"[A-Za-z0-9_-]{32}")
 _SERVER: Final = "page-server"
 """Holds the port of the server that has this file locked."""
-_PREFIX: Final = "page-login-"
+_LOGIN: Final = "page-login"
+_ENROL: Final = "passkey-enrol"
+_MADE: Final = "passkey-made"
 _AHEAD_SECONDS: Final = 5
 """A file's time may be this much ahead of the clock that reads it (coarse file clocks)."""
 
 
 def new_code(workspace: Workspace) -> str:
     """A fresh code (192 random bits as text). Forgets those that nobody used in time. Raises Unavailable."""
+    return _new_code(workspace, _LOGIN, b"")
+
+
+def new_enrolment(workspace: Workspace, operator: str) -> str:
+    """A fresh code for one passkey of one operator. Raises Unavailable."""
+    return _new_code(workspace, _ENROL, operator.encode())
+
+
+def enrolling(workspace: Workspace, code: str) -> str | None:
+    """The operator whom a code lets enrol a passkey; None when it was not made here, is old or was used."""
+    try:
+        if _CODE.fullmatch(code) and _fresh(place := _place(workspace, code, _ENROL)):
+            return durable.read_regular(place, max_bytes=limits.PASSKEY_REQUEST_BYTES).decode()
+    except OSError:
+        pass
+    return None
+
+
+def leave_passkey(workspace: Workspace, code: str, made: bytes) -> bool:
+    """Hand over what a browser made for a code, which is used up by this; false when it was used before. Raises OSError."""
+    if enrolling(workspace, code) is None or not _taken(_place(workspace, code, _ENROL)):
+        return False
+    durable.deliver(_place(workspace, code, _MADE), made)
+    return True
+
+
+def passkey_made(workspace: Workspace, code: str) -> bytes | None:
+    """What a browser made for a code, once; None as long as there is nothing. Raises OSError."""
+    place = _place(workspace, code, _MADE)
+    try:
+        made = durable.read_regular(place, max_bytes=limits.PASSKEY_REQUEST_BYTES)
+    except FileNotFoundError:
+        return None
+    place.unlink()
+    return made
+
+
+def _new_code(workspace: Workspace, purpose: str, text: bytes) -> str:
     code = secrets.token_urlsafe(24)
     try:
-        for old in workspace.control.glob(f"{_PREFIX}*"):
-            if not _fresh(old):
-                old.unlink(missing_ok=True)
-        durable.deliver(_place(workspace, code), b"")
+        for kind in (_LOGIN, _ENROL, _MADE):
+            for old in workspace.control.glob(f"{kind}-*"):
+                if not _fresh(old):
+                    old.unlink(missing_ok=True)
+        durable.deliver(_place(workspace, code, purpose), text)
     except OSError as error:
         raise Unavailable(
             f"{workspace.control}: cannot be written ({error.strerror}); run this as the workspace's operator"
@@ -93,9 +134,11 @@ def take_code(workspace: Workspace, code: str) -> bool:
     """Whether the code was made here, not too long ago, and not used before; it is used up by this."""
     if not _CODE.fullmatch(code):
         return False
-    place = _place(workspace, code)
-    if not _fresh(place):
-        return False
+    place = _place(workspace, code, _LOGIN)
+    return _fresh(place) and _taken(place)
+
+
+def _taken(place: Path) -> bool:
     try:
         place.unlink()
     except OSError:
@@ -112,5 +155,5 @@ def _fresh(place: Path) -> bool:
     return stat.S_ISREG(facts.st_mode) and -_AHEAD_SECONDS <= age <= limits.PAGE_LOGIN_SECONDS
 
 
-def _place(workspace: Workspace, code: str) -> Path:
-    return workspace.control / f"{_PREFIX}{hashlib.sha256(code.encode()).hexdigest()}"
+def _place(workspace: Workspace, code: str, purpose: str) -> Path:
+    return workspace.control / f"{purpose}-{hashlib.sha256(code.encode()).hexdigest()}"

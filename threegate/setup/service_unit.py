@@ -1,7 +1,8 @@
 """The systemd unit of a workspace's daemon, as text.
 
 Invariant: the unit of Monty alone gives the daemon nothing but its workspace and its own state to write to, no
-capability and no network; the unit with ERA leaves exactly what the container runner needs, each line saying why.
+capability and no network; the unit with ERA leaves exactly what the container runner needs, each line saying why; the unit
+of an ordinary user asks for nothing that a user's manager cannot give.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class UnitFacts:
     program: tuple[str, ...]
     """The words that start `threegate`, by absolute path."""
     account: str
+    """Empty: the user whose own service manager starts it."""
     state: Path
     """Where this account keeps what belongs outside of the workspace (docs/spec/7-trail-and-results.md)."""
     era: bool
@@ -33,6 +35,8 @@ class UnitFacts:
     """The folders that the program is read from: the virtual environment, its Python, the package itself."""
     writable: tuple[Path, ...] = ()
     """Further folders, of settings that name a file to be written."""
+    projects: tuple[Path, ...] = ()
+    """The projects that this account may change."""
 
 
 def render_unit(facts: UnitFacts) -> str:
@@ -43,12 +47,12 @@ def render_unit(facts: UnitFacts) -> str:
         "[Unit]",
         f"Description=ThreeGate at {_shown(facts.workspace)}",
         "Documentation=https://github.com/threegate/threegate",
-        "After=network.target" + (" docker.service" if facts.era else ""),
+        *(["After=network.target" + (" docker.service" if facts.era else "")] if facts.account else []),
         "",
         "[Service]",
         "Type=notify",
         "NotifyAccess=main",
-        f"User={facts.account}",
+        *([f"User={facts.account}"] if facts.account else []),
         f"WorkingDirectory={_shown(facts.workspace)}",
         f"ExecStart={' '.join(_word(word) for word in (*facts.program, '--workspace', str(facts.workspace), 'run'))}",
         "ExecReload=/bin/kill -HUP $MAINPID",
@@ -65,10 +69,10 @@ def render_unit(facts: UnitFacts) -> str:
         "UMask=0077",
         "LimitCORE=0",
         "",
-        *(_era(facts) if facts.era else _monty(facts)),
+        *(_own(facts) if not facts.account else _era(facts) if facts.era else _monty(facts)),
         "",
         "[Install]",
-        "WantedBy=multi-user.target",
+        f"WantedBy={'multi-user' if facts.account else 'default'}.target",
     ]
     return "\n".join(lines) + "\n"
 
@@ -81,20 +85,23 @@ _BOTH = (
     "RestrictSUIDSGID=yes",
     "SystemCallArchitectures=native",
     "SystemCallErrorNumber=EPERM",
-    "KeyringMode=private",
 )
 
 
 def _monty(facts: UnitFacts) -> list[str]:
     families = "AF_UNIX AF_INET AF_INET6" if facts.network else "AF_UNIX"
-    writable = " ".join(_word(str(path)) for path in (facts.workspace, facts.state, *facts.writable))
+    writable = [str(path) for path in (facts.workspace, facts.state, *facts.writable)]
+    writable += [
+        f"-{path}" for path in facts.projects
+    ]  # a project that is gone keeps no daemon from starting
     return [
         "# ---- hardening: Monty alone",
         *_BOTH,
+        "KeyringMode=private",
         "CapabilityBoundingSet=",
         "AmbientCapabilities=",
         "ProtectSystem=strict",
-        f"ReadWritePaths={writable}",
+        f"ReadWritePaths={' '.join(map(_word, writable))}",
         f"ProtectHome={'read-only' if _in_homes(facts) else 'yes'}",
         "PrivateTmp=yes",
         "PrivateMounts=yes",
@@ -144,6 +151,7 @@ def _era(facts: UnitFacts) -> list[str]:
         "# it bounds mistakes. No option that gives the daemon its own view of files (ProtectSystem, ReadWritePaths,",
         "# PrivateTmp, ...) is set: what becomes /in must be what the engine sees at the same path.",
         *_BOTH,
+        "KeyringMode=private",
         *bounded,
         "RestrictNamespaces=user net ipc",
         "RestrictAddressFamilies=AF_UNIX AF_NETLINK AF_INET AF_INET6",
@@ -152,8 +160,34 @@ def _era(facts: UnitFacts) -> list[str]:
     ]
 
 
+def _own(facts: UnitFacts) -> list[str]:
+    families = "AF_UNIX AF_NETLINK AF_INET AF_INET6" if facts.era or facts.network else "AF_UNIX"
+    state = _word(f"XDG_STATE_HOME={facts.state.parent}")
+    return [
+        "# Where the key and the head of this workspace are kept, whatever the manager's environment says.",
+        f"Environment={state}",
+        "# ---- hardening: a service of an ordinary user",
+        "# A user's manager gives no view of files or network of its own without a user namespace, and in one the owner of a",
+        "# draft is not the machine's user any more. What it can take away is taken away.",
+        *_BOTH,
+        "# Each Monty worker gets namespaces of its own by `unshare --user --net --ipc`.",
+        "RestrictNamespaces=user net ipc",
+        f"RestrictAddressFamilies={families}",
+        "SystemCallFilter=@system-service",
+        "SystemCallFilter=~@privileged @resources",
+        "SystemCallFilter=unshare capset prlimit64 setrlimit",
+    ]
+
+
 def _in_homes(facts: UnitFacts) -> bool:
-    named = (facts.workspace, facts.state, Path(facts.program[0]), *facts.installed, *facts.writable)
+    named = (
+        facts.workspace,
+        facts.state,
+        Path(facts.program[0]),
+        *facts.installed,
+        *facts.writable,
+        *facts.projects,
+    )
     # A virtual environment's python is a link out of it: both ends must be seen.
     paths = {*named, *(path.resolve() for path in named)}
     return any(path.is_relative_to(home) for path in paths for home in _HOMES)

@@ -14,19 +14,22 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import threegate
+from threegate.changes.projects import find_project, project_names
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.user_state import UserState
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
+from threegate.runners.era.engine_answer import engine_line
 from threegate.setup.service_unit import UnitFacts, render_unit
 
 UNITS = Path("/etc/systemd/system")
+_USER_UNITS = Path("systemd") / "user"
 _BOOTED = Path("/run/systemd/system")
 _OURS = "# Written by threegate "
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,50}")
@@ -58,6 +61,8 @@ class Plan:
     unit_file: Path
     unit: str
     steps: tuple[Step, ...]
+    own: bool = False
+    """Of the user's own service manager: nothing of it needs root."""
     notes: tuple[str, ...] = ()
     obstacles: tuple[str, ...] = ()
 
@@ -94,23 +99,31 @@ def need_systemd() -> None:
         )
 
 
-def need_root() -> None:
-    """Raises Unavailable for anybody who may not write units."""
-    if os.geteuid() != 0:
+def need_manager(plan: Plan) -> None:
+    """Raises Unavailable for who may not write the plan's unit, or has no service manager of their own for it."""
+    if plan.own:
+        _systemctl("show", "--property=Version", own=True)
+    elif os.geteuid() != 0:
         raise Unavailable("only root may change system services; run it again with sudo")
 
 
 def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> Plan:
-    """What `service install` will do. Raises InvalidInput for names, settings or a combination that cannot be."""
+    """What `service install` will do: for root a system service, for anybody else one of their own, unless they name an account.
+
+    Raises InvalidInput for names, settings or a combination that cannot be.
+    """
     settings = workspace.load_settings()
+    if os.geteuid() != 0 and not user:
+        return _plan_own(workspace, settings, name, era=era)
     account = _Account.of(user or ("root" if era else "threegate"))
     if era and account.uid != 0:
         raise InvalidInput(
-            "--era needs root: its unit is made for root; leave out --user, or start `threegate run` as a member of the "
-            "engine's group"
+            "--era needs root: the system's unit for it is made for root; leave out --user, or install it without sudo as "
+            "a member of the engine's group"
         )
     unit_file = _unit_file(name)
-    unit = render_unit(_facts(workspace, settings, account, era=era))
+    projects, notes = _projects(workspace, settings, account, era)
+    unit = render_unit(_facts(workspace, settings, account, era=era, projects=projects))
     steps: list[Step] = []
     if account.uid is None:
         steps.append(
@@ -124,12 +137,54 @@ def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> Pl
     steps.append(Step(f"write {unit_file}", lambda: durable.overwrite(unit_file, unit.encode(), 0o644)))
     for words in (["daemon-reload"], ["enable", unit_file.name], ["restart", unit_file.name]):
         steps.append(Step(f"systemctl {' '.join(words)}", _systemctl_step(*words)))
-    return Plan(unit_file, unit, tuple(steps), tuple(_notes(settings, account, era)), tuple(obstacles))
+    notes = [*_notes(settings, account, era), *notes]
+    return Plan(unit_file, unit, tuple(steps), notes=tuple(notes), obstacles=tuple(obstacles))
+
+
+def _plan_own(workspace: Workspace, settings: Settings, name: str, *, era: bool) -> Plan:
+    """A service of the user who asks: nothing changes hands, and no account is made."""
+    unit_file = _unit_file(name, own=True)
+    state = UserState.of(settings.workspace.id).folder.parent
+    account = _Account("", os.geteuid(), os.getegid(), Path.home())
+    projects, notes = _projects(workspace, settings, account, era=False)
+    facts = _facts(workspace, settings, account, era=era, projects=projects)
+    unit = render_unit(replace(facts, state=state))
+
+    def write() -> None:
+        unit_file.parent.mkdir(parents=True, exist_ok=True)
+        durable.overwrite(unit_file, unit.encode(), 0o644)
+
+    steps = [Step(f"write {unit_file}", write)]
+    for words in (["daemon-reload"], ["enable", unit_file.name], ["restart", unit_file.name]):
+        steps.append(Step(f"systemctl --user {' '.join(words)}", _systemctl_step(*words, own=True)))
+    notes += [
+        "it runs while you are logged in; from boot on with: loginctl enable-linger",
+        "the system's service (sudo threegate service install) is hardened further, as an account of its own",
+    ]
+    if settings.runners.era.image and not era:
+        notes.append(
+            "requests for ERA run if you may speak to the engine: give --era to have that checked now"
+        )
+    obstacles = []
+    if workspace.tool_exec.stat().st_uid != os.geteuid():
+        obstacles.append(
+            f"{workspace.root}: belongs to somebody else; a service of yours needs a workspace of yours"
+        )
+    if era:
+        found = engine_line(settings.runners.era.engine)
+        if found.state != "ok":
+            obstacles.append(f"{found.seen}; be a member of its socket's group (and log in again)")
+        elif not settings.runners.era.engine and os.environ.get("DOCKER_HOST"):
+            obstacles.append(
+                "DOCKER_HOST is of your shell only; write it into threegate.toml: runners.era.engine"
+            )
+    return Plan(unit_file, unit, tuple(steps), True, tuple(notes), tuple(obstacles))
 
 
 def plan_uninstall(name: str) -> Plan:
     """What `service uninstall` will do. The workspace, its state and the account stay. Raises Refused."""
-    unit_file = _unit_file(name)
+    own = _has_own(name)
+    unit_file = _unit_file(name, own=own)
     if not unit_file.is_file():
         raise Refused("no_service", f"{unit_file}: there is no such service")
     unit = unit_file.read_text("utf-8", "replace")
@@ -137,14 +192,14 @@ def plan_uninstall(name: str) -> Plan:
         raise Refused(
             "not_ours", f"{unit_file}: was not written by `threegate service install`; remove it by hand"
         )
+    systemctl = "systemctl --user" if own else "systemctl"
+    stop = _systemctl_step("disable", "--now", unit_file.name, own=own)
     steps = (
-        Step(
-            f"systemctl disable --now {unit_file.name}", _systemctl_step("disable", "--now", unit_file.name)
-        ),
+        Step(f"{systemctl} disable --now {unit_file.name}", stop),
         Step(f"remove {unit_file}", unit_file.unlink),
-        Step("systemctl daemon-reload", _systemctl_step("daemon-reload")),
+        Step(f"{systemctl} daemon-reload", _systemctl_step("daemon-reload", own=own)),
     )
-    return Plan(unit_file, unit, steps, ("the workspace, its state and the account stay as they are",))
+    return Plan(unit_file, unit, steps, own, ("the workspace, its state and the account stay as they are",))
 
 
 def carry_out(plan: Plan, tell: Callable[[str], None]) -> None:
@@ -156,18 +211,47 @@ def carry_out(plan: Plan, tell: Callable[[str], None]) -> None:
 
 def service_state(name: str) -> dict[str, str]:
     """What systemd says about the service. Raises Unavailable."""
-    answer = _systemctl("show", f"--property={','.join(_SHOWN)}", _unit_file(name).name)
+    answer = _systemctl("show", f"--property={','.join(_SHOWN)}", _unit_file(name).name, own=_has_own(name))
     pairs = (line.partition("=") for line in answer.splitlines())
     return {key: value for key, _, value in pairs if key in _SHOWN}
 
 
-def _unit_file(name: str) -> Path:
+def _unit_file(name: str, *, own: bool = False) -> Path:
     if not _NAME.fullmatch(name):
         raise InvalidInput(f"--name {name}: is no name of a service (a-z, 0-9 and -)")
-    return UNITS / f"{name}.service"
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return (config / _USER_UNITS if own else UNITS) / f"{name}.service"
 
 
-def _facts(workspace: Workspace, settings: Settings, account: _Account, *, era: bool) -> UnitFacts:
+def _has_own(name: str) -> bool:
+    """Whether an ordinary user has a service of this name."""
+    return os.geteuid() != 0 and _unit_file(name, own=True).is_file()
+
+
+def _projects(
+    workspace: Workspace, settings: Settings, account: _Account, era: bool
+) -> tuple[tuple[Path, ...], list[str]]:
+    """The projects that the account may change, and a note for each other one. Raises InvalidInput."""
+    found, notes = [], []
+    for name in project_names(workspace, settings):
+        try:
+            place = find_project(workspace, settings, name)
+        except Refused as error:
+            notes.append(f"project {name}: {error}")
+            continue
+        if place.uid == account.uid != 0:
+            found.append(Path(place.path))
+        elif place.uid == 0 or not era:
+            notes.append(
+                f"project {name}: belongs to uid {place.uid}, so its change sets will wait (project_not_writable); "
+                f"{'give it to another account' if place.uid == 0 else 'give --user that account'}"
+            )
+    return tuple(found), notes
+
+
+def _facts(
+    workspace: Workspace, settings: Settings, account: _Account, *, era: bool, projects: tuple[Path, ...]
+) -> UnitFacts:
     notify = settings.notify
     return UnitFacts(
         version=described(),
@@ -184,6 +268,7 @@ def _facts(workspace: Workspace, settings: Settings, account: _Account, *, era: 
         ),
         installed=(Path(sys.prefix), Path(sys.base_prefix), Path(threegate.__file__).parent),
         writable=(Path(settings.metrics.textfile).parent,) if settings.metrics.textfile else (),
+        projects=projects,
     )
 
 
@@ -304,15 +389,15 @@ def _give_state(source: Path, workspace_id: str, name: str) -> None:
         os.chown(path, account.uid, account.gid, follow_symlinks=False)
 
 
-def _systemctl_step(*words: str) -> Callable[[], None]:
+def _systemctl_step(*words: str, own: bool = False) -> Callable[[], None]:
     def do() -> None:
-        _systemctl(*words)
+        _systemctl(*words, own=own)
 
     return do
 
 
-def _systemctl(*words: str) -> str:
-    return _run(["systemctl", "--no-pager", *words])
+def _systemctl(*words: str, own: bool = False) -> str:
+    return _run(["systemctl", *(["--user"] if own else []), "--no-pager", *words])
 
 
 def _run(words: list[str]) -> str:

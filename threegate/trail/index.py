@@ -31,6 +31,7 @@ from threegate.trail.payloads import (
     DrillSet,
     Granted,
     GrantRevoked,
+    OperatorAdded,
     OperatorsChanged,
     Payload,
     Placed,
@@ -52,7 +53,7 @@ _ANNOUNCES_NONCE: Final = (Approved, Countersigned)
 _USES_NONCE: Final = (Claimed, Granted, SignedAct)
 """Their nonce was used up by the event itself."""
 
-_MAY_BE_SIGNED: Final = (Cancelled, CancelRequested, Rejected)
+_MAY_BE_SIGNED: Final = (Cancelled, CancelRequested, OperatorAdded, Rejected)
 
 ReadLine = Callable[[int], bytes]
 """Gives the line at a position of the trail (all its files one after the other). Raises TrailError."""
@@ -98,8 +99,8 @@ class TrailIndex:
         self.epoch = 1
         self.vkey: str | None = None
         """The workspace's public key as a C2SP vkey, from the first event."""
-        self.operators: tuple[str | None, str | None] = (None, None)
-        """Recorded sha256 of the operators file and of the revoked file (None: no such file)."""
+        self.operators: tuple[str | None, ...] = (None, None, None)
+        """Recorded sha256 of operators, operators.revoked and operators.passkeys (None: no such file)."""
         self.contracts_sha256: str | None = None
         """Recorded digest of the names and digests of the contracts that a daemon took up (None: none recorded)."""
         self.head = Head(0, "", "")
@@ -137,7 +138,7 @@ class TrailIndex:
 
     def _begin_from(self, header: dict[str, Any]) -> None:
         self.workspace_id, self.epoch, self.vkey = header["workspace_id"], header["epoch"], header["vkey"]
-        self.operators = (header["operators"][0], header["operators"][1])
+        self.operators = (*header["operators"], None)[:3]  # an older version kept two
         self.last_checkpoint_root = header.get("last_checkpoint_root")
         self.contracts_sha256 = header.get("contracts_sha256")  # an older version kept none
         self.head = Head(header["seq"], header["hash"], header["time"])
@@ -242,7 +243,7 @@ class TrailIndex:
             case SettingsChanged(contracts_sha256=str(digest)):
                 self.contracts_sha256 = digest
             case OperatorsChanged():
-                self.operators = (payload.operators_sha256, payload.revoked_sha256)
+                self.operators = (payload.operators_sha256, payload.revoked_sha256, payload.passkeys_sha256)
             case TreeAnnounced(size=int(size)):
                 self.last_checkpoint, self.last_checkpoint_root, self.answers = size, payload.root, 0
             case Witnessed():

@@ -36,7 +36,8 @@ from threegate.review.countersign import countersign
 from threegate.review.readiness import Readiness
 from threegate.review.reviewed_draft import Draft
 from threegate.review.screen import render_comparison
-from threegate.review.status import Line, health_rows, is_draft_folder
+from threegate.review.status import Line, health_rows, is_draft_folder, output_row
+from threegate.runners.live_output import OutputLine, live_output
 from threegate.setup.init import account
 from threegate.shown.escaped_lines import GUTTER, LEAST_WIDTH, WIDTH, Title, own, quoted, shown
 from threegate.shown.time_read import Reader, Reading
@@ -230,6 +231,7 @@ class RequestsScreen(Screen[None]):
         self._line: Line | None = None
         """The request that is open or is being read."""
         self._opened: Opened | None = None
+        self._output: OutputLine | None = None
         self._full = False
         self._width = 0
         self._reader = Reader()
@@ -261,6 +263,16 @@ class RequestsScreen(Screen[None]):
             listed = self.query_one(RequestList)
             listed.renew()
             self.app.done.left = sum(map(is_undecided, listed.lines()))
+        if self._line is not None and self._line.entry.folder == "running":
+            self._renew_output(self._line)
+
+    def _renew_output(self, line: Line) -> None:
+        """The last line of the run that is open, below it: its own lines stay as they are while they are read."""
+        output = live_output(self.app.workspace, line.request_id or "")
+        if output is not None and output != self._output:
+            self._output = output
+            row = Text(output_row(output, width=max(LEAST_WIDTH, min(WIDTH, self.size.width - 2))))
+            self.query_one("#say", Static).update(row)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only the keys that do something now."""
@@ -283,7 +295,7 @@ class RequestsScreen(Screen[None]):
 
     def _open(self, line: Line) -> None:
         self._close("")
-        self._line, self._full = line, False
+        self._line, self._full, self._output = line, False, None
         self.add_class("opened")
         self.query_one("#place", Static).update(
             Text(shown(f"{line.state.upper()}  {GUTTER}{line.shown_file}"))

@@ -9,13 +9,13 @@ from threegate.core import durable, limits
 
 
 def read_operators_file(path: Path) -> Operators:
-    """The operators of this worker: FILE, and FILE.revoked beside it. What is wrong stands in `problem`."""
+    """The operators of this worker: FILE, and FILE.revoked and FILE.passkeys beside it. What is wrong stands in `problem`."""
     files: list[bytes | None] = []
-    for name in (path, path.with_name(path.name + ".revoked")):
+    for name in (path, path.with_name(path.name + ".revoked"), path.with_name(path.name + ".passkeys")):
         try:
             files.append(durable.read_regular(name, max_bytes=limits.OPERATORS_FILE_BYTES))
         except FileNotFoundError:
             files.append(None)
         except OSError:
             files.append(b"unreadable\n")  # no such line is allowed, so nothing passes
-    return load_operators(files[0], files[1])
+    return load_operators(*files)

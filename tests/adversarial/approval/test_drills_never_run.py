@@ -10,8 +10,10 @@ from random import Random
 import pytest
 
 from tests.acts.bench_workspace import DATA, Bench, make_bench
+from tests.serve.passkey_client import PasskeyClient, enrol
 from threegate.acts.approval_lines import insert_approval
 from threegate.acts.approve import Sealed, promote, seal, sign
+from threegate.acts.approve_group import open_group
 from threegate.acts.cancel import cancel_request
 from threegate.acts.drills import answer_drill, place_drill, set_drills
 from threegate.acts.grants import list_grants, new_grant, promote_granted, use_grants
@@ -25,8 +27,10 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
 from threegate.review import reviewed_draft
+from threegate.review.overview import entries
 from threegate.review.placed_drill import Drill
 from threegate.review.reviewed_draft import Draft, open_reviewed_draft, read_draft
+from threegate.review.status import status_lines
 from threegate.serve.requests import RequestDesk
 from threegate.trail import Trail
 from threegate.trail.payloads import Approved, Claimed, Promoted, Started
@@ -102,7 +106,7 @@ def test_it_is_not_sealed(bench: Bench, drill: Drill) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--yes"], ["--print-statement", "--as", "alice"], ["--signature", "x.sig"]]
+    "words", [["--yes"], ["--group"], ["--print-statement", "--as", "alice"], ["--signature", "x.sig"]]
 )
 def test_it_is_given_to_nobody_who_is_not_asked(
     bench: Bench, drill: Drill, words: list[str], capsys: pytest.CaptureFixture[str]
@@ -118,7 +122,7 @@ def test_it_is_given_to_nobody_who_is_not_asked(
     ]
     assert execute(given) == 2
     said = capsys.readouterr()
-    assert "where you are asked" in said.err and said.out == ""
+    assert "alone, where you are asked" in said.err and said.out == ""
     assert listed(bench, drill) and went_on(bench) == []
 
 
@@ -165,7 +169,7 @@ def test_a_copy_in_approved_never_runs(
 def test_no_grant_covers_it(bench: Bench, drill: Drill) -> None:
     context = bench.context
     new_grant(
-        context, "req-20260101-101010-abcdef", free_inputs=[], max_uses=9, seconds=900, name="alice", key=bench.keys["alice"]
+        context, "req-20260101-101010-abcdef", widened=[], max_uses=9, seconds=900, name="alice", key=bench.keys["alice"]
     )  # fmt: skip
     assert use_grants(context) == [] and use_grants(context, [drill.listed(bench.workspace)]) == []
     source = next(bench.workspace.finished.glob("TR-*.md")).read_bytes()
@@ -208,6 +212,39 @@ def test_nothing_of_it_reaches_an_agent(bench: Bench, drill: Drill) -> None:
             assert drill.request_id.encode() not in data and drill.name not in path.name, path
         if not over:
             answer_drill(bench.context, listed(bench, drill), "missed", actor="operator:alice")
+
+
+def test_the_page_that_takes_passkeys_has_none(bench: Bench, drill: Drill) -> None:
+    real = bench.draft("req-2", slug="real")
+    client = PasskeyClient(bench, enrol(bench))
+    assert client.log_in().status_code == 200
+    (entry,) = [one for one in entries(bench.workspace, "drafts") if one.path.name == drill.name]
+    for address in (client.base, f"{client.base}list/drafts"):
+        text = client.ask(address).text
+        assert real.name in text and drill.name not in text
+    for kind in ("request", "approve"):
+        address = f"{client.base}{kind}/inbox/{entry.key}"
+        given = {"statement": "e30", **client.assertion("e30")} if kind == "approve" else None
+        assert client.ask(address, given).status_code in (400, 404)
+        assert drill.name not in client.ask(address, given).text
+    assert went_on(bench) == []
+
+
+def test_no_batch_has_one(bench: Bench, drill: Drill) -> None:
+    """The planted limit makes it of another shape; a drill that has the shape of its group is left out all the same."""
+    first, other = (bench.draft(f"req-{name}", slug=name, created=None) for name in ("one", "two"))
+    context = bench.context
+    lead = read_draft(bench.workspace, first)
+    with open_group(context, lead) as group:
+        assert [member.draft.path for member in group.members] == [first, other]
+    drill.file(bench.workspace).write_bytes(first.read_bytes().replace(b"req-one", drill.request_id.encode()))
+    with open_group(context, lead) as group:
+        assert [member.draft.path for member in group.members] == [first, other]
+        assert [name for name, _ in group.left_out] == []
+    lines = {line.file: line.together for line in status_lines(bench.workspace) if line.state == "draft"}
+    assert lines == {first.name: 2, other.name: 2, drill.name: 0}
+    assert execute(["-w", str(bench.workspace.root), "reject", drill.name, "--group"]) != 0
+    assert first.exists() and other.exists()
 
 
 @pytest.mark.root  # as another account than the operator's

@@ -12,11 +12,11 @@ import pytest
 
 from tests.contracts.material import NOW, TOOL, call, codes, compiled, folder, opened
 from threegate.contracts import Outcome, compile_folder, engine
-from threegate.contracts.comparisons import BadPattern, compile_pattern
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import read_document
 from threegate.contracts.json_paths import BadPath, PathTooWide, compile_path
 from threegate.core import limits
+from threegate.core.json_operators import BadPattern, compile_pattern
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)

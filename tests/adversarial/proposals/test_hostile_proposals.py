@@ -69,6 +69,7 @@ STOPPED_PATHS = [
     "threegate.toml::$DATA",
     "%74hreegate.toml",
     ".threegate-backup/x/y",
+    ".threegate-apply/3",
     "CON",
     "nul",
     "src/aux.txt",

@@ -16,6 +16,8 @@ from threegate.acts.cancel import cancel_request
 from threegate.acts.grants import new_grant
 from threegate.acts.reject import reject_draft
 from threegate.acts.signed_acts import Decision
+from threegate.approval import Widened
+from threegate.approval.constraint import Constraint
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Cleared
 from threegate.launch.approved_file import Approved, read_approved
@@ -49,7 +51,7 @@ def make_everything(folder: Path) -> Workspace:
     for _ in range(2):
         call("replay", "ran", *call.signed)
     new_grant(
-        bench.context, "ran", free_inputs=["data.csv"], max_uses=2, seconds=3600, name="alice", key=bench.keys["alice"]
+        bench.context, "ran", widened=[Widened("inputs.data.csv", Constraint.read("integer", "= 0..99"))], max_uses=2, seconds=3600, name="alice", key=bench.keys["alice"]
     )  # fmt: skip
     bench.draft("granted", slug="granted", code=CODE, data=b"4\n")
     call("run", "--once")

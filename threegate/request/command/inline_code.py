@@ -43,15 +43,10 @@ _LANGUAGES: Final = {
     "jq": _Language("", "Lf", look=place_in_pattern, operand=True),
     **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep"), _GREP),
 }
-_INTERPRETERS: Final = names(
+INTERPRETERS: Final = names(
     "python pypy ipython node nodejs perl ruby rscript php lua awk gawk mawk nawk sed jq"
 )
-"""Quoted shell characters are text for these (TG310)."""
-
-
-def is_interpreter(program: str) -> bool:
-    """Whether a program's words may be code of its language."""
-    return not _INTERPRETERS.isdisjoint(spellings(program))
+"""The words of these may be code of their language: quoted shell characters are text for them (TG310)."""
 
 
 def code_words(words: Sequence[str], start: int) -> dict[int, Look]:

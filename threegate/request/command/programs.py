@@ -129,12 +129,14 @@ def base_name(program: str) -> str:
 
 def spellings(program: str) -> tuple[str, ...]:
     """The base name, then the name without suffixes such as versions: ``pip3.11`` gives pip3.11 and pip."""
+    if len(program) > _NAME_CHARS:  # what is kept for the next call has a bound
+        program = base_name(program)
+    return _spellings(program) if len(program) <= _NAME_CHARS else (program,)
+
+
+@functools.lru_cache(maxsize=4096)
+def _spellings(program: str) -> tuple[str, ...]:
     name = base_name(program)
-    return _spellings(name) if len(name) <= _NAME_CHARS else (name,)
-
-
-@functools.lru_cache(maxsize=1024)
-def _spellings(name: str) -> tuple[str, ...]:
     found = [name]
     while (shorter := _SUFFIX.sub("", name)) not in ("", name):
         name = shorter
@@ -156,7 +158,7 @@ def refusal(program: str) -> str | None:
 
 def started(word: str) -> str | None:
     """The rule that refuses a word as a program that a launcher may start, or None."""
-    return None if base_name(word) in _BUILTINS else refusal(word)
+    return None if spellings(word)[0] in _BUILTINS else refusal(word)
 
 
 def names_shell(word: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from threegate.request.command.data_tools import TOOLS, why_opaque
-from threegate.request.command.inline_code import code_words, is_interpreter
+from threegate.request.command.inline_code import INTERPRETERS, code_words
 from threegate.request.command.installs import installs, names_installer
 from threegate.request.command.paths import place_in_argument
 from threegate.request.command.pinned_script import script_word
@@ -36,6 +36,7 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _PROGRAM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+.-]*|/(?:usr|opt|in)(?:/[A-Za-z0-9_+.@-]+)+")
 _DOTS: Final = re.compile(r"/\.\.?(?:/|\Z)")
 _SLASH_IS_TEXT: Final = names("tr cut paste sort join awk gawk mawk echo printf expr column seq")
+_TEXT_PROGRAMS: Final = INTERPRETERS | {name for name, tool in TOOLS.items() if tool.text}
 _KINDS: Final = {
     "TG312": "is a shell or starts one; name the program itself",
     "TG313": "changes rights, users or the system; a request runs without any",
@@ -160,4 +161,4 @@ def _arguments(words: Sequence[Word], values: Sequence[str]) -> Iterator[_Found]
 
 def _takes_text(program: str) -> bool:
     """Whether the words after a program may be code, patterns or formats."""
-    return is_interpreter(program) or any(name in TOOLS and TOOLS[name].text for name in spellings(program))
+    return not _TEXT_PROGRAMS.isdisjoint(spellings(program))

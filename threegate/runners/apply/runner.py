@@ -22,7 +22,7 @@ from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.core.held_folder import open_beneath
 from threegate.judgement.judge import Clearance
-from threegate.request.job import Job, JobChange
+from threegate.request.job import Job, JobChange, ProjectPlace
 from threegate.runners.apply.apply_engine import Done, Ending
 from threegate.runners.apply.apply_journal import STAGE, Journal, first_line, read_journal
 from threegate.runners.apply.as_owner import Order, not_writable, perform
@@ -50,17 +50,7 @@ class ApplyRunner:
 
     def available(self, job: Job | None = None) -> str | None:
         """None when the project can be changed now, else one line (the request waits)."""
-        if job is None or job.change is None:
-            return None
-        place = job.change.project
-        why = not_writable(place)
-        if why is None:
-            with suppress(Refused), hold_project(place) as held, suppress(OSError):
-                held.stat(STAGE)
-                why = f"another change of the project {place.name} is being made, or was cut off ({STAGE}/ is there)"
-            if why is None and os.path.exists(place.path) and _read_only(place.path):
-                why = f"the project {place.name} is on a file system that is read-only here; see: threegate service install"
-        return why
+        return None if job is None or job.change is None else why_not_now(job.change.project)
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Apply the change set once; see Runner.run. Raises OSError for our own disk."""
@@ -127,6 +117,18 @@ class ApplyRunner:
             for name in (JOURNAL, ORIGINALS):  # nothing was changed, so there is nothing to take back
                 durable.unlink(control.run_folder / name)
         return done
+
+
+def why_not_now(place: ProjectPlace) -> str | None:
+    """Why a project cannot be changed by this process now, in one line; None when it can."""
+    why = not_writable(place)
+    if why is None:
+        with suppress(Refused), hold_project(place) as held, suppress(OSError):
+            held.stat(STAGE)
+            why = f"another change of the project {place.name} is being made, or was cut off ({STAGE}/ is there)"
+        if why is None and os.path.exists(place.path) and _read_only(place.path):
+            why = f"the project {place.name} is on a file system that is read-only here; see: threegate service install"
+    return why
 
 
 def _kept(run_folder: Path) -> tuple[Artifact, ...]:

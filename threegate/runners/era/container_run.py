@@ -183,6 +183,9 @@ class EraRun:
                 self._state = state
                 return
             if time.monotonic() >= end:
+                if not self._watch.gone():
+                    left = f"its time limit of {self._job.limits.time_sec} s"
+                    self._notes.append(f"Only the engine could have ended it: it may go on until {left}.")
                 return
             if state is not None:
                 with suppress(*container_engine.FAULTS):

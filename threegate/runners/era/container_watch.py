@@ -17,11 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from threegate.core import limits
 from threegate.request.job import Job
 from threegate.runners.cgroup import CgroupFiles
 from threegate.runners.era import spec
 from threegate.runners.era.waiting_container import FRAME
 from threegate.runners.interface import Control, Status
+from threegate.runners.live_output import LastOutput
 from threegate.runners.streams import StreamMeter
 
 BEAT: Final = 0.02
@@ -58,6 +60,11 @@ class _MarkedStream:
         """Bytes so far."""
         return self.meter.size + len(self._tail)
 
+    @property
+    def tail(self) -> bytes:
+        """Its last LIVE_TAIL_BYTES so far."""
+        return (self.meter.tail + self._tail)[-limits.LIVE_TAIL_BYTES :]
+
     def write(self, data: bytes) -> None:
         """Take the next bytes. As many as the last line has are held back: they may be it."""
         data = self._tail + data
@@ -84,8 +91,9 @@ class _MarkedStream:
 class Streams:
     """Takes the engine's multiplexed stream apart into stdout and stderr."""
 
-    def __init__(self, mark: str) -> None:
+    def __init__(self, mark: str, output: LastOutput) -> None:
         self.out, self.err = _MarkedStream(mark.encode()), _MarkedStream(mark.encode())
+        self._output = output
         self._head = b""
         self._left = 0
         self._stream = self.out
@@ -110,6 +118,8 @@ class Streams:
             part, data = data[: self._left], data[self._left :]
             self._left -= len(part)
             self._stream.write(part)
+            if self._stream.closing is None:
+                self._output.put("stderr" if self._stream is self.err else "stdout", self._stream.tail)
 
 
 class ContainerWatch:
@@ -126,7 +136,7 @@ class ContainerWatch:
             self._files = CgroupFiles.of(pid)
         except FileNotFoundError:  # hidden from this user, and so not read back
             self._files = CgroupFiles(None, None, None, None, None, None, None)
-        self.streams = Streams(mark)
+        self.streams = Streams(mark, control.output)
         self.ended: tuple[Status, str] | None = None
         self.lost = False
         """Nobody says how it ended: the engine is gone or does not answer."""
@@ -175,6 +185,10 @@ class ContainerWatch:
         """End PID 1, and with it everything in its namespace, if we may."""
         with suppress(OSError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def gone(self) -> bool:
+        """Whether PID 1, and with it everything in its namespace, has ended."""
+        return bool(select.select([self._pidfd], [], [], 0)[0])
 
     def close(self) -> None:
         """Make sure that the process is gone, and forget it; the second time does nothing."""

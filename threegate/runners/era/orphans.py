@@ -6,7 +6,10 @@ same engine never notices.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+
+import docker.errors
 
 from threegate.core.errors import Unavailable
 from threegate.runners.era import container_engine
@@ -40,11 +43,13 @@ def remove_orphans(
             )
         for network in api.networks(filters=marks):
             if (network.get("Labels") or {}).get(container_engine.BOOT_LABEL) != boot_nonce:
-                api.remove_network(network["Id"])
+                with suppress(docker.errors.NotFound):  # it went since it was listed
+                    api.remove_network(network["Id"])
                 removed.append(f"removed network {network['Name']}")
         for volume in api.volumes(filters=marks).get("Volumes") or ():
             if (volume.get("Labels") or {}).get(container_engine.BOOT_LABEL) != boot_nonce:
-                api.remove_volume(volume["Name"])
+                with suppress(docker.errors.NotFound):
+                    api.remove_volume(volume["Name"])
                 removed.append(f"removed volume {volume['Name'][:12]}")
     except container_engine.FAULTS as error:
         raise Unavailable(

@@ -150,6 +150,7 @@ class Drive:
         room = self._bounds.stream_bytes - meter.size
         data = text.encode("utf-8", "backslashreplace")
         meter.write(data[: max(room, 0)])
+        self._control.output.put(stream, meter.tail)
         if len(data) > room:
             self._stop(
                 "output_exceeded",

@@ -34,10 +34,31 @@ class Asked:
     server: tuple[str, int]
     """The address and port of ours that the connection was made to."""
     headers: Mapping[str, Sequence[str]]
+    writes: bool = False
+    """Whether it is a POST."""
 
 
-def refusal(asked: Asked) -> str:
-    """Why this request is not answered at all, in one line, or an empty text."""
+def refusal(asked: Asked, origin: str = "") -> str:
+    """Why this request is not answered at all, in one line, or an empty text.
+
+    `origin`: of a page that passkeys are pinned to, which is for no other name; without one it is for this machine only.
+    """
+    return _site_refusal(asked, origin) if origin else _local_refusal(asked)
+
+
+def _site_refusal(asked: Asked, origin: str) -> str:
+    given = tuple(name.lower() for name in asked.headers.get("host", ()))
+    if given != (origin.removeprefix("https://"),):
+        return f"ask for it by its own address, {origin}"
+    if any(name in asked.headers for name in _PROXIED):
+        return "the page is not shown through a proxy"
+    origins = tuple(asked.headers.get("origin", ()))
+    if origins not in ((), (origin,)) or (asked.writes and not origins):
+        return "the page is not shown to other pages"
+    return _fetch_refusal(asked.headers)
+
+
+def _local_refusal(asked: Asked) -> str:
     host, port = asked.server
     if not (_is_loopback(asked.client) and _is_loopback(host)):
         return "the page is for this machine only"
@@ -86,13 +107,13 @@ class Sessions:
         """Nobody is. `clock` is in seconds."""
         self._clock = clock
         self._lock = threading.Lock()
-        self._open: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
+        self._open: OrderedDict[str, tuple[bytes, float, str]] = OrderedDict()
 
-    def begin(self) -> tuple[str, str]:
+    def begin(self, whose: str = "") -> tuple[str, str]:
         """A new session: its view and its cookie's value. The oldest one ends when there are too many."""
         view, value = secrets.token_hex(16), secrets.token_urlsafe(32)
         with self._lock:
-            self._open[view] = (_digest(value), self._clock())
+            self._open[view] = (_digest(value), self._clock(), whose)
             while len(self._open) > limits.PAGE_SESSIONS:
                 self._open.popitem(last=False)
         return view, value
@@ -102,12 +123,22 @@ class Sessions:
         if not _VIEW.fullmatch(view):
             return False
         with self._lock:
-            digest, began = self._open.get(view, (b"", 0.0))
+            digest, began, _ = self._open.get(view, (b"", 0.0, ""))
             if digest and self._clock() - began > limits.PAGE_SESSION_SECONDS:
                 del self._open[view]
                 digest = b""
         given = [_digest(value) for value in cookies(cookie_headers)]
         return bool(digest) and any(hmac.compare_digest(digest, value) for value in given)
+
+    def whose(self, view: str) -> str:
+        """What the session of a view, which `holds`, began with."""
+        with self._lock:
+            return self._open[view][2]
+
+    def end(self, view: str) -> None:
+        """Log it out."""
+        with self._lock:
+            self._open.pop(view, None)
 
 
 def cookies(headers: Sequence[str]) -> list[str]:

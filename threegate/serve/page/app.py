@@ -20,7 +20,7 @@ from threegate.core import limits
 from threegate.core.errors import ThreeGateError
 from threegate.core.workspace import Workspace
 from threegate.serve.page.access import Asked, Sessions, refusal, set_cookie
-from threegate.serve.page.page_templates import HEADERS, render
+from threegate.serve.page.page_templates import HEADERS, PASSKEY_HEADERS, render
 from threegate.serve.page.views import Missing, Views
 from threegate.serve.rate_limit import RateLimit
 from threegate.setup.page_login import take_code
@@ -50,56 +50,69 @@ def _create_page(workspace: Workspace, *, count: Count, clock: Callable[[], floa
     async def login(request: Request) -> Response:
         code = request.path_params["code"]
         if not await run_in_threadpool(take_code, workspace, code):
-            return _message(403, "This link does not work (any more)", f"It works once. {LOGIN}")
+            return message(403, "This link does not work (any more)", f"It works once. {LOGIN}")
         view, value = sessions.begin()
         response = RedirectResponse(f"/page/{view}/", status_code=303)
         response.headers["Set-Cookie"] = set_cookie(view, value)
         return response
 
+    inner = routed([Route("/login/{code}", login), *look_routes(views, sessions)])
+    return Guard(inner, sessions, count)
+
+
+def look_routes(views: Views, sessions: Sessions, origin: str = "") -> list[Route]:
+    """What there is to look at, for whoever is logged in."""
+
     def shows(view: Callable[[Request], str]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             if not sessions.holds(request.path_params["view"], request.headers.getlist("cookie")):
-                return _not_logged_in()
+                return not_logged_in(origin)
             try:
                 return _page(request, await run_in_threadpool(view, request))
             except Missing as missing:
-                return _message(404, "There is no such thing here", str(missing))
+                return message(404, "There is no such thing here", str(missing))
             except ThreeGateError as error:
-                return _message(503, "This cannot be shown now", str(error))
+                return message(503, "This cannot be shown now", str(error))
             except OSError as error:
-                return _message(503, "This cannot be shown now", error.strerror or type(error).__name__)
+                return message(503, "This cannot be shown now", error.strerror or type(error).__name__)
 
         return answer
 
+    return [
+        Route("/{view}/", shows(views.overview)),
+        Route("/{view}/list/{group}", shows(views.group)),
+        Route("/{view}/request/{folder}/{key}", shows(views.request)),
+        Route("/{view}/stream/{folder}/{key}/{name}", shows(views.stream)),
+    ]
+
+
+def routed(routes: list[Route]) -> Starlette:
+    """An application of these routes; everything else is said to be missing."""
+
     async def wrong(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        return _message(status, "There is no such thing here", "The menu leads to what there is.")
+        return message(status, "There is no such thing here", "The menu leads to what there is.")
 
-    inner = Starlette(
-        routes=[
-            Route("/login/{code}", login),
-            Route("/{view}/", shows(views.overview)),
-            Route("/{view}/list/{group}", shows(views.group)),
-            Route("/{view}/request/{folder}/{key}", shows(views.request)),
-            Route("/{view}/stream/{folder}/{key}/{name}", shows(views.stream)),
-        ],
-        exception_handlers={HTTPException: wrong},
-    )
+    inner = Starlette(routes=routes, exception_handlers={HTTPException: wrong})
     inner.router.redirect_slashes = False
-    return _Guard(inner, sessions, count)
+    return inner
 
 
-class _Guard:
+class Guard:
     """Refuses before anything is looked at, and adds the page's headers to every answer."""
 
-    def __init__(self, inner: ASGIApp, sessions: Sessions, count: Count) -> None:
-        self._inner, self._sessions, self._count = inner, sessions, count
+    def __init__(self, inner: ASGIApp, sessions: Sessions, count: Count, origin: str = "") -> None:
+        """`origin`: of a page that takes passkeys, and so POST."""
+        self._inner, self._sessions, self._count, self._origin = inner, sessions, count, origin
+        self._methods = ("GET", "HEAD", "POST") if origin else ("GET", "HEAD")
+        self._open = ("", "login", "enrol") if origin else ("login",)
+        self._headers = PASSKEY_HEADERS if origin else HEADERS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
+                for name, value in self._headers.items():
                     headers[name] = value
             await send(message)
 
@@ -111,22 +124,27 @@ class _Guard:
     def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         client, server = scope.get("client") or ("", 0), scope.get("server") or ("", 0)
-        asked = Asked(client[0], (server[0], server[1]), {name: headers.getlist(name) for name in headers})
-        if why := refusal(asked):
-            return _message(403, "Not shown", why)
-        if scope["method"] not in ("GET", "HEAD"):
-            response = _message(405, "Not done", "The page can only be looked at.")
-            response.headers["Allow"] = "GET, HEAD"
+        asked = Asked(
+            client[0],
+            (server[0], server[1]),
+            {name: headers.getlist(name) for name in headers},
+            scope["method"] == "POST",
+        )
+        if why := refusal(asked, self._origin):
+            return message(403, "Not shown", why)
+        if scope["method"] not in self._methods:
+            response = message(405, "Not done", "The page can only be looked at.")
+            response.headers["Allow"] = ", ".join(self._methods)
             return response
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         first = path.removeprefix("/").partition("/")[0]
         if self._sessions.holds(first, headers.getlist("cookie")):
             return None
         if seconds := self._count(client[0]):
-            response = _message(429, "Too many requests", f"Wait {seconds} s.")
+            response = message(429, "Too many requests", f"Wait {seconds} s.")
             response.headers["Retry-After"] = str(seconds)
             return response
-        return None if first == "login" else _not_logged_in()
+        return None if first in self._open else not_logged_in(self._origin)
 
 
 def _page(request: Request, body: str) -> Response:
@@ -145,10 +163,14 @@ def _digest(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()[:32]
 
 
-def _not_logged_in() -> Response:
-    return _message(403, "You are not logged in", LOGIN)
+def not_logged_in(origin: str = "") -> Response:
+    """What somebody gets whose session is over, or never began."""
+    return message(
+        403, "You are not logged in", f"Log in with your passkey: {origin}/page/" if origin else LOGIN
+    )
 
 
-def _message(status: int, title: str, text: str) -> HTMLResponse:
+def message(status: int, title: str, text: str) -> HTMLResponse:
+    """A page with one line."""
     phrase = HTTPStatus(status).phrase
     return HTMLResponse(render("message.html", title=title, text=text, phrase=phrase), status_code=status)

@@ -20,26 +20,32 @@ from threegate.shown.escaped_lines import shown
 _FOLDER: Final = files("threegate.serve.page") / "templates"
 _STYLE: Final = (_FOLDER / "page.css").read_text("utf-8")
 _SCRIPT: Final = (_FOLDER / "page.js").read_text("utf-8")
+_PASSKEY_SCRIPT: Final = (_FOLDER / "passkey.js").read_text("utf-8")
 
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-CONTENT_SECURITY_POLICY: Final = "; ".join(
-    (
-        "default-src 'none'",
-        f"style-src '{_hash(_STYLE)}'",
-        f"script-src '{_hash(_SCRIPT)}'",
-        "connect-src 'self'",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'self'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types threegate",
+def _policy(*scripts: str) -> str:
+    allowed = " ".join(f"'{_hash(script)}'" for script in scripts)
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"style-src '{_hash(_STYLE)}'",
+            f"script-src {allowed}",
+            "connect-src 'self'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'self'",
+            "frame-ancestors 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types threegate",
+        )
     )
-)
+
+
+CONTENT_SECURITY_POLICY: Final = _policy(_SCRIPT)
 HEADERS: Final = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -54,6 +60,13 @@ HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 """Sent with every answer below /page, refusals too."""
+PASSKEY_HEADERS: Final = {
+    **HEADERS,
+    "Content-Security-Policy": _policy(_SCRIPT, _PASSKEY_SCRIPT),
+    "Permissions-Policy": f"{HEADERS['Permissions-Policy']}, publickey-credentials-get=(self), publickey-credentials-create=(self)",
+    "Strict-Transport-Security": "max-age=31536000",
+}
+"""The same of the page that takes passkeys."""
 
 
 def foreign(text: str) -> str:
@@ -83,7 +96,14 @@ def _environment() -> Environment:
     environment.filters["numbered"] = _numbered
     environment.filters["meaning"] = meaning
     environment.filters["meaning_of_value"] = _meaning_of_value
-    environment.globals.update(style=_STYLE, script=_SCRIPT, version=__version__)
+    environment.globals.update(
+        style=_STYLE,
+        script=_SCRIPT,
+        passkey_script=_PASSKEY_SCRIPT,
+        version=__version__,
+        signing=None,
+        origin="",
+    )
     return environment
 
 

@@ -17,7 +17,7 @@ from threegate.review.overview import GROUPS, entries, find_entry, matching
 from threegate.review.readiness import Readiness
 from threegate.review.request_view import Look, look_at
 from threegate.review.status import TITLES as NEXT_TITLES
-from threegate.review.status import Entry, Line, line_of
+from threegate.review.status import Entry, Line, grouped, line_of
 from threegate.secretscan import mask_secrets
 from threegate.serve.page.commands import commands
 from threegate.serve.page.page_templates import foreign, render
@@ -65,7 +65,7 @@ class Views:
 
     def overview(self, request: Request) -> str:
         """How the workspace is, what needs an operator, what runs; the rest folded."""
-        found = {group: entries(self._workspace, group) for group in GROUPS}
+        found = {group: self._entries(group) for group in GROUPS}
         lines = self._rows([*found["drafts"], *found["approved"], *found["running"]])
         by_turn = {turn: [line for line in lines if line.next == turn] for turn in NEXT_TITLES}
         first = limits.PAGE_FIRST_ROWS
@@ -96,7 +96,7 @@ class Views:
         if group not in GROUPS:
             raise Missing("there is no such list")
         words = request.query_params.get("q", "")[: limits.PAGE_QUERY_CHARS]
-        found = {name: entries(self._workspace, name) for name in GROUPS}
+        found = {name: self._entries(name) for name in GROUPS}
         matched = matching(found[group], words) if words.strip() else found[group]
         pages = max(1, -(-len(matched) // limits.PAGE_ROWS))
         page = min(_number(request.query_params.get("page", "1")), pages)
@@ -120,7 +120,7 @@ class Views:
     def request(self, request: Request) -> str:
         """One request, whole."""
         entry = self._entry(request)
-        look = self._look(entry)
+        look, added = self._looked(request, entry)
         streams = []
         if look.facts is not None:
             for name in _STREAMS:
@@ -141,7 +141,12 @@ class Views:
             sections=[section for section in look.sections if section.title not in ("REQUEST", _ENDED)],
             commands=commands(self._workspace, entry, look),
             streams=streams,
+            **added,
         )
+
+    def _looked(self, request: Request, entry: Entry) -> tuple[Look, dict[str, Any]]:
+        """What is shown of a request, and what else its page is given."""
+        return self._look(entry), {}
 
     def stream(self, request: Request) -> str:
         """stdout or stderr of a run, page by page."""
@@ -171,13 +176,21 @@ class Views:
 
     def _rows(self, found: list[Entry]) -> list[Line]:
         with self._reading:
-            return [
-                line_of(self._workspace, entry, self._reader if number < limits.STATUS_ROWS_READ else None)
-                for number, entry in enumerate(found)
-            ]
+            return grouped(
+                [
+                    line_of(
+                        self._workspace, entry, self._reader if number < limits.STATUS_ROWS_READ else None
+                    )
+                    for number, entry in enumerate(found)
+                ]
+            )
 
     def _counts(self) -> dict[str, int]:
-        return _counts({group: entries(self._workspace, group) for group in GROUPS})
+        return _counts({group: self._entries(group) for group in GROUPS})
+
+    def _entries(self, group: str) -> list[Entry]:
+        """The files of a group that are listed."""
+        return entries(self._workspace, group)
 
     def _entry(self, request: Request) -> Entry:
         folder, key = request.path_params["folder"], request.path_params["key"]
@@ -186,10 +199,10 @@ class Views:
             raise Missing("it lies in this folder no more: look for it in the lists, where it went")
         return entry
 
-    def _look(self, entry: Entry) -> Look:
+    def _look(self, entry: Entry, **more: Any) -> Look:
         """Raises Missing when the file went on meanwhile; TrailError and what else keeps it from being shown."""
         try:
-            return look_at(self._context(), entry)
+            return look_at(self._context(), entry, **more)
         except InvalidInput:
             if entry.path.exists():
                 raise

@@ -15,6 +15,7 @@ from threegate.trail.payloads.approval_events import (
     Granted,
     GrantRevoked,
     Promoted,
+    under_grant,
 )
 from threegate.trail.payloads.draft_events import Observed, Proposed, Validated
 from threegate.trail.payloads.drill_events import DrillEnded, DrillPlaced, DrillSet
@@ -168,4 +169,5 @@ __all__ = [
     "Witnessed",
     "WorkspaceAdopted",
     "WorkspaceCreated",
+    "under_grant",
 ]

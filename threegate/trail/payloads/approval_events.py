@@ -8,6 +8,11 @@ from threegate.trail.payloads.payload import History, Payload, because, frozen_f
 from threegate.trail.payloads.placed import Placed
 
 
+def under_grant(grant: str, given_by: str | None) -> str:
+    """How a request is named everywhere that nobody signed by itself, after "ran" or "approved"."""
+    return f"under grant {grant}, given by {given_by or 'an operator'}; not signed individually"
+
+
 @frozen_fields
 class Approved(Placed):
     """A request was approved: by a signature over exactly it (`approval_sha256`), or under a standing grant (`grant`)."""
@@ -26,6 +31,10 @@ class Approved(Placed):
     """The operator; of a grant, the one who gave it."""
     approval_sha256: str | None = None
     """Digest of the signed statement. None: nobody signed this very request."""
+    batch_sha256: str | None = None
+    """Digest of the batch that was signed, of which the statement is one. None: the statement was signed by itself."""
+    batch_index: int | None = None
+    """Where in the batch it is, from 0."""
     approved_utc: str | None = None
     expires_utc: str | None = None
     key: str | None = None
@@ -64,11 +73,11 @@ class Approved(Placed):
         ]
         detail = f" ({', '.join(bits)})" if bits else ""
         if self.grant is not None:
-            given_by = f" of {self.approved_by}" if self.approved_by else ""
-            return f"approved under grant {short(self.grant)}{given_by}{detail}"
+            return f"approved {under_grant(short(self.grant), self.approved_by)}{detail}"
         by = f" by {self.approved_by}" if self.approved_by else ""
         unasked = ", who was not asked (--yes)" if self.asked is False else ""
-        return f"approved{' and signed' if self.approval_sha256 else ''}{by}{unasked}{detail}"
+        batch = f" in the batch {short(self.batch_sha256)}" if self.batch_sha256 else ""
+        return f"approved{' and signed' if self.approval_sha256 else ''}{batch}{by}{unasked}{detail}"
 
     @property
     def pinned(self) -> frozenset[str] | None:
@@ -148,7 +157,9 @@ class Granted(Payload):
     from_: str | None = None
     """The finished request that it was made from."""
     inputs: tuple[str, ...] | None = None
-    """Names of the inputs whose bytes may differ."""
+    """Names of the inputs whose bytes may differ, in a grant of version 1."""
+    widened: tuple[str, ...] | None = None
+    """The parts of the request that may differ. None: of version 1."""
     max_uses: int | None = None
     expires_utc: str | None = None
     key: str | None = None
@@ -160,7 +171,8 @@ class Granted(Payload):
     def sentence(self) -> str:
         uses = f", for at most {self.max_uses} runs" if self.max_uses is not None else ""
         source = f", made from {self.from_}" if self.from_ else ""
-        return f"gave the standing grant{named(self.grant)}{uses}{source}"
+        widened = f", with {', '.join(self.widened)} widened" if self.widened else ""
+        return f"gave the standing grant{named(self.grant)}{uses}{source}{widened}"
 
 
 @frozen_fields

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from threegate.trail.payloads.payload import Payload, because, frozen_fields, named
+from threegate.trail.payloads.payload import Payload, because, frozen_fields, named, nested
+from threegate.trail.payloads.placed import Signature
 
 
 @frozen_fields
 class OperatorsChanged(Payload):
-    """What both files are from now on."""
+    """What the files are from now on."""
 
     operators_sha256: str | None
     """Digest of the operators file; None: there is none."""
     revoked_sha256: str | None
     """Digest of operators.revoked; None: there is none."""
     operator: str | None = None
+    passkeys_sha256: str | None = None
+    """Digest of operators.passkeys; None: there is none."""
 
 
 @frozen_fields
@@ -28,10 +31,16 @@ class OperatorAdded(OperatorsChanged):
     """Whether the key certifies others."""
     names: tuple[str, ...] | None = None
     """All operators, when the files were recorded as they are."""
+    origin: str | None = None
+    """The web origin that a passkey is pinned to; None for every other key."""
+    signed: Signature | None = nested(default=None, read=Signature.read)
+    """Of a passkey: the operator's own key signed its enrolment."""
 
     def sentence(self) -> str:
         if self.names is not None:
             return f"recorded the operators as they are{because(', '.join(self.names))}"
+        if self.origin is not None:
+            return f"enrolled a passkey of the operator{named(self.operator)} for {self.origin} ({self.key})"
         return f"added a key of the operator{named(self.operator)}{f' ({self.key})' if self.key else ''}"
 
 

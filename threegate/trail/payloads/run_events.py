@@ -339,7 +339,7 @@ class Replayed(SignedAct):
 
 @frozen_fields
 class Applied(SignedAct):
-    """An operator had what a proposal's run made applied to the project, or its note stored."""
+    """An operator had a proposed note stored. In older trails also: what a proposal's run made was written into the project."""
 
     kind = "applied"
     slot = "applied"

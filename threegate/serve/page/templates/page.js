@@ -88,6 +88,8 @@
     if (kind === "list" && !getSelection().isCollapsed) return;
     tag = answer.headers.get("ETag") || "";
     const other = new DOMParser().parseFromString(html.createHTML(text), "text/html");
+    const output = other.getElementById("output");
+    if (output) document.getElementById("output").replaceWith(document.adoptNode(output));
     const same = other.getElementById("live") && other.getElementById("live").innerHTML === source;
     if (same) return fine();
     if (kind === "list") {

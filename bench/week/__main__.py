@@ -1,0 +1,100 @@
+"""How many decisions a week of 200 drafts takes, how long they are to read, and whether a near miss slips through.
+
+    python -m bench.week
+
+The drafts come from `recipe.toml` and pass gate 1; grants and groups are decided by ThreeGate's own functions. What an operator reads is
+the short screen of each decision, as it is printed at 80 columns. Aims: 20 decisions, 10 minutes, no near miss covered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+
+from bench.week.shapes import shape_of
+from bench.week.week import SETTINGS, Decision, Draft, drafts_of, near_misses, read_recipe, replay
+from threegate.acts.grants import what_may_differ
+from threegate.shown.parts import Fact, Field, Item, Listing, Section
+from threegate.shown.request_sections import Beside, request_sections
+from threegate.shown.screen_lines import render_sections
+from threegate.shown.signed_text import shown_request
+
+_GUTTER = re.compile(r"^ +[0-9]+ \| ")
+AIM_DECISIONS = 20
+AIM_MINUTES = 10
+
+
+def words(decision: Decision) -> int:
+    """Words on the screen of a decision: what has a letter or a digit, without the numbers before lines of code."""
+    lines = (_GUTTER.sub("", line) for line in render_sections(_sections(decision)))
+    return sum(any(map(str.isalnum, word)) for line in lines for word in line.split())
+
+
+def _sections(decision: Decision) -> list[Section]:
+    first = decision.drafts[0]
+    sections = _screen(first)
+    if decision.what == "grant":
+        runs = [section for section in sections if section.title == "WHAT RUNS"]
+        return [what_may_differ(first.job, decision.widened), *runs]
+    rows = [item for draft in decision.drafts[1:] for item in _row(first, draft)]
+    return [*sections, Section("WHAT DIFFERS", tuple(rows))] if rows else sections
+
+
+def _screen(draft: Draft) -> list[Section]:
+    shown = {
+        name: (Listing(f"{len(data)} bytes, all of them:", data.decode(), name),)
+        for name, data in draft.inputs.items()
+    }
+    card = (
+        Fact("differs", "no request of this shape was approved before"),
+        Fact("can run", "yes, the gates would let it pass now"),
+    )
+    view = shown_request(draft.request, draft.job, SETTINGS, operator="operator", owner=None)
+    return request_sections(
+        view, Beside(card=card, inputs=shown, digests=(Fact("draft", draft.request.sha256),))
+    )
+
+
+def _row(first: Draft, draft: Draft) -> list[Item]:
+    """A member of a group: its name, and every value that differs, whole."""
+    row: list[Item] = [Field("file", draft.request.file_name), Field("purpose", draft.request.purpose)]
+    before, after = (json.loads(item.request.vars_json or "{}") for item in (first, draft))
+    row += [
+        Field(key, f"{key} = {json.dumps(value)}") for key, value in after.items() if before[key] != value
+    ]
+    return row
+
+
+def main() -> int:
+    """Print the table; 1 when an aim is missed."""
+    recipe = read_recipe()
+    drafts = drafts_of(recipe)
+    near = near_misses(recipe, drafts)
+    print(f"{len(drafts)} drafts of {len(recipe['work'])} kinds, {len(near)} near misses\n")
+    print("decided on        decisions  words  minutes")
+    for label, shape, grants in (
+        ("one by one", None, False),
+        ("with groups", shape_of, False),
+        ("with grants", None, True),
+        ("with both", shape_of, True),
+    ):
+        done = replay(recipe, drafts, shape, grants=grants)
+        read = sum(map(words, done.decisions))
+        minutes = read / recipe["words_a_minute"]
+        print(f"{label:<18}{len(done.decisions):>9}{read:>7}{minutes:>9.1f}")
+    kinds = Counter(decision.what for decision in done.decisions)
+    print(
+        f"\nwith both: {', '.join(f'{number} {what}' for what, number in kinds.items())}; {len(done.granted)} ran under a grant"
+    )
+    covered = [miss for miss in near if replay(recipe, [*drafts, miss], shape_of).covered_near]
+    print(f"near misses covered by a grant or a group: {len(covered)} of {len(near)}")
+    for miss in covered:
+        print(f"  {miss.kind}: {miss.near}")
+    missed = len(done.decisions) > AIM_DECISIONS or minutes > AIM_MINUTES or bool(covered)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

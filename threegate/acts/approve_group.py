@@ -1,0 +1,156 @@
+"""Approving a group of drafts by one decision: one signature over a batch of complete statements.
+
+Invariant: a group is one full draft and others that differ from it in nothing but what its table shows whole; what cannot be
+shown so, or could not run, is left out and named. Each member is delivered by itself, as any approval; a crash between two
+leaves the rest as drafts, whose statements nobody can use: a launch asks for the member's own event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from threegate.acts.approve import Promoted, Sealed, moment_for, promote, seal
+from threegate.acts.list_drafts import drafts_of
+from threegate.approval import NAMESPACE_APPROVAL, Batch, BatchPlace, render_signed, sign_statement
+from threegate.core import limits
+from threegate.core.canonical import sha256_hex
+from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
+from threegate.launch.context import Context
+from threegate.request import read_request
+from threegate.request.job import RISKS
+from threegate.review.draft_group import Group, why_alone
+from threegate.review.group_shape import shape_of
+from threegate.review.reviewed_draft import (
+    Draft,
+    ReviewedDraft,
+    open_reviewed_draft,
+    read_draft,
+    refuse_judged,
+)
+from threegate.shown.time_read import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class SealedGroup:
+    """The statements about a group's members, in its order, and the batch of them; not yet signed."""
+
+    sealed: tuple[Sealed, ...]
+    batch: Batch
+
+
+def group_paths(context: Context, lead: Draft) -> list[Path]:
+    """The drafts of the lead's shape, the lead first. Raises InvalidInput when it is of no group."""
+    shape = _shape(context, lead)
+    if shape is None:
+        raise InvalidInput(
+            f"{lead.path.name}: not valid, or never of a group; see: threegate approve {lead.path.name}"
+        )
+    found = [lead.path]
+    for path in drafts_of(context.workspace):
+        if path == lead.path:
+            continue
+        try:
+            if _shape(context, read_draft(context.workspace, path)) == shape:
+                found.append(path)
+        except InvalidInput:
+            continue  # it went on its way, or cannot be read
+    return found
+
+
+@contextmanager
+def open_group(context: Context, lead: Draft) -> Iterator[Group]:
+    """Open the drafts of the lead's shape; the copies of their inputs live as long as the block.
+
+    Raises what opening the lead raises, InvalidInput when no other draft is of its group, TrailError.
+    """
+    paths = group_paths(context, lead)
+    with ExitStack() as held:
+        first = held.enter_context(open_reviewed_draft(context, lead))
+        refuse_judged(first)
+        members, left_out = [first], []
+        room = limits.SIGNATURE_FILE_BYTES - limits.BATCH_ARMOR_BYTES - _size(first)
+        for path in paths[1:]:
+            try:
+                draft = read_draft(context.workspace, path)
+                with ExitStack() as own:
+                    member = own.enter_context(open_reviewed_draft(context, draft, compared=False))
+                    why = why_alone(first, member)
+                    if member.request.request_id in {one.request.request_id for one in members}:
+                        why = "its request_id is that of another draft of the group"
+                    if not why and (len(members) == limits.BATCH_MEMBERS or _size(member) > room):
+                        why = "the batch is full; approve the rest in another one"
+                    if why:
+                        left_out.append((path.name, why))
+                        continue
+                    held.enter_context(own.pop_all())
+                    members.append(member)
+                    room -= _size(member)
+            except TrailError:
+                raise
+            except ThreeGateError as error:
+                left_out.append((path.name, f"{error}"))
+        if len(members) == 1:
+            raise InvalidInput(
+                f"{lead.path.name}: no other draft can be decided on together with it"
+                + "".join(f" ({name}: {why})" for name, why in left_out[:1])
+                + f"; approve it alone: threegate approve {lead.path.name}"
+            )
+        yield Group(tuple(members), tuple(left_out))
+
+
+def seal_group(context: Context, group: Group, approved_by: str) -> SealedGroup:
+    """A statement about each member, of one moment. Raises Refused as `seal`."""
+    moment = max(map(moment_for, group.members))
+    sealed = tuple(seal(context, member, approved_by, approved_utc=moment) for member in group.members)
+    risk = max((one.job.effective_risk for one in sealed), key=RISKS.index)
+    return SealedGroup(sealed, Batch(risk, tuple(one.statement for one in sealed)))
+
+
+def sign_group(group: SealedGroup, key: Path) -> bytes:
+    """The signature file of every member. ssh-keygen asks once. Raises InvalidInput, Unavailable."""
+    data = group.batch.to_bytes()
+    return render_signed(data, sign_statement(data, key, NAMESPACE_APPROVAL))
+
+
+def deliver_group(
+    context: Context,
+    group: Group,
+    sealed: SealedGroup,
+    signature: bytes,
+    *,
+    actor: str,
+    reason: str = "",
+    reading: Reading | None = None,
+) -> Iterator[Promoted]:
+    """Deliver the members one by one, as `promote` does; those before a failure stay approved. Raises as `promote`."""
+    digest = sha256_hex(sealed.batch.to_bytes())
+    for index, (member, one) in enumerate(zip(group.members, sealed.sealed, strict=True)):
+        yield promote(
+            context,
+            member,
+            one,
+            signature,
+            actor=actor,
+            reason=reason,
+            reading=reading,
+            batch=BatchPlace(digest, index),
+        )
+
+
+def _shape(context: Context, draft: Draft) -> str | None:
+    """The draft's shape; None for one that is not valid, made from a proposal, or never of a group."""
+    if draft.path.parent == context.workspace.drafts:
+        return None
+    settings = context.policy.settings.request
+    now = datetime.now(UTC)
+    report = read_request(draft.data, path=draft.path.name, settings=settings, now=now, stage="draft")
+    return shape_of(report.request, draft.owner) if report.request is not None else None
+
+
+def _size(member: ReviewedDraft) -> int:
+    """How much of the signature file a member takes at most."""
+    return limits.BATCH_STATEMENT_BYTES + limits.BATCH_INPUT_BYTES * len(member.inputs)

@@ -1,0 +1,144 @@
+"""The MCP entry in an agent's own configuration, for people who run it without the jail: planned, written, taken back.
+
+Invariant: what was in the file means the same afterwards, and the bytes are kept beside it; another entry of the same name is
+never replaced. Taking it back gives the earlier bytes, or changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any, Final
+
+from threegate.core import durable, limits
+from threegate.core.errors import InvalidInput
+
+_NAME: Final = "threegate"
+_KEPT: Final = ".before-threegate"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientEntry:
+    """What the file is and becomes. `before` is None where there is no file; `after` equals it when nothing is to do."""
+
+    file: Path
+    before: bytes | None
+    after: bytes
+
+    @classmethod
+    def plan(cls, file: Path, entry: str) -> ClientEntry:
+        """The file with the entry. Raises InvalidInput, with what to do, where it cannot be put in without loss."""
+        file = _place(file)
+        before = _read(file)
+        return cls(file, before, _with_entry(file, before, entry))
+
+    def diff(self) -> str:
+        """What changes, as a unified diff."""
+        sides = ((self.before or b"").decode().splitlines(True), self.after.decode().splitlines(True))
+        name = str(self.file)
+        return "".join(
+            line if line.endswith("\n") else f"{line}\n" for line in unified_diff(*sides, name, name, n=2)
+        )
+
+    def write(self) -> Path | None:
+        """Write it; where the earlier bytes are kept, None when there was no file. Raises InvalidInput, OSError."""
+        if _read(self.file) != self.before:
+            raise InvalidInput(f"{self.file}: changed meanwhile; look at it and try again")
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        if self.before is None:
+            durable.overwrite(self.file, self.after)
+            return None
+        kept = _kept(self.file)
+        mode = self.file.stat().st_mode & 0o777
+        durable.overwrite(kept, self.before, mode)
+        durable.overwrite(self.file, self.after, mode)
+        return kept
+
+
+def take_back(file: Path, entry: str) -> bool:
+    """Undo `write`; False when the entry is not there. Raises InvalidInput when the file changed since, OSError."""
+    file = _place(file)
+    now, kept = _read(file), _kept(file)
+    before = _read(kept)
+    if now is None or _NAME not in now.decode():
+        return False
+    if now != _with_entry(file, before, entry):
+        raise InvalidInput(
+            f"{file}: changed since the entry was written; take {_NAME} out of it by hand"
+            + ("" if before is None else f" ({kept} has what was there before)")
+        )
+    if before is None:
+        durable.unlink(file)
+    else:
+        durable.replace(kept, file)
+        durable.sync_folder(file.parent)
+    return True
+
+
+def _place(file: Path) -> Path:
+    """Where the bytes are: a configuration is often a link into a folder of such files."""
+    return file.expanduser().resolve()
+
+
+def _kept(file: Path) -> Path:
+    return file.with_name(file.name + _KEPT)
+
+
+def _read(file: Path) -> bytes | None:
+    try:
+        data = durable.read_regular(file, max_bytes=limits.CLIENT_SETTINGS_BYTES)
+        data.decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"{file}: cannot be read as text ({getattr(error, 'strerror', None) or 'no UTF-8'})"
+        ) from None
+    return data
+
+
+def _with_entry(file: Path, before: bytes | None, entry: str) -> bytes:
+    """The file's bytes with the entry in their place."""
+    is_toml = file.suffix == ".toml"
+    there, ours = _value(file, before or b"", is_toml=is_toml), _value(file, entry.encode(), is_toml=is_toml)
+    [(table, servers)] = ours.items()
+    known = there.get(table, {})
+    if not isinstance(known, dict):
+        raise InvalidInput(f"{file}: {table} is no table of servers; put the entry in by hand")
+    if _NAME in known:
+        if known[_NAME] == servers[_NAME] and before is not None:
+            return before
+        raise InvalidInput(f"{file}: has another server named {_NAME} already; take that out first")
+    wanted = {**there, table: {**known, **servers}}
+    if not is_toml:
+        return (json.dumps(wanted, indent=2, ensure_ascii=False) + "\n").encode()
+    text = (before or b"").decode()
+    after = f"{text.rstrip()}\n\n{entry.strip()}\n".lstrip().encode()
+    try:
+        if tomllib.loads(after.decode()) == wanted:
+            return after
+    except tomllib.TOMLDecodeError:
+        pass
+    raise InvalidInput(f"{file}: the entry cannot be put behind what is there; put it in by hand")
+
+
+def _value(file: Path, data: bytes, *, is_toml: bool) -> dict[str, Any]:
+    try:
+        value = (
+            tomllib.loads(data.decode()) if is_toml else json.loads(data or b"{}", object_pairs_hook=_once)
+        )
+    except (ValueError, RecursionError):
+        kind = "TOML" if is_toml else "JSON without comments"
+        raise InvalidInput(f"{file}: is not {kind}, so the entry has to be put in by hand") from None
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{file}: is no JSON object; put the entry in by hand")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError("a key is there twice")
+    return dict(pairs)

@@ -1,0 +1,229 @@
+"""An agent's change set, drafted anew over what the project has become since: a three-way merge, file by file.
+
+Invariant: nothing of the project is written, and what comes out is a draft like any other, which a person reads and signs. A file
+that both sides changed is merged by `git merge-file` from three plain files outside of any repository: the bytes that the
+run's launcher kept, those of the project, and those of the change set, each of the digest that the change set names. What
+cannot be merged so is named, and there is no draft. Source: docs/spec/8-agents.md, "Change sets".
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from threegate.acts.retry import free_request_id
+from threegate.agents.work_changes import base_name
+from threegate.changes.change_draft import said_changes
+from threegate.changes.change_tar import ChangeSet, change_tar, read_change_set
+from threegate.changes.checks import check_project
+from threegate.changes.requested_change import RequestedChange, hold_project
+from threegate.changes.table import ChangeSetError, Node, Row, table_digest
+from threegate.changes.trees import HeldTree, node_of
+from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
+from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.workspace import AgentRun
+from threegate.launch.context import Context
+from threegate.request import read_request
+from threegate.request.changes_section import ARCHIVE
+from threegate.request.model import InputFile, Request
+from threegate.request.render_draft import file_name, render_request, slug_of
+from threegate.review.reviewed_draft import ReviewedDraft
+
+
+@dataclass(frozen=True, slots=True)
+class Redrafted:
+    """A draft that was made anew, the paths that were merged, and those that the project has already."""
+
+    path: Path
+    request_id: str
+    merged: tuple[str, ...]
+    there_already: tuple[str, ...]
+
+
+def redraft(context: Context, reviewed: ReviewedDraft) -> Redrafted:
+    """Draft a change set anew over the project as it is now; the old draft stays.
+
+    Raises InvalidInput when there is nothing to merge, Refused (project_changed, input_unfit) for what cannot be merged,
+    Unavailable without git or without the inbox, OSError.
+    """
+    name, change = reviewed.draft.path.name, reviewed.change
+    if change is None:
+        raise InvalidInput(f"{name}: changes no project, so there is nothing to merge")
+    desk = context.workspace.desk(reviewed.owner)
+    if not desk.inbox.is_dir():
+        raise Unavailable(f"{desk.inbox}: the run that asked for this was removed; have it proposed again")
+    merging = _Merging(change.change, desk.base if isinstance(desk, AgentRun) else None)
+    data = _merged(merging, reviewed, change)
+    if not merging.moved:
+        raise InvalidInput(f"{name}: the project is what the change was made from; approve it as it is")
+    request = _request(context, reviewed.request, merging, data)
+    with context.workspace.hold(desk.files) as files, suppress(FileExistsError):
+        files.deliver(sha256_hex(data), data, 0o644)
+    with context.workspace.hold(desk.inbox) as inbox:
+        inbox.deliver(request.file_name, request.data, 0o644)
+    return Redrafted(
+        desk.inbox / request.file_name, request.request_id, tuple(merging.merged), tuple(merging.there)
+    )
+
+
+def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
+    """The three-way merge of a text; None where both sides changed the same lines, or it is no text. Raises Unavailable."""
+    git = shutil.which("git")
+    if git is None:
+        raise Unavailable(
+            "git: is not here, and merges what both sides changed; apt-get install git, or have it proposed again"
+        )
+    with tempfile.TemporaryDirectory(prefix="threegate-merge-") as made:
+        folder = Path(os.path.realpath(made))
+        for name, data in (("ours", ours), ("base", base), ("theirs", theirs)):
+            (folder / name).write_bytes(data)
+        # No repository around the folder is looked for, and nobody's configuration is read.
+        alone = {
+            "GIT_CEILING_DIRECTORIES": str(folder.parent),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+        }
+        try:
+            done = subprocess.run(
+                [git, "merge-file", "-p", "-q", "ours", "base", "theirs"],
+                cwd=folder,
+                env={"PATH": os.defpath, "LC_ALL": "C", **alone},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=limits.MERGE_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise Unavailable(f"git merge-file: could not be run ({type(error).__name__})") from None
+    return done.stdout if done.returncode == 0 else None
+
+
+class _Merging:
+    """The rows of a change set over the project as it is: kept, merged, there already, or in conflict."""
+
+    def __init__(self, change: ChangeSet, base: Path | None) -> None:
+        self._change = change
+        self._base = base
+        self.rows: list[Row] = []
+        self.content: dict[str, bytes] = {}
+        """path → bytes of a file that is not what the old change set has."""
+        self.merged: list[str] = []
+        self.there: list[str] = []
+        self.conflicts: list[str] = []
+
+    @property
+    def moved(self) -> bool:
+        """Whether the project differs from what the change was made from."""
+        return bool(self.merged or self.there or self.conflicts)
+
+    def add(self, tree: HeldTree, stream: BinaryIO, row: Row) -> None:
+        """Take one row over. Raises OSError, Unavailable."""
+        entry = tree.look(row.path)
+        if entry is not None and entry.kind not in ("file", "folder", "link"):
+            self.conflicts.append(row.path)
+            return
+        now = None if entry is None else node_of(tree, row.path, entry)
+        if now == row.before:
+            self.rows.append(row)
+        elif now == row.after:
+            self.there.append(row.path)
+        elif (content := self._three_ways(tree, stream, row, now)) is None:
+            self.conflicts.append(row.path)
+        else:
+            assert row.before and row.after and now
+            mode = now.mode if row.after.mode == row.before.mode else row.after.mode
+            self.merged.append(row.path)
+            self.content[row.path] = content
+            after = Node(mode, sha256_hex(content))
+            if after != now:
+                self.rows.append(Row(row.path, now, after))
+
+    def _three_ways(self, tree: HeldTree, stream: BinaryIO, row: Row, now: Node | None) -> bytes | None:
+        """The bytes of a file that both sides changed; None where they cannot be merged."""
+        before, after = row.before, row.after
+        if not (before and after and now and before.file and after.file and now.file):
+            return None
+        theirs, ours = self._change.read(stream, row.path), b"".join(tree.chunks(row.path))
+        if sha256_hex(ours) != now.sha256:
+            return None
+        if after.sha256 in (before.sha256, now.sha256):
+            return ours
+        if now.sha256 == before.sha256:
+            return theirs
+        base = self._base_of(row.path)
+        return merge_files(ours, base, theirs) if sha256_hex(base) == before.sha256 else None
+
+    def _base_of(self, path: str) -> bytes:
+        """What the launcher kept of a path; nothing where it kept none."""
+        if self._base is not None:
+            with suppress(OSError):
+                return durable.read_regular(self._base / base_name(path), max_bytes=limits.AGENT_BASE_BYTES)
+        return b""
+
+
+def _merged(merging: _Merging, reviewed: ReviewedDraft, change: RequestedChange) -> bytes:
+    """`changes.tar` of the merged rows; empty when the project is what it was. Raises Refused, InvalidInput."""
+    place = change.job.project
+    with hold_project(place) as held, reviewed.inputs[0].open() as stream:
+        tree = HeldTree(held)
+        try:
+            for row in change.change.rows:
+                merging.add(tree, stream, row)
+            if merging.conflicts:
+                named = ", ".join(merging.conflicts[: limits.CHANGE_CONFLICTS_NAMED])
+                more = len(merging.conflicts) - limits.CHANGE_CONFLICTS_NAMED
+                raise Refused(
+                    "project_changed",
+                    f"both sides changed {named}{f' and {more} more' if more > 0 else ''} in ways that cannot be "
+                    "merged; have it proposed again",
+                )
+            if not merging.moved:
+                return b""
+            if not merging.rows:
+                raise InvalidInput(f"{place.path}: has all of this change already; reject the draft")
+            data = change_tar(merging.rows, lambda row: _content(merging, change.change, stream, row))
+            check_project(tree, read_change_set(data), place.uid)
+        except ChangeSetError as error:
+            raise Refused("input_unfit", f"changes.tar: {error}") from None
+        return data
+
+
+def _content(merging: _Merging, change: ChangeSet, stream: BinaryIO, row: Row) -> bytes:
+    if row.path in change.targets:
+        return change.targets[row.path].encode()
+    found = merging.content.get(row.path)
+    return change.read(stream, row.path) if found is None else found
+
+
+def _request(context: Context, old: Request, merging: _Merging, data: bytes) -> Request:
+    """The new draft, read by gate 1; without the names of paths where it refuses the words in one. Raises InvalidInput."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    with context.trail.locked() as held:
+        request_id = free_request_id(held, old.request_id)
+    slug = old.file_name[len("TR-20260101-000000Z-") : -len(".md")].removesuffix("-merged")
+    name = file_name(now, slug_of(f"{slug}-merged"))
+    told = f"drafted anew from {old.request_id}: {len(merging.merged)} files merged with the project, {len(merging.there)} there already"
+    for named in (True, False):
+        fresh = replace(
+            old,
+            file_name=name,
+            request_id=request_id,
+            created_utc=now,
+            inputs=(InputFile(ARCHIVE, sha256_hex(data)),),
+            constraints=(*old.constraints, told),
+            changes=said_changes(merging.rows, table_digest(merging.rows), named=named),
+        )
+        report = read_request(
+            render_request(fresh), path=name, settings=context.policy.settings.request, now=now, stage="draft"
+        )
+        if report.request is not None:
+            return report.request
+    raise InvalidInput(f"{old.file_name}: cannot be drafted anew as the same request; have it proposed again")

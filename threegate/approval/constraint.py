@@ -1,0 +1,157 @@
+"""What a widened value of a grant may be: its type, and one or two of the contract operators.
+
+Invariant: a text that a constraint takes is one plain word in NFC, without ``%``, ``\\``, ``..``, ``//`` or a leading dash; a
+number lies between two bounds; ``*`` never stands for ``/``. A value that an operator cannot judge is not taken.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeGuard
+
+from threegate.approval.ssh_wire import MalformedError
+from threegate.core import limits
+from threegate.core.canonical import INTEGER_MAX
+from threegate.core.json_operators import BUILDERS, BadPattern, Test, compile_pattern
+from threegate.request.characters import has_hidden
+
+Kind = Literal["string", "integer", "number"]
+
+_KINDS: Final[Mapping[Kind, type]] = {"string": str, "integer": int, "number": float}
+_SHAPES: Final = ({"like"}, {"regex"}, {"one_of"}, {"gte", "lte"})
+"""The operators that a constraint has: exactly one of these sets."""
+_BARRED: Final = ("%", "\\", "..", "//")
+_PROBE: Final = "q#7é_Z"
+"""A constraint that takes this takes any word: it constrains nothing."""
+_WRITTEN: Final = re.compile(r"\s*([=~])\s*(.*?)\s*", re.DOTALL)
+_RANGE: Final = re.compile(
+    r"(-?[0-9]+(?:\.[0-9]+)?) ?(KiB|MiB)?\s*\.\.\s*(-?[0-9]+(?:\.[0-9]+)?) ?(KiB|MiB)?"
+)
+_UNITS: Final = {"": 1, "KiB": limits.KIB, "MiB": limits.MIB}
+
+
+def kind_of(value: object) -> Kind | None:
+    """The type of a plain value; None for everything that no constraint takes (a bool is no number)."""
+    return next((kind for kind, of in _KINDS.items() if type(value) is of), None)
+
+
+def is_plain_word(text: str) -> bool:
+    """Whether a text may be taken by a constraint at all: one visible word in one spelling, which is no option or path up."""
+    return (
+        0 < len(text) <= limits.GRANT_WORD_CHARS
+        and not any(part in text for part in _BARRED)
+        and not text.startswith("-")
+        and not any(character.isspace() for character in text)
+        and not has_hidden(text)
+        and unicodedata.is_normalized("NFC", text)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A type and its operators, as the grant's statement has them."""
+
+    kind: Kind
+    operators: Mapping[str, Any] = field(hash=False)
+    _tests: tuple[Test, ...] = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, kind: object, operators: Mapping[str, Any]) -> Constraint:
+        """Raises MalformedError for what is no constraint, or one that would take anything."""
+        if not _is_kind(kind) or operators.keys() not in _SHAPES:
+            raise MalformedError("has a constraint of a type or with operators that there are not")
+        made = cls(kind, operators, tuple(_test(kind, name, operand) for name, operand in operators.items()))
+        if made.takes(_PROBE):
+            raise MalformedError("has a constraint that takes any text; name what stays the same")
+        return made
+
+    @classmethod
+    def read(cls, kind: Kind, text: str) -> Constraint:
+        """Read ``= glob``, ``= ["a", "b"]``, ``= 1..100``, ``~ pattern``, as an operator writes it. Raises MalformedError."""
+        match = _WRITTEN.fullmatch(text)
+        if match is None:
+            raise MalformedError("has a constraint without = or ~")
+        sign, rest = match.groups()
+        if sign == "~":
+            return cls.of(kind, {"regex": rest})
+        if rest.startswith("["):
+            try:
+                values = json.loads(rest)
+            except (ValueError, RecursionError):
+                raise MalformedError('has a list that is no JSON; write ["a", "b"]') from None
+            return cls.of(kind, {"one_of": values})
+        if kind == "string":
+            return cls.of(kind, {"like": rest})
+        found = _RANGE.fullmatch(rest)
+        if found is None:
+            raise MalformedError("has no range of numbers; write 1..100")
+        try:
+            low, high = (_bound(kind, found[at], found[at + 1]) for at in (1, 3))
+        except ValueError:
+            raise MalformedError("has a fraction where a whole number stands") from None
+        return cls.of(kind, {"gte": low, "lte": high})
+
+    def takes(self, value: object) -> bool:
+        """Whether a value is one that the grant's operator allowed."""
+        if type(value) is not _KINDS[self.kind] or (isinstance(value, str) and not is_plain_word(value)):
+            return False
+        return all(test(value) is True for test in self._tests)
+
+    def __str__(self) -> str:
+        """As `read` reads it."""
+        operators = self.operators
+        if "gte" in operators:
+            return f"= {operators['gte']}..{operators['lte']}"
+        if "one_of" in operators:
+            return f"= {json.dumps(operators['one_of'], ensure_ascii=False)}"
+        return f"~ {operators['regex']}" if "regex" in operators else f"= {operators['like']}"
+
+
+def _bound(kind: Kind, digits: str, unit: str | None) -> int | float:
+    """A bound as the canonical rendering has it. Raises ValueError for a fraction of an integer."""
+    value = float(digits) if kind == "number" else int(digits)
+    return (int(value) if value == int(value) else value) * _UNITS[unit or ""]
+
+
+def _is_kind(value: object) -> TypeGuard[Kind]:
+    return isinstance(value, str) and value in _KINDS
+
+
+def _fits(kind: Kind, value: object) -> bool:
+    """Whether an operand is of the type. The canonical rendering of the number 1.0 is 1, so that is a number as well."""
+    return type(value) is _KINDS[kind] or (kind == "number" and type(value) is int)
+
+
+def _test(kind: Kind, name: str, operand: Any) -> Test:
+    if name == "one_of":
+        most = limits.GRANT_CHOICES
+        if not isinstance(operand, list) or not 1 <= len(operand) <= most:
+            raise MalformedError(f"has a list of other than 1 to {most} values")
+        for item in operand:
+            if not _fits(kind, item) or (kind == "string" and not is_plain_word(item)):
+                raise MalformedError("has a list with a value that no constraint takes")
+        return BUILDERS["one_of"](operand)
+    if name in ("gte", "lte"):
+        if kind == "string" or not _fits(kind, operand) or abs(operand) > INTEGER_MAX:
+            raise MalformedError("has a bound that is no number of the value's type")
+        return BUILDERS[name](operand)
+    if kind != "string" or not isinstance(operand, str) or len(operand) > limits.GRANT_WORD_CHARS:
+        raise MalformedError("has a pattern that is no short text, or for what is none")
+    try:
+        return _whole(operand if name == "regex" else _from_glob(operand))
+    except BadPattern as error:
+        raise MalformedError(f"has {error}") from None
+
+
+def _from_glob(text: str) -> str:
+    """Every character stands for itself, but ``*`` for one or more that are no ``/``."""
+    return "[^/]+".join(re.escape(part) for part in text.split("*"))
+
+
+def _whole(pattern: str) -> Test:
+    match = compile_pattern(pattern, whole=True)
+    return lambda value: match(value) is not None

@@ -1,0 +1,71 @@
+"""What a grant would cover and what it just would not, computed: examples for the screen before it is signed.
+
+Invariant: pure; each example was asked of the same function that decides at a launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from threegate.approval.grant import matches, opened
+from threegate.approval.widened import Widened, with_value
+from threegate.request.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A widened part with a value that would run and a close one that would wait for an operator.
+
+    `runs` is the value that the request itself had where no other one close to it would run.
+    """
+
+    widened: Widened
+    runs: Any
+    waits: Any
+
+
+def examples(job: Job, widened: Sequence[Widened]) -> list[Example]:
+    """One for each widened part of a job that `terms` takes. Raises Refused as `terms` does."""
+    found = opened(job, widened)
+
+    def covered(part: str, value: Any) -> bool:
+        return matches(with_value(job, part, value), widened, found.pattern)
+
+    made = []
+    for item in widened:
+        value = found.values[item.part]
+        close = list(_close(value, item))
+        runs = next((other for other in close if other != value and covered(item.part, other)), value)
+        waits = next(other for other in (*close, _FAR) if not covered(item.part, other))
+        made.append(Example(item, runs, waits))
+    return made
+
+
+_FAR = "../x"
+"""What no constraint takes, of any type."""
+
+
+def _close(value: Any, widened: Widened) -> Iterator[Any]:
+    """Values near to one, and near to the edges of what is allowed: the nearest first."""
+    operators = widened.operators
+    yield from map(type(value), operators.get("one_of", ()))
+    if not isinstance(value, str):
+        step = 1 if isinstance(value, int) else 0.01
+        for edge in (operators.get("lte", value), operators.get("gte", value)):
+            yield from (type(value)(edge), type(value)(edge + step), type(value)(edge - step))
+        return
+    for at in reversed(range(len(value))):  # a word differs at its end more often than at its beginning
+        for other in _like(value[at]):
+            yield value[:at] + other + value[at + 1 :]
+    yield from (f"{value}x", value[:-1], f"{value}/x")
+
+
+def _like(character: str) -> str:
+    """Characters of the same kind, then others."""
+    for kind in ("0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"):
+        if character in kind:
+            at = kind.index(character)
+            return kind[at + 1 : at + 2] + kind[max(0, at - 1) : at] + kind[0] + kind[-1]
+    return "x"

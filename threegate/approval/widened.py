@@ -1,0 +1,253 @@
+"""The parts of a Job that a grant may leave open, and how they are taken out of it.
+
+Invariant: what is not named stays the same byte for byte: a Job without its open values equals the grant's pattern, or the
+grant is not for it. Code, programs, options, hosts, projects and the names of inputs are no parts; an argument is one only
+where the whole command is transparent, and content only where inputs are data.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from json.decoder import JSONDecodeError, JSONDecoder
+from typing import Any, Final
+
+from threegate.approval.constraint import Constraint, Kind, kind_of
+from threegate.approval.ssh_wire import MalformedError
+from threegate.core import canonical, limits
+from threegate.core.errors import Refused
+from threegate.request.backend_rules import BACKENDS
+from threegate.request.command import script_word
+from threegate.request.command.data_tools import tool_of
+from threegate.request.exposure import command_exposure
+from threegate.request.job import Job
+
+_LIMITS: Final = ("time_sec", "memory_mb")
+_WORD: Final = re.compile(r"[A-Za-z0-9._,:=@+/-]+")
+"""An argument that may be open: a name, path, number or date, which no data tool reads as a program of its own."""
+_PART: Final = re.compile(r"[A-Za-z0-9._-]+")
+_EXPRESSIONS: Final = ("jq", "tar")
+"""Data tools that read a plain word as a program or as options."""
+_DECODER: Final = JSONDecoder()
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Widened:
+    """One part of a Job and what it may be; `constraint` is None for content in a grant of version 1: any."""
+
+    part: str
+    constraint: Constraint | None
+
+    @classmethod
+    def parse(cls, value: object) -> Widened:
+        """Read one of a grant's terms. Raises MalformedError."""
+        if not isinstance(value, dict) or not isinstance(part := value.get("part"), str):
+            raise MalformedError("has a widened part of a wrong form")
+        operators = {name: item for name, item in value.items() if name not in ("part", "type")}
+        return cls(part, Constraint.of(value.get("type"), operators))
+
+    def to_json(self) -> dict[str, Any]:
+        """As a grant's terms have it."""
+        kind = self.constraint.kind if self.constraint else None
+        return {"part": self.part, "type": kind, **self.operators}
+
+    @property
+    def operators(self) -> Mapping[str, Any]:
+        """The operators of its constraint."""
+        return self.constraint.operators if self.constraint else {}
+
+    def takes(self, value: object) -> bool:
+        """Whether a value of the part is allowed."""
+        return self.constraint is None or self.constraint.takes(value)
+
+    def __str__(self) -> str:
+        return f"{self.part} {self.constraint or '= anything'}"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenJob:
+    """A Job with its open values taken out: what is left, and the values by the names of their parts."""
+
+    pattern: dict[str, Any]
+    values: Mapping[str, Any]
+
+
+def read_widened(job: Job, texts: Sequence[str]) -> tuple[Widened, ...]:
+    """Read ``PART = …`` and ``PART ~ …``, by the types that the job's own values have. Raises Refused."""
+    named = {}
+    for text in texts:
+        cut = re.match(r"[^=~]*", text)
+        part = cut[0].strip() if cut else ""
+        if part in named:
+            raise _mismatch(f"{part}: widened twice; write one constraint")
+        named[part] = text[cut.end() if cut else 0 :]
+    values = open_job(job, tuple(named)).values
+    try:
+        return tuple(
+            Widened(part, Constraint.read(_kind(values[part]), text)) for part, text in sorted(named.items())
+        )
+    except MalformedError as error:
+        raise _mismatch(f"what you widen {error}") from None
+
+
+def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
+    """Take the values of the parts out of a Job. Raises Refused (grant_mismatch) for what no grant may leave open."""
+    if len(parts) > limits.GRANT_PARTS:
+        raise _mismatch(f"at most {limits.GRANT_PARTS} parts can be widened")
+    meaning = job.meaning()
+    values: dict[str, Any] = {}
+    for part in parts:
+        kind, _, name = part.partition(".")
+        if kind == "inputs":
+            values[part] = _take_input(job, meaning, name)
+        elif kind == "argv":
+            values[part] = _take_argument(job, meaning, name)
+        elif kind == "outputs":
+            values[part] = job.outputs[at := _index(name, job.outputs, part)]
+            meaning["outputs"][at] = None
+        elif kind == "limits" and name in _LIMITS:
+            values[part] = meaning["limits"][name]
+            meaning["limits"][name] = None
+        elif kind != "vars" or not name:
+            raise _mismatch(f"{part}: no such part; {_parts_there_are(job)}")
+    variables = {part: part.split(".")[1:] for part in parts if part.startswith("vars.")}
+    if variables:
+        around, found = _take_variables(job, variables)
+        values.update(found)
+        meaning["vars_sha256"], meaning["vars_around_sha256"] = None, canonical.digest(around)
+    return OpenJob(meaning, values)
+
+
+def with_value(job: Job, part: str, value: Any) -> Job:
+    """The same job with another value in a part that `open_job` takes; for what a screen shows."""
+    kind, _, name = part.partition(".")
+    if kind == "inputs":
+        return replace(
+            job,
+            inputs=tuple(
+                replace(item, size=value, sha256="0" * 64) if item.name == name else item
+                for item in job.inputs
+            ),
+        )
+    if kind == "limits":
+        return replace(job, limits=replace(job.limits, **{name: value}))
+    if kind == "vars":
+        text = job.vars_json or ""
+        start, end = next(_spans(text, {part: part.split(".")[1:]}))[1:]
+        return replace(job, vars_json=text[:start] + json.dumps(value, ensure_ascii=False) + text[end:])
+    words = list((job.argv if kind == "argv" else job.outputs) or ())
+    words[int(name)] = value
+    return replace(job, argv=tuple(words)) if kind == "argv" else replace(job, outputs=tuple(words))
+
+
+def _take_input(job: Job, meaning: dict[str, Any], name: str) -> int:
+    """The size of an input; its content is open then."""
+    if not BACKENDS[job.backend].data_inputs:
+        raise _mismatch(f"code in an {job.backend} input is code: no input of it can be left open")
+    for item in meaning["inputs"]:
+        if item["name"] == name:
+            size: int = item["size"]
+            item["sha256"] = item["size"] = None
+            return size
+    raise _mismatch(f"{name}: the request has no such input; {_parts_there_are(job)}")
+
+
+def _take_argument(job: Job, meaning: dict[str, Any], name: str) -> str:
+    argv = job.argv or ()
+    at = _index(name, argv, f"argv.{name}")
+    exposure = command_exposure(argv, job.workdir, job.inputs).with_unread(job.unread)
+    if exposure.opaque:
+        raise _mismatch(f"argv.{name}: not all code of the command is on the screen: {exposure.why}")
+    script = script_word(argv)
+    first = 1 if script is None else argv.index(script) + 1
+    word = argv[at]
+    if (
+        at < first
+        or word.startswith("-")
+        or not _WORD.fullmatch(word)
+        or (script is None and tool_of(argv[0]) in _EXPRESSIONS)
+    ):
+        raise _mismatch(f"argv.{name}: a program, script, option or expression is never left open")
+    meaning["argv"][at] = None
+    return word
+
+
+def _take_variables(job: Job, parts: Mapping[str, Sequence[str]]) -> tuple[list[str], dict[str, Any]]:
+    """The text around the named variables, and their values."""
+    text = job.vars_json or ""
+    try:
+        spans = list(_spans(text, parts))
+    except (JSONDecodeError, RecursionError, IndexError):
+        raise _mismatch("the inputs (JSON) cannot be read") from None
+    for part in parts.keys() - {part for part, _, _ in spans}:
+        raise _mismatch(f"{part}: the request has no such value; {_parts_there_are(job)}")
+    around, values, last = [], {}, 0
+    for part, start, end in spans:
+        raw = text[start:end]
+        value = values[part] = json.loads(raw)
+        if kind_of(value) is None or json.dumps(value, ensure_ascii=False) != raw:
+            raise _mismatch(f"{part}: not a plain text or number, or not in its usual spelling")
+        around.append(text[last:start])
+        last = end
+    return [*around, text[last:]], values
+
+
+def _spans(text: str, parts: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, int, int]]:
+    """Part, start and end of each value that is named, in the order of the text. Raises what `json` raises."""
+    wanted = {tuple(path): part for part, path in parts.items()}
+    waiting: list[tuple[int, tuple[str, ...]]] = [(_skip(text, 0), ())]
+    while waiting:
+        at, path = waiting.pop()
+        if path in wanted:
+            yield wanted[path], at, _DECODER.raw_decode(text, at)[1]
+        elif text[at] in "{[" and any(other[: len(path)] == path for other in wanted):
+            waiting += reversed(list(_members(text, at, path)))
+
+
+def _members(text: str, at: int, path: tuple[str, ...]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Where each value of an object or a list begins, and its path."""
+    end, named, number = "}" if text[at] == "{" else "]", text[at] == "{", 0
+    at = _skip(text, at + 1)
+    while text[at] != end:
+        key = str(number)
+        if named:
+            key, at = _DECODER.raw_decode(text, at)
+            at = _skip(text, _skip(text, at) + 1)  # past the colon
+        yield at, (*path, key)
+        at = _skip(text, _DECODER.raw_decode(text, at)[1])
+        at = _skip(text, at + 1) if text[at] == "," else at
+        number += 1
+
+
+def _skip(text: str, at: int) -> int:
+    match = _BLANK.match(text, at)
+    return match.end() if match else at
+
+
+def _index(name: str, items: Sequence[str], part: str) -> int:
+    if not re.fullmatch(r"0|[1-9][0-9]{0,3}", name) or int(name) >= len(items):
+        raise _mismatch(f"{part}: the request has no such word; they count from 0")
+    return int(name)
+
+
+def _kind(value: Any) -> Kind:
+    kind = kind_of(value)
+    assert kind is not None, "open_job gives plain values alone"
+    return kind
+
+
+def _parts_there_are(job: Job) -> str:
+    """What can be named, for a message."""
+    names = [f"limits.{name}" for name in _LIMITS]
+    names += [f"inputs.{item.name}" for item in job.inputs if BACKENDS[job.backend].data_inputs]
+    names += [f"outputs.{number}" for number, _ in enumerate(job.outputs)]
+    names += [f"argv.{number}" for number, _ in enumerate(job.argv or ()) if number]
+    names += [f"vars.{name}" for name in json.loads(job.vars_json or "{}") if _PART.fullmatch(str(name))]
+    return f"there are {', '.join(names)}"
+
+
+def _mismatch(message: str) -> Refused:
+    return Refused("grant_mismatch", message)

@@ -1,0 +1,54 @@
+"""Why nothing at all may be launched now: the clock, the trail's workspace, its folders, the operators' files.
+
+Invariant: light enough for a screen that only looks, and the same for it and for a launch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from threegate.approval.operators import Operators, load_operators
+from threegate.core import durable, limits
+from threegate.core.workspace import Workspace
+from threegate.trail import LockedTrail
+
+
+def read_operators(workspace: Workspace) -> Operators:
+    """The operators' files, read once; what cannot be read is a problem inside, never a pass."""
+    files = (workspace.operators_file, workspace.revoked_file, workspace.passkeys_file)
+    return load_operators(*map(_read, files))
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return durable.read_regular(path, max_bytes=limits.OPERATORS_FILE_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return b"unreadable\n"  # no such line is allowed in any of them, so every approval is refused
+
+
+def launch_problem(workspace: Workspace, workspace_id: str, held: LockedTrail) -> tuple[str, str] | None:
+    """Reason code and one line that says why nothing at all may be launched now, or None. Raises Unavailable."""
+    if held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS:
+        return (
+            "clock_went_back",
+            f"the system clock is {int(held.clock_behind_seconds)} s behind the trail; "
+            "set the clock (timedatectl), nothing is started before",
+        )
+    if held.index.workspace_id != workspace_id:
+        return ("workspace_mismatch", "the trail is of another workspace than threegate.toml names")
+    outside = held.outside_problem()
+    if outside is not None:
+        return (
+            "workspace_mismatch",
+            f"{outside}; when this is as it should be: threegate workspace adopt",
+        )
+    replaced = workspace.replaced_folder()
+    if replaced is not None:
+        return ("folder_replaced", replaced)
+    operators = read_operators(workspace)
+    if operators.problem is not None or operators.digests != held.index.operators:
+        what = operators.problem or "tool-exec/operators is not what the trail last recorded"
+        return ("operators_changed", f"{what}; look at it, then: threegate operator record")
+    return None

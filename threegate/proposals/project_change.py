@@ -1,0 +1,169 @@
+"""Proposals that write, as change sets of the project: made from its present bytes, and read again.
+
+Invariant: a change set does exactly what its proposal says, and nothing to a path that is protected, a link, or what an
+apply request could not change. `read_proposed_change` looks at the proposal and the archive alone; what the project
+becomes meanwhile is asked where every change set is, by `approve` and right before applying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from threegate.changes.change_tar import change_tar, read_change_set
+from threegate.changes.checks import check_project
+from threegate.changes.make import MadeChangeSet
+from threegate.changes.path_rules import path_problem
+from threegate.changes.project_paths import ProjectPath, is_protected, read_path
+from threegate.changes.projects import DEFAULT, look_at_project
+from threegate.changes.requested_change import hold_project
+from threegate.changes.table import FILE, ChangeSetError, Node, Row
+from threegate.changes.trees import Entry, HeldTree, node_of
+from threegate.core import limits
+from threegate.core.canonical import sha256_hex
+from threegate.core.errors import InvalidInput, Refused
+from threegate.core.settings import Settings
+from threegate.proposals.project import Project, ProjectError
+from threegate.proposals.proposal_verdict import AllowedProposal
+
+CLEANED: Final = (
+    "build",
+    "dist",
+    "coverage",
+    "node_modules",
+    "__pycache__",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".cache",
+    "tmp",
+)
+"""What a cleanup without `include` speaks of."""
+
+
+def propose_write(verdict: AllowedProposal, settings: Settings) -> bytes:
+    """`changes.tar` of a file.write_safe: one file, with its mode where it is there. Raises ProjectError."""
+    path, content = verdict.paths["path"].text, _content(verdict)
+    with _project(settings) as project:
+        present = project.tree.look(path)
+        before = None if present is None else node_of(project.tree, path, present)
+        row = Row(path, before, _written(before, content))
+        if row.before == row.after:
+            raise ProjectError("the file has this content already; there is nothing to change")
+        return project.archive([row], content)
+
+
+def propose_cleanup(verdict: AllowedProposal, settings: Settings) -> tuple[bytes, tuple[str, ...]]:
+    """`changes.tar` of a project.cleanup_safe, and one line for each path that is there and stays. Raises ProjectError."""
+    rows: dict[str, Row] = {}
+    stays = []
+    with _project(settings) as project:
+        for path in _cleaned(verdict):
+            try:
+                rows |= project.deletions(path)
+            except ChangeSetError as error:
+                stays.append(f"{path.text} stays: {error}")
+            except OSError as error:
+                stays.append(f"{path.text} stays: something in it cannot be read ({error.strerror or error})")
+        if not rows:
+            raise ProjectError(
+                "; ".join(stays) or "nothing of it is in the project; there is nothing to clean up"
+            )
+        return project.archive(rows.values()), tuple(stays)
+
+
+def read_proposed_change(verdict: AllowedProposal, data: bytes) -> MadeChangeSet:
+    """The change set of a proposal from its archive. Raises ProjectError when it does anything else than is proposed."""
+    try:
+        change = read_change_set(data)
+    except ChangeSetError as error:
+        raise ProjectError(str(error)) from None
+    if verdict.proposal.tool.name == "file.write_safe":
+        [row, *more] = change.rows
+        same = not more and row.path == verdict.paths["path"].text
+        same = same and row.after == _written(row.before, _content(verdict))
+    else:
+        tops = [path.parts for path in _cleaned(verdict)]
+        same = all(
+            row.after is None and any(row.parts[: len(top)] == top for top in tops) for row in change.rows
+        )
+    if not same:
+        raise ProjectError("changes.tar is not what was proposed")
+    return MadeChangeSet(data, change.rows, change.sha256, (), 0, 0, 0)
+
+
+def _content(verdict: AllowedProposal) -> bytes:
+    return str(verdict.args["content"]).encode()
+
+
+def _written(before: Node | None, content: bytes) -> Node:
+    """What a file is after the write: a plain one where nothing was."""
+    return Node(FILE if before is None else before.mode, sha256_hex(content))
+
+
+def _cleaned(verdict: AllowedProposal) -> Iterator[ProjectPath]:
+    """The paths that a cleanup names, each once. Raises PathBlocked."""
+    start = verdict.paths["path"]
+    for text in dict.fromkeys(verdict.proposal.args.get("include", CLEANED)):
+        yield read_path(f"{start.text}/{text}", writing=True)
+
+
+@contextmanager
+def _project(settings: Settings) -> Iterator[_Reading]:
+    """The project, held open. Raises ProjectError, also for what its checks and its disk raise."""
+    root = Project.open(settings.project.root).root
+    try:
+        place = look_at_project(DEFAULT, str(root))
+        with hold_project(place) as held:
+            yield _Reading(HeldTree(held), place.uid)
+    except (InvalidInput, Refused, ChangeSetError) as error:
+        raise ProjectError(str(error)) from None
+    except OSError as error:
+        raise ProjectError(f"the project cannot be read ({error.strerror or error})") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The project as it is now, and its owner."""
+
+    tree: HeldTree
+    uid: int
+
+    def archive(self, rows: Iterable[Row], content: bytes = b"") -> bytes:
+        """`changes.tar` of rows of which at most one has content, checked as an apply request is. Raises ChangeSetError, OSError."""
+        data = change_tar(tuple(rows), lambda _: content)
+        check_project(self.tree, read_change_set(data), self.uid)
+        return data
+
+    def deletions(self, path: ProjectPath) -> dict[str, Row]:
+        """The rows that take a path away with all that is in it, by path; none where nothing is. Raises ChangeSetError, OSError."""
+        if not path.parts:
+            raise ChangeSetError("is the project itself")
+        rows: dict[str, Row] = {}
+        present = self.tree.look(path.text)
+        if present is not None:
+            self._delete(path.text, present, rows, limits.SNAPSHOT_BYTES)
+            self.archive(rows.values())
+        return rows
+
+    def _delete(self, path: str, entry: Entry, rows: dict[str, Row], room: int) -> int:
+        """Note a path and what is below it; how many bytes may follow."""
+        is_, in_it = ("has", " in it") if rows else ("is", "")
+        if is_protected(tuple(path.split("/"))):
+            raise ChangeSetError("has something protected in it" if rows else "is protected")
+        if (problem := path_problem(path)) is not None:
+            raise ChangeSetError(f"{path}: {problem}")
+        if entry.kind not in ("file", "folder"):
+            raise ChangeSetError(f"{is_} a {'link' if entry.kind == 'link' else 'special file'}{in_it}")
+        if entry.links > 1 and entry.kind == "file":
+            raise ChangeSetError(f"{is_} a file with several names{in_it}")
+        room -= entry.size
+        if room < 0 or len(rows) >= limits.SNAPSHOT_ENTRIES:
+            raise ChangeSetError("is too large to be checked; name a part of it")
+        rows[path] = Row(path, node_of(self.tree, path, entry), None)
+        if entry.kind == "folder":
+            for name, inner in sorted(self.tree.names(path).items()):
+                room = self._delete(f"{path}/{name}", inner, rows, room)
+        return room

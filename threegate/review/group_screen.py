@@ -1,0 +1,107 @@
+"""The screen of a group: one full draft, and a table of what differs between it and the others, outliers first.
+
+Invariant: every value that differs is in the table whole, for each draft, whatever the form of the screen; what is not in the
+table is the same as in the full draft (group_shape.py), but for digests of what is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from threegate.approval import format_utc
+from threegate.core import limits
+from threegate.core.settings import Settings
+from threegate.request.shown_whole import why_not_plain
+from threegate.review.group_shape import Value, differing, outliers_first, values_of
+from threegate.review.input_copies import InputCopy
+from threegate.review.review_sections import review_sections
+from threegate.review.reviewed_draft import ReviewedDraft
+from threegate.shown.escaped_lines import WIDTH
+from threegate.shown.parts import Fact, Field, Item, Listing, Note, Section
+from threegate.shown.request_sections import job_exposure, size_text
+from threegate.shown.screen_lines import render_sections
+
+_ALL: Final = 1 << 30
+"""Lines: none is left out."""
+
+
+def render_group(
+    members: Sequence[ReviewedDraft],
+    left_out: Sequence[tuple[str, str]],
+    settings: Settings,
+    *,
+    operator: str,
+    width: int = WIDTH,
+    full: bool = False,
+) -> list[str]:
+    """The whole screen as lines; the first member is the one that is shown in full."""
+    return render_sections(
+        [
+            Section(f"GROUP: {len(members)} DRAFTS, ONE DECISION", tuple(_head(members, left_out, settings))),
+            *review_sections(members[0], settings, operator=operator),
+            Section("WHAT DIFFERS: EVERY DRAFT, OUTLIERS FIRST", tuple(_table(members))),
+        ],
+        width=width,
+        full=full,
+    )
+
+
+def in_table(copy: InputCopy) -> bool:
+    """Whether all of an input can stand in the table: short, and plain text. Raises OSError."""
+    return copy.size <= limits.GROUP_INPUT_BYTES and not why_not_plain(_bytes(copy))
+
+
+def _bytes(copy: InputCopy) -> bytes:
+    with copy.open() as stream:
+        return stream.read()
+
+
+def _head(
+    members: Sequence[ReviewedDraft], left_out: Sequence[tuple[str, str]], settings: Settings
+) -> Iterator[Item]:
+    first = members[0]
+    needed: int = getattr(settings.approval.quorum, first.job.effective_risk)
+    yield Fact(
+        "you sign", f"{len(members)} statements by one signature; each lets one of the drafts run once"
+    )
+    yield Fact("risk", f"{first.job.effective_risk}, of each; {needed} to sign each")
+    reach = job_exposure(first.request, first.job).reach
+    if reach:
+        yield Field("reach", "\n".join(reach), _ALL)
+        yield Note(f"each of the {len(members)} reaches this")
+    yield Note("below: one draft in full, then what differs; all else is the same in every one")
+    for name, why in left_out:
+        yield Field("left out", f"{name}: {why}", _ALL)
+
+
+def _table(members: Sequence[ReviewedDraft]) -> Iterator[Item]:
+    rows = [values_of(member.request) for member in members]
+    columns = differing(rows)
+    named = [[row[at] for at in columns] for row in rows]
+    inputs = [
+        number
+        for number, copies in enumerate(zip(*(member.inputs for member in members), strict=True))
+        if len({copy.sha256 for copy in copies}) > 1
+    ]
+    sizes = [
+        [Value(f"input {n + 1}", "", float(member.inputs[n].size)) for n in inputs] for member in members
+    ]
+    for at, far in outliers_first([[*row, *size] for row, size in zip(named, sizes, strict=True)]):
+        member = members[at]
+        marks = ("the one above" if at == 0 else "", f"created {format_utc(member.request.created_utc)}")
+        stands_out = f"stands out by {' and '.join(far)}" if far else ""
+        yield Note(f"draft {at + 1} of {len(members)}, {', '.join(filter(None, (*marks, stands_out)))}:")
+        name = member.draft.path.name
+        yield Field("file", name, _ALL)
+        if member.request.request_id != name.removesuffix(".md"):
+            yield Field("id", member.request.request_id, _ALL)
+        for value in named[at]:
+            yield Field(value.label, value.text, _ALL)
+        for number in inputs:
+            yield from _input(number, member.inputs[number])
+
+
+def _input(number: int, copy: InputCopy) -> Iterator[Item]:
+    yield Field(f"input {number + 1}", f"/in/{copy.name}, {size_text(copy.size)}, sha256 {copy.sha256}", _ALL)
+    yield Listing(f"all of input {number + 1}:", _bytes(copy).decode(), f"input {number + 1}")

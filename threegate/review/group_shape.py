@@ -1,0 +1,189 @@
+"""Which drafts are of one shape, and what differs between them: pure, from what gate 1 read.
+
+Invariant: two requests have the same shape only when they are equal in everything but what a person can judge from a short
+value in a table: id and file name, time, purpose, the paths of declared outputs, plain values among Monty's inputs and among
+the arguments of code that is on the screen, and the content of Monty's input files. Hosts, limits, tools, projects, options,
+code, and every argument of an opaque program are the same, letter by letter; so is every word that could be a path or a host.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any, Final
+
+from threegate.core import limits
+from threegate.core.canonical import sha256_hex
+from threegate.request.backend_rules import BACKENDS
+from threegate.request.command import script_word
+from threegate.request.exposure import exposure_of
+from threegate.request.job import Job
+from threegate.request.model import Request
+from threegate.trail import Owner
+
+_SAME: Final[dict[str, Any]] = {
+    "file_name": "",
+    "data": b"",
+    "sha256": "",
+    "request_id": "",
+    "created_utc": None,
+    "purpose": "",
+    "argv": None,
+    "vars_json": None,
+}
+"""Fields of a request that say nothing of its shape, or that are taken apart."""
+_NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_TEXT: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ,_+%-]|\.(?![A-Za-z0-9])|(?<=[0-9])\.(?=[0-9]))*")
+"""Text that is no path, host, address or markup: ASCII, and a dot only in a number or at a word's end."""
+_ADDRESS: Final = re.compile(r"[0-9]+(\.[0-9]+){2,}")
+_FAR: Final = 3.5
+"""Deviations from the median, in medians of all deviations, from which on a value stands out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One thing that may differ between drafts of a shape: a label of ours, and the foreign value whole."""
+
+    label: str
+    text: str
+    number: float | None = None
+    """The value as a number, where it is one."""
+
+
+def shape_of(request: Request, owner: Owner | None) -> str | None:
+    """The shape of a draft in 64 hex digits; None for one that is never of a group. `owner`: whose it is."""
+    if request.project is not None:
+        return None
+    template = [*_argument_kinds(request), *_variable_kinds(request)]
+    same = replace(
+        request,
+        **_SAME,
+        outputs=tuple(replace(item, path="") for item in request.outputs),
+        inputs=tuple(replace(item, sha256="") for item in request.inputs)
+        if BACKENDS[request.backend].data_inputs
+        else request.inputs,
+    )
+    return sha256_hex(repr((owner, template, same)).encode())
+
+
+def job_shape(job: Job) -> Job:
+    """A job without what may differ between drafts of a shape: for all of a group it is the same."""
+    inputs = job.inputs
+    if BACKENDS[job.backend].data_inputs:
+        inputs = tuple(replace(item, sha256="", size=0) for item in inputs)
+    return replace(job, argv=None, vars_json=None, outputs=(), inputs=inputs)
+
+
+def values_of(request: Request) -> list[Value]:
+    """Everything that may differ from another draft of the shape but its id, name, time and input files, in one order."""
+    found = [Value("purpose", request.purpose)]
+    for number, (word, kind) in enumerate(zip(request.argv or (), _argument_kinds(request), strict=True)):
+        if kind[0] in ("number", "date", "word"):
+            found.append(Value(f"word {number + 1}", word, float(word) if kind[0] == "number" else None))
+    for number, (key, value, kind) in enumerate(_variables(request), start=1):
+        if kind[0] in ("number", "boolean", "text"):
+            plain = float(value) if kind[0] == "number" else None
+            found.append(Value(f"value {number}", f"{key} = {json.dumps(value)}", plain))
+    found += [Value(f"output {number}", item.path) for number, item in enumerate(request.outputs, start=1)]
+    return found
+
+
+def differing(rows: Sequence[Sequence[Value]]) -> list[int]:
+    """Which columns are not the same in all rows."""
+    return [
+        at for at, column in enumerate(zip(*rows, strict=True)) if len({value.text for value in column}) > 1
+    ]
+
+
+def outliers_first(rows: Sequence[Sequence[Value]]) -> list[tuple[int, tuple[str, ...]]]:
+    """The indexes of the rows, those that stand out first, each with the labels of what stands out in it.
+
+    A number stands out by its distance from the median; a text by its length, or because more than half of all have
+    another one in common.
+    """
+    far: list[dict[str, float]] = [{} for _ in rows]
+    for column in zip(*rows, strict=True):
+        for feature in _features(column):
+            middle = median(feature)
+            spread = median(abs(value - middle) for value in feature)
+            for at, value in enumerate(feature):
+                if value != middle:
+                    away = abs(value - middle) / spread if spread else float("inf")
+                    far[at][column[at].label] = max(away, far[at].get(column[at].label, 0.0))
+    order = sorted(range(len(rows)), key=lambda at: (-max(far[at].values(), default=0.0), at))
+    return [(at, tuple(label for label, away in far[at].items() if away > _FAR)) for at in order]
+
+
+def _features(column: Sequence[Value]) -> Iterator[list[float]]:
+    if all(value.number is not None for value in column):
+        yield [value.number or 0.0 for value in column]
+        return
+    texts = [value.text for value in column]
+    yield [float(len(text)) for text in texts]
+    usual = max(set(texts), key=lambda text: (texts.count(text), text))
+    if texts.count(usual) * 2 > len(texts):
+        yield [float(text != usual) for text in texts]
+
+
+_Kind = tuple[str, object]
+
+
+def _argument_kinds(request: Request) -> list[_Kind]:
+    """What each word of the command is: itself, a declared output, or a plain value of a kind."""
+    argv = request.argv or ()
+    kinds: list[_Kind] = [("same", word) for word in argv]
+    exposure = exposure_of(request)
+    if exposure.opaque:
+        return kinds
+    script = script_word(argv) if argv else None
+    behind = argv.index(script) if script is not None else len(argv)
+    plain = not exposure.reach and not any(item.unpack for item in request.inputs)
+    outputs = [item.path for item in request.outputs]
+    for at, word in enumerate(argv):
+        if at == 0 or word.startswith("-"):
+            continue
+        if word in outputs:
+            kinds[at] = ("output", outputs.index(word))
+        elif plain and not argv[at - 1].startswith("-") and not _names_input(request, word):
+            if _NUMBER.fullmatch(word):
+                kinds[at] = ("number", "")
+            elif _DATE.fullmatch(word):
+                kinds[at] = ("date", "")
+            elif at > behind and _WORD.fullmatch(word):
+                kinds[at] = ("word", "")
+    return kinds
+
+
+def _variable_kinds(request: Request) -> list[tuple[str, _Kind]]:
+    return [(key, kind) for key, _, kind in _variables(request)]
+
+
+def _variables(request: Request) -> Iterator[tuple[str, Any, _Kind]]:
+    """Each of the Inputs (JSON), and what it is: itself, a declared output, or a plain value of a kind."""
+    if request.vars_json is None:
+        return
+    outputs = [item.path for item in request.outputs]
+    for key, item in json.loads(request.vars_json).items():
+        if isinstance(item, bool):
+            yield key, item, ("boolean", "")
+        elif isinstance(item, (int, float)):
+            yield key, item, ("number", "")
+        elif isinstance(item, str) and item in outputs:
+            yield key, item, ("output", outputs.index(item))
+        elif isinstance(item, str) and _is_plain(item) and not _names_input(request, item):
+            yield key, item, ("text", "")
+        else:
+            yield key, item, ("same", json.dumps(item))
+
+
+def _is_plain(text: str) -> bool:
+    return len(text) <= limits.GROUP_VALUE_CHARS and bool(_TEXT.fullmatch(text)) and not _ADDRESS.search(text)
+
+
+def _names_input(request: Request, word: str) -> bool:
+    return any(word == item.name for item in request.inputs)

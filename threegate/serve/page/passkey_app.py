@@ -1,0 +1,314 @@
+"""The page that takes passkeys: the same pages, a login and a signature by passkey, and the making of a passkey.
+
+Invariant: nothing here approves by itself. A draft is promoted only with a signature over the statement that its page was
+sent with, made again from the draft as it is now; who is logged in sees pages, and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
+
+from threegate.acts.approve import known_operators, promote, seal, seal_as
+from threegate.acts.passkeys import read_made_passkey
+from threegate.approval import (
+    NAMESPACE_APPROVAL,
+    NAMESPACE_LOGIN,
+    MalformedError,
+    Operator,
+    Statement,
+    challenge_of,
+    parse_armor,
+    passkey_signature,
+    render_signed,
+    verify_signer,
+)
+from threegate.approval.passkey import decode_base64url, encode_base64url
+from threegate.core import canonical, limits
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError
+from threegate.core.web_origin import parse_origin
+from threegate.core.workspace import Workspace
+from threegate.launch.context import Context
+from threegate.review.overview import GROUPS
+from threegate.review.placed_drill import drill_at
+from threegate.review.request_view import Look
+from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
+from threegate.review.status import Entry
+from threegate.serve.page.access import Sessions, set_cookie
+from threegate.serve.page.app import Guard, look_routes, message, routed
+from threegate.serve.page.page_templates import render
+from threegate.serve.page.views import Missing, Views
+from threegate.serve.rate_limit import RateLimit
+from threegate.setup.page_login import enrolling, leave_passkey
+from threegate.shown.time_read import Reading
+
+_ASSERTION = {"credential", "authenticator_data", "client_data", "signature"}
+_LOGIN_TYPE = "threegate-login/1"
+
+
+def create_passkey_server(
+    workspace: Workspace,
+    origin: str,
+    *,
+    per_minute: int = limits.SERVE_REQUESTS_PER_MINUTE,
+    clock: Callable[[], float] = time.monotonic,
+) -> ASGIApp:
+    """The server's application for one origin: the page at /page/, to which / leads."""
+    page = _PasskeyPage(workspace, origin, clock)
+    guard = Guard(page.app(), page.sessions, RateLimit(per_minute, clock=clock).wait_for, origin)
+    server = Starlette(routes=[Mount("/page", guard), Route("/", lambda _: RedirectResponse("/page/"))])
+    server.router.redirect_slashes = False
+    return server
+
+
+class _PasskeyViews(Views):
+    """The pages as an operator sees them who can sign."""
+
+    def __init__(self, workspace: Workspace, origin: str, sessions: Sessions) -> None:
+        super().__init__(workspace)
+        self._origin, self._sessions = origin, sessions
+
+    def context(self) -> Context:
+        """Settings and trail as they are now. Raises InvalidInput, TrailError."""
+        return self._context()
+
+    def entry(self, request: Request) -> Entry:
+        """The file that an address names. Raises Missing."""
+        return self._entry(request)
+
+    def _entries(self, group: str) -> list[Entry]:
+        """No drill is given to whoever signs with a passkey."""
+        return [entry for entry in super()._entries(group) if drill_at(self._workspace, entry.path) is None]
+
+    def _entry(self, request: Request) -> Entry:
+        entry = super()._entry(request)
+        if drill_at(self._workspace, entry.path) is not None:
+            raise Missing("it lies in this folder no more: look for it in the lists, where it went")
+        return entry
+
+    def _render(self, request: Request, template: str, **values: Any) -> str:
+        view = request.path_params["view"]
+        try:
+            _entry_of(self._context(), self._sessions.whose(view).split(" ")[0], self._origin)
+        except Refused:
+            self._sessions.end(view)  # revoked since, or taken out of operators
+            raise
+        return super()._render(request, template, origin=self._origin, **values)
+
+    def _looked(self, request: Request, entry: Entry) -> tuple[Look, dict[str, Any]]:
+        credential, name = self._sessions.whose(request.path_params["view"]).split(" ")
+        signing: dict[str, str] = {}
+
+        def seen(reviewed: ReviewedDraft) -> None:
+            statement = seal(self._context(), reviewed, name).statement.to_bytes()
+            signing.update(
+                who=name,
+                rp=parse_origin(self._origin)[0],
+                credential=credential,
+                statement=encode_base64url(statement),
+                challenge=challenge_of(statement, NAMESPACE_APPROVAL),
+                to=f"/page/{request.path_params['view']}/approve/{entry.folder}/{entry.key}",
+            )
+
+        look = self._look(entry, operator=name, seen=seen)
+        return look, {"signing": signing or None}
+
+
+class _PasskeyPage:
+    """Who is logged in, which logins are awaited, and what each address does."""
+
+    def __init__(self, workspace: Workspace, origin: str, clock: Callable[[], float]) -> None:
+        self._workspace, self._origin, self._clock = workspace, origin, clock
+        self.sessions = Sessions(clock)
+        self._views = _PasskeyViews(workspace, origin, self.sessions)
+        self._lock = threading.Lock()
+        self._awaited: OrderedDict[str, float] = OrderedDict()
+
+    def app(self) -> Starlette:
+        """Every route below /page."""
+        return routed(
+            [
+                Route("/", self._show_login, methods=["GET"]),
+                Route("/login", self._answer(self._log_in), methods=["POST"]),
+                Route("/enrol/{code}", self._show_enrolment, methods=["GET"]),
+                Route("/enrol/{code}", self._answer(self._enrol), methods=["POST"]),
+                Route("/{view}/approve/{folder}/{key}", self._answer(self._approve), methods=["POST"]),
+                *look_routes(self._views, self.sessions, self._origin),
+            ]
+        )
+
+    def _answer(self, act: Callable[[Request, bytes], Response]) -> Callable[[Request], Any]:
+        """A route that takes JSON of our own script and answers with JSON: what was done, or one line why not."""
+
+        async def answer(request: Request) -> Response:
+            if request.headers.get("content-type") != "application/json":
+                return JSONResponse({"error": "send JSON"}, 415)
+            data = bytearray()
+            try:
+                async with asyncio.timeout(limits.PASSKEY_REQUEST_SECONDS):
+                    async for chunk in request.stream():
+                        data += chunk
+                        if len(data) > limits.PASSKEY_REQUEST_BYTES:
+                            return JSONResponse({"error": "this is too long"}, 413, {"Connection": "close"})
+                return await run_in_threadpool(act, request, bytes(data))
+            except TimeoutError:
+                return JSONResponse({"error": "this came too slowly"}, 408, {"Connection": "close"})
+            except (MalformedError, canonical.StrictJSONError, KeyError, TypeError):
+                return JSONResponse(
+                    {"error": "what the browser sent is no signature of a passkey; try again"}, 400
+                )
+            except Missing as missing:
+                return JSONResponse({"error": str(missing)}, 404)
+            except ThreeGateError as error:
+                code = error.code if isinstance(error, Refused) else ""
+                return JSONResponse({"error": str(error), "code": code}, 403 if code else 503)
+            except OSError as error:
+                return JSONResponse({"error": error.strerror or type(error).__name__}, 503)
+
+        return answer
+
+    async def _show_login(self, _request: Request) -> Response:
+        nonce = secrets.token_hex(16)
+        with self._lock:
+            self._awaited[nonce] = self._clock()
+            while len(self._awaited) > limits.PASSKEY_LOGINS:
+                self._awaited.popitem(last=False)
+        challenge = challenge_of(self._login_statement(nonce), NAMESPACE_LOGIN)
+        host, _ = parse_origin(self._origin)
+        return Response(
+            render("passkey_login.html", origin=self._origin, rp=host, nonce=nonce, challenge=challenge),
+            media_type="text/html",
+        )
+
+    def _log_in(self, _request: Request, data: bytes) -> Response:
+        value = _read(data, _ASSERTION | {"nonce"})
+        with self._lock:
+            began = self._awaited.pop(value["nonce"], None)
+        if began is None or self._clock() - began > limits.PASSKEY_LOGIN_SECONDS:
+            raise Refused("expired", "this login took too long or was used; load the page again")
+        context = self._views.context()
+        entry = _entry_of(context, value["credential"], self._origin)
+        signed = _armor(entry, NAMESPACE_LOGIN, value)
+        verify_signer(
+            self._login_statement(value["nonce"]),
+            parse_armor(signed),
+            entry.name,
+            NAMESPACE_LOGIN,
+            known_operators(context),
+            at=[datetime.now(UTC)],
+        )
+        view, cookie = self.sessions.begin(f"{value['credential']} {entry.name}")
+        return JSONResponse(
+            {"to": f"/page/{view}/"}, headers={"Set-Cookie": f"{set_cookie(view, cookie)}; Secure"}
+        )
+
+    def _login_statement(self, nonce: str) -> bytes:
+        """What a login signs: it is for this origin and works once."""
+        return canonical.canonical_bytes({"type": _LOGIN_TYPE, "origin": self._origin, "nonce": nonce})
+
+    async def _show_enrolment(self, request: Request) -> Response:
+        code = request.path_params["code"]
+        name = await run_in_threadpool(enrolling, self._workspace, code)
+        if name is None:
+            return message(403, "This link does not work (any more)", "Type: threegate operator passkey")
+        host, _ = parse_origin(self._origin)
+        return Response(
+            render(
+                "passkey_enrol.html", origin=self._origin, rp=host, name=name, user=secrets.token_urlsafe(16)
+            ),
+            media_type="text/html",
+        )
+
+    def _enrol(self, request: Request, data: bytes) -> Response:
+        made = read_made_passkey(data, self._origin)
+        if not leave_passkey(self._workspace, request.path_params["code"], data):
+            raise Refused("expired", "this link does not work any more; type: threegate operator passkey")
+        return JSONResponse({"fingerprint": made.key.fingerprint})
+
+    def _approve(self, request: Request, data: bytes) -> Response:
+        view = request.path_params["view"]
+        if not self.sessions.holds(view, request.headers.getlist("cookie")):
+            raise Refused("expired", "you are not logged in any more; load the page again")
+        credential, name = self.sessions.whose(view).split(" ")
+        value = _read(data, _ASSERTION | {"statement"})
+        statement_bytes = decode_base64url(value["statement"])
+        statement = Statement.parse(statement_bytes)
+        context = self._views.context()
+        entry = _entry_of(context, credential, self._origin)
+        if (value["credential"], statement.approved_by) != (credential, name):
+            raise Refused("statement_mismatch", "another passkey signed than the one that is logged in")
+        seconds = round((datetime.now(UTC) - statement.approved_utc).total_seconds())
+        if seconds > limits.PASSKEY_STATEMENT_SECONDS:
+            raise Refused("expired", "this was shown too long ago; load the page again")
+        place = self._views.entry(request)
+        if place.folder not in GROUPS["drafts"]:
+            raise InvalidInput(f"{place.path.name}: is no draft any more; see: threegate status")
+        signed = render_signed(statement_bytes, _armor(entry, NAMESPACE_APPROVAL, value))
+        with open_reviewed_draft(
+            context, read_draft(self._workspace, place.path), compared=False
+        ) as reviewed:
+            sealed = seal_as(context, reviewed, statement)
+            done = promote(
+                context,
+                reviewed,
+                sealed,
+                signed,
+                actor=f"operator:{name}",
+                reading=Reading(max(0, seconds), False),
+            )
+        return JSONResponse(
+            {
+                "approved": done.path.name,
+                "waits_for_quorum": done.waits_for_quorum,
+                "daemon_runs": self._workspace.daemon_lock_held(),
+            }
+        )
+
+
+def _read(data: bytes, keys: set[str]) -> dict[str, str]:
+    """The JSON object of texts that our script sends. Raises StrictJSONError, MalformedError."""
+    value = canonical.loads_strict(data, max_bytes=limits.PASSKEY_REQUEST_BYTES, max_depth=2)
+    if not isinstance(value, dict) or value.keys() != keys:
+        raise MalformedError("has other fields than were asked for")
+    if not all(isinstance(text, str) for text in value.values()):
+        raise MalformedError("has something that is no text")
+    return value
+
+
+def _entry_of(context: Context, credential: str, origin: str) -> Operator:
+    """The operator's line of a passkey that is enrolled for this page. Raises Refused."""
+    operators = known_operators(context)
+    for entry in operators.entries:
+        passkey = entry.passkey
+        if passkey is not None and (passkey.credential, passkey.origin) == (credential, origin):
+            if entry.key.blob in (operators.revoked_keys or ()):
+                raise Refused("signer_revoked", f"the passkey of {entry.name} is revoked")
+            return entry
+    raise Refused(
+        "signer_unknown", "this passkey is not enrolled; on a terminal type: threegate operator passkey"
+    )
+
+
+def _armor(entry: Operator, namespace: str, value: dict[str, str]) -> bytes:
+    """The signature in OpenSSH's form. Raises MalformedError."""
+    return passkey_signature(
+        entry.key,
+        entry.passkey.origin if entry.passkey is not None else "",
+        namespace,
+        authenticator_data=decode_base64url(value["authenticator_data"]),
+        client_data=decode_base64url(value["client_data"]),
+        signature=decode_base64url(value["signature"]),
+    )
