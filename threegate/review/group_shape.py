@@ -1,7 +1,7 @@
 """Which drafts are of one shape, and what differs between them: pure, from what gate 1 read.
 
 Invariant: two requests have the same shape only when they are equal in everything but what a person can judge from a short
-value in a table: id and file name, time, purpose, the paths of declared outputs, plain values among Monty's inputs and among
+value in a table: id and file name, time, purpose and justification, the paths of declared outputs, plain values among Monty's inputs and among
 the arguments of code that is on the screen, and the content of Monty's input files. Hosts, limits, tools, projects, options,
 code, and every argument of an opaque program are the same, letter by letter; so is every word that could be a path or a host.
 """
@@ -31,6 +31,7 @@ _SAME: Final[dict[str, Any]] = {
     "request_id": "",
     "created_utc": None,
     "purpose": "",
+    "justification": "",
     "argv": None,
     "vars_json": None,
 }
@@ -81,7 +82,11 @@ def job_shape(job: Job) -> Job:
 
 def values_of(request: Request) -> list[Value]:
     """Everything that may differ from another draft of the shape but its id, name, time and input files, in one order."""
-    found = [Value("purpose", request.purpose)]
+    found = [
+        Value("purpose", request.purpose),
+        # Tools that write drafts for an agent repeat the purpose here; an empty one cannot be.
+        Value("because", "" if request.justification == request.purpose else request.justification),
+    ]
     for number, (word, kind) in enumerate(zip(request.argv or (), _argument_kinds(request), strict=True)):
         if kind[0] in ("number", "date", "word"):
             found.append(Value(f"word {number + 1}", word, float(word) if kind[0] == "number" else None))

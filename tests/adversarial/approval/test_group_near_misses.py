@@ -143,7 +143,6 @@ NEAR_MISSES: list[tuple[str, str, str]] = [
      monty('{"n": 1, "who": "date"}', inputs={"data": A, "date": B})),
     ("the risk", monty(), swap("Risk level: low", "Risk level: medium")(monty())),
     ("the sensitivity", monty(), monty(sensitivity="internal")),
-    ("the reason", monty(), swap("Justification: a test", "Justification: b test")(monty())),
     ("who asks, in the file", monty(), swap("core-agent", "core-agent2")(monty())),
     ("a label", monty(), monty(extra="labels:\n  - x\n")),
     ("a session", monty(), monty(extra="session_id: s-1\n")),
