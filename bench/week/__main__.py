@@ -8,15 +8,15 @@ the short screen of each decision, as it is printed at 80 columns. Aims: 20 deci
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterator, Sequence
 
-from bench.week.shapes import shape_of
 from bench.week.week import SETTINGS, Decision, Draft, drafts_of, near_misses, read_recipe, replay
 from threegate.acts.grants import what_may_differ
-from threegate.shown.parts import Fact, Field, Item, Listing, Section
+from threegate.review.group_shape import differing, outliers_first, shape_of, values_of
+from threegate.shown.parts import Fact, Field, Item, Listing, Note, Section
 from threegate.shown.request_sections import Beside, request_sections
 from threegate.shown.screen_lines import render_sections
 from threegate.shown.signed_text import shown_request
@@ -38,8 +38,38 @@ def _sections(decision: Decision) -> list[Section]:
     if decision.what == "grant":
         runs = [section for section in sections if section.title == "WHAT RUNS"]
         return [what_may_differ(first.job, decision.widened), *runs]
-    rows = [item for draft in decision.drafts[1:] for item in _row(first, draft)]
-    return [*sections, Section("WHAT DIFFERS", tuple(rows))] if rows else sections
+    if len(decision.drafts) == 1:
+        return sections
+    return [
+        _head(decision),
+        *sections,
+        Section("WHAT DIFFERS: EVERY DRAFT, OUTLIERS FIRST", tuple(_table(decision.drafts))),
+    ]
+
+
+def _head(decision: Decision) -> Section:
+    """The first lines of a group, as review/group_screen.py has them."""
+    number = len(decision.drafts)
+    items = (
+        Fact("you sign", f"{number} statements by one signature; each lets one of the drafts run once"),
+        Fact("risk", "low, of each; 1 to sign each"),
+        Note("below: one draft in full, then what differs; all else is the same in every one"),
+    )
+    return Section(f"GROUP: {number} DRAFTS, ONE DECISION", items)
+
+
+def _table(drafts: Sequence[Draft]) -> Iterator[Item]:
+    """The table of a group, as review/group_screen.py has it: every value that differs, whole, for each draft."""
+    rows = [values_of(draft.request) for draft in drafts]
+    columns = differing(rows)
+    named = [[row[at] for at in columns] for row in rows]
+    for at, far in outliers_first(named):
+        stands_out = f", stands out by {' and '.join(far)}" if far else ""
+        yield Note(
+            f"draft {at + 1} of {len(drafts)}, created {drafts[at].came:%Y-%m-%dT%H:%M:%SZ}{stands_out}:"
+        )
+        yield Field("file", drafts[at].request.file_name)
+        yield from (Field(value.label, value.text) for value in named[at])
 
 
 def _screen(draft: Draft) -> list[Section]:
@@ -55,16 +85,6 @@ def _screen(draft: Draft) -> list[Section]:
     return request_sections(
         view, Beside(card=card, inputs=shown, digests=(Fact("draft", draft.request.sha256),))
     )
-
-
-def _row(first: Draft, draft: Draft) -> list[Item]:
-    """A member of a group: its name, and every value that differs, whole."""
-    row: list[Item] = [Field("file", draft.request.file_name), Field("purpose", draft.request.purpose)]
-    before, after = (json.loads(item.request.vars_json or "{}") for item in (first, draft))
-    row += [
-        Field(key, f"{key} = {json.dumps(value)}") for key, value in after.items() if before[key] != value
-    ]
-    return row
 
 
 def main() -> int:

@@ -179,7 +179,7 @@ def _text(work: dict[str, Any], came: datetime, words: dict[str, str]) -> tuple[
     front = [
         "request_type: tool_request",
         'schema_version: "1"',
-        f"request_id: {work['name']}-{came:%Y%m%d-%H%M%S}",
+        f"request_id: TR-{came:%Y%m%d-%H%M%S}Z-{work['name']}",
         f'created_utc: "{came:%Y-%m-%dT%H:%M:%SZ}"',
         "requested_by: analyst-agent",
         f"purpose: {filled(work['purpose'])}",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import Bench
+from threegate.acts import cancel
 from threegate.acts.cancel import cancel_request
 from threegate.acts.operator import add_operator, list_operators, record_operators, revoke_operator
 from threegate.acts.reject import reject_draft
@@ -63,7 +64,11 @@ def test_an_unreadable_draft_can_be_rejected(bench: Bench) -> None:
 def test_a_waiting_request_is_cancelled_at_once(bench: Bench) -> None:
     done = bench.approve(bench.draft())
     stopped = cancel_request(bench.context, "req-1", by=Decision("test"))
-    assert (stopped.outcome, stopped.ran_ms) == ("cancelled", None)
+    assert (stopped.outcome, stopped.ran_ms, stopped.was) == ("cancelled", None, "waiting")
+    assert stopped.waited_seconds in (0, 1, 2) and "it was waiting for" in str(stopped)
+    assert "it was about to start; nothing of it ran" in str(
+        cancel.Cancelled("req-2", "cancelled", "cancelled")
+    )
     approved, cancelled = (
         next(event.data for event in Trail(bench.workspace).events() if event.type == kind)
         for kind in ("approved", "cancelled")

@@ -32,7 +32,7 @@ def test_cancelled_means_gone(bench: Bench, capfd: pytest.CaptureFixture[str]) -
         capfd.readouterr()
         assert run([*root, "cancel", "req-1", "--wait", "60", "--reason", "enough"]) == 0
         said = capfd.readouterr().out
-        assert "stopped after" in said and "nothing of it ran" not in said
+        assert "it was running and was killed after" in said and "nothing of it ran" not in said
         events = [event for event in Trail(bench.workspace).events() if event.request_id == "req-1"]
         kinds = [event.type for event in events]
         assert kinds.index("cancel_requested") < kinds.index("cancelled")

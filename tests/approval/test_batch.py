@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.approval import material
 from tests.approval.material import APPROVED, POLICY, WORKSPACE, Approved
@@ -72,6 +74,25 @@ def test_a_batch_is_read_as_it_was_written() -> None:
     batch = Batch("medium", statements())
     assert Batch.parse(batch.to_bytes()) == batch
     assert json.loads(batch.to_bytes())["statements"][0] == json.loads(statements()[0].to_bytes())
+
+
+@given(
+    st.sampled_from(["low", "medium", "high"]),
+    st.lists(st.tuples(st.text("0123456789abcdef", min_size=32, max_size=32), st.text("abc.-_", max_size=9)),
+             min_size=2, max_size=8, unique_by=(lambda pair: pair[0], lambda pair: pair[1])),
+)  # fmt: skip
+def test_any_batch_is_read_as_it_was_written(risk: Any, members: list[tuple[str, str]]) -> None:
+    first = statements(1)[0]
+    batch = Batch(
+        risk, tuple(replace(first, nonce=nonce, request_id=f"req{name}") for nonce, name in members)
+    )
+    assert Batch.parse(batch.to_bytes()) == batch
+
+
+@given(st.binary(max_size=100))
+def test_any_other_bytes_are_none(data: bytes) -> None:
+    with pytest.raises(MalformedError):
+        Batch.parse(data)
 
 
 @pytest.mark.parametrize(
@@ -197,11 +218,13 @@ def test_a_statement_of_a_batch_is_nothing_alone_and_a_signature_of_its_own_sign
 
 
 def test_every_bit_of_a_batch_counts(approved: Approved) -> None:
-    _, _, signature = member(approved)
+    found = facts(approved)
+    signature = found.signature or b""
+    check_launch(found)
     for place in range(0, signature.index(b"\n"), 7):
         flipped = bytearray(signature)
         flipped[place] ^= 1
-        assert code_of(facts(approved, signature=bytes(flipped))) in {
+        assert code_of(replace(found, signature=bytes(flipped))) in {
             "signature_file_malformed",
             "signature_invalid",
             "signer_unknown",

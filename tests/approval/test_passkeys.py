@@ -25,6 +25,7 @@ from threegate.approval import (
     parse_armor,
     passkey_of,
     passkey_signature,
+    render_operator,
     render_signed,
     sign_statement,
     verify_signer,
@@ -271,10 +272,11 @@ SECOND = SoftPasskey(credential=b"credential-2")
         (PASSKEY.line(), SECOND.pin(), "does not pin"),
         (PASSKEY.line() + SECOND.line("alice"), PASSKEY.pin(), "operators:2: is a passkey that"),
         (PASSKEY.line(), PASSKEY.pin() + SECOND.pin(), "which is no passkey of operators"),
+        (PASSKEY.line().replace(PASSKEY_NAMESPACES, NAMESPACES), None, "does not pin"),
         (
             PASSKEY.line().replace(PASSKEY_NAMESPACES, NAMESPACES),
             PASSKEY.pin(),
-            "which is no passkey of operators",
+            "does not pin",
         ),
         (
             PASSKEY.line().replace("namespaces", "cert-authority,namespaces"),
@@ -306,6 +308,14 @@ def test_a_passkeys_line_has_a_passkeys_key(tmp_path: Path) -> None:
         pin = f"{fingerprint} approve.example.org {ORIGIN} Y3JlZA\n"
         loaded = load_operators(f"operator {PASSKEY_NAMESPACES} {text}\n".encode(), None, pin.encode())
         assert loaded.problem is not None and "does not pin" in loaded.problem
+
+
+def test_a_passkey_may_have_its_time() -> None:
+    (entry,) = operators().entries
+    timed = replace(entry, valid_after=NOW, valid_before=NOW.replace(year=2030))
+    text = render_operator(timed, base64.b64encode(entry.key.blob).decode())
+    loaded = load_operators(f"{text}\n".encode(), None, PASSKEY.pin().encode())
+    assert loaded.entries == (timed,)
 
 
 def test_files_that_fit_are_read_back() -> None:

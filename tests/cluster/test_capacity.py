@@ -72,4 +72,8 @@ def test_it_is_said_at_validate_in_the_verdict_on_the_card_and_at_approve(place:
     refused = place.run("approve", str(draft), "--as", "operator", "--key", str(place.key), "--yes", expect=2)
     assert line in refused.err and "it could never run here" in refused.out, "on the card too"
     place.once()
-    assert [finding["rule"] for finding in place.verdict(draft.name)["findings"]] == ["TG905"]
+    at = 1 + draft.read_text().splitlines().index("memory_limit_mb: 512")
+    assert [(found["rule"], found["line"]) for found in place.verdict(draft.name)["findings"]] == [
+        ("TG905", at)
+    ]
+    assert f"{at}:1" in told

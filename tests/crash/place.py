@@ -23,6 +23,7 @@ from threegate import cli
 from threegate.acts.operator import add_operator
 from threegate.acts.reject import reject_draft
 from threegate.acts.signed_acts import Decision
+from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
 from threegate.daemon.loop import Daemon
@@ -209,6 +210,7 @@ def problems_after(place: Place, expected: dict[str, set[str]]) -> list[str]:
         workspace.results,
         workspace.verdicts,
         workspace.inputs,
+        UserState.of(workspace.load_settings().workspace.id).folder,
     ):
         left = [*folder.glob(".tmp-*"), *folder.glob(".reserved-*")]
         wrong += [f"half-written file {path.name} in {folder.name}" for path in left]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
+from threegate.core.user_state import UserState
 from threegate.daemon.log import Log
 from threegate.daemon.loop import Daemon
 
@@ -87,3 +88,15 @@ def test_a_draft_that_keeps_changing_does_not_keep_the_pass(bench: Bench) -> Non
     with changing(change):
         assert ends(bench)
     assert (bench.workspace.verdicts / f"{path.name}.json").is_file()
+
+
+def test_what_a_crash_left_in_the_users_state_folder_is_swept_at_the_start(bench: Bench) -> None:
+    folder = UserState.of(bench.workspace.load_settings().workspace.id).folder
+    kept = {path.name for path in folder.iterdir()}
+    (folder / f".tmp-{'0' * 16}").write_text("half a head")
+    (folder / ".tmp-mine").write_text("of somebody else")
+    assert ends(bench)
+    assert {path.name for path in folder.iterdir()} - {"index", "head.lock"} == (kept | {".tmp-mine"}) - {
+        "index",
+        "head.lock",
+    }

@@ -260,6 +260,9 @@ RUN = {
     "threegate evidence --out evidence": "",
     "threegate evidence --since 30d --out evidence.zip": "",
     "threegate evidence ID --out pack": "threegate evidence {first} --out pack",
+    "threegate drill on": "threegate drill on --as alice --key {key}",
+    "threegate drill status": "",
+    "threegate drill off": "threegate drill off --as alice --key {key}",
     "threegate prune --older-than 90d": "",
     "threegate run --once": "",
 }

@@ -105,6 +105,28 @@ def test_a_project_that_moved_on(place: Place, project: Path) -> None:
     assert (project / "src/b.txt").is_symlink()
 
 
+def test_changes_of_one_project_are_made_one_after_the_other(place: Place, project: Path) -> None:
+    """All in one pass of the daemon, none fails for the other's sake, and none is used up without being made."""
+    names = ("a.txt", "src/b.txt", "run.sh")
+    for number, path in enumerate(names):
+        (place.root / "inbox" / f"AP-{number}.json").write_text(
+            json.dumps(
+                {"tool": "file.write_safe", "args": {"path": path, "content": "new\n"}, "risk": "high"}
+            )
+        )
+    place.once()
+    ids = []
+    for number in range(len(names)):
+        verdict = place.verdict(f"AP-{number}.json")
+        ids.append(verdict["request_id"])
+        place.approve(drafted(place, verdict))
+    place.once()
+    for request_id in ids:
+        assert "status: succeeded" in place.result(request_id)
+    assert {(project / path).read_text() for path in names} == {"new\n"}
+    assert not place.events("waiting")
+
+
 def test_what_is_protected_is_not_drafted(place: Place) -> None:
     verdict = propose(place, "env", "file.write_safe", path=".env", content="PASSWORD=y\n")
     assert verdict["judgement"]["draft"] is None

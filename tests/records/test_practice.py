@@ -53,13 +53,26 @@ def test_decisions_are_told_for_each_operator() -> None:
         Told(payloads.Countersigned(countersigned_by="bob", read_seconds=5, read_whole=True), actor="operator:bob"),
     )  # fmt: skip
     assert practice.to_json()["operators"] == {
-        "alice": {"approved": 4, "rejected": 2, "countersigned": 0, "not_asked": 1, "measured": 3,
+        "alice": {"approved": 4, "approved_in_groups": 0, "rejected": 2, "countersigned": 0, "not_asked": 1, "measured": 3,
                   "median_seconds": 20, "share_read_whole": 0.667},
-        "bob": {"approved": 0, "rejected": 0, "countersigned": 1, "not_asked": 0, "measured": 1,
+        "bob": {"approved": 0, "approved_in_groups": 0, "rejected": 0, "countersigned": 1, "not_asked": 0, "measured": 1,
                 "median_seconds": 5, "share_read_whole": 1.0},
     }  # fmt: skip
     assert practice.to_json()["rejection_reasons"] == {"too wide": 2}
     assert ("rejected because", "too wide (2)") in practice_lines(practice)
+
+
+def test_a_group_was_read_once() -> None:
+    group = [
+        Told(approved(batch_sha256="a" * 64, batch_index=at, read_seconds=40, read_whole=True))
+        for at in range(3)
+    ]
+    word = payloads.Countersigned(countersigned_by="bob", nonce="1" * 32, read_seconds=9, read_whole=True)
+    practice = told(*group, Told(approved(read_seconds=10, read_whole=False)), *[Told(word)] * 3)
+    alice, bob = practice.operators["alice"], practice.operators["bob"]
+    assert (alice.approved, alice.grouped, alice.measured, alice.seconds) == (4, 3, 2, [40, 10])
+    assert (bob.countersigned, bob.seconds) == (3, [9])
+    assert "4 approved (3 in groups)" in dict(practice_lines(practice))["decisions of alice"]
 
 
 def test_stops_say_how_long_they_took_and_which_came_too_late() -> None:

@@ -177,6 +177,10 @@ def test_from_the_link_to_the_run(place: Place) -> None:
     subprocess.run(command, input=approval.signed.statement, check=True, capture_output=True)
     place.run("run", "--once")
     assert "succeeded" in place.run("show", "req-phone")
+    assert "verifies" in place.run("audit", "verify")
+    assert f"enrolled a passkey of the operator alice for {place.origin} (SHA256:" in place.run(
+        "audit", "show"
+    )
     told = [
         text for text in place.browser.complaints() if "pubKeyCredParams" not in text
     ]  # OpenSSH knows no RS256

@@ -90,6 +90,8 @@ def seal(
     Raises Refused when the result would mean anything else than what was shown, or when the judgement on trial
     is neither a yes nor a checkpoint: such a request could never run.
     """
+    if reviewed.draft.drill is not None:
+        raise Refused("drill", f"{reviewed.draft.path.name}: is a drill, and no drill is ever signed")
     refuse_judged(reviewed)
     moment = approved_utc or moment_for(reviewed)
     data = insert_approval(reviewed.draft.data, approved_by, moment)

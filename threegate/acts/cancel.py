@@ -35,15 +35,22 @@ class Cancelled:
     last_event: str
     ran_ms: int | None = None
     """How long it had run when it was stopped; None: nothing of it ran."""
+    was: Literal["waiting", "claimed"] = "claimed"
+    """What it was when the order came."""
+    waited_seconds: int | None = None
+    """Since its approval, of one that was waiting."""
 
     def __str__(self) -> str:
         """What was done, in one line."""
+        if self.outcome == "cancelled" and self.was == "waiting":
+            since = "" if self.waited_seconds is None else f" for {self.waited_seconds} s"
+            return f"cancelled {self.request_id}: it was waiting{since}; nothing of it ran"
         if self.outcome == "cancelled" and self.ran_ms is None:
-            return f"cancelled {self.request_id}: nothing of it ran"
+            return f"cancelled {self.request_id}: it was about to start; nothing of it ran"
         if self.outcome == "cancelled":
             return (
-                f"cancelled {self.request_id}: it was stopped after {self.ran_ms} ms; what it did before stays done, "
-                f"see: threegate show {self.request_id}"
+                f"cancelled {self.request_id}: it was running and was killed after {self.ran_ms} ms; what it did before stays "
+                f"done, see: threegate show {self.request_id}"
             )
         if self.outcome == "ended":
             return f"{self.request_id} ended by itself before: {self.last_event}"
@@ -67,8 +74,10 @@ def cancel_request(
         if history.end is not None:
             raise Refused("already_ended", f"{request_id}: has ended ({history.end.type}); nothing to cancel")
         if history.claimed is None:
+            waited = None if history.approved is None else (held.now - history.approved.when).total_seconds()
             _end_waiting(context, held, history, by, reason)
-            return Cancelled(request_id, "cancelled", "cancelled")
+            seconds = None if waited is None else max(0, int(waited))
+            return Cancelled(request_id, "cancelled", "cancelled", was="waiting", waited_seconds=seconds)
         actor, signed = by.checked(context, held, CANCEL, cancel_about(request_id, reason))
         asked = CancelRequested(message=reason, signed=signed)
         moves.announce(held, asked, request_id=request_id, actor=actor)
@@ -128,7 +137,8 @@ def _await(context: Context, request_id: str, seconds: float) -> Cancelled:
             end = history.end if history else None
         if end is not None:
             stopped = payloads.Cancelled.of(end)
-            ran_ms = (stopped.wall_ms or 0) if stopped is not None else None
+            began = history is not None and history.started is not None
+            ran_ms = None if stopped is None else stopped.wall_ms or (0 if began else None)
             return Cancelled(request_id, "cancelled" if stopped is not None else "ended", end.type, ran_ms)
         if time.monotonic() >= until:
             return Cancelled(request_id, "requested", "cancel_requested")

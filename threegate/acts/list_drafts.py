@@ -6,11 +6,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from threegate.core.workspace import Workspace
+from threegate.review.placed_drill import read_drill
 
 
-def drafts_of(workspace: Workspace) -> list[Path]:
-    """All drafts, oldest name first."""
-    found = []
+def drafts_of(workspace: Workspace, *, drill: bool = False) -> list[Path]:
+    """All drafts, oldest name first; with `drill` the drill among them too, for somebody who is asked."""
+    placed = read_drill(workspace) if drill else None
+    found = [placed.listed(workspace)] if placed is not None else []
     for place in workspace.draft_folders():
         with workspace.hold(place) as held, held.entries() as entries:
             found += [

@@ -44,6 +44,8 @@ def reject_draft(
     Raises InvalidInput, Refused (a signature of `by` that does not hold), TrailError, Unavailable, OSError.
     """
     draft = which if isinstance(which, Draft) else read_draft(context.workspace, which)
+    if draft.drill is not None:
+        raise Refused("drill", f"{draft.path.name}: is a drill; nothing of it reaches an agent")
     with context.trail.locked() as held:
         report = read_request(
             draft.data,
@@ -141,6 +143,8 @@ def _own_id(context: Context, held: LockedTrail, report: Report, draft: Draft) -
         return None
     if trail_text(request_id) != request_id:
         return None  # the trail could not name it: nobody could ask for it again
+    if held.index.is_drill(request_id):
+        return None  # somebody's copy of a drill: nothing of that gets a result
     history = held.index.history(request_id)
     if history is None:
         return request_id

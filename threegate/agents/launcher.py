@@ -458,6 +458,8 @@ class _Launch:
             keep_bases(self._copy, changes.rows)
         except ThreeGateError as error:
             problem = str(error)
+        except OSError as error:
+            problem = f"{self._run.base}: cannot be written ({error.strerror}); make room"
         except KeyboardInterrupt:
             problem = (
                 "interrupted before its changes were read; see: threegate agent show " + self._run.run_id
@@ -485,8 +487,9 @@ class _Launch:
             )
             with self._context.trail.locked() as trail:
                 moves.announce(trail, ended, actor=self._actor)
-            replace(self._facts, ended=True, exit=code, jail=0).write(self._run)
             _clean(self._run)
+            with suppress(OSError):  # the trail has it
+                replace(self._facts, ended=True, exit=code, jail=0).write(self._run)
         return finished
 
 

@@ -144,7 +144,9 @@ def end_dead_runs(context: Context, *, actor: str) -> list[str]:
             facts = RunFacts.read(run)
             if not facts.ended:
                 with context.trail.locked() as held:
-                    moves.announce(held, AgentEnded(run=run.run_id, reason="killed"), actor=actor)
+                    known = held.index.run(run.run_id)
+                    if known is None or not known.ended:  # its launcher may have had no room to note its end
+                        moves.announce(held, AgentEnded(run=run.run_id, reason="killed"), actor=actor)
                 replace(facts, ended=True).write(run)
                 remove_cgroups(run.run_id)
                 ended.append(run.run_id)

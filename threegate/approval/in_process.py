@@ -41,9 +41,8 @@ def _signed_bytes(data: bytes, signature: SshSignature) -> bytes:
     if (assertion := signature.assertion) is not None:
         check_client_data(assertion, message)
         message = assertion.client_data
-    application = _strings(signature.key.blob)[-1]
     return (
-        hashlib.sha256(application).digest()
+        hashlib.sha256(signature.key.application.encode()).digest()
         + struct.pack(">BI", signature.flags, signature.counter)
         + hashlib.sha256(message).digest()
     )

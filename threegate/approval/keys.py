@@ -62,6 +62,14 @@ class PublicKey:
         return self.type in _SK
 
     @property
+    def application(self) -> str:
+        """What a FIDO key was made for: ``ssh:…``, or a passkey's host name; empty for other keys."""
+        reader, last = Reader(self.blob), b""
+        while self.hardware and reader.position < len(self.blob):
+            last = reader.string()
+        return last.decode("ascii")
+
+    @property
     def fingerprint(self) -> str:
         """``SHA256:…`` of the plain key, as ssh-keygen prints it; a certificate has that of its key."""
         return "SHA256:" + base64.b64encode(hashlib.sha256(self.blob).digest()).decode().rstrip("=")

@@ -155,11 +155,10 @@ def _parse_line(text: str, pins: Mapping[str, Passkey]) -> Operator:
         raise MalformedError(
             f"has options other than [cert-authority,]{NAMESPACES}[,valid-after=...][,valid-before=...]"
         )
-    passkey = None
-    if found[2]:
-        passkey = pins.get(key.fingerprint)
-        if passkey is None or not passkey.fits(key):
-            raise MalformedError("is a passkey that operators.passkeys does not pin to its own site")
+    passkey = pins.get(key.fingerprint) if found[2] else None
+    web = found[2] or (key.hardware and not key.application.startswith("ssh:"))
+    if web and (passkey is None or not passkey.fits(key)):
+        raise MalformedError("is a passkey that operators.passkeys does not pin to its own site")
     after, before = _moment(found[3]), _moment(found[4])
     if after is not None and before is not None and before <= after:
         raise MalformedError("ends before it begins")

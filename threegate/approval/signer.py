@@ -74,7 +74,7 @@ def _entry_of(signature: SshSignature, name: str, operators: Operators) -> Opera
 
 
 def _check_use(signature: SshSignature, entry: Operator, namespace: str) -> None:
-    """A passkey approves and logs in, by the browser's form and from its own origin alone; another key does neither of those."""
+    """A passkey approves and logs in, in the browser's form and from its own origin; every other key approves and acts."""
     passkey, assertion = entry.passkey, signature.assertion
     if namespace not in entry.namespaces:
         allowed = "approvals only" if passkey is not None else "no logins"

@@ -36,6 +36,7 @@ ACT_TYPES: Final = frozenset(("threegate-grant/2",)) | frozenset(
         "adopt",
         "reject",
         "cancel",
+        "drill",
         "agent-hosts",
         "passkey",
     )

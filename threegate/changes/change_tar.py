@@ -59,6 +59,19 @@ class ChangeSet:
         return stream.read(size)
 
 
+def carried_bytes() -> int:
+    """What the files of one change may have together."""
+    return limits.TAR_BYTES - limits.CHANGE_TABLE_BYTES
+
+
+def refuse_too_large(path: str, total: int) -> None:
+    """Raises ChangeSetError when the files of a change, up to this path, have more than `carried_bytes`."""
+    if total > carried_bytes():
+        raise ChangeSetError(
+            f"{path}: the change has more than {carried_bytes() // limits.MIB} MiB; propose it in parts"
+        )
+
+
 def change_tar(rows: Sequence[Row], read_content: ReadContent) -> bytes:
     """The archive of these rows as bytes. Raises as `write_change_tar`."""
     buffer = io.BytesIO()
@@ -84,10 +97,7 @@ def write_change_tar(rows: Sequence[Row], read_content: ReadContent, target: Bin
                 continue
             content = read_content(row)
             total += len(content)
-            if total > limits.TAR_BYTES - limits.CHANGE_TABLE_BYTES:
-                raise ChangeSetError(
-                    f"{row.path}: the change has more than {limits.TAR_BYTES // limits.MIB - 16} MiB; propose it in parts"
-                )
+            refuse_too_large(row.path, total)
             if row.after.mode == LINK:
                 _add_link(archive, name, content)
             else:

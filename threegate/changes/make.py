@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from pathspec import GitIgnoreSpec
 
-from threegate.changes.change_tar import change_tar
+from threegate.changes.change_tar import carried_bytes, change_tar, refuse_too_large
 from threegate.changes.path_rules import collision_key, is_git, link_parts, path_problem
 from threegate.changes.table import (
     FOLDER,
@@ -156,6 +156,8 @@ class _Making:
         self._hidden = frozenset(hidden)
         self._ignore = None if include_ignored else IgnoreRules(project)
         self._seen = 0
+        self._carried = 0
+        """Bytes of the files that are carried."""
         self.rows: list[Row] = []
         self.left_out: list[LeftOut] = []
         self.more_left_out = 0
@@ -228,6 +230,10 @@ class _Making:
 
     def _change(self, path: str, old: Entry | None, new: Entry | None) -> bool:
         """Note the rows of one path that may be carried, and of what is below it."""
+        if new is not None and new.kind == "file" and not self._fits(path, old, new):
+            return self._leave(
+                path, f"is larger than the {carried_bytes() // limits.MIB} MiB of a change set"
+            )
         was, becomes = old is not None and old.kind == "folder", new is not None and new.kind == "folder"
         if was and becomes:
             return self._folder(path, both=True)
@@ -256,9 +262,18 @@ class _Making:
             return True
         if new is not None and new.kind == "link" and (problem := self._link_problem(path)) is not None:
             return self._leave(path, problem)
+        if new is not None and new.kind == "file":
+            self._carried += new.size
+            refuse_too_large(path, self._carried)
         before = None if old is None else node_of(self._project, path, old)
         after = None if new is None else node_of(self._work, path, new)
         self.rows.append(Row(path, before, after))
+        return True
+
+    def _fits(self, path: str, old: Entry | None, new: Entry) -> bool:
+        """Whether a file can be carried, by its size alone: one that only claims a terabyte is never read."""
+        if new.size > carried_bytes():
+            return not self._differs(path, old, new)
         return True
 
     def _link_problem(self, path: str) -> str | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, warn, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
-from threegate.core.errors import NoWorkspace
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
 
 if TYPE_CHECKING:
     from threegate.acts.approve import Promoted, Sealed
@@ -60,6 +60,10 @@ def approve(
         )
     context = open_context(workspace_here())
     draft = read_draft(context.workspace, find_draft(context.workspace, which))
+    if draft.drill is not None and (yes or group or print_statement or signature is not None):
+        raise InvalidInput(
+            f"{which}: decide on it alone, where you are asked: threegate approve {which}, without --yes and --group"
+        )
     operators = known_operators(context)
     quiet = wants_json(json_)
     if group:
@@ -86,6 +90,14 @@ def approve(
             reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet)
             ask(f"Sign as {acting.name} and let it run once?", yes)
             reading = None if yes else reader.read()
+            if draft.drill is not None:
+                actor = f"operator:{acting.name}"
+                told = reveal(
+                    context, draft, "missed", actor=actor, reading=reading, reason=reason, quiet=quiet
+                )
+                if quiet:
+                    emit_json(told)
+                raise typer.Exit(EXIT_REFUSED)
             sealed = seal(context, reviewed, acting.name)
             signed = sign(sealed, acting.key)
         done = finish(context, reviewed, sealed, signed, reason, reading)
@@ -244,3 +256,25 @@ def _tell_kept(done: Promoted) -> None:
         warn(
             "the draft's file changed since it was read and was left where it is; what you saw is what was approved"
         )
+
+
+def reveal(
+    context: Context,
+    draft: Draft,
+    outcome: Literal["caught", "missed"],
+    *,
+    actor: str,
+    reading: Reading | None = None,
+    reason: str = "",
+    quiet: bool = False,
+) -> dict[str, object]:
+    """End a drill that an operator has decided on, and print what it was, unless `quiet`; gives the same for `--json`."""
+    from threegate.acts.drills import answer_drill, told_drill
+    from threegate.shown.escaped_lines import quoted
+
+    drill = answer_drill(context, draft, outcome, actor=actor, reading=reading, reason=reason)
+    said, line = told_drill(drill, outcome)
+    if not quiet:
+        say(said)
+        put([f"planted ({drill.planted}):", *quoted(line, width=screen_width())])
+    return {"drill": outcome, "planted": drill.planted, "line": line, "of": drill.source}

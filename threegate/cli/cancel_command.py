@@ -39,6 +39,8 @@ def cancel(
                 "request_id": done.request_id,
                 "outcome": done.outcome,
                 "last_event": done.last_event,
+                "was": done.was,
+                "waited_seconds": done.waited_seconds,
                 "ran_ms": done.ran_ms,
             }
         )

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
-from threegate.cli.signing_options import KeyOption, NameOption, decision_here
+from threegate.cli.signing_options import KeyOption, NameOption, actor_here, decision_here
 
 app = typer.Typer()
 
@@ -28,6 +28,7 @@ def reject(
     """Say no to drafts: a copy goes to refused/, the agent gets a verdict and a result. Signed where your key asks nothing."""
     from threegate.acts.approve_group import group_paths
     from threegate.acts.reject import REJECT, reject_about, reject_draft
+    from threegate.cli.approve_command import reveal
     from threegate.launch.context import open_context
     from threegate.review.reviewed_draft import find_draft, read_draft
 
@@ -37,10 +38,14 @@ def reject(
         draft.path: draft for draft in (read_draft(workspace, find_draft(workspace, one)) for one in which)
     }
     if group:
-        for draft in list(drafts.values()):
+        for draft in [draft for draft in drafts.values() if draft.drill is None]:
             drafts |= {path: read_draft(workspace, path) for path in group_paths(context, draft)}
     rows: list[dict[str, object]] = []
     for draft in drafts.values():
+        if draft.drill is not None:
+            actor = actor_here(context, name, key)
+            rows.append(reveal(context, draft, "caught", actor=actor, reason=reason, quiet=wants_json(json_)))
+            continue
         by = decision_here(context, REJECT, reject_about(draft, reason), name, key)
         done = reject_draft(context, draft, reason=reason, by=by)
         rows.append(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from threegate.cli.approve_command import finish, put, show, tell
+from threegate.cli.approve_command import finish, put, reveal, show, tell
 from threegate.cli.invocation import (
     PlainFlag,
     on_terminal,
@@ -49,9 +50,9 @@ def review(
         return in_application(name, key, undecided=True)
     context = open_context(workspace_here())
     acting = acting_here(context, name, key)
-    drafts = drafts_of(context.workspace)
+    drafts = drafts_of(context.workspace, drill=True)
     _list(context.workspace)
-    counts = {"approved": 0, "rejected": 0, "skipped": 0}
+    counts = Counter(approved=0, rejected=0, skipped=0)
     for number, path in enumerate(drafts, start=1):
         say(f"\nDRAFT {number} of {len(drafts)}")
         outcome = _one(context, acting, path)
@@ -105,6 +106,9 @@ def _one(context: Context, acting: Acting, path: Path) -> str:
                 if not full:
                     break
             reading = reader.read()
+            if answer == "a" and draft.drill is not None:
+                reveal(context, draft, "missed", actor=f"operator:{acting.name}", reading=reading)
+                return "drill"
             if answer == "a":
                 sealed = seal(context, reviewed, acting.name)
                 done = finish(context, reviewed, sealed, sign(sealed, acting.key), "", reading)
@@ -118,6 +122,9 @@ def _one(context: Context, acting: Acting, path: Path) -> str:
     except ThreeGateError as error:
         warn(str(error))
         answer = _answer(_INVALID, "rsq")
+    if answer == "r" and draft is not None and draft.drill is not None:
+        reveal(context, draft, "caught", actor=f"operator:{acting.name}", reading=reading)
+        return "drill"
     if answer == "r" and draft is not None:
         return _reject(context, draft, acting, reading)
     return "quit" if answer == "q" else "skipped"

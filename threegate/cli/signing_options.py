@@ -42,17 +42,30 @@ def decision_here(
     """Who says no or stop: the operator of a key that is at hand, or who runs the command. Raises InvalidInput for `name` or
     `key` that is none's; a `key` that was named signs, or it is an error."""
     from threegate.acts.signed_acts import decide
-    from threegate.acts.signing_key import acting_operator
-    from threegate.launch.launch_problem import read_operators
     from threegate.setup.init import account
 
+    acting = _at_hand(context, name, key)
+    return decide(context, kind, about, account=account(), acting=acting, ask=key is not None)
+
+
+def actor_here(context: Context, name: str, key: Path | None) -> str:
+    """The same person as the trail's actor; no key is asked."""
+    from threegate.setup.init import account
+
+    acting = _at_hand(context, name, key)
+    return account() if acting is None else f"operator:{acting.name}"
+
+
+def _at_hand(context: Context, name: str, key: Path | None) -> Acting | None:
+    from threegate.acts.signing_key import acting_operator
+    from threegate.launch.launch_problem import read_operators
+
     try:
-        acting = acting_operator(read_operators(context.workspace), name=name, key=key)
+        return acting_operator(read_operators(context.workspace), name=name, key=key)
     except InvalidInput:
         if name or key is not None:
             raise
-        acting = None
-    return decide(context, kind, about, account=account(), acting=acting, ask=key is not None)
+        return None
 
 
 def ask(question: str, yes: bool) -> None:

@@ -132,7 +132,10 @@ def _in_workspace(report: Report, path: Path) -> Report:
         for item in report.request.inputs
     }
     never = never_fits(workspace, workspace.load_settings().runners, report.request)
-    found = [*input_findings(report.request, digests), *([never_fits_finding(never)] if never else ())]
+    found = [
+        *input_findings(report.request, digests),
+        *([never_fits_finding(report.request, never)] if never else ()),
+    ]
     return replace(report, findings=(*report.findings, *found))
 
 

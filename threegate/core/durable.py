@@ -16,6 +16,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +32,7 @@ _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _FALLOC_FL_KEEP_SIZE = 1
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_temporary = re.compile(r"\.tmp-[0-9a-f]{16}").fullmatch
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -228,6 +230,11 @@ def folder_locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether this is the name of a temporary file of ours: without its writer nothing refers to it."""
+    return _temporary(name) is not None
 
 
 def write_new(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600) -> Path:

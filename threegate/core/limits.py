@@ -418,6 +418,11 @@ DRAFTS_LOOK_SECONDS: Final = 10.0
 """Between two looks for drafts that are due to expire."""
 DRAFTS_EXPIRED: Final = 16
 """Drafts that expire in one turn of the daemon."""
+DRILLS_LOOK_SECONDS: Final = 10.0
+"""Between two looks for a drill that is due or over."""
+DRILL_PLAN_BYTES: Final = 64 * KIB
+DRILL_SOURCES: Final = 50
+"""Newest finished requests that a drill is made from."""
 PRACTICE_DECISIONS: Final = 10_000
 """Decisions whose seconds, and different reasons, that records of practice keep in memory."""
 PRACTICE_REASONS: Final = 20

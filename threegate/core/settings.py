@@ -340,6 +340,17 @@ class NotifySettings(_Part):
     requester_hook: str = Field(default="", description="apprise URL told when a request has ended")
 
 
+class DrillSettings(_Part):
+    """Drafts that must not be approved, placed now and then once an operator said `threegate drill on` (docs/drills.md)."""
+
+    every: Duration = Field(
+        default=3 * 86400,
+        ge=3600,
+        le=90 * 86400,
+        description="time between two drills, on average; each comes after half to one and a half of it",
+    )
+
+
 class MetricsSettings(_Part):
     """Numbers for Prometheus ([metrics] extra); `serve http` has them at /metrics as well."""
 
@@ -429,6 +440,7 @@ class Settings(_Part):
     results: ResultsSettings = ResultsSettings()
     agents: dict[str, AgentSettings] = Field(default={}, description="agents that run in a jail, by profile")
     notify: NotifySettings = NotifySettings()
+    drills: DrillSettings = DrillSettings()
     metrics: MetricsSettings = MetricsSettings()
 
     @field_validator("agents")
@@ -449,7 +461,7 @@ class Settings(_Part):
     def deciding(self) -> dict[str, Any]:
         """The settings that decide what may run, as a JSON value for the policy digest. Cosmetic ones are left out."""
         whole = self.model_dump(mode="json")
-        for name in ("agents", "audit", "trail", "notify", "metrics", "apply"):
+        for name in ("agents", "audit", "trail", "notify", "metrics", "apply", "drills"):
             del whole[name]
         del whole["approval"]["draft_ttl"]  # it ends what nobody approved
         runners = whole["runners"]

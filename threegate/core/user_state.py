@@ -69,6 +69,15 @@ class UserState:
             if type(before) is not int or before < int(value["seq"]):
                 self._keep(value)
 
+    def sweep(self) -> None:
+        """Take away temporary files that a crash left. Called under the trail's lock, which the other writers here hold. Raises OSError."""
+        if not self.folder.is_dir():
+            return
+        with self._head_lock():
+            for path in self.folder.iterdir():
+                if durable.is_temporary(path.name):
+                    durable.unlink(path)
+
     def _keep(self, value: Mapping[str, str | int]) -> None:
         durable.overwrite(self.head_file, json.dumps(value, sort_keys=True).encode() + b"\n")
 

@@ -167,6 +167,11 @@ class Workspace:
         return self.tool_exec / "grants"
 
     @cached_property
+    def drills(self) -> Path:
+        """The drill that lies among the drafts, 0700; made with the first (docs/drills.md)."""
+        return self.tool_exec / "drills"
+
+    @cached_property
     def agents(self) -> Path:
         """One folder a run of an agent; made with the first."""
         return self.tool_exec / "agents"
@@ -250,13 +255,17 @@ class Workspace:
 
     def replaced_folder(self) -> str | None:
         """Which folder is not there or is no folder any more (a link, a file), in one line; None when all are folders."""
-        for name in _FOLDERS:
+        folder = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        name = next(iter(_FOLDERS))
+        try:
+            root = os.open(self.root, folder)
             try:
-                self.hold(self.root / name).close()
-            except OSError as error:
-                return (
-                    f"{name}/ is no folder ({error.strerror}); put the folder back, and no link in its place"
-                )
+                for name in _FOLDERS:  # a folder comes before what is in it
+                    os.close(os.open(name, folder | os.O_NOFOLLOW, dir_fd=root))
+            finally:
+                os.close(root)
+        except OSError as error:
+            return f"{name}/ is no folder ({error.strerror}); put the folder back, and no link in its place"
         return None
 
     def load_settings(self) -> Settings:

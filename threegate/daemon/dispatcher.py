@@ -25,6 +25,7 @@ from threegate.launch.completion import refuse_unrunnable
 from threegate.launch.context import Context
 from threegate.launch.pipeline import launch
 from threegate.launch.status_file import write_waiting
+from threegate.request.job import Job
 from threegate.runners.budget import Budget, Lease, Round
 from threegate.runners.interface import Control
 from threegate.runners.live_output import LiveOutputFile
@@ -206,6 +207,8 @@ class Dispatcher:
             ended = refuse_unrunnable(self.context, approved)
             self.log.say("refused", file=path.name, what=ended.code)
             return 1
+        if self.budget.is_busy(approved.job):
+            return 0  # it is this project's turn when that change is recorded
         missing = self.budget.never(approved.job) or self.context.runners[approved.job.backend].available(
             approved.job
         )
@@ -221,7 +224,7 @@ class Dispatcher:
             inputs_folder=self.context.workspace.inputs,
             workspace_id=self.context.workspace_id,
             boot_nonce=self.context.boot_nonce,
-            ran=lambda: self._ran(lease),
+            ran=lambda: self._ran(approved.job, lease),
         )
         future = self._pool.submit(launch, self.context, approved, control)
         future.add_done_callback(lambda _: self.wake.set())
@@ -230,9 +233,12 @@ class Dispatcher:
         self._queue.taken(path.name)
         return 1
 
-    def _ran(self, lease: Lease) -> None:
-        """A run is over and only its record is to be written: the next one need not wait for the disk."""
-        if lease.release():
+    def _ran(self, job: Job, lease: Lease) -> None:
+        """A run is over and only its record is to be written: the next one need not wait for the disk.
+
+        But a project stays taken until the change is recorded, for it can be taken back until then.
+        """
+        if job.change is None and lease.release():
             self.wake.set()
 
     def _write_lasting(self) -> None:

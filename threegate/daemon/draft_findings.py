@@ -48,7 +48,7 @@ def surrounding_findings(
     if has_program is False and request.argv:
         findings.append(_finding("TG904", missing_program_text(request.argv[0])))
     if never_fits is not None:
-        findings.append(never_fits_finding(never_fits))
+        findings.append(never_fits_finding(request, never_fits))
     return findings
 
 
@@ -70,9 +70,10 @@ def input_findings(request: Request, digests: Mapping[str, str | None]) -> list[
     return findings
 
 
-def never_fits_finding(why: str) -> Finding:
-    """The finding about limits that no machine of the workspace has."""
-    return _finding("TG905", f"it could never run here: it {why}")
+def never_fits_finding(request: Request, why: str) -> Finding:
+    """The finding about a limit that no machine of the workspace has, at the limit's line; `why` is of `never_fits`."""
+    key = "cpu_limit" if " cores" in why.partition(",")[0] else "memory_limit_mb"
+    return _finding("TG905", f"it could never run here: it {why}", _line_of(request, key))
 
 
 def _is_taken(request_id: str, index: TrailIndex, owner: Owner | None) -> bool:
@@ -84,8 +85,14 @@ def _is_taken(request_id: str, index: TrailIndex, owner: Owner | None) -> bool:
     return owner is not None and first is not None and first != owner
 
 
-def _finding(rule: str, message: str) -> Finding:
-    return Finding(rule, "error", 1, 1, message, SURROUNDING_RULES[rule])
+def _finding(rule: str, message: str, line: int = 1) -> Finding:
+    return Finding(rule, "error", line, 1, message, SURROUNDING_RULES[rule])
+
+
+def _line_of(request: Request, key: str) -> int:
+    """The line of a key of the front matter, from 1; 1 where it is written in another way than usual."""
+    lines = request.data.decode("utf-8").replace("\r\n", "\n").split("\n")
+    return next((at for at, line in enumerate(lines, start=1) if line.startswith(f"{key}:")), 1)
 
 
 def surrounding_fixes(request: Request, index: TrailIndex, *, owner: Owner | None) -> tuple[Fix, ...]:
@@ -105,8 +112,7 @@ def used_id_finding(request: Request) -> Finding:
 
 def fresh_id_fix(request: Request) -> Fix:
     """The line that gives the request an id which follows from its bytes."""
-    lines = request.data.decode("utf-8").replace("\r\n", "\n").split("\n")
-    number = next(at for at, line in enumerate(lines, start=1) if line.startswith("request_id:"))
+    number = _line_of(request, "request_id")
     return Fix("TG901", "replace", number, f"request_id: {_fresh_id(request)}")
 
 

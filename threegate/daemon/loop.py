@@ -23,6 +23,7 @@ from threegate.core.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateE
 from threegate.core.workspace import Workspace
 from threegate.daemon.draft_expiry import DraftExpiry
 from threegate.daemon.drafts import Inbox
+from threegate.daemon.drill_watch import DrillWatch
 from threegate.daemon.folder_watch import FolderWatch
 from threegate.daemon.log import Log
 from threegate.daemon.metrics_file import MetricsFile
@@ -74,6 +75,7 @@ class Daemon:
     _metrics_file: MetricsFile = field(init=False)
     _witnesses: WitnessRequests = field(init=False)
     _draft_expiry: DraftExpiry = field(init=False)
+    _drill_watch: DrillWatch = field(init=False)
     _watch: FolderWatch = field(init=False)
 
     def run(self) -> int:
@@ -141,6 +143,7 @@ class Daemon:
         )
         self._witnesses = WitnessRequests(self._trail, self.log)
         self._draft_expiry = DraftExpiry(self.log)
+        self._drill_watch = DrillWatch()
         self.log.say("ready", path=str(self.workspace.root))
         self.supervisor.ready()
         self.on_ready()
@@ -205,6 +208,7 @@ class Daemon:
                     did += self._use_grants(inbox)
                 if unsettled is None and not changing and problem is None:
                     did += self._draft_expiry.turn(context)
+                    did += self._drill_watch.turn(context, self._runner_set.notices.draft_waits)
                 self._controls()
             if problem is not None and context.begin() is None:
                 problem = self._begin()

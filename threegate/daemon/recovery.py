@@ -12,12 +12,12 @@ claim goes back to approved/: between the claim and the end anything may have ha
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from threegate.core import durable
 from threegate.core.errors import ThreeGateError, TrailError, Unavailable, place_of
 from threegate.core.file_names import request_of_companion
+from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
 from threegate.launch.completion import close_from_trail, find_file, interrupt, unsettled
@@ -26,8 +26,6 @@ from threegate.launch.cut_off_changes import Recovered, recover_changes, recover
 from threegate.runners.registry import remove_orphans
 from threegate.trail import RequestHistory, moves
 from threegate.trail.payloads import ApprovalAbandoned, Claimed
-
-_TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
 
 
 def recover(context: Context, log: Log) -> int:
@@ -40,6 +38,7 @@ def recover(context: Context, log: Log) -> int:
     settled = 0
     changes = recover_changes(context)
     with context.trail.locked() as held:
+        UserState.of(context.workspace_id).sweep()
         undos = recover_undos(context, held)
     for request_id, line in (*undos.stuck.items(), *undos.taken_back.items()):
         log.say("recovery", request=request_id, what=line)
@@ -83,7 +82,7 @@ def remove_temporary(workspace: Workspace) -> None:
         if not folder.is_dir():
             continue
         for path in folder.iterdir():
-            if _TEMPORARY.fullmatch(path.name) and not path.is_dir():
+            if durable.is_temporary(path.name) and not path.is_dir():
                 durable.unlink(path)
 
 

@@ -76,7 +76,7 @@ def facts_for_launch(
         clock_behind_sec=behind.total_seconds(),
         pinned=draft.pinned if draft is not None else pinned_inputs(workspace, job),
         nonce_used=index.nonce_used,
-        id_used=id_used(workspace, history, request.request_id),
+        id_used=index.is_drill(request.request_id) or id_used(workspace, history, request.request_id),
         countersignatures=countersignatures,
         quorum=settings.approval.quorum,
         requesters=requesters(settings, index.run(owner)),

@@ -46,6 +46,8 @@ CLEANED: Final = (
 def propose_write(verdict: AllowedProposal, settings: Settings) -> bytes:
     """`changes.tar` of a file.write_safe: one file, with its mode where it is there. Raises ProjectError."""
     path, content = verdict.paths["path"].text, _content(verdict)
+    if verdict.paths["path"].protected:
+        raise ProjectError(f"{path}: is protected; change it by hand")
     with _project(settings) as project:
         present = project.tree.look(path)
         before = None if present is None else node_of(project.tree, path, present)

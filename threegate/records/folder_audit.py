@@ -30,7 +30,7 @@ import yaml
 from threegate.core import limits
 from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.canonical import digest as canonical_digest
-from threegate.core.durable import read_regular_fd
+from threegate.core.durable import is_temporary, read_regular_fd
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import WITNESS_NAME
 from threegate.core.workspace import STATES, Workspace
@@ -51,10 +51,12 @@ EXEMPT: Final = (
     "audit/lock",
     "contracts/.state/",
     "control/",
+    "drills/",
     "verdicts/",
 )
 """Files, and folders with all that is in them, whose bytes no event announces: locks, what is derived and may be deleted at any
-time, what agents left in the folders of their runs (nothing of it counts until a request brings it to gate 1), and the log of decisions, which is appended without the trail."""
+time, what agents left in the folders of their runs (nothing of it counts until a request brings it to gate 1), the drill that is open (nothing
+of it can be run; the event that ends it opens the commitment of the one that placed it), and the log of decisions, which is appended without the trail."""
 
 _FOLDERS: Final = frozenset(
     (
@@ -80,7 +82,6 @@ _REPLAY = re.compile(r"runs/[^/]+/replay-[1-9][0-9]{0,4}").fullmatch
 _RELEASED = re.compile(r"results/[^/]+").fullmatch
 _OUT = re.compile(r"runs/[^/]+/(replay-[0-9]+/)?out(/.*)?", re.DOTALL).fullmatch
 _CONTRACT = re.compile(r"contracts/(?!.*(^|/)\.).*\.(yaml|yml|json)", re.DOTALL).fullmatch
-_TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}").fullmatch
 _PREPARED = re.compile(r"runs/\.prepared-[0-9a-f]{12}").fullmatch
 _NOTES = "memory/notes.jsonl"
 _PRUNED = "runs/.pruned-"
@@ -175,6 +176,8 @@ class FolderAudit:
     _single: dict[str, tuple[str | None, int]] = field(default_factory=dict)
     """Files that are replaced as a whole: the digest that the last event names, and that event."""
     _contracts: tuple[int, str, Mapping[str, str] | None] | None = None
+    _drill: str | None = None
+    """Commitment of the drill that is open."""
 
     def __post_init__(self) -> None:
         self._names = _Names(self.exact)
@@ -319,6 +322,16 @@ class FolderAudit:
     def _granted(self, event: Event, granted: payloads.Granted) -> None:
         place = f"grants/{granted.grant}.grant"
         self._single[place] = (self._complete(event, place, {"": None}, granted.files)[""], event.seq)
+
+    def _drill_placed(self, event: Event, placed: payloads.DrillPlaced) -> None:
+        self._drill = placed.commitment
+
+    def _drill_ended(self, event: Event, ended: payloads.DrillEnded) -> None:
+        if ended.commitment != self._drill or (ended.salt is not None and ended.opens != self._drill):
+            self._bad(
+                "audit", f"event {event.seq} does not open what was committed to when its drill was placed"
+            )
+        self._drill = None
 
     def _applied(self, event: Event, applied: payloads.Applied) -> None:
         if applied.note_sha256 is not None:
@@ -557,7 +570,7 @@ class FolderAudit:
             name = path.rpartition("/")[2]
             if path in EXEMPT or any(path.startswith(item) for item in EXEMPT if item.endswith("/")):
                 continue
-            if _TEMPORARY(name):
+            if is_temporary(name):
                 self.result.note(
                     self.workspace.tool_exec / path,
                     "is being written, or was left by a crash (then: threegate run --once)",
@@ -656,7 +669,7 @@ class FolderAudit:
                 self.workspace.tool_exec / path,
                 "an interrupted run or an earlier prune left this; nothing reads it and nothing vouches for it",
             )
-        elif path == "agents" or path in self._unread_runs or self._in_flight(path):
+        elif path in ("agents", "drills") or path in self._unread_runs or self._in_flight(path):
             pass
         elif _REPLAY(path) and self._is_locked(path):
             self.result.note(self.workspace.tool_exec / path, "a replay goes on here")
@@ -798,6 +811,8 @@ _HANDLERS: Final[Mapping[str, Callable[[FolderAudit, Event, Any], None]]] = {
     "checkpoint": FolderAudit._checkpoint,
     "rotated": FolderAudit._checkpoint,
     "witnessed": FolderAudit._witnessed,
+    "drill_placed": FolderAudit._drill_placed,
+    "drill_ended": FolderAudit._drill_ended,
 }
 """What each kind of event changes in the folders; all others change nothing there."""
 

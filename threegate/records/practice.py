@@ -21,6 +21,8 @@ from threegate.trail.payloads import (
     Cancelled,
     CancelRequested,
     Countersigned,
+    DrillEnded,
+    DrillSet,
     Finished,
     Granted,
     GrantRevoked,
@@ -36,6 +38,8 @@ class OperatorPractice:
     approved: int = 0
     rejected: int = 0
     countersigned: int = 0
+    grouped: int = 0
+    """Of the approved ones: by a decision on a group, which is read once."""
     unasked: int = 0
     """Approvals with ``--yes``: nobody was asked."""
     measured: int = 0
@@ -56,6 +60,7 @@ class OperatorPractice:
         """Counts, the median of the seconds and the share read whole (null: never measured)."""
         return {
             "approved": self.approved,
+            "approved_in_groups": self.grouped,
             "rejected": self.rejected,
             "countersigned": self.countersigned,
             "not_asked": self.unasked,
@@ -63,6 +68,75 @@ class OperatorPractice:
             "median_seconds": statistics.median(self.seconds) if self.seconds else None,
             "share_read_whole": round(self.whole / self.measured, 3) if self.measured else None,
         }
+
+
+@dataclass(slots=True)
+class DrillPractice:
+    """How drills went: drafts that must not be approved."""
+
+    on: bool = False
+    since: str = ""
+    """When they were switched on or off last; empty: never."""
+    by: str = ""
+    caught: int = 0
+    missed: int = 0
+    undecided: int = 0
+    """Expired, withdrawn or lost."""
+    seconds: list[int] = field(default_factory=list)
+    """From shown to decided, the newest ones."""
+    missed_kinds: Counter[str] = field(default_factory=Counter)
+    by_operator: dict[str, list[int]] = field(default_factory=dict)
+    """Caught and missed of each."""
+
+    def take(self, name: str, ended: DrillEnded) -> None:
+        """One that is over."""
+        if ended.outcome not in ("caught", "missed"):
+            self.undecided += 1
+            return
+        missed = ended.outcome == "missed"
+        self.caught += not missed
+        self.missed += missed
+        self.by_operator.setdefault(name, [0, 0])[missed] += 1
+        if missed and ended.planted:
+            self.missed_kinds[ended.planted] += 1
+        if ended.read_seconds is not None:
+            self.seconds.append(ended.read_seconds)
+            del self.seconds[: -limits.PRACTICE_DECISIONS]
+
+    def to_json(self) -> dict[str, Any]:
+        """Counts, the share that was caught and the median of the seconds (null: none yet), and what was missed."""
+        decided = self.caught + self.missed
+        return {
+            "caught": self.caught,
+            "missed": self.missed,
+            "undecided": self.undecided,
+            "catch_rate": round(self.caught / decided, 3) if decided else None,
+            "median_seconds": statistics.median(self.seconds) if self.seconds else None,
+            "missed_kinds": dict(self.missed_kinds.most_common()),
+            "operators": {
+                name: {"caught": caught, "missed": missed}
+                for name, (caught, missed) in sorted(self.by_operator.items())
+            },
+        }
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Label and value of each line; none before the first drill is over."""
+        decided = self.caught + self.missed
+        lines = []
+        if decided:
+            time = f"; {statistics.median(self.seconds):g} s (median)" if self.seconds else ""
+            rate = f"{self.caught} of {decided} caught ({self.caught / decided:.0%}){time}"
+            lines.append(("drills", rate))
+        lines += [
+            (f"drills of {name}", f"{caught} caught, {missed} missed")
+            for name, (caught, missed) in sorted(self.by_operator.items())
+        ]
+        lines += [
+            ("missed in a drill", f"{kind} ({count})") for kind, count in self.missed_kinds.most_common()
+        ]
+        if self.undecided:
+            lines.append(("drills left", f"{self.undecided} ended without a decision"))
+        return lines
 
 
 @dataclass(slots=True)
@@ -93,6 +167,7 @@ class Practice:
     operators: dict[str, OperatorPractice] = field(default_factory=dict)
     reasons: Counter[str] = field(default_factory=Counter)
     """Reasons of rejections, in the operators' own words."""
+    drills: DrillPractice = field(default_factory=DrillPractice)
     expired: int = 0
     """Drafts that nobody decided on in time."""
     grants: dict[str, GrantPractice] = field(default_factory=dict)
@@ -103,6 +178,8 @@ class Practice:
     too_late: int = 0
     """Orders to cancel a run that had ended by itself when they came."""
     _stopping: dict[str, datetime] = field(default_factory=dict)
+    _word: str | None = None
+    """Nonce of the last countersignature."""
 
     def take(self, event: Event) -> None:
         """The next event."""
@@ -112,6 +189,8 @@ class Practice:
                 self.grants[payload.grant or ""] = GrantPractice(_operator(event), payload.max_uses)
             case GrantRevoked() if payload.grant in self.grants:
                 self.grants[payload.grant].revoked = True
+            case DrillSet():
+                self.drills.on, self.drills.since, self.drills.by = payload.on, event.time, _operator(event)
             case CancelRequested() if event.request_id is not None:
                 self._stopping.setdefault(event.request_id, event.when)
         if event.time < self.first:
@@ -123,12 +202,18 @@ class Practice:
             case Approved():
                 who = self._of(payload.approved_by or _operator(event))
                 who.approved += 1
+                who.grouped += payload.batch_sha256 is not None
                 who.unasked += payload.asked is False
-                who.read(payload.read_seconds, payload.read_whole)
+                if not payload.batch_index:
+                    who.read(payload.read_seconds, payload.read_whole)
             case Countersigned():
                 who = self._of(payload.countersigned_by or _operator(event))
                 who.countersigned += 1
-                who.read(payload.read_seconds, payload.read_whole)
+                if payload.nonce is None or payload.nonce != self._word:  # one signature may cover several
+                    who.read(payload.read_seconds, payload.read_whole)
+                self._word = payload.nonce
+            case DrillEnded():
+                self.drills.take(_operator(event), payload)
             case Rejected() if event.actor == "daemon":
                 self.expired += 1
             case Rejected():
@@ -159,6 +244,7 @@ class Practice:
             "operators": {name: found.to_json() for name, found in sorted(self.operators.items())},
             "rejection_reasons": dict(self.reasons.most_common()),
             "drafts_expired": self.expired,
+            "drills": self.drills.to_json(),
             "grants": {name: found.to_json() for name, found in sorted(self.grants.items())},
             "stops": dict(sorted(self.stops.items())),
             "stop_seconds": {
@@ -181,7 +267,10 @@ def practice_lines(practice: Practice) -> list[tuple[str, str]]:
     """Label and value, for a terminal and for the report's page."""
     lines: list[tuple[str, str]] = []
     for name, found in sorted(practice.operators.items()):
-        told = [f"{found.approved} approved, {found.rejected} rejected, {found.countersigned} countersigned"]
+        groups = f" ({found.grouped} in groups)" if found.grouped else ""
+        told = [
+            f"{found.approved} approved{groups}, {found.rejected} rejected, {found.countersigned} countersigned"
+        ]
         if found.measured:
             told.append(
                 f"{statistics.median(found.seconds):g} s from shown to decided (median), "
@@ -194,6 +283,7 @@ def practice_lines(practice: Practice) -> list[tuple[str, str]]:
         lines.append(("rejected because", f"{text} ({count})"))
     if practice.expired:
         lines.append(("decided by nobody", f"{practice.expired} drafts, refused after approval.draft_ttl"))
+    lines += practice.drills.lines()
     for name, grant in sorted(practice.grants.items()):
         ended = ", revoked" if grant.revoked else ""
         told_of = f"of {grant.given_by}{ended}: {grant.approved} approved under it, at most {grant.max_uses}"

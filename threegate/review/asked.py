@@ -18,6 +18,7 @@ from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.request.exposure import Exposure
+from threegate.review.placed_drill import drill_at, place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,11 @@ class AskedReader:
             return None
         try:
             settings = self._settings_now()
-            identity = _identity(path.lstat())
+            place = place_of(self._workspace, path)
+            identity = _identity(place.lstat())
             kept = self._kept.get(path)
             if kept is None or kept[0] != identity:
-                kept = identity, self._read(path, folder, settings)
+                kept = identity, self._read(path, place, folder, settings)
                 self._kept[path] = kept
                 while len(self._kept) > limits.STATUS_ROWS_READ:
                     self._kept.popitem(last=False)
@@ -62,7 +64,7 @@ class AskedReader:
             return None
         return kept[1]
 
-    def _read(self, path: Path, folder: str, settings: Settings) -> Asked | None:
+    def _read(self, path: Path, place: Path, folder: str, settings: Settings) -> Asked | None:
         from threegate.approval import requester_of  # an empty list loads no gate
         from threegate.request import read_request
         from threegate.request.exposure import exposure_of
@@ -70,12 +72,13 @@ class AskedReader:
         from threegate.review.group_shape import shape_of
 
         owner: int | str | None = None
+        drill = drill_at(self._workspace, path)
         names = settings.requesters
         run = is_agent_run_id(folder)
         if folder == "inbox" or run:
-            with self._workspace.hold(path.parent) as held:
+            with self._workspace.hold(place.parent) as held:
                 data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
-            owner = facts.st_uid
+            owner = facts.st_uid if drill is None else drill.owner
             if run:  # whose inbox it lies in is who asks
                 owner, names = folder, {folder: f"run {folder}"}
         else:  # a copy of ours: its owner is not who asked
@@ -97,7 +100,7 @@ class AskedReader:
             backend=request.backend,
             purpose=request.purpose,
             exposure=exposure,
-            shape=shape_of(request, owner) if owner is not None else None,
+            shape=shape_of(request, owner) if owner is not None and drill is None else None,
         )
 
     def _settings_now(self) -> Settings:

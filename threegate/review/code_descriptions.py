@@ -71,6 +71,8 @@ OTHERS: Final[dict[str, str]] = {
     "request_invalid": "gate 1 refuses the file in approved/: the message names rule and line",
     "input_unfit": "an archive is no plain tar of files and folders, or no change set that may be applied: ask for another one",
     "rejected": "the operator said no, with their reason",
+    "drill": "it is a drill: it is never signed, and nothing of it reaches an agent",
+    "drill_over": "it was a drill and has ended: `threegate stats`",
     "draft_expired": "nobody decided on the draft within `approval.draft_ttl`: ask again with `threegate retry`",
     "cancelled": "the operator stopped it",
     "interrupted": "the daemon ended while it ran: `threegate retry` asks anew",

@@ -23,6 +23,7 @@ from threegate.core.settings import RequestSettings
 from threegate.core.workspace import STATES, Workspace
 from threegate.request import read_request
 from threegate.request.model import Request
+from threegate.review.placed_drill import place_of
 from threegate.review.show import show_request
 
 _BYTES = frozenset(("data", "sha256", "file_name", "stage"))
@@ -54,7 +55,8 @@ def compare(workspace: Workspace, first: str, second: str = "") -> Comparison:
     after = _path(workspace, second or first)
     before = _path(workspace, first) if second else _last_finished(workspace, after)
     settings = workspace.load_settings().request
-    return _compare(workspace, before, _read(settings, before), after, _read(settings, after))
+    old, new = (_read(settings, place_of(workspace, path)) for path in (before, after))
+    return _compare(workspace, before, old, after, new)
 
 
 def compare_with_last(workspace: Workspace, path: Path, request: Request) -> Comparison | None:

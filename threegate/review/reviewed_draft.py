@@ -33,6 +33,7 @@ from threegate.request.tar_reader import TarError, read_tar
 from threegate.request.typecheck import type_findings
 from threegate.review.compare import differs_from_last
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
+from threegate.review.placed_drill import Drill, drill_at, read_drill
 from threegate.runners.registry import describe
 from threegate.secretscan import mask_secrets
 from threegate.trail import KnownRun, LockedTrail, Owner, RequestHistory
@@ -53,6 +54,9 @@ class Draft:
     identity: tuple[int, ...]
     owner: Owner | None
     """Whose draft it is: the file's owner, or the run in whose inbox it is."""
+
+    drill: Drill | None = None
+    """What it is when it must not be approved; its `path` is where it is listed then, and nothing is there."""
 
     def expires_utc(self, ttl: int) -> datetime:
         """When it is refused if nobody decides: `ttl` seconds after its file changed last, by a time that nobody sets."""
@@ -98,6 +102,9 @@ def find_draft(workspace: Workspace, which: str) -> Path:
     if given.parent != Path() or given.exists():
         return given
     found = []
+    drill = read_drill(workspace)
+    if drill is not None and which in (drill.name, drill.name.removesuffix(".md"), drill.request_id):
+        found.append(drill.listed(workspace))
     for place in workspace.draft_folders():
         with workspace.hold(place) as held, held.entries() as entries:
             names = [entry.name for entry in entries if is_request_name(entry.name)]
@@ -133,11 +140,14 @@ def read_draft(workspace: Workspace, path: Path) -> Draft:
         )
     if not is_request_name(path.name):
         raise InvalidInput(f"{path}: is no name of a request; rename it to TR-YYYYMMDD-HHMMSSZ-<slug>.md")
+    drill = drill_at(workspace, path)
     try:
-        with workspace.hold(folder) as held:
+        with workspace.hold(folder if drill is None else workspace.drills) as held:
             data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
+    if drill is not None:
+        return Draft(folder / path.name, data, _identity(facts), drill.owner, drill)
     owner = workspace.run_of(folder) or facts.st_uid
     return Draft(folder / path.name, data, _identity(facts), owner)
 
@@ -186,6 +196,8 @@ def _valid(context: Context, draft: Draft) -> tuple[Report, Request]:
 
 def _places(context: Context, draft: Draft, request: Request) -> dict[str, Path]:
     folder = draft.path.parent
+    if draft.drill is not None:
+        return {item.name: context.workspace.inputs / item.sha256 for item in request.inputs}
     return {
         item.name: input_place(context.workspace, folder, item.name, item.sha256) for item in request.inputs
     }
@@ -235,7 +247,8 @@ def _reviewed(
     with context.trail.locked() as held:
         now = held.now
         history = held.index.history(request.request_id)
-        refuse_used(held, request)
+        if draft.drill is None:
+            refuse_used(held, request)
         if draft.path.parent != context.workspace.drafts:
             refuse_anothers(history, draft)
         proposal = history.proposal_sha256 if history else None

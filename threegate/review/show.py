@@ -24,6 +24,7 @@ from threegate.request.exposure import exposure_json
 from threegate.request.model import InputFile
 from threegate.results import Verdict
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
+from threegate.review.placed_drill import drill_at, place_of, read_drill
 from threegate.review.status import verdict_of
 from threegate.trail import Trail
 from threegate.trail.payloads import Approved
@@ -106,6 +107,10 @@ def open_input(workspace: Workspace, shown: Shown, name: str) -> Iterator[tuple[
     item = next((item for item in request.inputs if item.name == name), None) if request else None
     if shown.path is None or item is None:
         raise InvalidInput(f"{shown.request_id}: has no input {name!r}; threegate show lists its inputs")
+    if drill_at(workspace, shown.path) is not None:
+        with seen_inputs(workspace, {name: workspace.inputs / item.sha256}, [item]) as (copy,):
+            yield item, copy
+        return
     here = os.path.realpath(shown.path.parent)
     for folder in workspace.draft_folders():
         if here == os.path.realpath(folder):
@@ -144,7 +149,7 @@ def _literal(text: str) -> str:
 
 def _read(workspace: Workspace, path: Path) -> Report:
     try:
-        data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
+        data = durable.read_regular(place_of(workspace, path), max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
     stage = "approved" if path.parent.name in STATES else "draft"
@@ -164,6 +169,11 @@ def _folders(workspace: Workspace) -> list[Path]:
 def _find_path(workspace: Workspace, which: str) -> Path | None:
     given = Path(which)
     if given.is_file() and not given.is_symlink():
+        return given.absolute()
+    drill = read_drill(workspace)
+    if drill is not None and which.removesuffix(".md") in (drill.request_id, drill.name.removesuffix(".md")):
+        return drill.listed(workspace)
+    if given.parent != Path() and drill_at(workspace, given) is not None:
         return given.absolute()
     name = given.name if given.name.endswith(".md") else f"{given.name}.md"
     if name != given.name and not is_request_name(name):

@@ -23,6 +23,7 @@ from threegate.core.workspace import Workspace
 from threegate.request.exposure import Exposure, exposure_json
 from threegate.results import Verdict, read_verdict
 from threegate.review.asked import Asked, AskedReader
+from threegate.review.placed_drill import drill_at, read_drill
 from threegate.runners.description import DoctorLine
 from threegate.runners.live_output import OutputLine, live_output
 from threegate.secretscan import mask_secrets
@@ -288,6 +289,10 @@ def files_in(workspace: Workspace, folder: str) -> list[Entry]:
                 facts = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(facts.st_mode):
                     found.append(Entry.of(folder, place / entry.name, facts))
+    drill = read_drill(workspace) if is_draft_folder(folder) else None
+    if drill is not None and drill.folder == folder:
+        with suppress(FileNotFoundError):
+            found.append(Entry.of(folder, drill.listed(workspace), drill.file(workspace).lstat()))
     return sorted(found, key=_age)
 
 
@@ -351,6 +356,8 @@ def line_of(workspace: Workspace, entry: Entry, reader: AskedReader | None = Non
             state = verdict.state
         if verdict.state == state:
             reason = verdict.reason
+    elif draft and (drill := drill_at(workspace, entry.path)) is not None:
+        request_id = drill.request_id
     elif draft:
         reason = _NOT_SEEN
     asked = reader.read(entry.path, folder) if reader is not None else None

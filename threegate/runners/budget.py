@@ -2,7 +2,7 @@
 
 Invariant: the sum of what leases hold never exceeds the budget. Within a round, jobs are offered oldest first;
 one that only lacks memory or cores keeps younger ones from taking them, so that nothing starves. A full row of
-one backend never holds up the other.
+one backend never holds up the other. No two leases are for changes of the same project.
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ class Budget:
         self._memory = 0
         self._cpus = Decimal(0)
         self._running = dict.fromkeys(rows, 0)
+        self._projects: set[tuple[int, int]] = set()
+        """Device and inode of the projects that are being changed."""
 
     @classmethod
     def of(cls, settings: RunnersSettings) -> Budget:
@@ -110,6 +112,11 @@ class Budget:
         with self.lock:
             return Lease(self, job) if self._has_row(job) and self._fits(job) and self._take(job) else None
 
+    def is_busy(self, job: Job) -> bool:
+        """Whether another job changes this job's project now; a project has one change at a time."""
+        with self.lock:
+            return _project_of(job) in self._projects
+
     def round(self) -> Round:
         """One pass through the waiting jobs, oldest first."""
         return Round(self)
@@ -125,13 +132,15 @@ class Budget:
         self._memory -= need.memory_mb
         self._cpus -= need.cpus
         self._running[job.backend] -= 1
+        if (project := _project_of(job)) is not None:
+            self._projects.discard(project)
 
     def free_rows(self) -> list[Backend]:
         """The backends that may start one more run, memory and cores aside. Called under the lock."""
         return [backend for backend, rows in self._rows.items() if self._running[backend] < rows]
 
     def _has_row(self, job: Job) -> bool:
-        return self._running[job.backend] < self._rows[job.backend]
+        return self._running[job.backend] < self._rows[job.backend] and not self.is_busy(job)
 
     def _fits(self, job: Job) -> bool:
         need = need_of(job)
@@ -142,6 +151,8 @@ class Budget:
         self._memory += need.memory_mb
         self._cpus += need.cpus
         self._running[job.backend] += 1
+        if (project := _project_of(job)) is not None:
+            self._projects.add(project)
         return True
 
 
@@ -168,6 +179,10 @@ class Round:
             lease = budget.try_take(job)
             self._waits = lease is None
             return lease
+
+
+def _project_of(job: Job) -> tuple[int, int] | None:
+    return None if job.change is None else (job.change.project.device, job.change.project.inode)
 
 
 def machine_memory_mb() -> int:

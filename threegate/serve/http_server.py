@@ -49,7 +49,7 @@ def serve(
         config.load()
     except OSError as error:  # ssl.SSLError is one
         raise Unavailable(
-            f"{certificate[0] if certificate else listener}: cannot be used with its key ({error.strerror})"
+            f"{certificate[0] if certificate else listener}: cannot be used ({error.strerror}); give a PEM chain and its own key"
         ) from None
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     ready(url_of(listener))

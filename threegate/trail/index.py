@@ -12,6 +12,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import TrailError
 from threegate.trail.event import Event, parse_line
 from threegate.trail.history import Record, RequestHistory, Settled
@@ -25,6 +26,9 @@ from threegate.trail.payloads import (
     CancelRequested,
     Claimed,
     Countersigned,
+    DrillEnded,
+    DrillPlaced,
+    DrillSet,
     Granted,
     GrantRevoked,
     OperatorAdded,
@@ -75,6 +79,16 @@ class KnownRun(NamedTuple):
     ended: bool = False
 
 
+class Drills(NamedTuple):
+    """What the trail says of drills: whether an operator consented, which one is open, and the last event about them."""
+
+    on: bool = False
+    open: str | None = None
+    """Commitment of the drill that is open."""
+    last_time: str = ""
+    last_hash: str = ""
+
+
 class TrailIndex:
     """Everything that a gate, a command or the daemon asks the trail for."""
 
@@ -111,6 +125,9 @@ class TrailIndex:
         """Keyed hashes of ``state/file`` names; Python's own, with this process's random key."""
         self._grants: dict[str, int] = {}
         self._runs: dict[str, KnownRun] = {}
+        self.drills = Drills()
+        self._drill_ids: set[str] = set()
+        """Digests of the request ids of all drills: an id of theirs is spent for ever."""
         self._session_seqs: list[int] = []
         self._session_events: list[Event] = []
         self._rows = bytearray()
@@ -130,12 +147,17 @@ class TrailIndex:
         self.answers, self.cosigned = header.get("answers", 0), Witnessed.read(header.get("cosigned"))
         self._grants, self._session_seqs = dict(header["grants"]), list(header["sessions"])
         self._runs = {run[0]: KnownRun(*run) for run in header.get("runs", ())}  # an older version kept none
+        drills = header.get("drills")
+        if drills is not None:
+            self.drills, self._drill_ids = Drills(*drills[0]), set(drills[1])
 
     def to_header(self) -> dict[str, Any]:
         """What `TrailIndex(kept)` begins from, as a JSON object; requests, nonces and names are not in it."""
         witnessed = {"answers": self.answers, "cosigned": self.cosigned.to_data()} if self.cosigned else {}
+        drills = {"drills": [list(self.drills), sorted(self._drill_ids)]} if self.drills.last_hash else {}
         return {
             **witnessed,
+            **drills,
             "workspace_id": self.workspace_id,
             "epoch": self.epoch,
             "vkey": self.vkey,
@@ -238,6 +260,13 @@ class TrailIndex:
                 self._runs.setdefault(run, known)
             case AgentEnded(run=str(run)) if run in self._runs:
                 self._runs[run] = self._runs[run]._replace(ended=True)
+            case DrillSet():
+                self.drills = Drills(payload.on, self.drills.open, event.time, event.hash)
+            case DrillPlaced():
+                self._drill_ids.add(payload.id_sha256 or "")
+                self.drills = Drills(self.drills.on, payload.commitment, event.time, event.hash)
+            case DrillEnded() if payload.commitment == self.drills.open:
+                self.drills = Drills(self.drills.on, None, event.time, event.hash)
 
     @property
     def runs(self) -> tuple[KnownRun, ...]:
@@ -326,12 +355,21 @@ class TrailIndex:
         return found.decode() if found else None
 
     def id_used(self, request_id: str) -> bool:
-        """Whether this id is taken for ever: approved and not abandoned, claimed, or ended."""
+        """Whether this id is taken for ever: approved and not abandoned, claimed, ended, or a drill's."""
+        if self.is_drill(request_id):
+            return True
         known = self._requests.get(request_id)
         if known is None:
             record = self._record(request_id)
             return record is not None and record.taken
         return isinstance(known, Settled) or bool(known.approved or known.claimed)
+
+    def is_drill(self, request_id: str) -> bool:
+        """Whether this is the id of a drill, open or over."""
+        return (
+            bool(self._drill_ids)
+            and sha256_hex(request_id.encode("utf-8", "surrogatepass")) in self._drill_ids
+        )
 
     def announced(self, state: str, file_name: str) -> bool:
         """Whether some event that was put in here led a file of this name into this state folder."""

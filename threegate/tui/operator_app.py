@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from rich.text import Text
 from textual.app import App, ComposeResult, SuspendNotSupported
@@ -24,6 +24,7 @@ from textual.worker import get_current_worker
 
 from threegate.acts.approve import Promoted, known_operators, promote, seal, sign
 from threegate.acts.cancel import CANCEL, cancel_about, cancel_request
+from threegate.acts.drills import answer_drill, told_drill
 from threegate.acts.reject import REJECT, reject_about, reject_draft
 from threegate.acts.signed_acts import decide
 from threegate.acts.signing_key import Acting, acting_operator
@@ -33,11 +34,12 @@ from threegate.launch.context import Context, open_context
 from threegate.review.compare import compare_with_last
 from threegate.review.countersign import countersign
 from threegate.review.readiness import Readiness
+from threegate.review.reviewed_draft import Draft
 from threegate.review.screen import render_comparison
 from threegate.review.status import Line, health_rows, is_draft_folder, output_row
 from threegate.runners.live_output import OutputLine, live_output
 from threegate.setup.init import account
-from threegate.shown.escaped_lines import GUTTER, LEAST_WIDTH, WIDTH, Title, own, shown
+from threegate.shown.escaped_lines import GUTTER, LEAST_WIDTH, WIDTH, Title, own, quoted, shown
 from threegate.shown.time_read import Reader, Reading
 from threegate.trail import Trail
 from threegate.tui.input_screen import InputScreen
@@ -524,6 +526,8 @@ class RequestsScreen(Screen[None]):
         """Seal, sign and deliver what was on the screen; ssh-keygen may ask on the terminal."""
         context, reviewed = opened.context, opened.reviewed
         assert reviewed is not None  # _ready
+        if reviewed.draft.drill is not None:
+            return self._reveal(opened, reviewed.draft, "missed", f"operator:{acting.name}")
         self._refuse_other_policy(context)
         sealed = seal(context, reviewed, acting.name)
         says = f"threegate: {reviewed.request.file_name} as {acting.name}; ssh-keygen may ask now"
@@ -585,6 +589,9 @@ class RequestsScreen(Screen[None]):
     def _reject(self, opened: Opened, reason: str) -> str:
         draft = opened.draft
         assert draft is not None  # action_reject
+        if draft.drill is not None:
+            who = f"operator:{self.app.acting.name}" if self.app.acting else account()
+            return self._reveal(opened, draft, "caught", who, reason)
         by = decide(
             opened.context,
             REJECT,
@@ -595,6 +602,21 @@ class RequestsScreen(Screen[None]):
         done = reject_draft(opened.context, draft, reason=reason, by=by, reading=self._reading())
         self.app.done.rejected.append(done.path)
         return f"rejected {done.path.name}"
+
+    def _reveal(
+        self, opened: Opened, draft: Draft, outcome: Literal["caught", "missed"], who: str, reason: str = ""
+    ) -> str:
+        """End a drill, and say what it was before anything else can be done."""
+        reading = self._reading()
+        drill = answer_drill(opened.context, draft, outcome, actor=who, reading=reading, reason=reason)
+        said, line = told_drill(drill, outcome)
+
+        def lines(width: int) -> list[str]:
+            head = own(said, width=width, indent=0)
+            return [*head, "", *own(f"planted ({drill.planted}):", width=width), *quoted(line, width=width)]
+
+        self.app.push_screen(TextScreen("THIS WAS A DRILL", lines))
+        return said
 
     def _cancel(self, request_id: str, reason: str) -> str:
         context = self.app.fresh_context()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.week.shapes import shape_of
+from bench.week.__main__ import AIM_DECISIONS, AIM_MINUTES, words
 from bench.week.week import Draft, drafts_of, near_misses, read_recipe, replay
+from threegate.review.group_shape import shape_of
 
 RECIPE = read_recipe()
 SAMPLED = 4
@@ -20,7 +21,8 @@ def week() -> list[Draft]:
 def test_the_week_takes_few_decisions(week: list[Draft]) -> None:
     done = replay(RECIPE, week, shape_of)
     assert len(week) == 200 and len(near_misses(RECIPE, week)) == 40
-    assert len(done.decisions) <= 20
+    assert len(done.decisions) <= AIM_DECISIONS
+    assert sum(map(words, done.decisions)) <= AIM_MINUTES * RECIPE["words_a_minute"]
     decided = [draft for decision in done.decisions if decision.what != "grant" for draft in decision.drafts]
     assert sorted(draft.request.request_id for draft in (*decided, *done.granted)) == sorted(
         draft.request.request_id for draft in week

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -41,6 +42,9 @@ _STATUSES: Final[dict[Ending, Status]] = {
     "cancelled": "cancelled",
     "timed_out": "timed_out",
 }
+
+
+_OWN_FOLDER: Final = stat.S_IRWXU
 
 
 class ApplyRunner:
@@ -126,8 +130,8 @@ def why_not_now(place: ProjectPlace) -> str | None:
         with suppress(Refused), hold_project(place) as held, suppress(OSError):
             held.stat(STAGE)
             why = f"another change of the project {place.name} is being made, or was cut off ({STAGE}/ is there)"
-        if why is None and os.path.exists(place.path) and _read_only(place.path):
-            why = f"the project {place.name} is on a file system that is read-only here; see: threegate service install"
+        if why is None:
+            why = _closed(place)
     return why
 
 
@@ -147,8 +151,20 @@ def _sentence(done: Done) -> str:
     return f"{done.message}."
 
 
-def _read_only(path: str) -> bool:
-    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+def _closed(place: ProjectPlace) -> str | None:
+    """Why nothing can be written into a project's folder; None when something can, or the folder is not there."""
+    try:
+        read_only = os.statvfs(place.path).f_flag & os.ST_RDONLY
+        mode = os.stat(place.path).st_mode
+    except OSError:
+        return None
+    if read_only:
+        return f"the project {place.name} is on a file system that is read-only here; see: threegate service install"
+    if mode & _OWN_FOLDER != _OWN_FOLDER:
+        return (
+            f"the project {place.name}: its owner may not write into {place.path}; allow it with: chmod u+rwx"
+        )
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from threegate.core.web_origin import parse_origin
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.review.overview import GROUPS
+from threegate.review.placed_drill import drill_at
 from threegate.review.request_view import Look
 from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
 from threegate.review.status import Entry
@@ -87,6 +88,16 @@ class _PasskeyViews(Views):
     def entry(self, request: Request) -> Entry:
         """The file that an address names. Raises Missing."""
         return self._entry(request)
+
+    def _entries(self, group: str) -> list[Entry]:
+        """No drill is given to whoever signs with a passkey."""
+        return [entry for entry in super()._entries(group) if drill_at(self._workspace, entry.path) is None]
+
+    def _entry(self, request: Request) -> Entry:
+        entry = super()._entry(request)
+        if drill_at(self._workspace, entry.path) is not None:
+            raise Missing("it lies in this folder no more: look for it in the lists, where it went")
+        return entry
 
     def _render(self, request: Request, template: str, **values: Any) -> str:
         view = request.path_params["view"]

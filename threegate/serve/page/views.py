@@ -65,7 +65,7 @@ class Views:
 
     def overview(self, request: Request) -> str:
         """How the workspace is, what needs an operator, what runs; the rest folded."""
-        found = {group: entries(self._workspace, group) for group in GROUPS}
+        found = {group: self._entries(group) for group in GROUPS}
         lines = self._rows([*found["drafts"], *found["approved"], *found["running"]])
         by_turn = {turn: [line for line in lines if line.next == turn] for turn in NEXT_TITLES}
         first = limits.PAGE_FIRST_ROWS
@@ -96,7 +96,7 @@ class Views:
         if group not in GROUPS:
             raise Missing("there is no such list")
         words = request.query_params.get("q", "")[: limits.PAGE_QUERY_CHARS]
-        found = {name: entries(self._workspace, name) for name in GROUPS}
+        found = {name: self._entries(name) for name in GROUPS}
         matched = matching(found[group], words) if words.strip() else found[group]
         pages = max(1, -(-len(matched) // limits.PAGE_ROWS))
         page = min(_number(request.query_params.get("page", "1")), pages)
@@ -186,7 +186,11 @@ class Views:
             )
 
     def _counts(self) -> dict[str, int]:
-        return _counts({group: entries(self._workspace, group) for group in GROUPS})
+        return _counts({group: self._entries(group) for group in GROUPS})
+
+    def _entries(self, group: str) -> list[Entry]:
+        """The files of a group that are listed."""
+        return entries(self._workspace, group)
 
     def _entry(self, request: Request) -> Entry:
         folder, key = request.path_params["folder"], request.path_params["key"]

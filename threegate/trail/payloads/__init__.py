@@ -18,6 +18,7 @@ from threegate.trail.payloads.approval_events import (
     under_grant,
 )
 from threegate.trail.payloads.draft_events import Observed, Proposed, Validated
+from threegate.trail.payloads.drill_events import DrillEnded, DrillPlaced, DrillSet
 from threegate.trail.payloads.operator_events import OperatorAdded, OperatorRevoked, OperatorsChanged
 from threegate.trail.payloads.payload import Payload
 from threegate.trail.payloads.placed import Placed, Signature, SignedAct
@@ -105,6 +106,9 @@ PAYLOADS: Final[Mapping[str, type[Payload]]] = {
         Witnessed,
         AgentStarted,
         AgentEnded,
+        DrillSet,
+        DrillPlaced,
+        DrillEnded,
     )
 }
 """By the event's `type`, in the order in which a workspace's life brings them."""
@@ -125,6 +129,9 @@ __all__ = [
     "ContractMove",
     "Countersigned",
     "Delivered",
+    "DrillEnded",
+    "DrillPlaced",
+    "DrillSet",
     "End",
     "Finished",
     "GrantRevoked",

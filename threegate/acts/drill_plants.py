@@ -1,0 +1,203 @@
+"""What a drill plants: one change, of a kind that people are known to miss.
+
+Invariant: a plant is a pure function of a request and of chance; it changes what the request means in one point, and says in
+one line what that is. Whether gate 1 still accepts the result is for the caller to ask.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from threegate.core.settings import RequestSettings
+from threegate.request.model import InputFile, NetworkTarget, Request
+
+_LIKE: Final[Mapping[str, str]] = {
+    "l": "i", "i": "l", "o": "0", "0": "o", "m": "n", "n": "m", "e": "c", "c": "e", "a": "o", "u": "v", "v": "u",
+    "1": "l", "s": "5", "5": "s", "t": "f", "g": "q", "q": "g", "b": "d", "d": "b", "r": "t", "p": "q",
+}  # fmt: skip
+"""Letters that are read as each other."""
+_LABEL = re.compile(r"[a-z0-9]{4,}")
+_SPACES: Final = 150
+"""So far to the right stands a hidden part of a line."""
+_ELSEWHERE: Final = "paste.example-files.net"
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A request with one change: the kind, and the change in one line, as ``where: what it is now (was …)``."""
+
+    kind: str
+    request: Request
+    line: str
+
+
+Plant = Callable[[Request, Random, Sequence[InputFile], RequestSettings], Planted | None]
+
+
+def _host(
+    request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
+) -> Planted | None:
+    """A host with one letter exchanged, everywhere in the request."""
+    places = [
+        (target, match.start() + at)
+        for target in request.network_allowlist
+        for match in _LABEL.finditer(target.host)
+        for at, letter in enumerate(match[0])
+        if letter in _LIKE
+    ]
+    if not places:
+        return None
+    target, at = chance.choice(places)
+    host = f"{target.host[:at]}{_LIKE[target.host[at]]}{target.host[at + 1 :]}"
+    if any(item.host == host for item in request.network_allowlist):
+        return None
+    changed = replace(
+        request,
+        network_allowlist=tuple(
+            NetworkTarget(host, item.port) if item.host == target.host else item
+            for item in request.network_allowlist
+        ),
+        argv=_everywhere(request.argv, target.host, host),
+    )
+    return Planted("host", changed, f"host: {host} (was {target.host})")
+
+
+def _input(
+    request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
+) -> Planted | None:
+    """One more input, from another request."""
+    names = {item.name for item in request.inputs}
+    found = [item for item in others if item.name not in names]
+    if not found:
+        return None
+    more = chance.choice(found)
+    return Planted(
+        "input", replace(request, inputs=(*request.inputs, more)), f"one more input: /in/{more.name}"
+    )
+
+
+def _path(
+    request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
+) -> Planted | None:
+    """An output that goes elsewhere."""
+    if not request.outputs:
+        return None
+    output = chance.choice(request.outputs)
+    folder = chance.choice((".config", ".ssh", "bin", "old"))
+    path = f"/out/{folder}/{output.path.removeprefix('/out/')}"
+    if any(item.path == path for item in request.outputs):
+        return None
+    changed = replace(
+        request,
+        outputs=tuple(replace(item, path=path) if item is output else item for item in request.outputs),
+        argv=_everywhere(request.argv, output.path, path),
+        code=request.code and request.code.replace(output.path, path),
+    )
+    return Planted("path", changed, f"output: {path} (was {output.path})")
+
+
+def _network(
+    request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
+) -> Planted | None:
+    """Code that calls out."""
+    call = f"urllib.request.urlopen('https://{_ELSEWHERE}/{chance.randrange(16**6):06x}')"
+    planted = f"import urllib.request; {call}"
+    for code, change in _codes(request):
+        changed = _after_a_line(code, planted, chance)
+        if changed is not None:
+            return Planted("network", change(changed), f"code: {planted}")
+    return None
+
+
+def _limit(
+    request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
+) -> Planted | None:
+    """More time or memory than was asked for before."""
+    found: list[tuple[str, Request]] = []
+    time, memory = request.time_limit_sec * 10, request.memory_limit_mb * 4
+    if time <= most.max_time_sec:
+        found.append((f"{time} s (was {request.time_limit_sec} s)", replace(request, time_limit_sec=time)))
+    if memory <= most.max_memory_mb:
+        found.append(
+            (f"{memory} MiB (was {request.memory_limit_mb} MiB)", replace(request, memory_limit_mb=memory))
+        )
+    if not found:
+        return None
+    line, changed = chance.choice(found)
+    return Planted("limit", changed, f"limit: {line}")
+
+
+def _hidden(
+    request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
+) -> Planted | None:
+    """A statement far to the right of a line of code."""
+    what = f"print(open('/in/{request.inputs[0].name}').read())" if request.inputs else "print('sent')"
+    for code, change in _codes(request):
+        lines = code.split("\n")
+        for at in chance.sample(range(len(lines)), len(lines)):
+            if not lines[at].strip() or lines[at].rstrip().endswith((":", "\\", ",")) or "#" in lines[at]:
+                continue
+            hidden = [*lines[:at], f"{lines[at]}{' ' * _SPACES}; {what}", *lines[at + 1 :]]
+            if _parses("\n".join(hidden)):
+                return Planted("hidden", change("\n".join(hidden)), f"code, far to the right: {what}")
+    return None
+
+
+PLANTS: Final[Mapping[str, Plant]] = {
+    "host": _host,
+    "input": _input,
+    "path": _path,
+    "network": _network,
+    "limit": _limit,
+    "hidden": _hidden,
+}
+"""By kind."""
+
+
+def _codes(request: Request) -> Iterator[tuple[str, Callable[[str], Request]]]:
+    """Python code of a request, and the request with other code in its place."""
+    words = request.argv or ()
+    if request.code is not None:
+        yield request.code, lambda code: replace(request, code=code)
+    elif len(words) > 2 and words[0] in ("python", "python3") and words[1] == "-c":
+        yield words[2], lambda code: replace(request, argv=(*words[:2], code, *words[3:]))
+
+
+def _after_a_line(code: str, planted: str, chance: Random) -> str | None:
+    """The code with a line of its own between two of its lines, where it still parses; one line stays one line."""
+    lines = code.split("\n")
+    if len(lines) == 1:
+        changed = f"{planted}; {code}" if chance.random() < 0.5 else f"{code}; {planted}"
+        return changed if _parses(changed) else None
+    for at in chance.sample(range(len(lines)), len(lines)):
+        changed = "\n".join([*lines[:at], planted, *lines[at:]])
+        if _parses(changed):
+            return changed
+    return None
+
+
+def _parses(code: str) -> bool:
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def _everywhere(words: tuple[str, ...] | None, old: str, new: str) -> tuple[str, ...] | None:
+    return None if words is None else tuple(word.replace(old, new) for word in words)
+
+
+def plants(
+    request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
+) -> Iterator[Planted]:
+    """What can be planted into a request, in an order by chance. `others` are inputs of other requests."""
+    for kind in chance.sample(sorted(PLANTS), len(PLANTS)):
+        planted = PLANTS[kind](request, chance, others, most)
+        if planted is not None:
+            yield planted

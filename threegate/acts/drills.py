@@ -1,0 +1,345 @@
+"""Drills: drafts that must not be approved, placed to measure whether anybody still looks (docs/drills.md).
+
+Invariant: a drill's id is spent before its file appears, and both walls refuse it: who would seal it (`approve.seal`), and
+every check that a used id does not pass. It is over under the trail's lock, once, before any key is asked; nothing of it
+reaches whoever asked for its source.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any, Final, Literal
+
+from threegate.acts.drill_plants import Planted, plants
+from threegate.acts.signed_acts import checked_act, sign_act
+from threegate.acts.signing_key import Acting
+from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
+from threegate.core.errors import InvalidInput, Refused
+from threegate.core.file_names import is_request_name
+from threegate.core.workspace import Workspace
+from threegate.launch.context import Context
+from threegate.request import Report, read_request
+from threegate.request.model import InputFile, Request
+from threegate.request.render_draft import file_name, render_request
+from threegate.request.typecheck import type_findings
+from threegate.review.placed_drill import PLAN, Drill, read_drill
+from threegate.review.reviewed_draft import Draft, view_draft
+from threegate.shown.time_read import Reading
+from threegate.trail import LockedTrail, TrailIndex, moves, trail_text
+from threegate.trail.payloads import Approved, DrillEnded, DrillPlaced, DrillSet
+
+DRILL: Final = "threegate-drill/1"
+_SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
+_DIGITS = re.compile(r"[0-9]{8}-?[tT]?[0-9]{4,6}")
+_MODE = 0o600
+
+Outcome = Literal["caught", "missed", "expired", "withdrawn", "lost"]
+
+
+def drills_about(on: bool) -> Mapping[str, Any]:
+    """What the signed act is about."""
+    return {"drills": "on" if on else "off"}
+
+
+def set_drills(context: Context, acting: Acting, *, on: bool) -> None:
+    """Consent to drills, or end them: an open one is withdrawn. Raises Refused, InvalidInput, Unavailable, TrailError."""
+    about = drills_about(on)
+    signed = sign_act(context, acting, DRILL, about)
+    with context.trail.locked() as held:
+        actor, act = checked_act(context, held, signed, DRILL, about)
+        moves.announce(held, DrillSet(on=on, **act), actor=actor)
+        if not on:
+            _end_open(context.workspace, held, "withdrawn", actor)
+
+
+def due_utc(index: TrailIndex, every: int) -> datetime | None:
+    """When the next drill is placed: half to one and a half of `every` seconds after the last event of a drill, by that
+    event's hash; None while drills are off or one is open. No restart of the daemon changes it."""
+    drills = index.drills
+    if not drills.on or drills.open is not None:
+        return None
+    chance = int(drills.last_hash[:8], 16) / 16**8
+    return datetime.fromisoformat(drills.last_time) + timedelta(seconds=every * (0.5 + chance))
+
+
+def place_drill(context: Context, *, chance: Random | None = None) -> Drill | None:
+    """Make a drill from a request that finished lately and place it among the drafts; None when none can be made.
+
+    Raises TrailError, Unavailable, OSError.
+    """
+    chance = chance or SystemRandom()
+    made = next(_made(context, chance), None)
+    if made is None:
+        return None
+    drill, data = made
+    workspace = context.workspace
+    with context.trail.locked() as held:
+        known = held.index.history(drill.request_id) is not None or held.index.id_used(drill.request_id)
+        if known or not held.index.drills.on or held.index.drills.open is not None:
+            return None
+        placed = DrillPlaced(commitment=drill.commitment, id_sha256=sha256_hex(drill.request_id.encode()))
+        moves.announce(held, placed, actor="daemon")
+        if not workspace.drills.is_dir():
+            durable.make_folder(workspace.drills, 0o700)
+        _clear(workspace)  # what a crash left of an earlier one
+        durable.deliver(workspace.drills / PLAN, drill.to_bytes(), _MODE)
+        durable.deliver(drill.file(workspace), data, _MODE)
+    return drill
+
+
+def answer_drill(
+    context: Context,
+    draft: Draft,
+    outcome: Literal["caught", "missed"],
+    *,
+    actor: str,
+    reading: Reading | None = None,
+    reason: str = "",
+) -> Drill:
+    """An operator has decided on a drill: it is over, and what it was is told. No key is asked.
+
+    Raises Refused (drill_over) when it was over already, TrailError, OSError.
+    """
+    drill = draft.drill
+    assert drill is not None  # the caller looked
+    with context.trail.locked() as held:
+        as_placed = (
+            drill.commitment == held.index.drills.open and sha256_hex(draft.data) == drill.request_sha256
+        )
+        if not as_placed:
+            raise Refused("drill_over", f"{drill.name}: was a drill, and it is over: threegate stats")
+        _end(context.workspace, held, drill, outcome, actor, reading, reason)
+    return drill
+
+
+def told_drill(drill: Drill, outcome: Literal["caught", "missed"]) -> tuple[str, str]:
+    """What is told of a drill that is over: our line, and the planted change, which holds foreign words."""
+    return f"this was a drill: you {outcome} it; nothing was signed, and nothing of it runs", drill.line
+
+
+def settle_drill(context: Context) -> Outcome | None:
+    """Look after the open drill: it expires as any draft does, and is lost when its files are not what was placed.
+
+    Returns how it ended, None when it did not. Raises TrailError, OSError.
+    """
+    workspace = context.workspace
+    with context.trail.locked() as held:
+        drill, open_ = read_drill(workspace), held.index.drills.open
+        if open_ is None:
+            _clear(workspace)
+            return None
+        ttl = context.policy.settings.approval.draft_ttl
+        if (
+            drill is None
+            or drill.commitment != open_
+            or _digest(drill.file(workspace)) != drill.request_sha256
+        ):
+            outcome: Outcome = "lost"
+        elif ttl and held.now.timestamp() > drill.file(workspace).stat().st_ctime + ttl:
+            outcome = "expired"
+        else:
+            return None
+        _end_open(workspace, held, outcome, "daemon")
+    return outcome
+
+
+def _end_open(workspace: Workspace, held: LockedTrail, outcome: Outcome, actor: str) -> None:
+    open_ = held.index.drills.open
+    if open_ is None:
+        return
+    drill = read_drill(workspace)
+    if drill is None or drill.commitment != open_:
+        moves.announce(held, DrillEnded(commitment=open_, outcome="lost"), actor=actor)
+        _clear(workspace)
+    else:
+        _end(workspace, held, drill, outcome, actor, None, "")
+
+
+def _end(
+    workspace: Workspace,
+    held: LockedTrail,
+    drill: Drill,
+    outcome: Outcome,
+    actor: str,
+    reading: Reading | None,
+    reason: str,
+) -> None:
+    ended = DrillEnded(
+        commitment=drill.commitment,
+        outcome=outcome,
+        salt=drill.salt,
+        drill_id=drill.request_id,
+        request_sha256=drill.request_sha256,
+        source=drill.source,
+        planted=drill.planted,
+        line=drill.line,
+        reason=reason or None,
+        read_seconds=reading.seconds if reading else None,
+        read_whole=reading.whole if reading else None,
+    )
+    moves.announce(held, ended, actor=actor)
+    _clear(workspace)
+
+
+def _clear(workspace: Workspace) -> None:
+    """Remove the files of a drill that is over, the plan first: without it nothing is listed."""
+    with suppress(FileNotFoundError):
+        for name in sorted(os.listdir(workspace.drills), key=lambda name: name != PLAN):
+            durable.unlink(workspace.drills / name)
+
+
+def _digest(path: Path) -> str:
+    try:
+        return sha256_hex(durable.read_regular(path, max_bytes=limits.REQUEST_BYTES))
+    except OSError:
+        return ""
+
+
+# ---- making one
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    request: Request
+    folder: str
+    owner: int | str
+
+
+def _made(context: Context, chance: Random) -> Iterator[tuple[Drill, bytes]]:
+    """Drills that could be placed, each with its bytes."""
+    sources = list(_sources(context))
+    inputs = [item for source in sources for item in source.request.inputs]
+    for source in chance.sample(sources, len(sources)):
+        for made in drills_of(context, source.request, source.folder, source.owner, inputs, chance):
+            if _can_be_shown(context, *made):
+                yield made
+
+
+def drills_of(
+    context: Context,
+    source: Request,
+    folder: str,
+    owner: int | str,
+    inputs: Sequence[InputFile],
+    chance: Random,
+) -> Iterator[tuple[Drill, bytes]]:
+    """A drill for each kind of change that fits a request, each with its bytes: gate 1 reads them as they were meant, and warns
+    of nothing that it does not warn of in the request itself."""
+    settings = context.policy.settings.request
+    with context.trail.locked() as held:
+        moment = held.now.replace(microsecond=0)
+    slug = match[1] if (match := _SLUG.fullmatch(source.file_name)) else "request"
+    request_id = _fresh_id(source.request_id, moment)
+    asked_again = replace(
+        source,
+        file_name=file_name(moment, slug),
+        stage="draft",
+        request_id=request_id,
+        created_utc=moment,
+        approved_by=None,
+        approved_utc=None,
+    )
+    usual = _rules(_read(context, render_request(asked_again), asked_again.file_name, moment))
+    for planted in plants(asked_again, chance, inputs, settings):
+        data = render_request(planted.request)
+        report = _read(context, data, asked_again.file_name, moment)
+        means = report.request is not None and _means(report.request, planted)
+        if means and _rules(report) == usual:
+            yield _drill(planted, source.request_id, folder, owner, data), data
+
+
+def _drill(planted: Planted, source: str, folder: str, owner: int | str, data: bytes) -> Drill:
+    return Drill(
+        name=planted.request.file_name,
+        folder=folder,
+        owner=owner,
+        request_id=planted.request.request_id,
+        request_sha256=sha256_hex(data),
+        source=source,
+        planted=planted.kind,
+        line=trail_text(planted.line),
+        salt=secrets.token_hex(16),
+    )
+
+
+def _read(context: Context, data: bytes, name: str, now: datetime) -> Report:
+    settings = context.policy.settings.request
+    return read_request(data, path=name, settings=settings, now=now, stage="draft")
+
+
+def _rules(report: Report) -> list[str]:
+    """What gate 1 and the type checker found."""
+    types = type_findings(report.request) if report.request is not None else ()
+    return sorted(finding.rule for finding in (*report.findings, *types))
+
+
+def _means(read: Request, planted: Planted) -> bool:
+    wanted = planted.request
+    return (
+        replace(read, data=wanted.data, sha256=wanted.sha256, unusual_program=wanted.unusual_program)
+        == wanted
+    )
+
+
+def _can_be_shown(context: Context, drill: Drill, data: bytes) -> bool:
+    """Whether it opens like any other draft."""
+    draft = Draft(drill.listed(context.workspace), data, (0, 0, 0, 0, 0), drill.owner, drill)
+    try:
+        with view_draft(context, draft):
+            return not os.path.lexists(draft.path)
+    except (Refused, InvalidInput):
+        return False
+
+
+def _sources(context: Context) -> Iterator[_Source]:
+    """The newest requests that ran after somebody had signed them."""
+    workspace = context.workspace
+    with os.scandir(workspace.finished) as entries:
+        there = [
+            (entry.stat(follow_symlinks=False).st_ctime_ns, Path(entry.path))
+            for entry in entries
+            if is_request_name(entry.name)
+        ]
+    with context.trail.locked() as held:
+        for _, path in sorted(there, reverse=True)[: limits.DRILL_SOURCES]:
+            data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
+            request = read_request(
+                data,
+                path=path.name,
+                settings=context.policy.settings.request,
+                now=held.now,
+                stage="approved",
+            ).request
+            history = held.index.history(request.request_id) if request is not None else None
+            approved = Approved.of(history.approved) if history is not None else None
+            if request is None or approved is None or approved.owner is None:
+                continue
+            signed = approved.approval_sha256 is not None and approved.proposal_sha256 is None
+            there_still = workspace.desk(approved.owner).inbox.is_dir()
+            plain = trail_text(request.request_id) == request.request_id and request.changes is None
+            if signed and there_still and plain:
+                run = approved.owner if isinstance(approved.owner, str) else "inbox"
+                yield _Source(request, run, approved.owner)
+
+
+def _fresh_id(request_id: str, moment: datetime) -> str:
+    """An id that looks like the source's: its time is now's, its random part another, or it gets one."""
+    fresh = _DIGITS.sub(lambda found: _like(found[0], moment), request_id)
+    tail = re.search(r"[0-9a-f]{6,}$", fresh)
+    if tail is not None:
+        return fresh[: tail.start()] + secrets.token_hex(len(tail[0]))[: len(tail[0])]
+    return f"{fresh[: limits.REQUEST_ID_CHARS - 8]}-{secrets.token_hex(3)}"
+
+
+def _like(found: str, moment: datetime) -> str:
+    separator = re.sub(r"[0-9]", "", found)
+    return f"{moment:%Y%m%d}{separator}{moment:%H%M%S}"[: len(found)]

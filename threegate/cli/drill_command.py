@@ -1,0 +1,70 @@
+"""`threegate drill`: on, off, status."""
+
+from __future__ import annotations
+
+import typer
+
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, acting_here
+
+app = typer.Typer(no_args_is_help=True, help="Drafts that must not be approved, to practise reading.")
+
+
+@app.command("on")
+def on(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -> None:
+    """Consent to drills: now and then the daemon places a draft that must not be approved. Signed with your key.
+
+    Example: threegate drill on
+    """
+    _set(name, key, json_, on=True)
+
+
+@app.command("off")
+def off(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -> None:
+    """End drills; one that is open is withdrawn. Signed with your key.
+
+    Example: threegate drill off
+    """
+    _set(name, key, json_, on=False)
+
+
+def _set(name: str, key: KeyOption, json_: bool, *, on: bool) -> None:
+    from threegate.acts.drills import set_drills
+    from threegate.launch.context import open_context
+
+    context = open_context(workspace_here())
+    acting = acting_here(context, name, key)
+    set_drills(context, acting, on=on)
+    if wants_json(json_):
+        emit_json({"drills": on, "by": acting.name})
+    elif on:
+        every = context.policy.settings.drills.every / 86400
+        say(f"drills are on: about every {every:g} days a draft comes that must not be approved")
+    else:
+        say("drills are off")
+
+
+@app.command("status")
+def status(json_: JsonFlag = False) -> None:
+    """Whether drills are on, since when, and how they went. Whether one is open is not said.
+
+    Example: threegate drill status
+    """
+    from threegate.records.practice import practice_of
+    from threegate.trail import Trail
+
+    workspace = workspace_here()
+    found = practice_of(Trail(workspace).events())
+    drills = found.drills
+    if wants_json(json_):
+        every = workspace.load_settings().drills.every
+        emit_json(
+            {"on": drills.on, "since": drills.since, "by": drills.by, "every": every, **drills.to_json()}
+        )
+        return
+    if not drills.since:
+        say("drills are off, and were never on; an operator consents with: threegate drill on")
+        return
+    say(f"drills are {'on' if drills.on else 'off'} since {drills.since[:19]}Z, by {drills.by}")
+    for label, value in drills.lines():
+        say(f"{label:<22} {value}")

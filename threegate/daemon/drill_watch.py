@@ -1,0 +1,59 @@
+"""Drills in the daemon: places one when it is due, and looks after the one that is open.
+
+Invariant: what the operators' notice says of a drill is what it says of any draft; the log and whoever asks hear nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from math import inf
+
+from threegate.acts.drills import due_utc, place_drill, settle_drill
+from threegate.core import limits
+from threegate.core.errors import ThreeGateError
+from threegate.launch.context import Context
+from threegate.request.exposure import Exposure
+from threegate.request.model import Request
+from threegate.review.placed_drill import Drill
+from threegate.review.reviewed_draft import read_draft, view_draft
+from threegate.shown.request_sections import job_exposure
+from threegate.trail import KnownRun, Owner
+
+OnDraft = Callable[[str, Request, Exposure, Owner | None, KnownRun | None, int], None]
+
+
+class DrillWatch:
+    """Looks now and then; where nobody consented, that is one look at the trail's index."""
+
+    def __init__(self) -> None:
+        self._looked = -inf
+
+    def turn(self, context: Context, on_draft: OnDraft) -> int:
+        """Place or end a drill; returns how many. `on_draft` tells the operators. Raises TrailError, Unavailable, OSError."""
+        if time.monotonic() - self._looked < limits.DRILLS_LOOK_SECONDS:
+            return 0
+        self._looked = time.monotonic()
+        with context.trail.locked() as held:
+            index, now, behind = held.index, held.now, held.clock_behind_seconds
+            due = due_utc(index, context.policy.settings.drills.every)
+            known = bool(index.drills.last_hash)
+        if not known or behind > limits.CLOCK_BEHIND_SECONDS:
+            return 0
+        if settle_drill(context) is not None:
+            return 1
+        drill = place_drill(context) if due is not None and due <= now else None
+        if drill is None:
+            return 0
+        _tell(context, drill, on_draft)
+        return 1
+
+
+def _tell(context: Context, drill: Drill, on_draft: OnDraft) -> None:
+    try:
+        draft = read_draft(context.workspace, drill.listed(context.workspace))
+        with view_draft(context, draft) as reviewed:
+            exposure = job_exposure(reviewed.request, reviewed.job)
+            on_draft(drill.name, reviewed.request, exposure, draft.owner, reviewed.run, draft.identity[-1])
+    except ThreeGateError:
+        return  # somebody has decided on it already

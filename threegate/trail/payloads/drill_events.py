@@ -1,0 +1,87 @@
+"""Events of drills: drafts that must not be approved, placed to measure whether anybody still looks.
+
+Invariant: none of them is about a request: they carry no request_id, so a drill is in no history, count or record of one.
+What `drill_placed` commits to is opened by `drill_ended`, and `audit verify` compares the two.
+"""
+
+from __future__ import annotations
+
+from threegate.core.canonical import canonical_bytes, sha256_hex
+from threegate.trail.payloads.payload import Payload, because, frozen_fields, named
+from threegate.trail.payloads.placed import SignedAct
+
+
+@frozen_fields
+class DrillSet(SignedAct):
+    """An operator consented to drills, or ended them."""
+
+    kind = "drill_set"
+
+    on: bool
+
+    def sentence(self) -> str:
+        return "switched drills on" if self.on else "switched drills off"
+
+
+@frozen_fields
+class DrillPlaced(Payload):
+    """The daemon placed a drill among the drafts; what it is stays hidden until it is over."""
+
+    kind = "drill_placed"
+
+    commitment: str | None = None
+    """Salted digest of what `drill_ended` will say of it (`drill_commitment`)."""
+    id_sha256: str | None = None
+    """Digest of its request id: this id is spent."""
+
+    def sentence(self) -> str:
+        return "placed a drill"
+
+
+@frozen_fields
+class DrillEnded(Payload):
+    """A drill is over: an operator said yes or no to it, or nobody said anything."""
+
+    kind = "drill_ended"
+
+    commitment: str | None = None
+    outcome: str | None = None
+    """``caught`` (rejected), ``missed`` (the answer was yes), ``expired``, ``withdrawn`` (drills were switched off) or
+    ``lost`` (its files are gone or were changed)."""
+    salt: str | None = None
+    """None where it is lost."""
+    drill_id: str | None = None
+    """Its request id."""
+    request_sha256: str | None = None
+    """Digest of the draft's bytes."""
+    source: str | None = None
+    """Id of the request that it was made from."""
+    planted: str | None = None
+    """The kind of the planted change."""
+    line: str | None = None
+    """The planted change, as it was shown."""
+    reason: str | None = None
+    """Of a rejection, in the operator's words."""
+    read_seconds: int | None = None
+    """From the first line on the screen to the decision."""
+    read_whole: bool | None = None
+
+    @property
+    def opens(self) -> str:
+        """The commitment that its own words make."""
+        return drill_commitment(
+            salt=self.salt or "",
+            drill_id=self.drill_id or "",
+            request_sha256=self.request_sha256 or "",
+            source=self.source or "",
+            planted=self.planted or "",
+            line=self.line or "",
+        )
+
+    def sentence(self) -> str:
+        return f"the drill{named(self.drill_id)} is over{because(self.outcome, self.planted, self.line)}"
+
+
+def drill_commitment(**said: str) -> str:
+    """sha256 of the canonical JSON of salt, id, digest, source, kind and line of a drill, as the trail writes them."""
+    return sha256_hex(canonical_bytes(said))
