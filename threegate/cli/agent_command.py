@@ -214,7 +214,7 @@ def _state(facts: RunFacts, alive: bool) -> str:
         return "runs"
     if facts.exit is not None:
         return f"ended with exit code {facts.exit}"
-    return "was killed" if facts.announced else "never started"
+    return "ended, for its launcher was killed" if facts.announced else "never started"
 
 
 @app.command()
