@@ -128,11 +128,16 @@ class Person:
         return [event["data"] for event in map(json.loads, lines) if event["type"] == kind]
 
     def facts(self) -> dict[str, Any]:
-        """What the launcher keeps of the newest run."""
+        """What the launcher keeps of the newest run, once it knows which process its jail is."""
         newest = sorted((self.workspace / "tool-exec" / "agents").iterdir())[-1]
-        value = json.loads((newest / "run.json").read_text())
-        assert isinstance(value, dict)
-        return {"run": newest.name, **value}
+        until = time.monotonic() + 20
+        while True:
+            value = json.loads((newest / "run.json").read_text())
+            assert isinstance(value, dict)
+            if value["jail"] or value["ended"]:
+                return {"run": newest.name, **value}
+            assert time.monotonic() < until, value
+            time.sleep(0.02)
 
     def wait_for_file(self, name: str, seconds: float = 30) -> Path:
         """Wait until the work copy of the newest run has a file; the file."""

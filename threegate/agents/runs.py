@@ -170,14 +170,14 @@ def stop_run(run: AgentRun, facts: RunFacts) -> bool:
 
 
 @contextmanager
-def frozen(run: AgentRun, facts: RunFacts) -> Iterator[None]:
+def frozen(run: AgentRun) -> Iterator[None]:
     """Keep every process of a run's jail stopped, so that its work copy stands still. Raises OSError, Unavailable.
 
     A process that is being made while we look is found by the next look: it ends when two looks find the same processes, all
     of them stopped. One that waits in the kernel (D) cannot stop before that wait ends, which for the parent of a stopped
     vfork is not before we are done; so many looks with nothing else going are enough for what a file operation takes.
     """
-    jail = facts.jail if is_alive(run) else 0
+    jail = _jail_of(run)
     stopped: set[int] = set()
     with _freezing(run, _STOP_SECONDS):
         try:
@@ -186,6 +186,22 @@ def frozen(run: AgentRun, facts: RunFacts) -> Iterator[None]:
         finally:
             for pid in stopped:
                 _signal(pid, signal.SIGCONT)
+
+
+def _jail_of(run: AgentRun) -> int:
+    """The process of a run's jail; 0 where there is none any more. Raises Unavailable.
+
+    An agent may be quicker with its first call than its launcher with noting which process the jail is.
+    """
+    until = time.monotonic() + _STOP_SECONDS
+    while is_alive(run):
+        facts = RunFacts.read(run)
+        if facts.jail or facts.ended:
+            return facts.jail
+        if time.monotonic() > until:
+            raise Unavailable(f"{run.run_id}: its jail is not known yet; try again")
+        time.sleep(_LOOK_SECONDS)
+    return 0
 
 
 def thaw_forgotten(run: AgentRun, jail: int) -> None:

@@ -258,7 +258,7 @@ def _changed_paths(run: AgentRun, facts: RunFacts) -> list[str]:
     from threegate.agents.work_copy import WorkCopy
 
     copy = WorkCopy.of(run, Path(facts.root), facts.copy, Account(facts.account, facts.uid, facts.gid))
-    with frozen(run, facts):
+    with frozen(run):
         made = read_changes(copy)
     return [f"{row.change} {row.path}" for row in made.rows]
 

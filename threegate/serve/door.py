@@ -177,7 +177,7 @@ class Door:
         root = Path(facts.root)
         account = Account(facts.account, facts.uid, facts.gid)
         copy = WorkCopy.of(self._run, root, facts.copy, account)
-        with frozen(self._run, facts):
+        with frozen(self._run):
             changes = read_changes(copy, paths=asked.paths)
         if not changes.rows:
             left = "; ".join(f"{item.path} {item.reason}" for item in changes.left_out[:8])
