@@ -69,3 +69,15 @@ def test_showing_a_draft_reads_it_and_judges_nothing(place: Place) -> None:
 def test_the_forwarder_is_named_without_loading_it() -> None:
     assert secret_forwarder.LISTEN[1] == secret_header.FORWARD_PORT
     assert secret_header.forwarder_source() == Path(secret_forwarder.__file__).read_bytes()
+
+
+def test_doctor_without_an_engine_loads_no_client_of_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{place.root}/no-engine")
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT, "doctor"], cwd=place.root, capture_output=True, text=True, timeout=120
+    )
+    count, *names = done.stderr.splitlines()[-1].split()
+    assert "no container engine: " in done.stdout and int(count) <= 780
+    assert not {"docker", "requests", "urllib3"} & set(names)

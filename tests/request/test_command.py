@@ -199,3 +199,11 @@ def test_no_message_repeats_a_secret() -> None:
         f"python -m pip.{key}",
     ):
         assert key not in str(read(text).problems)
+
+
+def test_a_programs_spellings_whatever_its_length() -> None:
+    from threegate.request.command.programs import spellings
+
+    assert spellings("/usr/bin/PIP3.11") == ("pip3.11", "pip")
+    assert spellings(f"/{'x' * 300}/pip3.11") == ("pip3.11", "pip")
+    assert spellings("x" * 300) == ("x" * 300,)

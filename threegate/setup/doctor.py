@@ -63,6 +63,10 @@ def _works(settings: Settings) -> DoctorLine:
     """The last line: which backends would run a request now, for the user who asks."""
     can, cannot = [], []
     for backend in backends():
+        answer = backend.answers(settings) if backend.answers is not None else None
+        if answer is not None and answer.state != "ok":
+            cannot.append(f"not {backend.name} ({answer.seen})")
+            continue
         runner = make_runner(backend.name, settings, once=True)
         try:
             missing = runner.available()

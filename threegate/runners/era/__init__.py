@@ -7,7 +7,7 @@ from pathlib import Path
 
 from threegate.core.settings import RunnersSettings, SecretReference, Settings
 from threegate.runners.description import BackendDescription, DoctorLine, guarded
-from threegate.runners.era.engine_answer import engine_line
+from threegate.runners.era.engine_answer import engine_line, engine_url
 from threegate.runners.era.seccomp import SECCOMP_SHA256
 from threegate.runners.interface import Runner
 
@@ -24,6 +24,10 @@ def _make(
 
 
 def _doctor(settings: Settings, probes: bool) -> list[DoctorLine]:
+    url = engine_url(settings.runners.era.engine)
+    if url.startswith("unix://") and not Path(url.removeprefix("unix://")).exists():
+        return [engine_line(url)]  # nobody to ask: the client library is not loaded
+
     def lines() -> Iterator[DoctorLine]:
         from threegate.runners.era.era_doctor import era_lines
 
