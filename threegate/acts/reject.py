@@ -61,7 +61,7 @@ def reject_draft(
         rejected = replace(_payload(draft, report, request_id, reason, reading), signed=signed)
         copy = _deliver(context, held, draft, rejected, request_id, actor)
         removed = take_draft_away(context.workspace, draft)  # under the lock, as in approve.py
-    _write_status(context, draft, report, f"rejected: {reason}" if reason else "rejected")
+    _write_status(context, draft, report, rejected.told)
     return Rejected(copy, request_id, removed)
 
 
@@ -98,7 +98,7 @@ def expire_draft(context: Context, draft: Draft) -> Rejected | None:
         )
         copy = _deliver(context, held, draft, expired, request_id, "daemon")
         removed = take_draft_away(context.workspace, draft)
-    _write_status(context, draft, report, DRAFT_EXPIRED)
+    _write_status(context, draft, report, expired.told)
     context.on_end(request_id, "refused")
     return Rejected(copy, request_id, removed)
 

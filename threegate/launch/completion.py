@@ -267,7 +267,8 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
         target = workspace.state_folder(history.state) / history.file
         if source != target and not target.exists():
             moves.relocate(source, target)
-    write_status(desk, str(history.file), _state(ended), facts.status)
+    said = ended.told if isinstance(ended, payloads.Rejected) else facts.status
+    write_status(desk, str(history.file), _state(ended), said)
 
 
 def _desk(workspace: Workspace, history: RequestHistory | None) -> Desk:

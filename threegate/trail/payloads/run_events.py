@@ -297,6 +297,11 @@ class Rejected(End):
     read_whole: bool | None = None
     signed: Signature | None = nested(default=None, read=Signature.read)
 
+    @property
+    def told(self) -> str:
+        """The reason as the agent's status says it."""
+        return f"rejected: {self.message}" if self.reason == "rejected" else str(self.reason)
+
     def sentence(self) -> str:
         verb = "refused the draft" if self.reason == "draft_expired" else "rejected"
         return f"{verb}{named(self.file)}{self._because()}"
