@@ -18,6 +18,8 @@ from threegate.core.errors import Refused, ThreeGateError
 from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
 from threegate.records.audit_verify import verify_workspace
+from threegate.trail import TrailIndex
+from threegate.trail.payloads import Pruned
 
 
 class Killed(BaseException):
@@ -130,3 +132,25 @@ def test_notes_that_were_changed_are_found_after_a_removal(bench: Bench) -> None
     path.write_bytes(path.read_bytes().replace(b"two", b"2wo"))
     audit = verify_workspace(bench.workspace)
     assert "was changed" in str(audit.problems[0])
+
+
+def test_a_kept_index_knows_what_was_announced_last(bench: Bench) -> None:
+    store(bench, "one")
+    with bench.context.trail.locked() as held:
+        known = held.index
+    again = TrailIndex()
+    again._begin_from(known.to_header())
+    assert again.notes == known.notes and set(known.notes) == {"notes.jsonl"}
+    assert "notes" not in TrailIndex().to_header()
+
+
+def test_a_removal_by_an_older_version_leaves_a_note_and_no_problem(bench: Bench) -> None:
+    """Its event has no digest of what was left."""
+    store(bench, "one")
+    with bench.context.trail.locked() as held:
+        held.append(Pruned(what="memory note", note_sha256="d" * 64), actor="account:test")
+    (bench.workspace.memory / "notes.jsonl").write_bytes(b"")
+    audit = verify_workspace(bench.workspace)
+    assert audit.ok and "not announced by digest" in str(audit.notes[0])
+    store(bench, "two")
+    assert stored(bench) == ["two"] and not verify_workspace(bench.workspace).notes
