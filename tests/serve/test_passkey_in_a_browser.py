@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import pty
 import socket
 import ssl
 import subprocess
@@ -97,16 +98,21 @@ class Place:
 
     def enrol(self) -> str:
         """The whole ceremony; what the page said."""
-        command = self.start(
-            "operator", "passkey", "--as", "alice", "--key", str(self.bench.keys["alice"]), "--yes"
-        )
-        assert command.stdout is not None and command.stderr is not None
+        terminal, side = pty.openpty()
+        words = ["operator", "passkey", "--as", "alice", "--key", str(self.bench.keys["alice"])]
+        command = subprocess.Popen(
+            [*THREEGATE, *words], env=self.environment, stdin=side, stdout=side, stderr=subprocess.PIPE, text=True
+        )  # fmt: skip
+        os.close(side)
+        assert command.stderr is not None
         command.stderr.readline()
         self.browser.open(command.stderr.readline().strip())
         said = self.press("document.getElementById('said').textContent.startsWith('Made')")
-        out, error = command.communicate(timeout=60)
+        assert command.stderr.readline().split()[-1] in said
+        os.write(terminal, b"y\n")
+        _, error = command.communicate(timeout=60)
+        os.close(terminal)
         assert command.returncode == 0, error
-        assert out.split()[2] in said, (out, said)
         return said
 
     def log_in(self) -> None:

@@ -1,6 +1,8 @@
 """Notes: a proposed one is stored only when the operator says so, by a signed act.
 
-Invariant: a stored note has the bytes that the trail's `finished` names, and no secret stands in it.
+Invariant: a stored note has the bytes that the trail's `finished` names, and no secret stands in it. A file of notes changes as
+a whole: its next bytes are on disk beside it before the event that has their digest, and take its place after it. Who opens the
+notes next completes what was announced and removes what was not (`settle_notes`).
 """
 
 from __future__ import annotations
@@ -8,14 +10,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from threegate.acts.proposal_finished import FinishedProposal, announce_act, finished_proposal, refuse_done
+from threegate.acts.proposal_finished import APPLY, FinishedProposal, finished_proposal, refuse_done
+from threegate.acts.signed_acts import checked_act
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
+from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.secretscan import has_secret
+from threegate.trail import LockedTrail, moves
 from threegate.trail.payloads import Applied, Pruned
 
 NOTES_FILE = "notes.jsonl"
@@ -53,7 +59,7 @@ def proposed_note(context: Context, request_id: str) -> ProposedNote:
 
 
 def store_note(context: Context, proposed: ProposedNote, signed: bytes) -> None:
-    """Announce the signed act and add the note. Raises Refused, TrailError, OSError."""
+    """Announce the signed act and add the note. Raises Refused, Unavailable, TrailError, OSError."""
     request_id = proposed.finished.request_id
     line = (
         json.dumps({**proposed.note, "request_id": request_id}, ensure_ascii=True, sort_keys=True).encode()
@@ -61,31 +67,24 @@ def store_note(context: Context, proposed: ProposedNote, signed: bytes) -> None:
     )
     path = context.workspace.memory / NOTES_FILE
     with context.trail.locked() as held:
+        settle_notes(context.workspace, held)
+        refuse_done(held, request_id)
+        actor, act = checked_act(context, held, signed, APPLY, proposed.about)
         old = durable.read_regular(path, max_bytes=limits.MEMORY_BYTES) if os.path.lexists(path) else b""
         if len(old) + len(line) > limits.MEMORY_BYTES:
             raise InvalidInput(f"{path}: is full; move old notes away")
-        announce_act(
-            context,
-            held,
-            signed,
-            proposed.about,
-            request_id,
-            Applied(
-                tool="memory.propose",
-                note_sha256=proposed.about["note_sha256"],
-                files={NOTES_FILE: canonical.sha256_hex(old + line)},
-            ),
-        )
-        durable.overwrite(path, old + line, 0o600)
+        applied = Applied(tool="memory.propose", note_sha256=proposed.about["note_sha256"], **act)
+        _change(held, path, old + line, applied, request_id, actor)
 
 
 def remove_note(context: Context, which: str, *, actor: str) -> dict[str, Any]:
     """Announce that a stored note is removed, and remove it: `which` is its FILE:LINE, or the id of the request that
-    proposed it. Returns the note. Raises InvalidInput, TrailError, OSError."""
+    proposed it. Returns the note. Raises InvalidInput, Unavailable, TrailError, OSError."""
     with context.trail.locked() as held:
+        settle_notes(context.workspace, held)
         found = [
             note
-            for note in notes(context)
+            for note in _read_notes(context.workspace)
             if which in (f"{note['file']}:{note['line']}", note.get("request_id"))
         ]
         if len(found) != 1:
@@ -93,16 +92,48 @@ def remove_note(context: Context, which: str, *, actor: str) -> dict[str, Any]:
         path = context.workspace.memory / found[0]["file"]
         lines = durable.read_regular(path, max_bytes=limits.MEMORY_BYTES).splitlines(keepends=True)
         gone = lines.pop(found[0]["line"] - 1)
-        held.append(Pruned(what="memory note", note_sha256=canonical.sha256_hex(gone)), actor=actor)
-        held.sync()
-        durable.overwrite(path, b"".join(lines), 0o600)
+        pruned = Pruned(what="memory note", note_sha256=canonical.sha256_hex(gone))
+        _change(held, path, b"".join(lines), pruned, None, actor)
     return found[0]
 
 
 def notes(context: Context) -> list[dict[str, Any]]:
-    """All stored notes, in the order of files and lines. Raises InvalidInput for a line that is none."""
+    """All stored notes, in the order of files and lines. Raises InvalidInput for a line that is none, TrailError, OSError."""
+    with context.trail.locked() as held:
+        settle_notes(context.workspace, held)
+        return _read_notes(context.workspace)
+
+
+def settle_notes(workspace: Workspace, held: LockedTrail) -> None:
+    """End a change of the notes that a crash or a full disk cut off: all of it where the trail announced it, else nothing.
+
+    Raises OSError.
+    """
+    for path in sorted(workspace.memory.glob("*.jsonl.staged")):
+        target = path.with_suffix("")
+        data = durable.read_regular(path, max_bytes=limits.MEMORY_BYTES)
+        if canonical.sha256_hex(data) == held.index.notes.get(target.name):
+            durable.replace(path, target)
+        else:
+            durable.unlink(path)
+        durable.sync_folder(path.parent)
+
+
+def _change(
+    held: LockedTrail, path: Path, data: bytes, event: Applied | Pruned, request_id: str | None, actor: str
+) -> None:
+    """Stage the file's new bytes, announce their digest, put them in its place."""
+    staged = durable.staged(path)
+    durable.deliver(staged, data)
+    announced = replace(event, files={path.name: canonical.sha256_hex(data)})
+    moves.announce(held, announced, request_id=request_id, actor=actor)
+    durable.replace(staged, path)
+    durable.sync_folder(path.parent)
+
+
+def _read_notes(workspace: Workspace) -> list[dict[str, Any]]:
     found = []
-    for path in sorted(context.workspace.memory.glob("*.jsonl")):
+    for path in sorted(workspace.memory.glob("*.jsonl")):
         for number, line in enumerate(
             durable.read_regular(path, max_bytes=limits.MEMORY_BYTES).splitlines(), start=1
         ):

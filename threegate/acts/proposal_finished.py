@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from threegate.acts.signed_acts import checked_act
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
-from threegate.trail import LockedTrail, moves
-from threegate.trail.payloads import Applied, Approved, Finished
+from threegate.trail import LockedTrail
+from threegate.trail.payloads import Approved, Finished
 
 APPLY = "threegate-apply/1"
 """The type of the signed act. It is called so because finished writes were once applied under it, too."""
@@ -114,17 +113,3 @@ def refuse_done(held: LockedTrail, request_id: str) -> None:
     history = held.index.history(request_id)
     if history is not None and history.applied is not None:
         raise Refused("replayed", f"{request_id}: was applied before (trail line {history.applied.seq})")
-
-
-def announce_act(
-    context: Context,
-    held: LockedTrail,
-    signed: bytes,
-    about: Mapping[str, Any],
-    request_id: str,
-    applied: Applied,
-) -> None:
-    """Check the signed act under the trail's lock and put `applied` on disk. Raises Refused, TrailError."""
-    refuse_done(held, request_id)
-    actor, act = checked_act(context, held, signed, APPLY, about)
-    moves.announce(held, replace(applied, **act), request_id=request_id, actor=actor)

@@ -8,9 +8,17 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    emit_json,
+    on_terminal,
+    say,
+    wants_json,
+    warn,
+    workspace_here,
+)
 from threegate.cli.serve_command import passkey_origin
-from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
+from threegate.cli.signing_options import KeyOption, NameOption, acting_here, ask
 from threegate.core import limits
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, Unavailable
 
@@ -50,10 +58,11 @@ def add(
 
 
 @app.command("passkey")
-def passkey(
-    name: NameOption = "", key: KeyOption = None, yes: YesOption = False, json_: JsonFlag = False
-) -> None:
-    """Enrol a passkey for yourself: prints a link to the page of `threegate serve approve`, waits, and signs it with your SSH key."""
+def passkey(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -> None:
+    """Enrol a passkey for yourself: prints a link to the page of `threegate serve approve`, waits, and signs it with your SSH key.
+
+    It always asks: comparing the fingerprints is all that keeps out the passkey of somebody else who had the link.
+    """
     import time
 
     from threegate.acts.passkeys import PASSKEY_ACT, enrol_passkey, read_made_passkey
@@ -61,6 +70,8 @@ def passkey(
     from threegate.launch.context import open_context
     from threegate.setup.page_login import new_enrolment, passkey_made
 
+    if not on_terminal():
+        raise InvalidInput("not on a terminal: you have to compare the passkey's fingerprint with the page's")
     context = open_context(workspace_here())
     origin = passkey_origin(context.policy.settings)
     acting = acting_here(context, name, key)
@@ -73,7 +84,7 @@ def passkey(
         time.sleep(0.2)
     made = read_made_passkey(data, origin)
     warn(f"passkey {made.key.fingerprint}\nfor     {acting.name}, who may approve with it on {origin}")
-    ask("Does the page show the same fingerprint? Sign its enrolment?", yes)
+    ask("Does the page show the same fingerprint? Sign its enrolment?", False)
     entry = enrol_passkey(
         context, acting.name, made, sign_act(context, acting, PASSKEY_ACT, made.about(acting.name))
     )

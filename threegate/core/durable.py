@@ -136,7 +136,8 @@ def rename(source: Path, target: Path) -> None:
 
 
 def replace(source: Path, target: Path) -> None:
-    """Rename over whatever is there: for verdicts and state that is derived, never for a request."""
+    """Rename over whatever is there: for verdicts, staged files and state that is derived, never for a request."""
+    _tell("from", "replace", source)
     _tell("before", "replace", target)
     os.replace(source, target)
     _tell("after", "replace", target)
@@ -308,6 +309,11 @@ def overwrite(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600) -> N
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def staged(path: Path) -> Path:
+    """Where a file's next bytes lie, whole and durable, before the event that announces them; then they replace it."""
+    return path.with_name(f"{path.name}.staged")
 
 
 def write_all(folder: Path, files: Sequence[tuple[str, bytes]], mode: int = 0o600) -> None:

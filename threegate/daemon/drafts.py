@@ -42,7 +42,7 @@ from threegate.results import Verdict, write_verdict
 from threegate.results.verdict import State
 from threegate.runners.egress.secret_header import secret_name
 from threegate.runners.registry import describe
-from threegate.trail import KnownRun, Owner, Trail, TrailIndex
+from threegate.trail import KnownRun, LockedTrail, Owner, Trail, TrailIndex
 from threegate.trail.payloads import Observed, Validated
 from threegate.trail.payloads.placed import owner_fields
 
@@ -337,6 +337,9 @@ class Inbox:
         verdicts = []
         with self.trail.locked() as held:
             for path, run, report, facts, digests, known, never in looked:
+                if isinstance(report.request_id, str) and held.index.is_drill(report.request_id):
+                    self._left_alone(held, path, report, _owner(run, facts))
+                    continue
                 findings, fixes, exposure = list(report.findings), report.fixes, report.exposure
                 from_inbox = path.parent != self.workspace.drafts
                 owner = _owner(run, facts) if from_inbox else None
@@ -394,6 +397,20 @@ class Inbox:
                 self.types.add(desk, verdict, request)
             if verdict.state == "draft" and request is not None and exposure is not None:
                 self.on_draft(verdict.file, request, exposure, asker, run, changed)
+
+    def _left_alone(self, held: LockedTrail, path: Path, report: Report, owner: Owner) -> None:
+        """Somebody's copy of a drill: an event without its id, and no verdict, so that no agent hears anything of it."""
+        if self._budget.take(owner):
+            seen = Validated(
+                file=path.name,
+                sha256=report.sha256,
+                valid=False,
+                rules=("TG901",),
+                from_=path.parent.name,
+                **owner_fields(owner),
+            )
+            held.append(seen, actor="daemon")
+        self.log.say("verdict", file=path.name, what="its request_id was used before; it gets no verdict")
 
 
 def _is_there(path: Path, facts: os.stat_result) -> bool:

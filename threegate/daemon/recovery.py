@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from threegate.acts.memory import settle_notes
 from threegate.core import durable
 from threegate.core.errors import ThreeGateError, TrailError, Unavailable, place_of
 from threegate.core.file_names import request_of_companion
@@ -39,6 +40,7 @@ def recover(context: Context, log: Log) -> int:
     changes = recover_changes(context)
     with context.trail.locked() as held:
         UserState.of(context.workspace_id).sweep()
+        settle_notes(workspace, held)
         undos = recover_undos(context, held)
     for request_id, line in (*undos.stuck.items(), *undos.taken_back.items()):
         log.say("recovery", request=request_id, what=line)

@@ -20,7 +20,7 @@ from threegate.core.workspace import Desk, Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner, file_identity
-from threegate.request import read_request
+from threegate.request import Report, read_request
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job, build_job
 from threegate.request.model import Backend, InputFile, Request
@@ -71,6 +71,8 @@ class Unrunnable:
     message: str
     digests: Mapping[str, str]
     """As in `Approved`; empty when one of the files could not be read."""
+    drill: bool = False
+    """Somebody's copy of a drill: no agent hears anything of it."""
 
 
 def peek_backend(path: Path) -> Backend | None:
@@ -123,6 +125,9 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     )
     request = report.request
     history = _history(context, path.name, request)
+    if _is_drill(context, report):
+        said = "its request_id was used before"
+        return Unrunnable(path, identity, path.stem, "replayed", said, digests, drill=True)
     if request is None:
         first = next(finding for finding in report.findings if finding.severity == "error")
         message = f"{first.rule} at line {first.line}: {first.message}"
@@ -192,6 +197,11 @@ def _history(context: Context, file_name: str, request: Request | None) -> Reque
     with context.trail.locked() as held:
         known = request.request_id if request is not None else held.index.request_of(file_name)
         return held.index.history(known) if known is not None else None
+
+
+def _is_drill(context: Context, report: Report) -> bool:
+    with context.trail.locked() as held:
+        return isinstance(report.request_id, str) and held.index.is_drill(report.request_id)
 
 
 def _pinned_sizes(workspace: Workspace, request: Request) -> dict[str, int]:

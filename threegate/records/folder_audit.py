@@ -30,7 +30,7 @@ import yaml
 from threegate.core import limits
 from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.canonical import digest as canonical_digest
-from threegate.core.durable import is_temporary, read_regular_fd
+from threegate.core.durable import is_temporary, read_regular_fd, staged
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import WITNESS_NAME
 from threegate.core.workspace import STATES, Workspace
@@ -84,6 +84,7 @@ _OUT = re.compile(r"runs/[^/]+/(replay-[0-9]+/)?out(/.*)?", re.DOTALL).fullmatch
 _CONTRACT = re.compile(r"contracts/(?!.*(^|/)\.).*\.(yaml|yml|json)", re.DOTALL).fullmatch
 _PREPARED = re.compile(r"runs/\.prepared-[0-9a-f]{12}").fullmatch
 _NOTES = "memory/notes.jsonl"
+_STAGED = re.compile(r"memory/[^/]+\.jsonl\.staged").fullmatch
 _PRUNED = "runs/.pruned-"
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -305,6 +306,11 @@ class FolderAudit:
         return complete
 
     def _pruned(self, event: Event, pruned: payloads.Pruned) -> None:
+        if pruned.note_sha256 is not None and _NOTES in self._single:
+            # Older versions named no digest when they removed a note: nothing tells what was left.
+            left = {Path(_NOTES).name: None} if pruned.files is None else pruned.files
+            if Path(_NOTES).name in left:
+                self._single[_NOTES] = (left[Path(_NOTES).name], event.seq)
         if event.request_id is not None:
             self._missing_runs.pop(event.request_id, None)
             self._missing_released.pop(event.request_id, None)
@@ -547,10 +553,17 @@ class FolderAudit:
             return  # there is no such file: the names say whether there is
         if path == "operators" and digest == hashlib.sha256(b"").hexdigest() and not self._is_there(path):
             return
+        if path == _NOTES and self._still_staged(digest):
+            return
         self._names.want(path, seq)
         if self._named(digest, path):
             most = limits.SINGLE_FILE_BYTES
             self._compare(path, digest, most, f"is not what event {seq} announced: it was changed")
+
+    def _still_staged(self, digest: str | None) -> bool:
+        """Whether the notes that were announced lie beside their place: who opens them next puts them there."""
+        data = self._read(str(staged(Path(_NOTES))), limits.MEMORY_BYTES)
+        return data is not None and sha256_hex(data) == digest
 
     def _walk(self) -> None:
         """Find every file below tool-exec/."""
@@ -570,7 +583,7 @@ class FolderAudit:
             name = path.rpartition("/")[2]
             if path in EXEMPT or any(path.startswith(item) for item in EXEMPT if item.endswith("/")):
                 continue
-            if is_temporary(name):
+            if is_temporary(name) or _STAGED(path):
                 self.result.note(
                     self.workspace.tool_exec / path,
                     "is being written, or was left by a crash (then: threegate run --once)",
@@ -582,6 +595,8 @@ class FolderAudit:
             elif path in leaving_files:
                 draft, suffix = leaving_files[path]
                 self._check_draft_file(draft, suffix, draft.files[suffix])
+            elif path == _NOTES and path in self._single and self._still_staged(self._single[path][0]):
+                continue  # what was there before: it is going to be replaced
             elif path.startswith("memory/") and _NOTES not in self._single:
                 self.result.note(
                     self.workspace.tool_exec / path,

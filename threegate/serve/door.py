@@ -46,7 +46,7 @@ from threegate.serve.door_arguments import (
     Wait,
     read_arguments,
 )
-from threegate.serve.door_calls import Call, draft_of, fixes_of, program_call, python_call
+from threegate.serve.door_calls import Call, draft_of, fixes_of, program_call, python_call, said_here
 from threegate.serve.door_files import read_files
 from threegate.serve.outputs import outputs_of, read_output
 
@@ -316,7 +316,7 @@ class Door:
 
 def _refused(what: str, findings: list[dict[str, Any]]) -> dict[str, Any]:
     """Why a call made no request that anybody could sign."""
-    errors = [item["message"] for item in findings if item["severity"] == "error"]
+    errors = [said_here(item["message"]) for item in findings if item["severity"] == "error"]
     return {"status": "refused", "why": f"{what}: {'; '.join(errors)}", "fixes": fixes_of(findings)}
 
 

@@ -104,4 +104,9 @@ def draft_of(call: Call, now: datetime) -> tuple[Request, bytes]:
 
 def fixes_of(findings: list[dict[str, Any]]) -> list[str]:
     """What to change, once each, for an agent that wrote arguments and no file."""
-    return list(dict.fromkeys(item["help"] for item in findings if item["severity"] == "error"))
+    return list(dict.fromkeys(said_here(item["help"]) for item in findings if item["severity"] == "error"))
+
+
+def said_here(text: str) -> str:
+    """What gate 1 says of a request's file, in the words of the door's arguments."""
+    return text.replace("backend ERA", '`where: "era"`')

@@ -7,7 +7,7 @@ them and the rest; nothing here reads a clock, and the disk only through `event_
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -20,6 +20,7 @@ from threegate.trail.kept_index import ROW, KeptIndex
 from threegate.trail.payloads import (
     AgentEnded,
     AgentStarted,
+    Applied,
     ApprovalAbandoned,
     Approved,
     Cancelled,
@@ -35,6 +36,7 @@ from threegate.trail.payloads import (
     OperatorsChanged,
     Payload,
     Placed,
+    Pruned,
     Rejected,
     SettingsChanged,
     SignedAct,
@@ -103,6 +105,8 @@ class TrailIndex:
         """Recorded sha256 of operators, operators.revoked and operators.passkeys (None: no such file)."""
         self.contracts_sha256: str | None = None
         """Recorded digest of the names and digests of the contracts that a daemon took up (None: none recorded)."""
+        self.notes: Mapping[str, str] = {}
+        """The file of notes that changed last, by its name in memory/, and the digest that was announced."""
         self.head = Head(0, "", "")
         self.frontier = Frontier()
         self.last_checkpoint = 0
@@ -141,6 +145,7 @@ class TrailIndex:
         self.operators = (*header["operators"], None)[:3]  # an older version kept two
         self.last_checkpoint_root = header.get("last_checkpoint_root")
         self.contracts_sha256 = header.get("contracts_sha256")  # an older version kept none
+        self.notes = header.get("notes", {})  # an older version kept none
         self.head = Head(header["seq"], header["hash"], header["time"])
         self.frontier = Frontier.of(header["seq"], [bytes.fromhex(node) for node in header["nodes"]])
         self.last_checkpoint, self.counts = header["last_checkpoint"], dict(header["counts"])
@@ -158,6 +163,7 @@ class TrailIndex:
         return {
             **witnessed,
             **drills,
+            **({"notes": dict(self.notes)} if self.notes else {}),
             "workspace_id": self.workspace_id,
             "epoch": self.epoch,
             "vkey": self.vkey,
@@ -228,6 +234,8 @@ class TrailIndex:
         if isinstance(payload, _MAY_BE_SIGNED) and payload.signed is not None:
             self._known_nonces.add(payload.signed.nonce)
             self._nonces.add(payload.signed.nonce)
+        if isinstance(payload, Applied | Pruned) and payload.note_sha256 is not None:
+            self.notes = payload.files or {}
         if event.request_id is None:
             self._add_to_workspace(event, payload)
         else:

@@ -26,6 +26,7 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused
 from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
+from threegate.records.audit_verify import verify_workspace
 from threegate.review import reviewed_draft
 from threegate.review.overview import entries
 from threegate.review.placed_drill import Drill
@@ -77,6 +78,18 @@ def run(bench: Bench) -> None:
     assert [path.name for path in bench.workspace.runs.iterdir() if path.is_dir()] == [
         "req-20260101-101010-abcdef"
     ]
+
+
+def told_nobody(bench: Bench, drill: Drill) -> None:
+    """Nothing that an agent may read names it, the trail is true, and no event gives its id away."""
+    for folder in (bench.workspace.verdicts, bench.workspace.results):
+        for path in (path for path in folder.rglob("*") if path.is_file()):
+            data = path.read_bytes()
+            assert drill.request_id.encode() not in data and drill.name.encode() not in data, path
+            assert drill.name not in path.name and drill.request_id not in path.name
+    audit = verify_workspace(bench.workspace)
+    assert audit.ok, [str(item) for item in audit.problems]
+    assert all(event.request_id != drill.request_id for event in Trail(bench.workspace).events())
 
 
 def forged(bench: Bench, drill: Drill, monkeypatch: pytest.MonkeyPatch) -> tuple[Sealed, bytes]:
@@ -164,6 +177,36 @@ def test_a_copy_in_approved_never_runs(
     path.write_bytes(data)
     run(bench)
     assert not path.exists() and (bench.workspace.refused / drill.name).exists()
+    told_nobody(bench, drill)
+
+
+@pytest.mark.parametrize("over", [False, True])
+@pytest.mark.parametrize("folder", ["inbox", "drafts", "approved"])
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_copy_is_told_to_nobody(bench: Bench, drill: Drill, folder: str, broken: bool, over: bool) -> None:
+    """Nor under another name, nor where gate 1 has something else to say of it, nor when the drill is over."""
+    data = drill.file(bench.workspace).read_bytes()
+    if over:
+        answer_drill(bench.context, listed(bench, drill), "caught", actor="operator:alice")
+    place = {name: getattr(bench.workspace, name) for name in ("inbox", "drafts", "approved")}[folder]
+    names = [drill.name, "TR-20260101-000000Z-copy.md"]
+    for name in names:
+        (place / name).write_bytes(data.replace(b"## Code", b"## Coda") if broken else data)
+    run(bench)
+    told = [event for event in Trail(bench.workspace).events() if getattr(event.payload, "file", "") in names]
+    kind = "quarantined" if folder == "approved" else "validated"
+    assert {(event.type, event.payload.file) for event in told} == {(kind, name) for name in names}
+    if folder == "approved":
+        assert all((bench.workspace.refused / name).exists() for name in names)
+        told_nobody(bench, drill)
+    elif folder == "inbox":
+        for name in names:
+            assert not (bench.workspace.verdicts / f"{name}.json").exists()
+            reject_draft(
+                bench.context, bench.workspace.inbox / name, reason="", by=Decision("operator:alice")
+            )
+        told_nobody(bench, drill)
+    assert not any(bench.workspace.verdicts.glob("*copy*"))
 
 
 def test_no_grant_covers_it(bench: Bench, drill: Drill) -> None:

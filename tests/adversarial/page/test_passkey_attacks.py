@@ -20,6 +20,7 @@ from threegate.acts.signing_key import Acting
 from threegate.approval import Act, Statement, challenge_of, render_signed
 from threegate.approval.passkey import encode_base64url
 from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, NAMESPACE_LOGIN
+from threegate.cli import execute
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.serve.page.page_templates import HEADERS, PASSKEY_HEADERS
@@ -177,6 +178,20 @@ def test_a_pin_that_was_moved_to_another_site(client: PasskeyClient) -> None:
     assert client.log_in().json()["code"] == "operators_changed"
     record_operators(client.bench.workspace, actor="test")
     assert client.log_in().json()["code"] == "signer_unknown", "it is not for this page any more"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"), [(["--yes"], "No such option '--yes'"), ([], "compare the passkey's fingerprint")]
+)
+def test_none_is_enrolled_that_nobody_compared(
+    bench: Bench, more: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever had the link may have left a passkey first: only a person at the terminal sees that it is another one."""
+    bench.settings(approval__passkey_origin=ORIGIN)
+    given = ["operator", "passkey", "--as", "alice", "--key", str(bench.keys["alice"]), *more]
+    assert execute(["-w", str(bench.workspace.root), *given]) in (2, 64)
+    assert words in capsys.readouterr().err
+    assert not any(bench.workspace.control.glob("passkey-*")), "no link was made"
 
 
 def test_it_signs_no_act_and_enrols_nobody(client: PasskeyClient) -> None:

@@ -182,6 +182,8 @@ class Pruned(Payload):
     """Names of files that drafts of proposals had."""
     note_sha256: str | None = None
     """Digest of the line that a removed memory note was."""
+    files: Mapping[str, str] | None = None
+    """Digest of the file of notes, without this one, by its name in memory/."""
 
     def sentence(self) -> str:
         if self.note_sha256 is not None:
