@@ -59,6 +59,10 @@ CODES: Final[dict[str, Code]] = {
     "BAD_REGEX": _error(
         "The pattern is no linear-time regular expression (RE2): no look-around, no back-references, no repeat above 1000."
     ),
+    "BAD_OPERAND": _error(
+        "No value could ever fulfil this operand: a path, host, domain or text is written in a spelling that is never "
+        "judged. Write it plainly, as docs/contracts.md shows."
+    ),
     "LIMIT_NOT_POSITIVE": _error(
         "A limit of zero or less would block everything or nothing; give a positive number."
     ),

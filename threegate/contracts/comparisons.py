@@ -10,11 +10,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from threegate.contracts.json_paths import MISSING, Path, selected
+from threegate.contracts.strict_texts import OPERATORS, negation
 from threegate.core import limits
-from threegate.core.json_operators import BUILDERS, Test, equals
+from threegate.core.json_operators import Test, equals
 
-HIDDEN = frozenset({"equals_env"})
-"""Operators whose operand is never shown."""
+
+def _is_hidden(name: str, operand: Any) -> bool:
+    """Whether neither an operator's operand nor the value it was held against is ever shown."""
+    return name == "equals_env" or (name == "not" and "equals_env" in operand)
+
+
+def _test(name: str, operand: Any, environment: Mapping[str, str]) -> Test:
+    if name == "not":
+        return negation([_test(inner, item, environment) for inner, item in operand.items()])
+    if name == "equals_env":
+        expected = environment.get(operand)
+        return (lambda _value: None) if expected is None else equals(expected)
+    return OPERATORS[name](operand)
 
 
 class Entry:
@@ -38,16 +50,11 @@ class Entry:
         self.optional = optional
         self.absent = operators.get("exists") is False
         self.present = operators.get("exists") is True
-        self.tests: list[tuple[str, Any, Test]] = []
-        for name, operand in operators.items():
-            if name == "exists":
-                continue
-            if name == "equals_env":
-                expected = environment.get(operand)
-                test: Test = (lambda _value: None) if expected is None else equals(expected)
-            else:
-                test = BUILDERS[name](operand)
-            self.tests.append((name, operand, test))
+        self.tests: list[tuple[str, Any, Test]] = [
+            (name, operand, _test(name, operand, environment))
+            for name, operand in operators.items()
+            if name != "exists"
+        ]
         self.failure = self._choose()
         self.matches = self._choose_matches()
 
@@ -57,13 +64,14 @@ class Entry:
         if get is None or len(tests) != 1 or self.absent or self.present or self.optional:
             return self._failure
         name, operand, test = tests[0]
-        shown = None if name in HIDDEN else operand
+        hidden = _is_hidden(name, operand)
+        shown = None if hidden else operand
 
         def single(root: Any) -> tuple[str, Any, Any] | None:
             value = get(root)
             if value is not MISSING and test(value):
                 return None
-            return name, shown, None if name in HIDDEN else value
+            return name, shown, None if hidden else value
 
         return single
 
@@ -80,7 +88,7 @@ class Entry:
                 return "exists", True, None
             for name, operand, test in self.tests:
                 if not test(value):
-                    hidden = name in HIDDEN
+                    hidden = _is_hidden(name, operand)
                     return name, None if hidden else operand, None if hidden else value
         return None
 
