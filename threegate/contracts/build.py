@@ -18,6 +18,7 @@ from threegate.contracts.model_operators import said
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.schema_derived import Derived
 from threegate.contracts.strict_texts import BadOperand
+from threegate.contracts.tool_names import OURS, WILDCARD
 from threegate.contracts.tool_plan import (
     BindPlan,
     Check,
@@ -170,6 +171,23 @@ def build_tool(scope: Scope, contract: ToolContract, schema: Derived | None) -> 
 
 def _simple_checks(scope: Scope, contract: ToolContract) -> None:
     """What needs no other file."""
+    named: list[tuple[KeyPath, str | None]] = [
+        (("tool",), contract.tool),
+        *((("forbids_after", index), name) for index, name in enumerate(contract.forbids_after)),
+        *(
+            (("preconditions", index, "requires_prior_tool"), item.requires_prior_tool)
+            for index, item in enumerate(contract.preconditions)
+        ),
+    ]
+    for where, name in named:
+        if name is None or not name.endswith(WILDCARD):
+            continue
+        if contract.schema_version == "1.0":
+            scope.error(
+                "BAD_WILDCARD", where, 'a wildcard needs schema_version: "1.1" at the top of the file'
+            )
+        if name.startswith(OURS):
+            scope.error("BAD_WILDCARD", where, "backends are named one by one")
     if scope.document.file.rpartition("/")[2] != f"{contract.tool}.yaml":
         scope.error("TOOL_NAME_MISMATCH", ("tool",), f"{contract.tool!r} belongs into {contract.tool}.yaml")
     if contract.evidence_class == "ack_only" and contract.side_effect in (
@@ -205,7 +223,7 @@ def _simple_checks(scope: Scope, contract: ToolContract) -> None:
         and contract.implements.code_sha256 is None
     ):
         scope.error("MISSING_FIELD", ("implements",), "give argv_prefix or code_sha256")
-    if contract.implements is None and not contract.tool.startswith("threegate."):
+    if contract.implements is None and not contract.tool.startswith(OURS):
         scope.error("NO_IMPLEMENTS", ("tool",), "no request can name this tool (plays can)")
 
 

@@ -73,6 +73,13 @@ CODES: Final[dict[str, Code]] = {
     "TOOL_NAME_MISMATCH": _error(
         "The file of a tool is named <tool>.yaml, so that nobody edits the wrong one."
     ),
+    "BAD_WILDCARD": _error(
+        "A wildcard is a name and `.*` at its end, in a contract of schema_version 1.1, and never stands for backends."
+    ),
+    "AMBIGUOUS_TOOL": _error(
+        "A wildcard stands only for the tools that have no contract of their own; where a rule names it although there "
+        "are such, write a wildcard further down, or give those tools the rule by name and the others a contract each."
+    ),
     "DUPLICATE_TOOL": _error("Two files speak of the same tool; merge them."),
     "ACK_ONLY_ON_HIGH_RISK": _error(
         "evidence_class ack_only proves nothing about what was done; destructive, admin and financial tools need "

@@ -14,7 +14,7 @@ from threegate.contracts.model_common import (
     Number,
     Reason,
     SideEffect,
-    ToolName,
+    ToolPattern,
 )
 from threegate.contracts.model_operators import ToolCondition, ToolInvariant
 
@@ -98,7 +98,7 @@ class StepCount(Model):
 class Precondition(Model):
     """What must have happened before in the session."""
 
-    requires_prior_tool: ToolName | None = Field(default=None, description="an earlier successful call")
+    requires_prior_tool: ToolPattern | None = Field(default=None, description="an earlier successful call")
     with_output: list[ToolCondition] | None = Field(default=None, description="what its output must fulfil")
     resource: ResourceBinding | None = Field(default=None, description="about the same entity")
     requires_step_count: StepCount | None = Field(default=None, description="steps committed before")
@@ -159,9 +159,9 @@ class ToolContract(Model):
     """One tool: what it does, what must hold before, and what follows from it."""
 
     schema_version: Literal["1.0", "1.1"] = Field(
-        default="1.0", description="1.1 adds operators, and `not` around them"
+        default="1.0", description="1.1 adds operators, `not` around them, and wildcards"
     )
-    tool: ToolName = Field(description="the tool's name, and the name of this file")
+    tool: ToolPattern = Field(description="the tool's name, and the name of this file; 1.1: also name.*")
     side_effect: SideEffect = Field(description="risk class")
     evidence_class: Literal["local_transaction", "ack_only", "unverifiable"] = Field(
         description="what proves a success"
@@ -176,7 +176,7 @@ class ToolContract(Model):
     gate: Literal["allow", "block"] | None = Field(default=None, description="overrides risk_defaults")
     transitions: Transitions | None = None
     preconditions: list[Precondition] = []
-    forbids_after: list[ToolName] = Field(default=[], description="tools that may not run after this one")
+    forbids_after: list[ToolPattern] = Field(default=[], description="tools that may not run after this one")
     argument_value_invariants: list[ToolInvariant] = []
     response_format_invariants: ResponseFormat | None = None
     execution_constraints: ExecutionConstraints | None = None
