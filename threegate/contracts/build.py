@@ -72,6 +72,11 @@ class Scope:
             return None
         self.variables.update(item["equals_env"] for item in (operators, negated) if "equals_env" in item)
         compiled = self.path(text, (*where, "path"))
+        for item, here in ((operators, where), (negated, (*where, "not"))):
+            if "equals_arg" in item and not self._relates(
+                compiled, item["equals_arg"], (*here, "equals_arg")
+            ):
+                return None
         try:
             return Entry(compiled, operators, self.environment)
         except BadPattern as problem:
@@ -81,6 +86,17 @@ class Scope:
             at = problem.operator if problem.operator in operators else "not"
             self.error("BAD_OPERAND", (*where, at), str(problem))
         return None
+
+    def _relates(self, path: Path, other: str, where: KeyPath) -> bool:
+        """Whether an argument is held against another one, at a path that can be read."""
+        try:
+            same = compile_path(other).normal == path.normal
+        except BadPath as problem:
+            self.error("BAD_JSONPATH", where, str(problem))
+            return False
+        if same:
+            self.error("BAD_OPERAND", where, "is the path itself; name another argument")
+        return not same
 
     def _knows(self, model: Model, where: KeyPath) -> bool:
         """Whether the version of the contract has the operators of an entry."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from threegate.contracts.model_common import Condition, Model, Operators, ValueInvariant
+from threegate.contracts.model_common import Condition, JsonPath, Model, Operators, ValueInvariant
 
 Text = Annotated[str, Field(min_length=1)]
 Listed = Annotated[list[Text], Field(min_length=1)]
@@ -52,11 +52,23 @@ class ToolCondition(Condition, _Extended):
     """A condition in a tool's contract: a path and the full set of operators, which must all hold."""
 
 
+class NegatedArgument(Negated):
+    """What must not hold of an argument, all of it together."""
+
+    equals_arg: JsonPath | None = Field(default=None, description="equals another argument of the call")
+
+
 class ToolInvariant(ValueInvariant, _Extended):
     """An argument rule: a subset of the operators, and `ref` to a slot that was bound earlier."""
 
-    SINCE_1_1: ClassVar[frozenset[str]] = _Extended.SINCE_1_1 | {"contains"}
+    SINCE_1_1: ClassVar[frozenset[str]] = _Extended.SINCE_1_1 | {"contains", "equals_arg"}
 
+    equals_arg: JsonPath | None = Field(
+        default=None, description="1.1: equals the one value at this path of the same arguments"
+    )
+    negated: NegatedArgument | None = Field(
+        default=None, alias="not", description="1.1: these operators do not hold, and each could be judged"
+    )
     contains: str | None = Field(default=None, description="1.1: text within a text, or an entry of a list")
 
 

@@ -46,20 +46,20 @@ def _is_line(text: str) -> bool:
     return "\n" not in text and "\t" not in text and _is_clear(text)
 
 
-def _all_clear(value: Any) -> bool:
+def all_clear(value: Any) -> bool:
     """Whether every text in a JSON value is clear."""
     if isinstance(value, str):
         return _is_clear(value)
     if isinstance(value, dict):
-        return all(_is_clear(key) and _all_clear(item) for key, item in value.items())
-    return not isinstance(value, list) or all(map(_all_clear, value))
+        return all(_is_clear(key) and all_clear(item) for key, item in value.items())
+    return not isinstance(value, list) or all(map(all_clear, value))
 
 
 def negation(tests: Sequence[Test]) -> Test:
     """Holds for a value that does not pass all of `tests`; no yes where one of them cannot judge it."""
 
     def test(value: Any) -> bool | None:
-        if not _all_clear(value):
+        if not all_clear(value):
             return None
         found = [test(value) for test in tests]
         return None if None in found else not all(found)

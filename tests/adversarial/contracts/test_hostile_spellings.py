@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.material import call, compiled, opened
+from tests.contracts.material import call, codes, compiled, opened
 from threegate.contracts import engine
+from threegate.contracts.comparisons import Entry
+from threegate.contracts.json_paths import compile_path
 from threegate.contracts.state import Session
 from threegate.core import limits
 
@@ -230,8 +232,6 @@ def test_a_rule_takes_only_what_holds_and_its_not_only_what_does_not(
     "operand", ["a\\b", "/a/%2e", "/a//b", "~/a", "/a/..", "/a\x07", "/cafe\u0301", "$X", ""]
 )
 def test_a_folder_in_a_spelling_that_is_never_judged_is_no_operand(operand: str) -> None:
-    from tests.contracts.material import codes
-
     spec = {"t": {"schema_version": "1.1", "argument_value_invariants": [{"path": "$.a", "under": operand}]}}
     assert codes(spec) in (["BAD_OPERAND"], ["BAD_TYPE"])
 
@@ -262,3 +262,21 @@ def test_a_million_characters_are_judged_at_once(operator: str, operand: Any, un
         started = time.process_time()
         engine.decide(judged, call({"a": value}), NOW)
         assert time.process_time() - started < 2
+
+
+def test_an_argument_that_is_held_against_another_one_holds_nothing_back_by_being_unclear() -> None:
+    """What would hold something back matches on an argument that cannot be compared, and on one that is equal."""
+    for operators in ({"equals_arg": "$.b"}, {"equals_arg": "$.b", "type": "string"}):
+        entry = Entry(compile_path("$.a"), operators, {})
+        assert entry.matches({"a": "x", "b": "x"}) and entry.matches({"a": "x"}) and entry.matches({"b": "x"})
+        assert entry.matches({"a": "x", "b": "x\u200b"}) and not entry.matches({"a": "x", "b": "y"})
+
+
+def test_more_values_than_are_looked_at_equal_no_argument() -> None:
+    wide = {"a": 1, "many": [{}] * (limits.CONTRACT_JSONPATH_NODES + 1), "b": 1}
+    assert not allows({"equals_arg": "$..b"}, 1)
+    spec = {
+        "t": {"schema_version": "1.1", "argument_value_invariants": [{"path": "$.a", "equals_arg": "$..b"}]}
+    }
+    assert engine.decide(opened(spec), call({"a": 1, "b": 1}), NOW).verdict == "allow"
+    assert engine.decide(opened(spec), call(wide), NOW).verdict == "block"
