@@ -42,11 +42,11 @@ def laid_over(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any
 
 
 def folder(spec: Mapping[str, Any]) -> dict[str, bytes]:
-    """Files of a folder: `<tool>`, `session`, `workflow` are laid over the smallest ones; a name with a dot is a
+    """Files of a folder: `<tool>`, `session`, `workflow` are laid over the smallest ones; a name with an ending is a
     file as it stands (text, or JSON)."""
     files = {}
     for name, fields in spec.items():
-        if "." in name and not name.startswith("threegate."):
+        if name.endswith((".yaml", ".yml", ".json", ".md")):
             files[name] = (fields if isinstance(fields, str) else json.dumps(fields)).encode()
         elif isinstance(fields, str):
             files[f"{name}.yaml"] = fields.encode()

@@ -16,6 +16,8 @@ from threegate.contracts.codes import CODES
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document, read_document, show_path
 from threegate.contracts.folder import read_folder
+from threegate.contracts.provider import check_response
+from threegate.contracts.scenario import run_tests
 from threegate.contracts.schemas import SCHEMAS, schema_text
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
@@ -336,3 +338,20 @@ def test_the_named_environment_is_part_of_what_was_compiled() -> None:
     assert one.variables == ("STAGE",) and one.sha256 != other.sha256
     assert compiled(spec, environment={}).sha256 not in (one.sha256, other.sha256)
     assert engine.open_session(one.rules).phase is None
+
+
+def test_what_a_wildcard_says_holds_wherever_a_tool_is_looked_up() -> None:
+    rule = {"schema_version": "1.1", "argument_value_invariants": [{"path": "$.a", "exact_match": "x"}]}
+    form = {"response_format_invariants": {"finish_reason": "stop"}}
+    scenario = json.dumps(
+        {"scenarios": [{"calls": [{"tool": "g.x", "arguments": {"a": "y"}, "expect": "block"}]}]}
+    )
+    spec = {"g.*": {**rule, **form}, "g.y": {}, "a.test.yaml": scenario}
+    found = compiled(spec)
+    assert [item.tool for item in found.contracts_of("g.x")] == ["g.*"]
+    assert [item.tool for item in found.contracts_of("g.y")] == ["g.y"]
+    assert found.contracts_of("h.x") == []
+    report = run_tests(found, folder(spec))
+    assert report.passed and not report.unreached
+    response = {"choices": [{"finish_reason": "tool_calls", "message": {"tool_calls": [{"function": {"name": "g.x", "arguments": "{}"}}]}}]}  # fmt: skip
+    assert [item.code for item in check_response(found, response)] == ["response_finish_reason"]

@@ -14,6 +14,7 @@ from threegate.contracts.assemble_totals import (
     ALL,
     build_aggregates,
     build_envelopes,
+    known_tool,
     known_tools,
     unique_name,
 )
@@ -140,9 +141,7 @@ def _limits(scope: Scope, contract: SessionContract, tools: Mapping[str, ToolPar
         if number is not None and number <= 0:
             scope.error("LIMIT_NOT_POSITIVE", path, "must be above zero")
     for name in bounds.max_calls_per_tool:
-        if name not in tools:
-            path = (*where, "max_calls_per_tool", name)
-            scope.error("UNKNOWN_TOOL_REFERENCE", path, f"no contract describes {name!r}")
+        known_tool(scope, name, tools, (*where, "max_calls_per_tool", name))
     limited = (bounds.max_steps, bounds.max_tool_calls, bounds.max_cost_per_session) != (None, None, None)
     return {
         "max_steps": bounds.max_steps,
@@ -211,8 +210,8 @@ def _checkpoints(
     for index, item in enumerate(contract.checkpoints):
         where: KeyPath = ("checkpoints", index)
         unique_name(scope, item.name, seen, where)
-        if item.tool != ALL and item.tool not in tools:
-            scope.error("UNKNOWN_TOOL_REFERENCE", (*where, "tool"), f"no contract describes {item.tool!r}")
+        if item.tool != ALL:
+            known_tool(scope, item.tool, tools, (*where, "tool"))
         by_tool[item.tool].append(scope.checkpoint(item, where, item.name))
     return by_tool
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from threegate.contracts.build import Scope, ToolParts
 from threegate.contracts.document import KeyPath
 from threegate.contracts.model_session import Aggregate, Envelope, SessionContract
+from threegate.contracts.tool_names import bad_reference
 from threegate.contracts.tool_plan import AggregatePlan, EnvelopePlan, Override, exact
 
 ALL = "*"
@@ -28,8 +29,14 @@ _NEEDS = {
 def known_tools(scope: Scope, names: Iterable[str], tools: Mapping[str, ToolParts], where: KeyPath) -> None:
     """Every name is a tool that a contract describes."""
     for index, name in enumerate(names):
-        if name not in tools:
-            scope.error("UNKNOWN_TOOL_REFERENCE", (*where, index), f"no contract describes {name!r}")
+        known_tool(scope, name, tools, (*where, index))
+
+
+def known_tool(scope: Scope, name: str, tools: Mapping[str, ToolParts], where: KeyPath) -> None:
+    """A name is a tool that a contract describes, or a wildcard that stands for all it seems to."""
+    problem = bad_reference(name, tools)
+    if problem is not None:
+        scope.error(problem[0], where, problem[1])
 
 
 def build_aggregates(
@@ -103,10 +110,7 @@ def build_envelopes(
         )
         for number, stage in enumerate(item.stages):
             here = (*where, "stages", number)
-            if stage.tool not in tools:
-                scope.error(
-                    "UNKNOWN_TOOL_REFERENCE", (*here, "tool"), f"no contract describes {stage.tool!r}"
-                )
+            known_tool(scope, stage.tool, tools, (*here, "tool"))
             by_tool[stage.tool].append(
                 EnvelopePlan(
                     name=item.name,

@@ -13,9 +13,12 @@ from threegate.contracts.comparisons import Entry
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document, KeyPath
 from threegate.contracts.json_paths import BadPath, Path, compile_path
-from threegate.contracts.model_common import Checkpoint, Condition, Model, NamedCheckpoint
+from threegate.contracts.model_common import Checkpoint, Model, NamedCheckpoint
+from threegate.contracts.model_operators import said
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.schema_derived import Derived
+from threegate.contracts.strict_texts import BadOperand
+from threegate.contracts.tool_names import OURS, WILDCARD
 from threegate.contracts.tool_plan import (
     BindPlan,
     Check,
@@ -39,6 +42,7 @@ class Scope:
         self.document = document
         self.environment = environment
         self.permit_timeout_allow = permit_timeout_allow
+        self.version = "1.0"
         self.diagnostics: list[Diagnostic] = []
         self.variables: set[str] = set()
 
@@ -58,20 +62,51 @@ class Scope:
         self, model: Model, where: KeyPath, *, path: str | None = None, skip: Iterable[str] = ()
     ) -> Entry | None:
         """Compile an entry with operators. None when it has a mistake."""
-        skipped = {"path", *skip}
-        operators = {name: getattr(model, name) for name in sorted(model.model_fields_set - skipped)}
+        operators = said(model, frozenset({"path", *skip}))
         text = path if path is not None else str(model.model_dump()["path"])
-        if not operators:
-            self.error("NO_OPERATOR", where, "says no operator")
+        negated = operators.get("not", {})
+        if not operators or ("not" in operators and not negated):
+            self.error("NO_OPERATOR", where if not operators else (*where, "not"), "says no operator")
             return None
-        if isinstance(model, Condition) and "equals_env" in operators:
-            self.variables.add(operators["equals_env"])
+        if not self._knows(model, where):
+            return None
+        self.variables.update(item["equals_env"] for item in (operators, negated) if "equals_env" in item)
         compiled = self.path(text, (*where, "path"))
+        for item, here in ((operators, where), (negated, (*where, "not"))):
+            if "equals_arg" in item and not self._relates(
+                compiled, item["equals_arg"], (*here, "equals_arg")
+            ):
+                return None
         try:
             return Entry(compiled, operators, self.environment)
         except BadPattern as problem:
-            self.error("BAD_REGEX", (*where, "regex"), str(problem))
-            return None
+            at = "regex" if "regex" in operators else "not"
+            self.error("BAD_REGEX", (*where, at), str(problem))
+        except BadOperand as problem:
+            at = problem.operator if problem.operator in operators else "not"
+            self.error("BAD_OPERAND", (*where, at), str(problem))
+        return None
+
+    def _relates(self, path: Path, other: str, where: KeyPath) -> bool:
+        """Whether an argument is held against another one, at a path that can be read."""
+        try:
+            same = compile_path(other).normal == path.normal
+        except BadPath as problem:
+            self.error("BAD_JSONPATH", where, str(problem))
+            return False
+        if same:
+            self.error("BAD_OPERAND", where, "is the path itself; name another argument")
+        return not same
+
+    def _knows(self, model: Model, where: KeyPath) -> bool:
+        """Whether the version of the contract has the operators of an entry."""
+        newer = model.model_fields_set & getattr(model, "SINCE_1_1", frozenset())
+        if self.version != "1.0" or not newer:
+            return True
+        for name in sorted("not" if name == "negated" else name for name in newer):
+            message = f'{name!r} needs schema_version: "1.1" at the top of the file'
+            self.error("UNKNOWN_OPERATOR", (*where, name), message)
+        return False
 
     def entries(self, models: Iterable[Model], where: KeyPath) -> tuple[Entry, ...]:
         """Compile a list of entries."""
@@ -127,6 +162,7 @@ class ToolParts:
 
 def build_tool(scope: Scope, contract: ToolContract, schema: Derived | None) -> ToolParts:
     """Compile one tool. Mistakes are in `scope.diagnostics`."""
+    scope.version = contract.schema_version
     policy = contract.policy
     parts = ToolParts(
         contract=contract,
@@ -151,6 +187,23 @@ def build_tool(scope: Scope, contract: ToolContract, schema: Derived | None) -> 
 
 def _simple_checks(scope: Scope, contract: ToolContract) -> None:
     """What needs no other file."""
+    named: list[tuple[KeyPath, str | None]] = [
+        (("tool",), contract.tool),
+        *((("forbids_after", index), name) for index, name in enumerate(contract.forbids_after)),
+        *(
+            (("preconditions", index, "requires_prior_tool"), item.requires_prior_tool)
+            for index, item in enumerate(contract.preconditions)
+        ),
+    ]
+    for where, name in named:
+        if name is None or not name.endswith(WILDCARD):
+            continue
+        if contract.schema_version == "1.0":
+            scope.error(
+                "BAD_WILDCARD", where, 'a wildcard needs schema_version: "1.1" at the top of the file'
+            )
+        if name.startswith(OURS):
+            scope.error("BAD_WILDCARD", where, "backends are named one by one")
     if scope.document.file.rpartition("/")[2] != f"{contract.tool}.yaml":
         scope.error("TOOL_NAME_MISMATCH", ("tool",), f"{contract.tool!r} belongs into {contract.tool}.yaml")
     if contract.evidence_class == "ack_only" and contract.side_effect in (
@@ -186,7 +239,7 @@ def _simple_checks(scope: Scope, contract: ToolContract) -> None:
         and contract.implements.code_sha256 is None
     ):
         scope.error("MISSING_FIELD", ("implements",), "give argv_prefix or code_sha256")
-    if contract.implements is None and not contract.tool.startswith("threegate."):
+    if contract.implements is None and not contract.tool.startswith(OURS):
         scope.error("NO_IMPLEMENTS", ("tool",), "no request can name this tool (plays can)")
 
 

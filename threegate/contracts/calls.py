@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from threegate.contracts.state import Call, Decision, block
+from threegate.contracts.tool_names import resolve
 from threegate.contracts.tool_plan import Rules, ToolPlan
 
 Asked = list[tuple[ToolPlan, Any]]
@@ -24,7 +25,7 @@ def plans_of(rules: Rules, call: Call) -> Asked | Decision:
     For a request the contract of its backend applies besides the named tool's, and the named tool must be
     what the request is (`implements`).
     """
-    plan = rules.plans.get(call.tool)
+    plan = resolve(rules.plans, call.tool)
     if plan is None:
         return block(0, "no_contract", "no contract describes this tool", "tool")
     if call.backend is None:

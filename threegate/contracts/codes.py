@@ -59,6 +59,10 @@ CODES: Final[dict[str, Code]] = {
     "BAD_REGEX": _error(
         "The pattern is no linear-time regular expression (RE2): no look-around, no back-references, no repeat above 1000."
     ),
+    "BAD_OPERAND": _error(
+        "No value could ever fulfil this operand: a path, host, domain or text is written in a spelling that is never "
+        "judged. Write it plainly, as docs/contracts.md shows."
+    ),
     "LIMIT_NOT_POSITIVE": _error(
         "A limit of zero or less would block everything or nothing; give a positive number."
     ),
@@ -68,6 +72,13 @@ CODES: Final[dict[str, Code]] = {
     # ---- one tool
     "TOOL_NAME_MISMATCH": _error(
         "The file of a tool is named <tool>.yaml, so that nobody edits the wrong one."
+    ),
+    "BAD_WILDCARD": _error(
+        "A wildcard is a name and `.*` at its end, in a contract of schema_version 1.1, and never stands for backends."
+    ),
+    "AMBIGUOUS_TOOL": _error(
+        "A wildcard stands only for the tools that have no contract of their own; where a rule names it although there "
+        "are such, write a wildcard further down, or give those tools the rule by name and the others a contract each."
     ),
     "DUPLICATE_TOOL": _error("Two files speak of the same tool; merge them."),
     "ACK_ONLY_ON_HIGH_RISK": _error(

@@ -22,6 +22,7 @@ from threegate.contracts.model_session import SessionContract
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.model_workflow import WorkflowContract
 from threegate.contracts.schema_derived import Derived, derive
+from threegate.contracts.tool_names import resolve
 from threegate.contracts.tool_plan import Rules
 from threegate.contracts.workflow_check import check_workflow
 from threegate.core import limits
@@ -66,7 +67,8 @@ class Compiled:
 
     def contracts_of(self, tool: str) -> list[ToolContract]:
         """Every contract of a tool: the folder's own and those that roles have instead. Empty if there is none."""
-        return [rules.plans[tool].contract for rules in self.sessions.values() if tool in rules.plans]
+        plans = [resolve(rules.plans, tool) for rules in self.sessions.values()]
+        return [plan.contract for plan in plans if plan is not None]
 
 
 def compile_folder(

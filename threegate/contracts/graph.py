@@ -9,8 +9,9 @@ from threegate.contracts.build import ToolParts
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document
 from threegate.contracts.phases import reachable
+from threegate.contracts.strict_texts import OPERATORS
 from threegate.contracts.tool_plan import Rules
-from threegate.core.json_operators import BUILDERS, Test, is_number
+from threegate.core.json_operators import Test, is_number
 
 CHECKS = frozenset(
     {
@@ -174,8 +175,9 @@ def _impossible(said: Mapping[str, list[Any]]) -> bool:
     if candidates is None:
         return False
     tests: list[Test] = [
-        BUILDERS[name](operand)
-        for name in ("exact_match", "one_of", "regex", "gte", "lte")
+        OPERATORS[name](operand)
+        for name in said
+        if name in OPERATORS and name != "type"
         for operand in said.get(name, [])
     ]
     return not any(all(test(value) for test in tests) for value in candidates)

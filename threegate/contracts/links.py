@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from threegate.contracts.build import ToolParts
 from threegate.contracts.diagnostics import Diagnostic
+from threegate.contracts.document import KeyPath
+from threegate.contracts.tool_names import bad_reference
 
 
 def check_links(tools: Mapping[str, ToolParts]) -> list[Diagnostic]:
@@ -26,15 +28,17 @@ def check_links(tools: Mapping[str, ToolParts]) -> list[Diagnostic]:
         contract, report = parts.contract, parts.document.error
         for index, item in enumerate(contract.argument_value_invariants):
             if item.ref is not None and item.ref not in slots:
-                where = ("argument_value_invariants", index, "ref")
-                found.append(report("REF_NEVER_BOUND", where, f"no contract binds {item.ref!r}"))
-        for index, name in enumerate(contract.forbids_after):
-            if name not in tools:
-                message = f"no contract describes {name!r}"
-                found.append(report("UNKNOWN_TOOL_REFERENCE", ("forbids_after", index), message))
-        for index, condition in enumerate(contract.preconditions):
-            required = condition.requires_prior_tool
-            if required is not None and required not in tools:
-                where = ("preconditions", index, "requires_prior_tool")
-                found.append(report("UNKNOWN_TOOL_REFERENCE", where, f"no contract describes {required!r}"))
+                at = ("argument_value_invariants", index, "ref")
+                found.append(report("REF_NEVER_BOUND", at, f"no contract binds {item.ref!r}"))
+        named: list[tuple[KeyPath, str | None]] = [
+            *((("forbids_after", index), other) for index, other in enumerate(contract.forbids_after)),
+            *(
+                (("preconditions", index, "requires_prior_tool"), condition.requires_prior_tool)
+                for index, condition in enumerate(contract.preconditions)
+            ),
+        ]
+        for where, other in named:
+            problem = None if other is None else bad_reference(other, tools)
+            if problem is not None:
+                found.append(report(problem[0], where, problem[1]))
     return found

@@ -17,7 +17,15 @@ from threegate.contracts.document import Document, KeyPath
 M = TypeVar("M", bound=BaseModel)
 
 _OPERATOR_LISTS = frozenset(
-    {"input_invariants", "output_invariants", "argument_value_invariants", "arguments", "with_output", "when"}
+    {
+        "input_invariants",
+        "output_invariants",
+        "argument_value_invariants",
+        "arguments",
+        "with_output",
+        "when",
+        "not",
+    }
 )
 _FREE = frozenset({"equals", "one_of", "output"})
 

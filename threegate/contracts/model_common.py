@@ -17,6 +17,8 @@ JsonType = Literal["string", "number", "integer", "boolean", "object", "array"]
 Number = StrictInt | StrictFloat
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}$")]
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")]
+ToolPattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(\.\*)?$")]
+"""A tool, or in version 1.1 all tools below a name that have no contract of their own: ``github.*``."""
 JsonPath = Annotated[str, Field(description="JSONPath (RFC 9535), for example $.field")]
 Reason = Annotated[str, Field(min_length=1, max_length=limits.CONTRACT_REASON_CHARS)]
 
@@ -27,14 +29,10 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
 
 
-class Condition(Model):
-    """A path and the full set of operators; several operators in one entry must all hold."""
+class Operators(Model):
+    """The operators that look at one value."""
 
-    path: JsonPath
     equals: Any = Field(default=None, description="deep JSON equality")
-    exists: bool = Field(
-        default=True, description="true: something other than null is at the path; false: nothing is"
-    )
     type: JsonType | None = Field(default=None, description="JSON type; integer does not take 1.0")
     contains: str | None = Field(default=None, description="text within a text, or an entry of a list")
     one_of: list[Any] | None = Field(default=None, description="the value is one of these")
@@ -45,6 +43,15 @@ class Condition(Model):
     length_lte: int | None = Field(default=None, ge=0, description="length of a text or list, at most")
     equals_env: str | None = Field(
         default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="equals that environment variable"
+    )
+
+
+class Condition(Operators):
+    """A path and the full set of operators; several operators in one entry must all hold."""
+
+    path: JsonPath
+    exists: bool = Field(
+        default=True, description="true: something other than null is at the path; false: nothing is"
     )
 
 

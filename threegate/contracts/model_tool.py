@@ -8,16 +8,15 @@ from pydantic import Field
 
 from threegate.contracts.model_common import (
     Checkpoint,
-    Condition,
     JsonPath,
     Model,
     Name,
     Number,
     Reason,
     SideEffect,
-    ToolName,
-    ValueInvariant,
+    ToolPattern,
 )
+from threegate.contracts.model_operators import ToolCondition, ToolInvariant
 
 
 class Timeouts(Model):
@@ -49,8 +48,8 @@ class RateLimits(Model):
 class Assertions(Model):
     """Structural assertions before and after."""
 
-    input_invariants: list[Condition] = Field(description="must hold for the arguments")
-    output_invariants: list[Condition] = Field(description="must hold for /out/result.json")
+    input_invariants: list[ToolCondition] = Field(description="must hold for the arguments")
+    output_invariants: list[ToolCondition] = Field(description="must hold for /out/result.json")
 
 
 class GoldenCase(Model):
@@ -99,8 +98,8 @@ class StepCount(Model):
 class Precondition(Model):
     """What must have happened before in the session."""
 
-    requires_prior_tool: ToolName | None = Field(default=None, description="an earlier successful call")
-    with_output: list[Condition] | None = Field(default=None, description="what its output must fulfil")
+    requires_prior_tool: ToolPattern | None = Field(default=None, description="an earlier successful call")
+    with_output: list[ToolCondition] | None = Field(default=None, description="what its output must fulfil")
     resource: ResourceBinding | None = Field(default=None, description="about the same entity")
     requires_step_count: StepCount | None = Field(default=None, description="steps committed before")
 
@@ -118,13 +117,13 @@ class ResponseFormat(Model):
 class ExecutionConstraints(Model):
     """Checks of the arguments with the full set of operators."""
 
-    arguments: list[Condition]
+    arguments: list[ToolCondition]
 
 
 class ToolRule(Model):
     """Whom an allow or deny entry is about."""
 
-    principal: Condition
+    principal: ToolCondition
 
 
 class ToolPolicy(Model):
@@ -159,7 +158,10 @@ class Implements(Model):
 class ToolContract(Model):
     """One tool: what it does, what must hold before, and what follows from it."""
 
-    tool: ToolName = Field(description="the tool's name, and the name of this file")
+    schema_version: Literal["1.0", "1.1"] = Field(
+        default="1.0", description="1.1 adds operators, `not` around them, and wildcards"
+    )
+    tool: ToolPattern = Field(description="the tool's name, and the name of this file; 1.1: also name.*")
     side_effect: SideEffect = Field(description="risk class")
     evidence_class: Literal["local_transaction", "ack_only", "unverifiable"] = Field(
         description="what proves a success"
@@ -174,8 +176,8 @@ class ToolContract(Model):
     gate: Literal["allow", "block"] | None = Field(default=None, description="overrides risk_defaults")
     transitions: Transitions | None = None
     preconditions: list[Precondition] = []
-    forbids_after: list[ToolName] = Field(default=[], description="tools that may not run after this one")
-    argument_value_invariants: list[ValueInvariant] = []
+    forbids_after: list[ToolPattern] = Field(default=[], description="tools that may not run after this one")
+    argument_value_invariants: list[ToolInvariant] = []
     response_format_invariants: ResponseFormat | None = None
     execution_constraints: ExecutionConstraints | None = None
     policy: ToolPolicy | None = None

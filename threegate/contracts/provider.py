@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from threegate.contracts.compiler import Compiled
 from threegate.contracts.model_tool import ResponseFormat
+from threegate.contracts.tool_names import resolve
 
 _PINNED = re.compile(r"[-@:](20\d{2}-?\d{2}-?\d{2}|\d{6}|[0-9a-f]{12,}|v\d+(\.\d+)*|\d{3,4})$")
 _ANTHROPIC = {"tool_use": "tool_calls", "end_turn": "stop", "max_tokens": "length"}
@@ -49,13 +50,13 @@ def check_response(compiled: Compiled, value: Any) -> list[TrafficFinding]:
     findings = [
         TrafficFinding("no_contract", "error", "tool_calls", f"no contract describes {name}")
         for name in response.tools
-        if name not in compiled.contracts
+        if resolve(compiled.contracts, name) is None
     ]
-    concerned = [name for name in response.tools if name in compiled.contracts] or (
-        [] if response.tools else sorted(compiled.contracts)
+    concerned = {name: resolve(compiled.contracts, name) for name in response.tools} or dict(
+        sorted(compiled.contracts.items())
     )
-    for name in dict.fromkeys(concerned):
-        rules = compiled.contracts[name].response_format_invariants
+    for name, contract in concerned.items():
+        rules = None if contract is None else contract.response_format_invariants
         if rules is not None:
             findings.extend(_against(name, rules, response))
     return findings

@@ -18,6 +18,7 @@ from threegate.contracts.json_paths import MISSING
 from threegate.contracts.model_tool import GoldenCase
 from threegate.contracts.play import Play
 from threegate.contracts.state import Reason
+from threegate.contracts.tool_names import resolve
 from threegate.contracts.tool_plan import Rules, ToolPlan
 from threegate.core.errors import InvalidInput
 
@@ -133,7 +134,9 @@ def _play(play: Play, scenario: Mapping[str, Any], value: Any, reached: set[tupl
     status = None if played.effect is None else played.effect.status
     if played.effect is not None:
         reasons.extend(played.effect.reasons)
-    _reach(reached, str(line.get("tool", "")), reasons)
+    tool = str(line.get("tool", ""))
+    contract = resolve(play.compiled.contracts, tool)
+    _reach(reached, tool if contract is None else contract.tool, reasons)
     codes = [reason.code for reason in reasons]
     if "expect" in value and value["expect"] != verdict:
         return f"expected {value['expect']}, got {verdict}: {_told(reasons)}"

@@ -15,6 +15,7 @@ import orjson
 from threegate.contracts.calls import Asked, plans_of
 from threegate.contracts.json_paths import selected
 from threegate.contracts.state import Call, Pending, Reason, Session, Tally, Total
+from threegate.contracts.tool_names import resolve
 from threegate.contracts.tool_plan import EXACT, AggregatePlan, EnvelopePlan, exact, measure
 from threegate.core import canonical
 from threegate.core.json_operators import is_number
@@ -60,7 +61,10 @@ def limit_reasons(
             if plan.call_limit is not None:
                 calls = tally.calls.get(plan.name, 0)
                 if waiting:
-                    calls += sum(plan.name in (item.call.tool, item.call.backend) for item in waiting)
+                    calls += sum(
+                        plan.name == item.call.backend or resolve(rules.plans, item.call.tool) is plan
+                        for item in waiting
+                    )
                 if calls >= plan.call_limit:
                     found.append((f"max_calls_per_tool.{plan.name}", plan.call_limit, calls))
         for name, limit, used in found:

@@ -204,6 +204,8 @@ CONTRACT_NODES: Final = 50_000
 CONTRACT_JSONPATH_CHARS: Final = 500
 CONTRACT_JSONPATH_NODES: Final = 10_000
 CONTRACT_REGEX_CHARS: Final = 1_000
+CONTRACT_PATH_CHARS: Final = 4_096
+"""A path, URL or e-mail address that `under`, `glob`, `host_in` or `email_domain_in` judges."""
 CONTRACT_LOOP_WINDOW: Final = 1_000
 CONTRACT_SCHEMA_RULES: Final = 1_000
 CONTRACT_VALUE_BYTES: Final = 1 * MIB

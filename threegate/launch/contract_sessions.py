@@ -64,7 +64,7 @@ class ContractSessions:
         return (
             policy.contracts.ok
             and policy.settings.contracts.mode == "enforce"
-            and all(name in policy.contracts.contracts for name in _tools(request))
+            and all(policy.contracts.contracts_of(name) for name in _tools(request))
             and all(may_retry(contract, status, attempts) for contract in _contracts(policy, request))
         )
 
