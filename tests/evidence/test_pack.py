@@ -34,6 +34,8 @@ from threegate.trail import Trail
 from threegate.trail.checkpoint import NoteSignature
 from threegate.trail.payloads import Observed, Rejected
 
+ROOT = Path(__file__).resolve().parents[2]
+
 TOKEN = "ghp_" + "0123456789abcdefABCDEF0123456789abcd"
 
 
@@ -80,7 +82,7 @@ def test_contracts_and_settings_in_force_are_in_the_pack(
 ) -> None:
     bench.approve(bench.draft("before"))
     contract = bench.workspace.contracts / "threegate.monty.yaml"
-    shutil.copy(Path("docs/examples/contracts/threegate/threegate.monty.yaml"), contract)
+    shutil.copy(ROOT / "docs/examples/contracts/threegate/threegate.monty.yaml", contract)
     approved = bench.approve(bench.draft("after", slug="after"))
     packed = write_pack(bench.workspace, tmp_path / "pack")
     policies = [json.loads(policy.read_text()) for policy in (packed.path / "policies").iterdir()]

@@ -302,7 +302,7 @@ def test_a_member_with_a_screen_of_its_own_is_left_out(bench: Bench, monkeypatch
     ("old", "new"),
     [
         ("print(n)", "print(0)"),
-        ("small", "tiny"),
+        ("Data sensitivity: public", "Data sensitivity: internal"),
         ("memory_limit_mb: 64", "memory_limit_mb: 65"),
         ("req-b", "req-z"),
     ],

@@ -62,7 +62,9 @@ class Stage:
         (tmp_path / "inputs").mkdir()
         (tmp_path / "inputs" / INPUT).write_bytes(b"y" * 10)
         self.control = Control(tmp_path / "run", tmp_path / "inputs", "ws-" + "0" * 32, "b" * 16)
-        self.control.evidence = Evidence("TR.md", b"x", b"x", {}, 1, None, "0" * 64, False, None, Platform())
+        self.control.evidence = Evidence(
+            "TR.md", b"x", b"x", {}, 1, None, None, "0" * 64, False, None, Platform()
+        )
         self.control.started = self._started
         self.out = tmp_path / "run" / "out"
         self._notes: queue.Queue[tuple[str, dict[str, Any]] | None] = queue.Queue()
