@@ -124,7 +124,9 @@ def test_the_life_of_the_service(machine: Machine) -> None:
     )
     wait_until(lambda: events(machine, "finished") != [])
     assert events(machine, "finished")[0]["data"]["status"] == "succeeded"  # type: ignore[index]
-    [result] = (machine.root / f"{WS}/tool-exec/results".lstrip("/")).glob("TS-*.md")
+    results = machine.root / f"{WS}/tool-exec/results".lstrip("/")
+    wait_until(lambda: any(results.glob("TS-*.md")))  # the event announces it
+    [result] = results.glob("TS-*.md")
     text = result.read_text()
     for wall in (
         'network_namespace: "own"',

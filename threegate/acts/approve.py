@@ -185,26 +185,30 @@ def promote(
     Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
     """
     name = reviewed.draft.path.name
-    with texts_to_pin(context.workspace, sealed.shown, context.policy.kept()) as texts:
+    check_pinned(context.workspace, reviewed.inputs)
+    # The texts are written under the lock, too: a daemon that starts takes temporary files away under it.
+    with (
+        context.trail.locked() as held,
+        texts_to_pin(context.workspace, sealed.shown, context.policy.kept()) as texts,
+    ):
+        check_pinned(context.workspace, texts)
         copies = (*reviewed.inputs, *texts)
-        check_pinned(context.workspace, copies)
-        with context.trail.locked() as held:
-            refuse_bad_clock(held)
-            refuse_used(held, sealed.request)
-            waits = _refuse_what_cannot_run(context, held, reviewed, sealed, signature, batch)
-            approval = SignedApproval.parse(signature, sealed.request.request_id)
-            fingerprint = approval.signed.signature.key.fingerprint
-            target = context.workspace.approved / name
-            paths = moves.deliver(
-                held,
-                [(target.with_name(f"{name}.sig"), signature, _MODE), (target, sealed.data, _MODE)],
-                _payload(reviewed, sealed, approval, fingerprint, reason, reading, texts[1].sha256),
-                request_id=sealed.request.request_id,
-                actor=actor,
-                prepare=lambda: pin(context.workspace, copies),
-            )
-            # Still under the lock: whoever finds the id used finds the draft gone.
-            removed = take_draft_away(context.workspace, reviewed.draft)
+        refuse_bad_clock(held)
+        refuse_used(held, sealed.request)
+        waits = _refuse_what_cannot_run(context, held, reviewed, sealed, signature, batch)
+        approval = SignedApproval.parse(signature, sealed.request.request_id)
+        fingerprint = approval.signed.signature.key.fingerprint
+        target = context.workspace.approved / name
+        paths = moves.deliver(
+            held,
+            [(target.with_name(f"{name}.sig"), signature, _MODE), (target, sealed.data, _MODE)],
+            _payload(reviewed, sealed, approval, fingerprint, reason, reading, texts[1].sha256),
+            request_id=sealed.request.request_id,
+            actor=actor,
+            prepare=lambda: pin(context.workspace, copies),
+        )
+        # Still under the lock: whoever finds the id used finds the draft gone.
+        removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, reviewed.owner, paths[-1].name, sealed)
     return Promoted(
         path=paths[-1],

@@ -35,7 +35,8 @@ def recover(context: Context, log: Log) -> int:
     settings = context.policy.settings.runners
     for line in remove_orphans(context.workspace_id, context.boot_nonce, settings, workspace.runs):
         log.say("orphan", what=line)
-    remove_temporary(workspace)
+    with context.trail.locked():
+        remove_temporary(workspace)
     settled = 0
     changes = recover_changes(context)
     with context.trail.locked() as held:
@@ -73,7 +74,8 @@ def recover(context: Context, log: Log) -> int:
 
 
 def remove_temporary(workspace: Workspace) -> None:
-    """Take away temporary files that a crash left; nothing refers to them."""
+    """Take away temporary files that a crash left; nothing refers to them. Called under the trail's lock, so that those of a
+    command that is delivering something now stay."""
     folders = [workspace.tool_exec, workspace.inputs, workspace.results, workspace.verdicts, workspace.audit]
     folders += [workspace.audit / "checkpoints", workspace.drafts, workspace.drafts / "files"]
     folders += [workspace.grants, workspace.memory, workspace.contracts / ".state"]
