@@ -18,6 +18,7 @@ from threegate.acts.approve import promote, read_signature, seal, seal_as, sign
 from threegate.approval import SignedApproval
 from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput, Refused
+from threegate.daemon.recovery import remove_temporary
 from threegate.results import read_verdict
 from threegate.review.countersign import verify_approval
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
@@ -248,3 +249,19 @@ def test_approve_says_when_no_daemon_runs(bench: Bench, capsys: pytest.CaptureFi
     with bench.workspace.daemon_lock():
         assert run([*words, str(bench.draft("req-2", slug="again")), *key]) == 0
     assert "none runs here" not in capsys.readouterr().out
+
+
+def test_a_daemon_that_starts_leaves_what_somebody_reads(bench: Bench) -> None:
+    """Whoever reads a draft for an hour can sign it, whatever was started meanwhile; what a crash left goes."""
+    path = bench.draft()
+    left = bench.workspace.inputs / ".tmp-0123456789abcdef"
+    left.write_bytes(b"half")
+    (bench.workspace.inputs / ".tmp-0123456789abcdee").symlink_to("/etc/passwd")
+    with open_reviewed_draft(bench.context, read_draft(bench.workspace, path)) as reviewed:
+        remove_temporary(bench.workspace)
+        assert [item.name for item in bench.workspace.inputs.iterdir()] == [reviewed.inputs[0].path.name]
+        sealed = seal(bench.context, reviewed, "alice")
+        signature = sign(sealed, bench.keys["alice"])
+        promote(bench.context, reviewed, sealed, signature, actor="operator:alice")
+    assert (bench.workspace.inputs / reviewed.inputs[0].sha256).read_bytes()
+    assert not list(bench.workspace.inputs.glob(".tmp-*"))

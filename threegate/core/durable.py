@@ -222,12 +222,32 @@ def remove_tree(path: Path) -> None:
     _tell("after", "remove_tree", path)
 
 
+def lock_fd(descriptor: int) -> None:
+    """Say that this process works with a file for as long as the descriptor is open. Raises BlockingIOError, OSError."""
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def in_use(path: Path) -> bool:
+    """Whether somebody holds the lock of a file. What cannot be opened (a link, a file of others) is in nobody's use."""
+    try:
+        descriptor = os.open(path, _READ)
+    except OSError:
+        return False
+    try:
+        lock_fd(descriptor)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 @contextmanager
 def folder_locked(path: Path) -> Iterator[None]:
     """Hold the lock of a folder that this process works in: who finds it taken knows that somebody does. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_fd(descriptor)
         yield
     finally:
         os.close(descriptor)

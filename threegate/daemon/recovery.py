@@ -75,7 +75,7 @@ def recover(context: Context, log: Log) -> int:
 
 def remove_temporary(workspace: Workspace) -> None:
     """Take away temporary files that a crash left; nothing refers to them. Called under the trail's lock, so that those of a
-    command that is delivering something now stay."""
+    command that is delivering something now stay, as do those that somebody reads."""
     folders = [workspace.tool_exec, workspace.inputs, workspace.results, workspace.verdicts, workspace.audit]
     folders += [workspace.audit / "checkpoints", workspace.drafts, workspace.drafts / "files"]
     folders += [workspace.grants, workspace.memory, workspace.contracts / ".state"]
@@ -86,7 +86,7 @@ def remove_temporary(workspace: Workspace) -> None:
         if not folder.is_dir():
             continue
         for path in folder.iterdir():
-            if durable.is_temporary(path.name) and not path.is_dir():
+            if durable.is_temporary(path.name) and not path.is_dir() and not durable.in_use(path):
                 durable.unlink(path)
 
 

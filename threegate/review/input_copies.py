@@ -1,6 +1,7 @@
 """Our copies of a draft's input files: hashed while they are made, shown to the operator, pinned when they sign.
 
-Invariant: preview, digest and pinned bytes are those of one copy of ours; no inode of CORE's enters `tool-exec/`.
+Invariant: preview, digest and pinned bytes are those of one copy of ours; no inode of CORE's enters `tool-exec/`. A copy is
+locked while somebody reads it, so that a daemon that starts meanwhile does not take it for one that a crash left.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -22,6 +23,7 @@ from threegate.request.model import InputFile
 
 _CHUNK = 1 << 20
 _MODE = 0o400
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +53,8 @@ def copied_inputs(
 
     `places` says where the file of each name lies. Raises Refused (input_missing, input_changed), Unavailable when the disk is full.
     """
-    copies: list[InputCopy] = []
-    try:
-        for item in inputs:
-            copies.append(_copy(workspace, places[item.name], item))
-        yield tuple(copies)
-    finally:
-        for copy in copies:
-            copy.path.unlink(missing_ok=True)
+    with ExitStack() as kept:
+        yield tuple(_copy(workspace, places[item.name], item, kept) for item in inputs)
 
 
 @contextmanager
@@ -119,42 +115,36 @@ def _open(workspace: Workspace, place: Path, name: str) -> tuple[int, str]:
         ) from None
 
 
-def _copy(workspace: Workspace, place: Path, item: InputFile) -> InputCopy:
+def _copy(workspace: Workspace, place: Path, item: InputFile, kept: ExitStack) -> InputCopy:
     source, shown = _open(workspace, place, item.name)
+    temporary = workspace.inputs / f".tmp-{secrets.token_hex(8)}"
     try:
-        temporary = workspace.inputs / f".tmp-{secrets.token_hex(8)}"
-        try:
-            sha256, size = _stream(source, temporary, shown)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise Unavailable(
-                f"{temporary}: cannot be written ({error.strerror}); nothing was approved"
-            ) from None
-        except Refused:
-            temporary.unlink(missing_ok=True)
-            raise
+        descriptor = os.open(temporary, _NEW, 0o600)
+        kept.callback(os.close, descriptor)
+        kept.callback(temporary.unlink, missing_ok=True)
+        durable.lock_fd(descriptor)
+        sha256, size = _stream(source, descriptor, temporary, shown)
+    except OSError as error:
+        raise Unavailable(
+            f"{temporary}: cannot be written ({error.strerror}); nothing was approved"
+        ) from None
     finally:
         os.close(source)
     if sha256 != item.sha256:
-        temporary.unlink(missing_ok=True)
         raise Refused(
             "input_changed", f"{shown}: has the sha256 {sha256}, the request declares {item.sha256}"
         )
     return InputCopy(item.name, sha256, size, temporary)
 
 
-def _stream(source: int, target: Path, shown: str) -> tuple[str, int]:
+def _stream(source: int, descriptor: int, target: Path, shown: str) -> tuple[str, int]:
     digest, size = hashlib.sha256(), 0
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        while chunk := os.read(source, _CHUNK):
-            size += len(chunk)
-            if size > limits.INPUT_FILE_BYTES:
-                raise Refused("input_changed", f"{shown}: more than {limits.INPUT_FILE_BYTES} bytes")
-            digest.update(chunk)
-            durable.write_fd(descriptor, chunk, target)
-        os.fchmod(descriptor, _MODE)
-        durable.sync_fd(descriptor, target)
-    finally:
-        os.close(descriptor)
+    while chunk := os.read(source, _CHUNK):
+        size += len(chunk)
+        if size > limits.INPUT_FILE_BYTES:
+            raise Refused("input_changed", f"{shown}: more than {limits.INPUT_FILE_BYTES} bytes")
+        digest.update(chunk)
+        durable.write_fd(descriptor, chunk, target)
+    os.fchmod(descriptor, _MODE)
+    durable.sync_fd(descriptor, target)
     return digest.hexdigest(), size
