@@ -356,6 +356,11 @@ class Cluster:
             found[facts["request_id"].strip('"')] = facts["status"].strip('"')
         return found
 
+    def result(self, request: str) -> str:
+        """The result of a request as its agent reads it."""
+        [path] = (self.place.root / "tool-exec" / "results").glob(f"TS-*-{request}.md")
+        return path.read_text()
+
     def starts(self) -> dict[str, int]:
         """What an observer counts: how often each worker said that it started a request."""
         count: dict[str, int] = {}

@@ -18,6 +18,7 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.core.file_names import is_request_name
 from threegate.core.workspace import STATES, Workspace
+from threegate.launch.completion import find_file
 from threegate.proposals.in_workspace import input_place
 from threegate.request import Report, read_request
 from threegate.request.exposure import exposure_json
@@ -68,18 +69,21 @@ class Shown:
 
 
 def show_request(workspace: Workspace, which: str) -> Shown:
-    """Find a request by its id, its file name or a path. Raises InvalidInput when nothing is known of it."""
-    path = _find_path(workspace, which)
-    report = None
+    """Find a request by its id, its file name or a path. Raises InvalidInput when nothing is known of it.
+
+    An id that the trail knows comes first, and the trail says where its file is: anybody may name a draft like a request.
+    """
+    with Trail(workspace).locked() as held:
+        history = held.index.history(which)
+    path = _find_path(workspace, which) if history is None else find_file(workspace, history)
+    report = _read(workspace, path) if path is not None else None
     request_id: str | None = which
-    if path is not None:
-        report = _read(workspace, path)
-        request_id = report.request_id or path.stem
+    if path is not None and report is not None:
+        if history is None:
+            request_id = report.request_id or path.stem
+        elif report.request_id != which:
+            path = report = None  # another request's file has the name now
     events = [event.to_json() for event in Trail(workspace).events() if event.request_id == request_id]
-    if path is None:
-        path = _path_of_id(workspace, which, events)
-        if path is not None:
-            report = _read(workspace, path)
     if path is None and not events:
         raise InvalidInput(f"{which}: no such request here; `threegate status` lists them")
     return Shown(
@@ -181,14 +185,4 @@ def _find_path(workspace: Workspace, which: str) -> Path | None:
     for folder in reversed(_folders(workspace)):
         if (folder / name).is_file() and not (folder / name).is_symlink():
             return folder / name
-    return None
-
-
-def _path_of_id(workspace: Workspace, which: str, events: list[dict[str, Any]]) -> Path | None:
-    """A file whose name is not its id: the trail knows the name."""
-    names = [event["data"]["file"] for event in events if isinstance(event["data"].get("file"), str)]
-    for name in dict.fromkeys(reversed(names)):
-        found = _find_path(workspace, Path(name).name)
-        if found is not None:
-            return found
     return None

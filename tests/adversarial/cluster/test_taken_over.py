@@ -432,7 +432,9 @@ def test_a_daemon_killed_between_the_job_and_its_answer_ends_each_request_once(c
         rogue.says("may-start", nonce=nonce, envelope_sha256=digest)
         rogue.says("result", nonce=nonce, envelope_sha256=digest, **inline)
         after = approve(cluster, "after", "3 + 4")
-        assert cluster.wait_end(after)[after] == "succeeded", "the worker and the daemon take work as before"
+        assert cluster.wait_end(after)[after] == "succeeded", (
+            f"the worker and the daemon take work as before\n{cluster.result(after)}\n{cluster.daemon_log[-2500:]}"
+        )
         until = time.monotonic() + 30
         while worker.log.count(NO_TOKEN) == asked:
             assert time.monotonic() < until, (
