@@ -20,7 +20,7 @@ from tests.agents.test_agent_run_command import wait_until_nothing_lives
 from threegate.agents.runs import jail_processes
 
 CLIENT = r"""
-import itertools, json, socket, subprocess, sys, time
+import itertools, json, os, socket, subprocess, sys, time
 door = socket.socket(socket.AF_UNIX)
 door.connect("/run/door.sock")
 lines, numbers = door.makefile("rb"), itertools.count(1)
@@ -40,6 +40,12 @@ def ask(method, **params):
 def call(tool, **arguments):
     answer = ask("tools/call", name=tool, arguments=arguments)
     return answer and answer["result"]["content"][0]["text"]
+
+def wait_for_all():
+    """Until a writer made each of its files."""
+    while not os.path.exists("f179"):
+        time.sleep(0.05)
+    time.sleep(0.2)
 
 ask("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "test", "version": "1"})
 tell(method="notifications/initialized")
@@ -88,7 +94,7 @@ def test_a_process_that_keeps_writing_gives_no_torn_change_set(user: Person, sec
     os.chmod(folder / "sh", 0o711 if secret else 0o755)
     program = CLIENT + textwrap.dedent(f"""
         writer = subprocess.Popen([{str(folder / "sh")!r}, "-c", {WRITER!r}])
-        time.sleep(0.5)
+        wait_for_all()
         for _ in range(3):
             print(call("propose_changes", purpose="Look at it.", wait_sec=0))
             time.sleep(0.1)
@@ -106,7 +112,7 @@ def test_a_chain_of_processes_is_stopped_too(user: Person) -> None:
     """Each lives for a moment and makes the next one, so whoever looks at one of them finds it gone."""
     program = CLIENT + textwrap.dedent(f"""
         subprocess.Popen([sys.executable, "-c", {CHAIN!r}])
-        time.sleep(1)
+        wait_for_all()
         print(call("propose_changes", purpose="Look at it.", wait_sec=0))
         """)
     done = user.run("/usr/bin/python3", "-c", program, options=["--propose", "never"])
