@@ -121,6 +121,7 @@ def test_an_event_of_64_kib_json_is_within_the_bounds() -> None:
     assert aana.validate_event(value) == []
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("count", [2_500, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_model_and_schema_agree(count: int) -> None:
     """Well-formed events and ruined ones: the schema says what the model says of an event that names v1."""
