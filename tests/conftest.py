@@ -53,12 +53,18 @@ GATED = {
 """Where the tests of the gates lie: their coverage is measured there and nowhere else."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Measure coverage by chosen examples only.
+LONG = ("adversarial/cluster", "agents", "cluster", "crash", "human", "setup")
+"""Where single tests take half a minute, most of it waiting for other processes."""
 
-    A generated example reaches a branch by chance, and the measurement doubles the time of what it watches.
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Measure coverage by chosen examples only, and let the long tests begin first.
+
+    A generated example reaches a branch by chance, and the measurement doubles the time of what it watches. A long test that
+    begins last would keep one worker while the others have nothing left to do.
     """
     here = Path(__file__).parent
+    items.sort(key=lambda item: not str(item.path.relative_to(here)).startswith(LONG))
     for item in items:
         generated = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
         if generated or item.path.relative_to(here).parts[0] not in GATED:

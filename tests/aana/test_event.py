@@ -121,19 +121,21 @@ def test_an_event_of_64_kib_json_is_within_the_bounds() -> None:
     assert aana.validate_event(value) == []
 
 
-def test_model_and_schema_agree() -> None:
-    """10,000 events, well-formed and ruined ones: the schema says what the model says of an event that names v1."""
+@pytest.mark.no_cover
+@pytest.mark.parametrize("count", [2_500, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_model_and_schema_agree(count: int) -> None:
+    """Well-formed events and ruined ones: the schema says what the model says of an event that names v1."""
     validator = Draft202012Validator(aana.event_schema())
     rng = random.Random(11)
     valid = 0
-    for index in range(10_000):
+    for index in range(count):
         event = generated.well_formed(rng) if index % 3 == 0 else generated.ruined(rng)
         named = {"schema_version": vocabulary.CONTRACT_VERSION, **event}
         ours = not aana.validate_event(named)
         assert ours == validator.is_valid(named) == validator.is_valid(event), json.dumps(event)
         assert aana.validate_event(event) == [] or not ours
         valid += ours
-    assert 2_000 < valid < 8_000
+    assert count / 5 < valid < count * 4 / 5
 
 
 CONDITIONS = [

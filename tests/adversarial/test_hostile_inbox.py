@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import threading
@@ -80,6 +81,7 @@ def test_a_file_that_changes_while_it_is_read(place: Place) -> None:
     texts = [monty_draft(rid, f"{number} + 1") + "\n" * number for number in (1, 2)]
     path = place.root / "inbox" / f"{rid}.md"
     path.write_text(texts[0])
+    last = hashlib.sha256(texts[0].encode()).hexdigest()
     stop = threading.Event()
 
     def write() -> None:
@@ -91,11 +93,15 @@ def test_a_file_that_changes_while_it_is_read(place: Place) -> None:
     daemon = place.daemon()
     writer = threading.Thread(target=write)
     writer.start()
-    time.sleep(2)
+    place.wait_for(f"verdicts/{path.name}.json")
+    time.sleep(1)  # it is read again and again
     stop.set()
     writer.join()
     path.write_text(texts[0])
-    time.sleep(3)
+    until = time.monotonic() + 60
+    while place.verdict(path.name)["sha256"] != last:
+        assert time.monotonic() < until, place.verdict(path.name)
+        time.sleep(0.02)
     daemon.terminate()
     _, err = daemon.communicate(timeout=20)
     assert daemon.returncode == 0

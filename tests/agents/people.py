@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.agents.command_server import command
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 ACCOUNT = "nobody"
 
@@ -93,11 +95,24 @@ class Person:
     def threegate(
         self, *words: str, stdin: bytes = b"", timeout: float = 120, **more: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end. No traceback, ever."""
-        done = subprocess.run(
-            self.command(*words), env=self.environ(), cwd=self.home, input=stdin, capture_output=True, timeout=timeout,
-            **as_account(self.account), **more,
-        )  # fmt: skip
+        """Run a command to its end. No traceback, ever. With `more` of subprocess.run it is a cold start."""
+        account = as_account(self.account)
+        if more:
+            done = subprocess.run(
+                self.command(*words), env=self.environ(), cwd=self.home, input=stdin, capture_output=True,
+                timeout=timeout, check=False, **account, **more,
+            )  # fmt: skip
+        else:
+            words = ("--workspace", str(self.workspace), *words)
+            done = command(
+                python(),
+                words,
+                env=self.environ(),
+                cwd=self.home,
+                account=account,
+                stdin=stdin,
+                timeout=timeout,
+            )
         out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
         assert "Traceback (most recent call last)" not in err, err
         return subprocess.CompletedProcess(words, done.returncode, out, err)

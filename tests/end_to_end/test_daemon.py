@@ -7,6 +7,7 @@ import signal
 import time
 
 from tests.support import Place, monty_draft, request_id
+from threegate.core.workspace import Workspace
 
 
 def test_it_works_as_files_come_and_stops_gracefully(place: Place) -> None:
@@ -67,10 +68,10 @@ def test_kill_9_while_a_request_runs(place: Place) -> None:
 def test_a_second_daemon_leaves(place: Place) -> None:
     daemon = place.daemon()
     try:
-        until = time.monotonic() + 30
-        while not (place.root / "tool-exec" / ".daemon.lock").exists() and time.monotonic() < until:
-            time.sleep(0.05)
-        time.sleep(0.5)
+        until = time.monotonic() + 60
+        while not Workspace(place.root).daemon_lock_held():
+            assert time.monotonic() < until
+            time.sleep(0.02)
         done = place.once(expect=3)
         assert "another daemon works here" in done.err
         assert str(daemon.pid) in done.err

@@ -33,6 +33,7 @@ from tests.serve.chromium import Chromium
 _THREEGATE = [sys.executable, "-m", "threegate"]
 _CARD_ENDS = re.compile(r"(== )?(WARNINGS|WHAT RUNS)")
 _AT_THE_END = re.compile(r"lines \d+-(\d+) of \1,")
+_PLACE = re.compile(r"lines (\d+-\d+) of \d+,")
 _PICTURES = ("sends-a-file", "below-the-fold", "second-heading", "one-more-input")
 
 
@@ -115,8 +116,8 @@ class Terminal:
             *self.rows(),
         ]
 
-    def read(self, until: str = "", quiet: float = 0.12) -> None:
-        """What comes, until nothing has come for a moment and `until` stands there, or the command has ended."""
+    def read(self, until: str, quiet: float = 0.03) -> None:
+        """What comes, until `until` stands there and nothing has come for a moment, or the command has ended."""
         end = time.monotonic() + 60
         while True:
             assert time.monotonic() < end, "\n".join(self.rows())
@@ -133,12 +134,18 @@ class Terminal:
                 return
             self._stream.feed(chunk)
 
-    def read_other_than(self, rows: list[str]) -> None:
-        """What comes, until other rows stand there; a busy machine may take its time."""
-        end = time.monotonic() + 30
-        while self.rows() == rows:
-            assert time.monotonic() < end, "\n".join(rows)
-            self.read()
+    def place(self) -> str:
+        """Which lines the application says are on the screen. It says so after they were painted."""
+        found = _PLACE.search("\n".join(self.rows()))
+        return found[1] if found else ""
+
+    def turn(self) -> None:
+        """The next page, as soon as it is there; a busy machine may take its time."""
+        before, end = self.place(), time.monotonic() + 30
+        self.type(" ")
+        while self.place() in ("", before):
+            assert time.monotonic() < end, "\n".join(self.rows())
+            self.read(until="lines ")
 
     def type(self, keys: str) -> None:
         os.write(self._terminal, keys.encode())
@@ -192,13 +199,12 @@ def test_in_the_application(queue: Queue, columns: int, lines: int) -> None:
         terminal = Terminal(columns, lines, *queue.words("review"))
         terminal.read(until=planted.name[:12])
         terminal.type("\r")
-        terminal.read(until="lines 1-")
+        terminal.read(until="short: lines 1-")
         terminal.type("f")
-        terminal.read(until="lines 1-")
+        terminal.read(until="full: lines 1-")
         seen = terminal.rows()
         while not _AT_THE_END.search("\n".join(terminal.rows())):
-            terminal.type(" ")
-            terminal.read_other_than(seen[-lines:])
+            terminal.turn()
             seen += terminal.rows()
         missing += misses(planted, "\n".join(seen))
         terminal.end()

@@ -320,7 +320,7 @@ def test_runs_at_the_same_time_do_not_meet(tmp_path: Path) -> None:
 @pytest.mark.parametrize("code", ["x = bytearray(b'x') * (300 << 20)", "while True: pass", "print('fine')"])
 def test_gvisor_holds_the_same_limits(code: str, tmp_path: Path) -> None:
     # Now and then the kernel kills a helper of gVisor and not the program, which then stands still until its time is up.
-    job = python(code, memory_mb=128, time_sec=6 if code.startswith("while") else 30, runtime="runsc")
+    job = python(code, memory_mb=128, time_sec={"w": 6, "x": 12, "p": 30}[code[0]], runtime="runsc")
     outcome = run_job(EraRunner(era_settings(runtime="runsc")), job, tmp_path)
     expected = {"x": ("out_of_memory", "failed", "timed_out"), "w": ("timed_out",), "p": ("succeeded",)}[
         code[0]

@@ -155,43 +155,46 @@ def deep(levels: int) -> Any:
     return value
 
 
-BOMB = zlib.compress(zlib.compress(bytes(1 << 30), 9), 9)
-UNREADABLE: list[tuple[bytes, dict[str, Any]]] = [
-    (b"x", {"application_headers": {"compression": "unknown"}}),
-    (b"x", {"application_headers": {"compression": 5}}),
-    (zlib.compress(bytes(1 << 30)), {"application_headers": {"compression": "application/x-gzip"}}),
-    (BOMB, {"application_headers": {"compression": "zlib"}}),
-    (b"\xff\xfe\xff", {"content_encoding": "utf-8"}),
-    (b"\xff\xfe\xff", {"content_encoding": "no such encoding"}),
-    (b"x", {"content_encoding": "\x00"}),
-    (b"\x80abc", {"content_type": "application/x-python-serialize", "content_encoding": "binary"}),
-    (b"[" * 100_000, {"content_type": "application/json", "content_encoding": "utf-8"}),
-    (b"", {}),
-    (b"x" * 9_000_000, {}),
-    (b"{}\n" + b"0" * 128, {"application_headers": {"kind": "chunk", "nonce": ["x"], "offset": {}}}),
-    (b"x", {"application_headers": {"deep": deep(300)}}),
-    (b"x", {"timestamp": 2**63 - 1, "application_headers": {"task": "threegate.run", "id": 5}}),
-    (b"x", {"application_headers": {"task": ["x"], "id": "1" * 32, "eta": "x", "compression": ""}}),
-    (
-        b'[["x"], {}, {"callbacks": [{"task": "x"}]}]',
-        {
-            "content_type": "application/json",
-            "content_encoding": "utf-8",
-            "application_headers": {"task": "threegate.run", "id": "1" * 32, "lang": "py", "retries": 0},
-        },
-    ),
-]
+def unreadable() -> list[tuple[bytes, dict[str, Any]]]:
+    """Bodies with their properties. Made when they are needed: a gigabyte takes seconds to compress."""
+    gigabyte = zlib.compress(bytes(1 << 30), 9)
+    return [
+        (b"x", {"application_headers": {"compression": "unknown"}}),
+        (b"x", {"application_headers": {"compression": 5}}),
+        (gigabyte, {"application_headers": {"compression": "application/x-gzip"}}),
+        (zlib.compress(gigabyte, 9), {"application_headers": {"compression": "zlib"}}),
+        (b"\xff\xfe\xff", {"content_encoding": "utf-8"}),
+        (b"\xff\xfe\xff", {"content_encoding": "no such encoding"}),
+        (b"x", {"content_encoding": "\x00"}),
+        (b"\x80abc", {"content_type": "application/x-python-serialize", "content_encoding": "binary"}),
+        (b"[" * 100_000, {"content_type": "application/json", "content_encoding": "utf-8"}),
+        (b"", {}),
+        (b"x" * 9_000_000, {}),
+        (b"{}\n" + b"0" * 128, {"application_headers": {"kind": "chunk", "nonce": ["x"], "offset": {}}}),
+        (b"x", {"application_headers": {"deep": deep(300)}}),
+        (b"x", {"timestamp": 2**63 - 1, "application_headers": {"task": "threegate.run", "id": 5}}),
+        (b"x", {"application_headers": {"task": ["x"], "id": "1" * 32, "eta": "x", "compression": ""}}),
+        (
+            b'[["x"], {}, {"callbacks": [{"task": "x"}]}]',
+            {
+                "content_type": "application/json",
+                "content_encoding": "utf-8",
+                "application_headers": {"task": "threegate.run", "id": "1" * 32, "lang": "py", "retries": 0},
+            },
+        ),
+    ]
 
 
 def test_what_cannot_be_read_ends_no_listener(cluster: Cluster) -> None:
     """Unsigned messages with hostile properties, from a worker to the daemon and from a broker to a worker; then statuses
     of 7.8 MB. The honest worker stays, a request runs on it, and nobody's memory was taken."""
+    messages = unreadable()
     process = cluster.daemon()
     rogue = Rogue(cluster)
     daemon = Peer(cluster, cluster.files / "daemon", cluster.daemon_space)
     worker = cluster.workers["w2"]
     try:
-        for body, properties in UNREADABLE * 2:
+        for body, properties in messages * 2:
             rogue.publish("res.w1", "w1", body, **properties)
             daemon.publish("cancel", "cancel.w2", body, **properties)
             daemon.publish("job", "w2", body, **properties)
@@ -209,7 +212,7 @@ def test_what_cannot_be_read_ends_no_listener(cluster: Cluster) -> None:
         assert cluster.daemon_log.count("dropped a message") == 1, cluster.daemon_log
         assert worker.log.count("dropped a message") == 1, worker.log
         assert "not heard of" not in cluster.daemon_log
-        assert row_of(cluster, "w1")["dropped"] > len(UNREADABLE)
+        assert row_of(cluster, "w1")["dropped"] > len(messages)
     finally:
         rogue.close()
         daemon.close()
