@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from threegate.core.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from threegate.contracts.compiler import Compiled, compile_folder
+    from threegate.contracts.compiled import Compiled
+    from threegate.contracts.compiler import compile_folder
     from threegate.contracts.diagnostics import Diagnostic
     from threegate.contracts.reasons import PASSING
     from threegate.contracts.state import Call, Decision, Outcome, Reason, Session
@@ -19,7 +20,8 @@ else:
     __getattr__ = on_demand(
         __name__,
         {
-            "compiler": "Compiled compile_folder",
+            "compiled": "Compiled",
+            "compiler": "compile_folder",
             "diagnostics": "Diagnostic",
             "reasons": "PASSING",
             "state": "Call Decision Outcome Reason Session",

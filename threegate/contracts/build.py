@@ -12,9 +12,10 @@ from typing import Any
 from threegate.contracts.comparisons import Entry
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document, KeyPath
-from threegate.contracts.json_paths import BadPath, Path, compile_path
+from threegate.contracts.json_paths import BadPath, Path
 from threegate.contracts.model_common import Checkpoint, Condition, Model, NamedCheckpoint
 from threegate.contracts.model_tool import ToolContract
+from threegate.contracts.path_compiler import compile_path
 from threegate.contracts.schema_derived import Derived
 from threegate.contracts.tool_plan import (
     BindPlan,

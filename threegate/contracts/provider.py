@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from threegate.contracts.compiler import Compiled
+from threegate.contracts.compiled import Compiled
 from threegate.contracts.model_tool import ResponseFormat
 
 _PINNED = re.compile(r"[-@:](20\d{2}-?\d{2}-?\d{2}|\d{6}|[0-9a-f]{12,}|v\d+(\.\d+)*|\d{3,4})$")
