@@ -56,7 +56,7 @@ ASKS = {"cryptography", "http.client", "ssl"}
 @pytest.mark.parametrize(
     ("words", "most", "needed"),
     [
-        (("status",), 455, ASKS),
+        (("status",), 390, ASKS),
         (("audit", "verify"), 345, set()),
         (("grant", "list"), 375, {"cryptography"}),
         (("doctor", "--no-probes"), 475, {*ASKS, "pydantic_monty"}),

@@ -38,7 +38,7 @@ RUNTIME = f"pydantic-monty {VERSION}"
 
 
 class MontyRunner:
-    """Runs monty jobs; `workers` processes are kept started ahead."""
+    """Runs monty jobs; `workers` processes are kept started ahead, with 0 each is started when it is asked for."""
 
     starts_late = False
 
