@@ -25,8 +25,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from threegate.core import limits
 from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.canonical import digest as canonical_digest
@@ -34,7 +32,6 @@ from threegate.core.durable import is_temporary, read_regular_fd, staged
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import WITNESS_NAME
 from threegate.core.workspace import STATES, Workspace
-from threegate.results import read_record, render_result, result_name, validate_result
 from threegate.results.released import OUTPUTS_FILE
 from threegate.results.space import PREFIX as RESERVED
 from threegate.results.space import reserved_place
@@ -413,6 +410,8 @@ class FolderAudit:
 
     def _check_run(self, event: Event, folder: str, record: str) -> bytes | None:
         """The files of one run, by its record; the result that follows from it, or None."""
+        from threegate.results import read_record, render_result  # an empty trail has no runs
+
         try:
             with self._folder(folder) as descriptor:
                 place = Path(f"/proc/self/fd/{descriptor}")
@@ -483,6 +482,10 @@ class FolderAudit:
         self, event: Event, stopped: payloads.Stopped, request_id: str, path: str, data: bytes
     ) -> bool:
         """A result that no digest is known of: form, and agreement with its event."""
+        import yaml
+
+        from threegate.results import validate_result
+
         if problems := validate_result(data):
             self.result.add(self.workspace.tool_exec / path, problems[0].line, problems[0].message)
             return False
@@ -506,6 +509,8 @@ class FolderAudit:
     def _result(self, event: Event, request_id: str) -> tuple[str, bytes | None]:
         """The result that names this event, under its own name or a numbered one, and its bytes; without bytes, where it
         should be: the first name that is free."""
+        from threegate.results import result_name
+
         first = Path("results") / result_name(event.when, request_id)
         number = 1
         while self._is_there(path := str(moves.numbered(first, number))):
