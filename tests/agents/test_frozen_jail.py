@@ -41,8 +41,7 @@ def call(tool, **arguments):
     answer = ask("tools/call", name=tool, arguments=arguments)
     return answer and answer["result"]["content"][0]["text"]
 
-def wait_for_all():
-    """Until a writer made each of its files."""
+def wait_for_all():  # until a writer made each of its files
     while not os.path.exists("f179"):
         time.sleep(0.05)
     time.sleep(0.2)
