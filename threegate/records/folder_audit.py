@@ -30,7 +30,7 @@ from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.canonical import digest as canonical_digest
 from threegate.core.durable import is_temporary, read_regular_fd, staged
 from threegate.core.errors import InvalidInput
-from threegate.core.settings import WITNESS_NAME
+from threegate.core.file_names import WITNESS_NAME
 from threegate.core.workspace import STATES, Workspace
 from threegate.results.released import OUTPUTS_FILE
 from threegate.results.space import PREFIX as RESERVED
