@@ -26,9 +26,7 @@ Reason = Annotated[str, Field(min_length=1, max_length=limits.CONTRACT_REASON_CH
 class Model(BaseModel):
     """Base of all contract models: frozen, strict, no unknown field, never repeats a value in an error."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, hide_input_in_errors=True, defer_build=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
 
 
 class Operators(Model):

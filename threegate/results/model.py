@@ -16,9 +16,7 @@ Moment = Annotated[
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, hide_input_in_errors=True, defer_build=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
 
 
 class ResultArtifact(_Part):
