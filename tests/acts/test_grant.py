@@ -11,13 +11,12 @@ import pytest
 
 from tests.acts.bench_workspace import Bench
 from threegate.acts.grants import (
-    find_grant,
     finished_request,
-    list_grants,
     new_grant,
     revoke_grant,
     use_grants,
 )
+from threegate.acts.standing_grants import find_grant, list_grants
 from threegate.approval import Grant, read_widened
 from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput, Refused
@@ -67,7 +66,7 @@ def test_a_grant_runs_the_same_job_so_often_and_no_more(ran: Bench) -> None:
     assert [event.request_id for event in claimed] == ["req-1", "req-2", "req-3"]
     assert [event.data.get("grant") for event in claimed] == [None, grant.id, grant.id]
     assert results(ran).count(f"ran under grant {grant.id}, given by alice; not signed individually") == 2
-    assert find_grant(ran.context, grant.id[:8]).uses == 2
+    assert find_grant(ran.context.workspace, ran.context.trail, grant.id[:8]).uses == 2
     assert [path.name.endswith("four.md") for path in ran.workspace.inbox.glob("*.md")] == [True]
 
 
@@ -122,7 +121,7 @@ def test_a_revoked_grant_and_one_whose_signer_was_revoked(ran: Bench) -> None:
     assert failed == ["grant_missing"]
     once(ran)
     assert 'reason: "grant_missing"' in results(ran)
-    assert list_grants(ran.context)[0].uses is None
+    assert list_grants(ran.context.workspace, ran.context.trail)[0].uses is None
 
 
 def test_who_gives_what_waits_and_what_the_policy_ends(ran: Bench) -> None:
@@ -134,7 +133,7 @@ def test_who_gives_what_waits_and_what_the_policy_ends(ran: Bench) -> None:
         give(ran, widened=["inputs.other.csv = 0..9"])
     assert caught.value.code == "grant_mismatch"
     with pytest.raises(InvalidInput):
-        find_grant(ran.context, "0000")
+        find_grant(ran.context.workspace, ran.context.trail, "0000")
     give(ran, max_uses=1)
     paths = [ran.draft("req-2", slug="two"), ran.draft("req-3", slug="three")]
     assert len(use_grants(ran.context)) == 1, "what waits counts as promised"

@@ -11,7 +11,7 @@ import pytest
 from tests.contracts.material import EXAMPLES, folder
 from threegate import cli
 from threegate.contracts.codes import CODES
-from threegate.contracts.compiler import Compiled
+from threegate.contracts.compiled import Compiled
 from threegate.contracts.drawing import mermaid, svg
 from threegate.contracts.reasons import REASONS
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.contracts.material import NOW, call, compiled
 from threegate.contracts import Outcome, Session, engine
 from threegate.contracts.document import Document, read_document
-from threegate.contracts.json_paths import compile_path
+from threegate.contracts.path_compiler import compile_path
 from threegate.core.canonical import canonical_bytes
 
 NUMBERS = st.one_of(

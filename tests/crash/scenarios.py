@@ -15,8 +15,9 @@ from tests.changes.trees_on_disk import build, made
 from tests.crash.place import KILLED, CountingRunner, Place, announced, forked, last_words, problems_after
 from tests.runners.applying import own
 from tests.support import request_id
-from threegate.acts.grants import list_grants, new_grant
+from threegate.acts.grants import new_grant
 from threegate.acts.operator import add_operator
+from threegate.acts.standing_grants import list_grants
 from threegate.changes.change_draft import draft_change_set
 from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES
@@ -240,7 +241,7 @@ def after_grant(place: Place) -> list[str]:
     wrong = recovered(place)
     ends = {"finished", "refused"} if was_claimed else {"finished"}
     wrong += problems_after(place, {"runs": {"finished"}, "again": ends})
-    uses = [standing.uses for standing in list_grants(open_context(place.workspace))]
+    uses = [standing.uses for standing in list_grants(place.workspace, Trail(place.workspace))]
     return wrong if uses == [1] else [*wrong, f"the grant counts {uses} uses"]
 
 

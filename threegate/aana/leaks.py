@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import cache
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -37,27 +38,28 @@ _PHONE: Final = (
 )
 
 
+@cache
 def _compiled(*patterns: str) -> Any:
+    """Compiled where it is first asked: most are for events in which something was found."""
     return re2.compile("|".join(f"(?:{pattern})" for pattern in patterns).encode())
 
 
 _PLAIN: Final = (_KEY, _CLOUD_KEY, _ASSIGNED, _SOCIAL, _CARD)
 """Secrets that the documented SDK knows in a reference; `secretscan` knows many more (D7)."""
-_REF_SECRET: Final = _compiled(*_PLAIN)
-_REF_LEAK: Final = _compiled(*_PLAIN, _EMAIL, _PHONE)
-_PERSONAL: Final = _compiled(_EMAIL, _PHONE)
-_ROUTER: Final = re2.compile(r"(?:^|[^A-Za-z0-9_])(sk-or-v1-[A-Za-z0-9]{20,})")
+_PERSONAL: Final = (_EMAIL, _PHONE)
+_LEAKS: Final = (*_PLAIN, *_PERSONAL)
+_ROUTER: Final = r"(?:^|[^A-Za-z0-9_])(sk-or-v1-[A-Za-z0-9]{20,})"
 """A router's key of any length, in every text."""
 _BETWEEN: Final = "\n\0\n"
 """Stands between texts that are looked through at once: no value can begin in one and be named in another."""
 _MASKS: Final = (
-    (_compiled(_KEY), b"[key]"),
-    (_compiled(_CLOUD_KEY), b"[key]"),
-    (_compiled(_ASSIGNED), b"[assigned-secret]"),
-    (_compiled(_SOCIAL), b"[number]"),
-    (_compiled(_CARD), b"[number]"),
-    (_compiled(_EMAIL), b"[email]"),
-    (_compiled(_PHONE), b"[phone]"),
+    (_KEY, b"[key]"),
+    (_CLOUD_KEY, b"[key]"),
+    (_ASSIGNED, b"[assigned-secret]"),
+    (_SOCIAL, b"[number]"),
+    (_CARD, b"[number]"),
+    (_EMAIL, b"[email]"),
+    (_PHONE, b"[phone]"),
 )
 """Each pattern's only group is what must not be shown."""
 _QUICKSTART: Final = " Quickstart evidence reference supplied by the agent runtime. runtime_quickstart"
@@ -91,12 +93,12 @@ def find_leaks(event: dict[str, Any], lines: list[str]) -> Leaks:
     hidden = [_hidden_text(ref) for ref in refs if not isinstance(ref, str)]
     parts = [*texts, *hidden, *lines, *_other_texts(event)]
     places = _secret_parts(parts)
-    in_evidence = bool(texts) and _search(_REF_LEAK, "\n".join(texts))
+    in_evidence = bool(texts) and _search(_LEAKS, "\n".join(texts))
     if not places and not in_evidence:
         return NOTHING
     secret = personal = hidden_secret = False
     for index, (ref, text) in enumerate(zip(refs, texts, strict=True)):
-        if in_evidence and _search(_REF_SECRET, text):
+        if in_evidence and _search(_PLAIN, text):
             secret = True
         elif index in places:
             hidden_secret = True
@@ -121,7 +123,7 @@ def _secret_parts(parts: list[str]) -> set[int]:
     starts = [found.start for found in secretscan.find_secrets(everything)]
     if "sk-or-v1-" in everything:
         legible = everything.encode("utf-8", "replace").decode()  # no lone surrogate, the same length
-        starts += [match.start(1) for match in _ROUTER.finditer(legible)]
+        starts += [match.start(1) for match in re2.finditer(_ROUTER, legible)]
     if not starts:
         return set()
     ends = list(accumulate(len(part) + len(_BETWEEN) for part in parts))
@@ -131,11 +133,13 @@ def _secret_parts(parts: list[str]) -> set[int]:
 def masked(text: str) -> str:
     """`text` with every secret and all personal data replaced by their kind."""
     data = secretscan.mask_secrets(text).encode("utf-8", "replace")
-    if _REF_LEAK.search(data) is None:
+    if _compiled(*_LEAKS).search(data) is None:
         return data.decode("utf-8", "replace")  # the same patterns as _MASKS, in one search
     for pattern, kind in _MASKS:
         for _ in range(_MASK_PASSES):
-            data, found = pattern.subn(lambda match, kind=kind: match[0].replace(match[1], kind), data)
+            data, found = _compiled(pattern).subn(
+                lambda match, kind=kind: match[0].replace(match[1], kind), data
+            )
             if not found:
                 break
     return data.decode("utf-8", "replace")
@@ -157,8 +161,8 @@ def masked_names(values: Sequence[Any]) -> list[str | None]:
     return [None if name is None else next(safe)[: limits.AANA_NAME_CHARS] for name in names]
 
 
-def _search(pattern: Any, text: str) -> bool:
-    return pattern.search(text.encode("utf-8", "replace")) is not None
+def _search(patterns: tuple[str, ...], text: str) -> bool:
+    return _compiled(*patterns).search(text.encode("utf-8", "replace")) is not None
 
 
 def _read_text(ref: dict[str, Any]) -> str:

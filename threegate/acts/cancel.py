@@ -15,7 +15,7 @@ from threegate.acts.reject import refuse_unknown
 from threegate.acts.signed_acts import Decision
 from threegate.core import durable
 from threegate.core.errors import Refused
-from threegate.launch.completion import close_from_trail, find_file, with_result
+from threegate.launch.completion import close_from_trail, with_result
 from threegate.launch.context import Context
 from threegate.results import reserve_result
 from threegate.trail import LockedTrail, RequestHistory, moves, payloads, trail_text
@@ -93,7 +93,7 @@ def cancel_about(request_id: str, reason: str) -> dict[str, Any]:
 def _end_waiting(
     context: Context, held: LockedTrail, history: RequestHistory, by: Decision, reason: str
 ) -> None:
-    source = find_file(context.workspace, history)
+    source = moves.find_file(context.workspace, history)
     if source is None or source.parent != context.workspace.approved:
         raise Refused(
             "not_approved", f"{history.request_id}: is a draft; say no to it with: threegate reject FILE"

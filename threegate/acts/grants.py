@@ -10,19 +10,18 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from threegate.acts.approve import Promoted, seal, write_approved_status
 from threegate.acts.list_drafts import drafts_of
 from threegate.acts.pinning import check_pinned, pin, to_be_pinned
+from threegate.acts.standing_grants import find_grant, list_grants, parse_grant
 from threegate.approval import (
     GRANT_TYPE,
     NAMESPACE_ACT,
     Act,
     Grant,
-    MalformedError,
     Widened,
     covers,
     format_utc,
@@ -35,7 +34,7 @@ from threegate.approval.launch import check_launch
 from threegate.approval.near_misses import Example, examples
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
-from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import DraftFacts, facts_for_launch
@@ -61,19 +60,6 @@ from threegate.trail import TrailIndex, moves, payloads
 from threegate.trail.payloads.placed import owner_fields
 
 _MODE = 0o600
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A grant and how it stands: `uses` is None when it was revoked or the trail never knew it."""
-
-    grant: Grant
-    uses: int | None
-
-    @property
-    def live(self) -> bool:
-        """Whether it can still be used, but for its expiry."""
-        return self.uses is not None and self.uses < self.grant.max_uses
 
 
 def new_grant(
@@ -118,7 +104,7 @@ def new_grant(
         raise Refused(
             "grant_mismatch", f"{request_id}: too much to sign in one grant; widen less, or approve by hand"
         )
-    grant = _parse(data)
+    grant = parse_grant(data)
     operators = read_operators(context.workspace)
     fingerprint = verify_signer(statement, grant.signed.signature, name, NAMESPACE_ACT, operators, at=(now,))
     with context.trail.locked() as held:
@@ -192,26 +178,9 @@ def finished_request(context: Context, request_id: str) -> Approved:
     return read_waiting(context, path)
 
 
-def list_grants(context: Context) -> list[Standing]:
-    """All grants, with their uses. Raises InvalidInput for a file that is none."""
-    with context.trail.locked() as held:
-        index = held.index
-    return [Standing(grant, index.grant_uses(grant.id)) for grant in _read_all(context)]
-
-
-def find_grant(context: Context, which: str) -> Standing:
-    """The one grant whose id begins so. Raises InvalidInput."""
-    found = [standing for standing in list_grants(context) if which and standing.grant.id.startswith(which)]
-    if len(found) != 1:
-        raise InvalidInput(
-            f"{which}: {'more than one' if found else 'no'} grant begins so; see: threegate grant list"
-        )
-    return found[0]
-
-
 def revoke_grant(context: Context, which: str, *, actor: str) -> Grant:
     """End a grant for ever; what was promoted under it and waits does not run. Raises InvalidInput, TrailError."""
-    standing = find_grant(context, which)
+    standing = find_grant(context.workspace, context.trail, which)
     with context.trail.locked() as held:
         moves.announce(held, payloads.GrantRevoked(grant=standing.grant.id), actor=actor)
     return standing.grant
@@ -230,7 +199,7 @@ def use_grants(
     """
     if not context.policy.settings.approval.grants or not context.workspace.grants.is_dir():
         return []
-    live = [standing.grant for standing in list_grants(context) if standing.live]
+    live = [standing.grant for standing in list_grants(context.workspace, context.trail) if standing.live]
     if not live:
         return []
     done = []
@@ -351,27 +320,3 @@ def _refuse_promised(index: TrailIndex, grant: Grant) -> None:
     )
     if (index.grant_uses(grant.id) or 0) + waiting >= grant.max_uses:
         raise Refused("grant_used_up", "every use of the grant that is left is promised already")
-
-
-def _read_all(context: Context) -> list[Grant]:
-    folder = context.workspace.grants
-    if not folder.is_dir():
-        return []
-    grants = []
-    for path in sorted(folder.glob("*.grant")):
-        try:
-            data = durable.read_regular(path, max_bytes=limits.SIGNATURE_FILE_BYTES)
-        except OSError as error:
-            raise Unavailable(f"{path}: cannot be read ({error.strerror or error})") from None
-        grant = _parse(data, str(path))
-        if path.name != f"{grant.id}.grant":
-            raise InvalidInput(f"{path}: is not the grant that it is named by; remove it")
-        grants.append(grant)
-    return grants
-
-
-def _parse(data: bytes, where: str = "the grant") -> Grant:
-    try:
-        return Grant.parse(data)
-    except MalformedError as error:
-        raise InvalidInput(f"{where}: {error}") from None

@@ -9,16 +9,18 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
-from threegate.changes.change_tar import ChangeSet
 from threegate.changes.run_later import why_runs_later
 from threegate.changes.table import EXECUTABLE, LINK, ChangeSetError, Row
-from threegate.changes.trees import Tree
 from threegate.core import limits
 from threegate.request.job import JobChange, ProjectPlace
-from threegate.request.model import Changes
 from threegate.request.shown_whole import why_not_plain
+
+if TYPE_CHECKING:
+    from threegate.changes.change_tar import ChangeSet
+    from threegate.changes.trees import Tree
+    from threegate.request.model import Changes
 
 _CONTEXT: Final = 3
 

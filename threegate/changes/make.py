@@ -12,9 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Final, Literal
-
-from pathspec import GitIgnoreSpec
+from typing import TYPE_CHECKING, Final, Literal
 
 from threegate.changes.change_tar import carried_bytes, change_tar, refuse_too_large
 from threegate.changes.path_rules import collision_key, is_git, link_parts, path_problem
@@ -32,6 +30,9 @@ from threegate.changes.trees import Entry, Tree, TreeChanged, node_of
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.request.characters import has_hidden
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 _BARE: Final = frozenset({"head", "objects", "refs", "commondir"})
 """With these in it a folder is a git repository to git, whose configuration names programs to run."""
@@ -133,6 +134,8 @@ class IgnoreRules:
             entry = self._project.look(name)
             spec = None
             if entry is not None and entry.kind == "file" and entry.size <= limits.IGNORE_FILE_BYTES:
+                from pathspec import GitIgnoreSpec
+
                 text = b"".join(self._project.chunks(name)).decode("utf-8", "replace")
                 spec = GitIgnoreSpec.from_lines(text.splitlines())
             self._specs[folder] = spec

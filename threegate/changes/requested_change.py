@@ -7,6 +7,7 @@ a code (`input_unfit`, `project_unknown`, `project_changed`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from threegate.changes.change_facts import ChangedPath, changed_paths, check_said, job_change
 from threegate.changes.change_tar import ChangeSet, read_change_set
@@ -16,11 +17,13 @@ from threegate.changes.table import ChangeSetError
 from threegate.changes.trees import HeldTree
 from threegate.core.errors import Refused
 from threegate.core.held_folder import HeldFolder, hold_path
-from threegate.core.settings import Settings
-from threegate.core.workspace import Workspace
-from threegate.request.job import JobChange, ProjectPlace
-from threegate.request.model import Request
-from threegate.request.shown_whole import OpenInput
+
+if TYPE_CHECKING:
+    from threegate.core.settings import Settings
+    from threegate.core.workspace import Workspace
+    from threegate.request.job import JobChange, ProjectPlace
+    from threegate.request.model import Request
+    from threegate.request.shown_whole import OpenInput
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Final
-
-from pathspec import GitIgnoreSpec
+from typing import TYPE_CHECKING, Final
 
 from threegate.changes.path_rules import collision_key
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 _BASES: Final = frozenset({"build", "workspace"})
 """Files of Bazel: the names are those of folders as well, so they count where they are the file itself."""
@@ -117,6 +118,8 @@ def why_runs_later(path: str, *, executable: bool, head: bytes) -> str | None:
 @cache
 def _specs() -> tuple[tuple[str, GitIgnoreSpec], ...]:
     """The table compiled; 20 ms, and only where a change set is looked at."""
+    from pathspec import GitIgnoreSpec
+
     lines = ((why, [f"/{line}" for line in names.split()]) for why, names in _TABLE)
     return tuple((why, GitIgnoreSpec.from_lines(patterns)) for why, patterns in lines)
 

@@ -14,7 +14,7 @@ from threegate.core.errors import InvalidInput
 from threegate.trail.payloads.placed import owner_fields
 
 if TYPE_CHECKING:
-    from threegate.acts.grants import Standing
+    from threegate.acts.standing_grants import Standing
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -43,7 +43,8 @@ def new(
     What you do not widen stays the same byte for byte. Example:
     threegate grant new TR-… --widen 'vars.month ~ 2026-[0-9]{2}' --widen 'inputs.data.csv = 0..1 MiB' --max-uses 30 --expires 30d
     """
-    from threegate.acts.grants import Standing, finished_request, grant_sections, new_grant
+    from threegate.acts.grants import finished_request, grant_sections, new_grant
+    from threegate.acts.standing_grants import Standing
     from threegate.approval import read_widened
     from threegate.core.settings import parse_duration
     from threegate.launch.context import open_context
@@ -90,10 +91,11 @@ def new(
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
     """All grants and how often they were used."""
-    from threegate.acts.grants import list_grants
-    from threegate.launch.context import open_context
+    from threegate.acts.standing_grants import list_grants
+    from threegate.trail import Trail
 
-    found = list_grants(open_context(workspace_here()))
+    workspace = workspace_here()
+    found = list_grants(workspace, Trail(workspace))
     if wants_json(json_):
         emit_json([_json(standing) for standing in found])
         return
@@ -110,11 +112,12 @@ def show(
     json_: JsonFlag = False,
 ) -> None:
     """Everything that a grant is bound to."""
-    from threegate.acts.grants import find_grant
-    from threegate.launch.context import open_context
+    from threegate.acts.standing_grants import find_grant
     from threegate.shown.escaped_lines import field, quoted
+    from threegate.trail import Trail
 
-    standing = find_grant(open_context(workspace_here()), which)
+    workspace = workspace_here()
+    standing = find_grant(workspace, Trail(workspace), which)
     value = _json(standing)
     if wants_json(json_):
         emit_json(value)

@@ -4,10 +4,29 @@ Compile a folder once (`compile_folder`), open a `Session`, ask `engine.decide`,
 ended. Everything here is pure but `contracts.session`, which keeps the sessions of a workspace.
 """
 
-from threegate.contracts.compiler import Compiled, compile_folder
-from threegate.contracts.diagnostics import Diagnostic
-from threegate.contracts.reasons import PASSING
-from threegate.contracts.state import Call, Decision, Outcome, Reason, Session
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from threegate.core.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from threegate.contracts.compiled import Compiled
+    from threegate.contracts.compiler import compile_folder
+    from threegate.contracts.diagnostics import Diagnostic
+    from threegate.contracts.reasons import PASSING
+    from threegate.contracts.state import Call, Decision, Outcome, Reason, Session
+else:
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "compiled": "Compiled",
+            "compiler": "compile_folder",
+            "diagnostics": "Diagnostic",
+            "reasons": "PASSING",
+            "state": "Call Decision Outcome Reason Session",
+        },
+    )
 
 __all__ = [
     "PASSING",

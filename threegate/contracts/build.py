@@ -12,10 +12,11 @@ from typing import Any
 from threegate.contracts.comparisons import Entry
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document, KeyPath
-from threegate.contracts.json_paths import BadPath, Path, compile_path
+from threegate.contracts.json_paths import BadPath, Path
 from threegate.contracts.model_common import Checkpoint, Model, NamedCheckpoint
 from threegate.contracts.model_operators import said
 from threegate.contracts.model_tool import ToolContract
+from threegate.contracts.path_compiler import compile_path
 from threegate.contracts.schema_derived import Derived
 from threegate.contracts.strict_texts import BadOperand
 from threegate.contracts.tool_names import OURS, WILDCARD

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from threegate.contracts.json_paths import MISSING, Path, compile_path, selected
+from threegate.contracts.json_paths import MISSING, Path, selected
+from threegate.contracts.path_compiler import compile_path
 from threegate.contracts.strict_texts import OPERATORS, all_clear, negation
 from threegate.core import limits
 from threegate.core.json_operators import Test, equals, json_equal

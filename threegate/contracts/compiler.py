@@ -7,12 +7,12 @@ order of the files; with one error nothing in the folder is used.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
 from threegate.contracts.assemble import build_rules
 from threegate.contracts.build import Scope, ToolParts, build_tool
+from threegate.contracts.compiled import NO_CONTRACTS, SESSION_FILE, Compiled
 from threegate.contracts.diagnostics import Diagnostic, error
 from threegate.contracts.document import Document, read_document
 from threegate.contracts.graph import analyse
@@ -22,53 +22,12 @@ from threegate.contracts.model_session import SessionContract
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.model_workflow import WorkflowContract
 from threegate.contracts.schema_derived import Derived, derive
-from threegate.contracts.tool_names import resolve
-from threegate.contracts.tool_plan import Rules
 from threegate.contracts.workflow_check import check_workflow
 from threegate.core import limits
 from threegate.core.canonical import StrictJSONError, digest, loads_strict, sha256_hex
 
-SESSION_FILE = "session.yaml"
 WORKFLOW_FILE = "workflow.yaml"
 _IGNORED = frozenset({"README.md"})
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """What a contracts folder says. With errors it says nothing: `ok` is false and everything is refused."""
-
-    diagnostics: tuple[Diagnostic, ...] = ()
-    contracts: Mapping[str, ToolContract] = field(default_factory=dict)
-    """Every tool that has a contract, by name: the folder's own, else one that a role has."""
-    sessions: Mapping[str, Rules] = field(default_factory=dict)
-    """Rules by session file; ``session.yaml`` is always there when `ok` and not `empty`."""
-    workflow: WorkflowContract | None = None
-    empty: bool = False
-    """There are no contracts: the gate says `no_contracts`, pass."""
-    scenario_files: tuple[str, ...] = ()
-    variables: tuple[str, ...] = ()
-    """Environment variables that contracts name."""
-    case_inputs: Mapping[str, Any] = field(default_factory=dict)
-    """JSON files that golden cases name."""
-    sha256: str = ""
-    """Digest of everything that was compiled: a session's state is kept under one such digest."""
-    left_out: int = 0
-    """How many more diagnostics there are; at most CONTRACT_DIAGNOSTICS are kept."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether no diagnostic is an error."""
-        return all(item.severity != "error" for item in self.diagnostics)
-
-    @property
-    def rules(self) -> Rules:
-        """The rules of session.yaml. Raises KeyError when there are none."""
-        return self.sessions[SESSION_FILE]
-
-    def contracts_of(self, tool: str) -> list[ToolContract]:
-        """Every contract of a tool: the folder's own and those that roles have instead. Empty if there is none."""
-        plans = [resolve(rules.plans, tool) for rules in self.sessions.values()]
-        return [plan.contract for plan in plans if plan is not None]
 
 
 def compile_folder(
@@ -91,7 +50,7 @@ def compile_folder(
             for name in kept
             if not name.endswith(".test.yaml")
         )
-        return Compiled(stray, empty=not stray)
+        return Compiled(stray) if stray else NO_CONTRACTS
     compilation = _Compilation(kept, environment, permit_timeout_allow)
     return compilation.run()
 

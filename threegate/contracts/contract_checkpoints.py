@@ -8,13 +8,15 @@ operator's settings permit otherwise.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from threegate.contracts.calls import Asked
 from threegate.contracts.json_paths import selected
 from threegate.contracts.state import ALLOW, Call, CheckpointDemand, Decision, Reason
-from threegate.contracts.tool_plan import CheckpointPlan
 from threegate.core import canonical
+
+if TYPE_CHECKING:
+    from threegate.contracts.calls import Asked
+    from threegate.contracts.tool_plan import CheckpointPlan
 
 
 def call_sha256(call: Call) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from threegate.contracts.compiler import Compiled
+from threegate.contracts.compiled import Compiled
 from threegate.contracts.tool_plan import Rules
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 190, 44, 70, 26, 30

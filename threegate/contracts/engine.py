@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from threegate.contracts import contract_checkpoints, totals
 from threegate.contracts.calls import loop_key, plans_of
-from threegate.contracts.comparisons import Entry
 from threegate.contracts.json_paths import MISSING, PathTooWide, selected
 from threegate.contracts.state import ALLOW, Call, Decision, Reason, Session, Total, block
 from threegate.contracts.tool_plan import EXACT, Rules, ToolPlan, exact
@@ -32,6 +31,9 @@ from threegate.contracts.transitions import (
     reserve,
 )
 from threegate.core.json_operators import is_number, json_equal
+
+if TYPE_CHECKING:
+    from threegate.contracts.comparisons import Entry
 
 __all__ = [
     "Effect",

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from threegate.contracts import contract_checkpoints
-from threegate.contracts.compiler import Compiled
+from threegate.contracts.compiled import Compiled
 from threegate.contracts.json_paths import MISSING
 from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import Answer, Call, Decision, Outcome, Reason, block

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from threegate.contracts.compiler import Compiled
+from threegate.contracts.compiled import Compiled
 from threegate.contracts.model_tool import ResponseFormat
 from threegate.contracts.tool_names import resolve
 

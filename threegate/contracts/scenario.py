@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from threegate.contracts.compiler import Compiled, folder_of
+from threegate.contracts.compiled import Compiled
+from threegate.contracts.compiler import folder_of
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import read_document
 from threegate.contracts.engine import check_alone

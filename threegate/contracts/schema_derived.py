@@ -12,7 +12,8 @@ from typing import Any
 
 from threegate.contracts.comparisons import Entry
 from threegate.contracts.diagnostics import Diagnostic, error
-from threegate.contracts.json_paths import BadPath, compile_path
+from threegate.contracts.json_paths import BadPath
+from threegate.contracts.path_compiler import compile_path
 from threegate.core import limits
 from threegate.core.canonical import StrictJSONError, loads_strict
 from threegate.core.json_operators import BadPattern, is_number

@@ -8,17 +8,14 @@ and may be deleted at any time. Where a file is missing, the session is blocked:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from threegate.contracts.calls import plans_of
-from threegate.contracts.compiler import Compiled
 from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import Answer, Call, Decision, Outcome, Session
 from threegate.core import durable, limits
 from threegate.core.canonical import StrictJSONError, canonical_bytes, loads_strict
 from threegate.core.errors import Refused
-from threegate.core.workspace import Workspace
-from threegate.trail import Event, LockedTrail
 from threegate.trail.payloads import (
     Cancelled,
     CheckpointAnswered,
@@ -31,6 +28,11 @@ from threegate.trail.payloads import (
     Stopped,
     Waiting,
 )
+
+if TYPE_CHECKING:
+    from threegate.contracts.compiled import Compiled
+    from threegate.core.workspace import Workspace
+    from threegate.trail import Event, LockedTrail
 
 STATE_VERSION = 1
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from threegate.contracts import call_json, engine
-from threegate.contracts.compiler import SESSION_FILE, Compiled
+from threegate.contracts.compiled import SESSION_FILE, Compiled
 from threegate.contracts.state import (
     Answer,
     Call,

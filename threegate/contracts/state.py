@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from threegate.contracts.json_paths import MISSING
-from threegate.contracts.tool_plan import Rules
+
+if TYPE_CHECKING:
+    from threegate.contracts.tool_plan import Rules
 
 Path = tuple[str | int, ...]
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from threegate.contracts.comparisons import Entry
 from threegate.contracts.json_paths import Path, selected
-from threegate.contracts.model_session import SessionContract
-from threegate.contracts.model_tool import ToolContract
 from threegate.core.json_operators import is_number
+
+if TYPE_CHECKING:
+    from threegate.contracts.comparisons import Entry
+    from threegate.contracts.model_session import SessionContract
+    from threegate.contracts.model_tool import ToolContract
 
 EXACT = Context(prec=1200)
 """Enough digits that the sum of doubles is never rounded: totals do not depend on the order of calls."""

@@ -11,15 +11,17 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from threegate.contracts.calls import Asked, loop_key, plans_of
 from threegate.contracts.json_paths import MISSING, selected
-from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.state import Call, Decision, Outcome, Pending, Reason, Session, Tally
 from threegate.contracts.tool_plan import EXACT, Rules, ToolPlan, exact
 from threegate.contracts.totals import add, canonical_text, captured, effective_bounds, measured
 from threegate.core import limits
+
+if TYPE_CHECKING:
+    from threegate.contracts.model_tool import ToolContract
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threegate.contracts.calls import plans_of
-from threegate.contracts.model_workflow import ClosePolicy, Handoff, WorkflowContract
 from threegate.contracts.state import Call, Reason, Session
 from threegate.contracts.tool_plan import EXACT, exact
 from threegate.contracts.totals import canonical_text
 from threegate.core.errors import Refused
+
+if TYPE_CHECKING:
+    from threegate.contracts.model_workflow import ClosePolicy, Handoff, WorkflowContract
 
 
 @dataclass(slots=True)

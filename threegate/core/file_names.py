@@ -1,4 +1,4 @@
-"""The names of request files, of the signatures beside them, and of an agent's runs: one strict grammar for each.
+"""The names of files: of requests, of the signatures beside them, of agents' runs, of witnesses: one strict grammar for each.
 
 Invariant: a name is a request's, a signature's, a run's or none of these, and a signature's name has exactly one request that it belongs to:
 a request's name holds `.md` and `.sig` as parts nowhere but `.md` at its end.
@@ -10,6 +10,10 @@ import re
 import secrets
 from datetime import datetime
 from typing import Final
+
+SETTINGS_FILE: Final = "threegate.toml"
+WITNESS_NAME: Final = r"[a-z0-9][a-z0-9-]{0,31}"
+"""A witness's name is part of the name of a file."""
 
 _REQUEST: Final = r"TR-(?:[A-Za-z0-9_-]|\.(?!(?:md|sig)(?:\.|$))){0,200}\.md"
 _request = re.compile(_REQUEST).fullmatch

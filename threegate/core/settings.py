@@ -19,9 +19,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
+from threegate.core.file_names import SETTINGS_FILE, WITNESS_NAME
 from threegate.core.web_origin import parse_origin
-
-SETTINGS_FILE = "threegate.toml"
 
 _DURATION = re.compile(r"([1-9][0-9]{0,6})(s|m|h|d)")
 _DURATION_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -227,10 +226,6 @@ class AuditSettings(_Part):
     checkpoint_every: int = Field(
         default=1000, ge=1, description="events between two trail checkpoints that the daemon signs"
     )
-
-
-WITNESS_NAME = r"[a-z0-9][a-z0-9-]{0,31}"
-"""A witness's name is part of the name of a file."""
 
 
 class WitnessReference(_Part):

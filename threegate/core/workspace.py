@@ -15,13 +15,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
-from threegate.core.file_names import is_agent_run_id
+from threegate.core.file_names import SETTINGS_FILE, is_agent_run_id
 from threegate.core.held_folder import HeldFolder
-from threegate.core.settings import SETTINGS_FILE, Settings, parse_settings
+
+if TYPE_CHECKING:
+    from threegate.core.settings import Settings
 
 STATES = ("approved", "running", "finished", "refused")
 """The folders of tool-exec/ that are a request's state."""
@@ -270,6 +272,8 @@ class Workspace:
 
     def load_settings(self) -> Settings:
         """Read threegate.toml once. Raises InvalidInput with the place of the mistake."""
+        from threegate.core.settings import parse_settings  # not every command reads them
+
         return parse_settings(self.settings_bytes(), self.settings_file)
 
     def settings_bytes(self) -> bytes:

@@ -21,7 +21,7 @@ from threegate.core.file_names import request_of_companion
 from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
-from threegate.launch.completion import close_from_trail, find_file, interrupt, unsettled
+from threegate.launch.completion import close_from_trail, interrupt, unsettled
 from threegate.launch.context import Context
 from threegate.launch.cut_off_changes import Recovered, recover_changes, recover_undos
 from threegate.runners.registry import remove_orphans
@@ -102,7 +102,7 @@ def _settle(context: Context, history: RequestHistory, changes: Recovered) -> st
         return "was interrupted"
     if history.file is None or (path := workspace.approved / history.file).exists():
         return None
-    elsewhere = find_file(workspace, history)
+    elsewhere = moves.find_file(workspace, history)
     if elsewhere is not None:
         with context.trail.locked():
             moves.relocate(elsewhere, path)

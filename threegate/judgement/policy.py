@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from threegate import __version__
-from threegate.contracts import Compiled, compile_folder
+from threegate.contracts.compiled import NO_CONTRACTS, Compiled
 from threegate.contracts.folder import read_folder
 from threegate.core import canonical
 from threegate.core.settings import Settings, parse_settings
@@ -75,11 +75,15 @@ def make_policy(
     environment: Mapping[str, str],
 ) -> Policy:
     """The policy of settings and contract bytes; pure. `facts`: what the backends say of themselves, by name."""
-    compiled = compile_folder(
-        contract_files,
-        environment=environment,
-        permit_timeout_allow=settings.contracts.permit_timeout_allow,
-    )
+    compiled = NO_CONTRACTS
+    if contract_files:
+        from threegate.contracts import compile_folder  # most workspaces have none
+
+        compiled = compile_folder(
+            contract_files,
+            environment=environment,
+            permit_timeout_allow=settings.contracts.permit_timeout_allow,
+        )
     platform = platform_of(settings, facts["seccomp"])
     key = settings.workspace.id.encode()
     named = {

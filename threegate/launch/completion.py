@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from threegate.core import canonical, durable
-from threegate.core.workspace import STATES, AgentRun, Desk, Workspace
+from threegate.core.workspace import AgentRun, Desk, Workspace
 from threegate.judgement.judge import Cleared, Judgement, NotCleared
 from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there
 from threegate.launch.context import Context
@@ -234,7 +234,7 @@ def interrupt(
     came, where that is known."""
     workspace = context.workspace
     with context.trail.locked() as held:
-        source = find_file(workspace, history)
+        source = moves.find_file(workspace, history)
         name = source.name if source else str(history.file or f"{history.request_id}.md")
         target = moves.free_name(workspace.refused / name)
         approved = payloads.Approved.of(history.approved)
@@ -277,7 +277,7 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
         if isinstance(ended, payloads.Interrupted) and ended.result_sha256 is not None:
             _remove_unrecorded(workspace, history.request_id)
     deliver_result(workspace, facts, desk=desk)
-    source = find_file(workspace, history)
+    source = moves.find_file(workspace, history)
     if source is not None and history.state and history.file:
         target = workspace.state_folder(history.state) / history.file
         if source != target and not target.exists():
@@ -304,21 +304,6 @@ def _remove_unrecorded(workspace: Workspace, request_id: str) -> None:
 def _state(ended: payloads.End | None) -> Literal["finished", "refused"]:
     """Where the request's file goes."""
     return "finished" if isinstance(ended, payloads.Finished) else "refused"
-
-
-def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:
-    """Where a request's file is now, by its name in the trail; where it belongs comes first."""
-    order = [history.state, *STATES] if history.state in STATES else list(STATES)
-    places = map(payloads.Placed.of, (history.claimed, history.approved, history.end))
-    names = {place.file for place in places if place is not None and place.file is not None}
-    if history.file:
-        names.add(history.file)
-    for state in order:
-        for name in sorted(names):
-            path = workspace.state_folder(str(state)) / name
-            if path.is_file() and not path.is_symlink():
-                return path
-    return None
 
 
 def unsettled(workspace: Workspace, history: RequestHistory) -> bool:

@@ -15,27 +15,29 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threegate.contracts import Call, Decision, Reason, Session
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.engine import may_retry
-from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.session import SessionStore
 from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import block
 from threegate.contracts.transitions import seen_key
 from threegate.core.errors import InvalidInput, Refused, Unavailable
-from threegate.core.workspace import Workspace
-from threegate.judgement.policy import Policy
 from threegate.launch.past_calls import PastCalls, call_of, outcome_of
-from threegate.request.job import Job
-from threegate.request.model import Request
 from threegate.results import read_record
 from threegate.shown.signed_text import requesters
-from threegate.trail import LockedTrail, Owner
 from threegate.trail.payloads import Claimed, ContractMove
+
+if TYPE_CHECKING:
+    from threegate.contracts.model_tool import ToolContract
+    from threegate.core.workspace import Workspace
+    from threegate.judgement.policy import Policy
+    from threegate.request.job import Job
+    from threegate.request.model import Request
+    from threegate.trail import LockedTrail, Owner
 
 _NO_CONTRACTS = Decision("allow", (Reason(0, "no_contracts", "", "the contracts folder is empty"),))
 

@@ -7,18 +7,34 @@ again. Source: docs/spec/5-proposals.md.
 
 from __future__ import annotations
 
-from threegate.proposals.form import FormProblem, Proposal
-from threegate.proposals.proposal_draft import (
-    DraftResult,
-    derive_again,
-    draft_from_proposal,
-    draft_inputs_folder,
-    links_of,
-    proposal_file,
-)
-from threegate.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
-from threegate.proposals.rules import judge_proposal
-from threegate.proposals.tools import TOOLS, Tool
+from typing import TYPE_CHECKING
+
+from threegate.core.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from threegate.proposals.draft_places import draft_inputs_folder, proposal_file
+    from threegate.proposals.form import FormProblem, Proposal
+    from threegate.proposals.proposal_draft import (
+        DraftResult,
+        derive_again,
+        draft_from_proposal,
+        links_of,
+    )
+    from threegate.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
+    from threegate.proposals.rules import judge_proposal
+    from threegate.proposals.tools import TOOLS, Tool
+else:
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "draft_places": "draft_inputs_folder proposal_file",
+            "form": "FormProblem Proposal",
+            "proposal_draft": "DraftResult derive_again draft_from_proposal links_of",
+            "proposal_verdict": "AllowedProposal ProposalVerdict",
+            "rules": "judge_proposal",
+            "tools": "TOOLS Tool",
+        },
+    )
 
 __all__ = [
     "TOOLS",

@@ -16,7 +16,7 @@ from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.proposals import derive_again, draft_inputs_folder, proposal_file
+from threegate.proposals.draft_places import draft_inputs_folder, proposal_file
 from threegate.request.model import Request
 
 _DIGESTS = re.compile(rb"[0-9a-f]{64}")
@@ -43,6 +43,8 @@ def check_proposal_draft(
                 "proposal_changed", f"{draft.name}: has the id of a proposal and lies in the inbox; reject it"
             )
         return
+    from threegate.proposals import derive_again  # few drafts were proposals
+
     place = proposal_file(draft)
     try:
         proposal = durable.read_regular(place, max_bytes=limits.PROPOSAL_BYTES)

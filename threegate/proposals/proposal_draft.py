@@ -23,6 +23,7 @@ from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.settings import RequestSettings, Settings
 from threegate.core.workspace import Workspace
+from threegate.proposals.draft_places import draft_inputs_folder, proposal_file
 from threegate.proposals.draft_plan import Plan, given_bytes
 from threegate.proposals.form import FormProblem
 from threegate.proposals.gather import Sources, gather, primary_names
@@ -69,16 +70,6 @@ class DraftResult:
             (proposal_file(path), self.proposal, 0o644),
             (path, self.draft, 0o644),
         ]
-
-
-def draft_inputs_folder(workspace: Workspace) -> Path:
-    """Where the input files of drafts made from proposals lie, by sha256; not for CORE's eyes (mode 0700)."""
-    return workspace.drafts / "files"
-
-
-def proposal_file(draft: Path) -> Path:
-    """Where the proposal of a draft lies: beside it."""
-    return draft.with_name(f"{draft.name}.proposal.json")
 
 
 def draft_from_proposal(

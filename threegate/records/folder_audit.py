@@ -22,17 +22,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
+from threegate import results
 from threegate.core import limits
 from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.canonical import digest as canonical_digest
 from threegate.core.durable import is_temporary, staged
 from threegate.core.errors import InvalidInput
-from threegate.core.settings import WITNESS_NAME
+from threegate.core.file_names import WITNESS_NAME
 from threegate.core.workspace import STATES, Workspace
 from threegate.records.tool_exec_files import ToolExecFiles
-from threegate.results import read_record, render_result, result_name, validate_result
 from threegate.results.released import OUTPUTS_FILE
 from threegate.results.space import PREFIX as RESERVED
 from threegate.results.space import reserved_place
@@ -415,7 +413,7 @@ class FolderAudit:
         try:
             with self._files.folder(folder) as held:
                 place = Path(f"/proc/self/fd/{held.fileno()}")
-                facts = read_record(place, created_utc=event.when, trail_seq=event.seq, sha256=record)
+                facts = results.read_record(place, created_utc=event.when, trail_seq=event.seq, sha256=record)
         except OSError:
             self._missing_runs[event.request_id or ""] = event.seq
             return None
@@ -437,7 +435,7 @@ class FolderAudit:
             self._names.want(path, event.seq)
             message = f"does not have the hash of event {event.seq}'s record: it was changed"
             self._files.compare(path, artifact.sha256, artifact.size, message)
-        return render_result(facts)
+        return results.render_result(facts)
 
     def _check_released(self, event: Event, folder: str, digest: str) -> None:
         """The outputs that were given back, by the outputs.json that the event names."""
@@ -482,7 +480,9 @@ class FolderAudit:
         self, event: Event, stopped: payloads.Stopped, request_id: str, path: str, data: bytes
     ) -> bool:
         """A result that no digest is known of: form, and agreement with its event."""
-        if problems := validate_result(data):
+        import yaml  # an empty trail has no results
+
+        if problems := results.validate_result(data):
             self.result.add(self.workspace.tool_exec / path, problems[0].line, problems[0].message)
             return False
         front: dict[str, Any] = yaml.load(data.split(b"\n---\n", 1)[0][4:], Loader=yaml.CSafeLoader)
@@ -505,7 +505,7 @@ class FolderAudit:
     def _result(self, event: Event, request_id: str) -> tuple[str, bytes | None]:
         """The result that names this event, under its own name or a numbered one, and its bytes; without bytes, where it
         should be: the first name that is free."""
-        first = Path("results") / result_name(event.when, request_id)
+        first = Path("results") / results.result_name(event.when, request_id)
         number = 1
         while self._files.is_there(path := str(moves.numbered(first, number))):
             data = self._files.read(path, limits.RESULT_BYTES) or b""

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from threegate.core.on_demand import on_demand
 from threegate.request.model import Request, Stage
 
 if TYPE_CHECKING:
@@ -16,15 +16,17 @@ if TYPE_CHECKING:
     from threegate.request.reader import read_request, refuse_unread, stage_of
     from threegate.request.report import Finding, Fix, Report
     from threegate.request.rules import RULES, Rule
-
-_LOADED_WHEN_ASKED = {
-    **dict.fromkeys(("DefaultSettings", "GateSettings"), "front_matter_keys"),
-    "Problem": "problem",
-    **dict.fromkeys(("read_request", "refuse_unread", "stage_of"), "reader"),
-    **dict.fromkeys(("Finding", "Fix", "Report"), "report"),
-    **dict.fromkeys(("RULES", "Rule"), "rules"),
-}
-"""Commands that only look at folders need the model and not the reader with its parsers."""
+else:  # commands that only look at folders need the model and not the reader with its parsers
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "front_matter_keys": "DefaultSettings GateSettings",
+            "problem": "Problem",
+            "reader": "read_request refuse_unread stage_of",
+            "report": "Finding Fix Report",
+            "rules": "RULES Rule",
+        },
+    )
 
 __all__ = [
     "RULES",
@@ -41,10 +43,3 @@ __all__ = [
     "refuse_unread",
     "stage_of",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """What another module of the gate gives, loaded at its first use (PEP 562)."""
-    if name not in _LOADED_WHEN_ASKED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LOADED_WHEN_ASKED[name]}"), name)

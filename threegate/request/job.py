@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threegate.core import canonical, limits
-from threegate.core.settings import Settings
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.exposure import Exposure, exposure_of
 from threegate.request.model import Backend, Request, Risk, Sensitivity
+
+if TYPE_CHECKING:
+    from threegate.core.settings import Settings
 
 PROXY_URL = "http://127.0.0.1:3128"
 

@@ -4,19 +4,37 @@ What others use: `ResultFacts`, `render_result`, `deliver_result`, `write_record
 `Verdict`, `write_verdict`, `read_verdict`.
 """
 
-from threegate.results.render import deliver_result, render_result, show_streams
-from threegate.results.result_facts import (
-    STATUSES,
-    ResultFacts,
-    check_record,
-    read_record,
-    render_record,
-    result_name,
-    write_record,
-)
-from threegate.results.space import reserve_result
-from threegate.results.validate import ResultProblem, validate_result
-from threegate.results.verdict import Verdict, put_verdict, read_verdict, verdict_path, write_verdict
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from threegate.core.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from threegate.results.render import deliver_result, render_result, show_streams
+    from threegate.results.result_facts import (
+        STATUSES,
+        ResultFacts,
+        check_record,
+        read_record,
+        render_record,
+        result_name,
+        write_record,
+    )
+    from threegate.results.space import reserve_result
+    from threegate.results.validate import ResultProblem, validate_result
+    from threegate.results.verdict import Verdict, put_verdict, read_verdict, verdict_path, write_verdict
+else:
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "render": "deliver_result render_result show_streams",
+            "result_facts": "STATUSES ResultFacts check_record read_record render_record result_name write_record",
+            "space": "reserve_result",
+            "validate": "ResultProblem validate_result",
+            "verdict": "Verdict put_verdict read_verdict verdict_path write_verdict",
+        },
+    )
 
 __all__ = [
     "STATUSES",

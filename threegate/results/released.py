@@ -11,12 +11,14 @@ import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from threegate.core import canonical, durable, limits
-from threegate.core.workspace import Desk
-from threegate.runners.interface import Artifact
 from threegate.secretscan import has_secret, mask_secrets
+
+if TYPE_CHECKING:
+    from threegate.core.workspace import Desk
+    from threegate.runners.interface import Artifact
 
 OUTPUTS_FILE: Final = "outputs.json"
 OUTPUTS_SCHEMA: Final = "threegate.outputs/1"

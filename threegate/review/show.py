@@ -18,7 +18,6 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.core.file_names import is_request_name
 from threegate.core.workspace import STATES, Workspace
-from threegate.launch.completion import find_file
 from threegate.proposals.in_workspace import input_place
 from threegate.request import Report, read_request
 from threegate.request.exposure import exposure_json
@@ -27,7 +26,7 @@ from threegate.results import Verdict
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.review.placed_drill import drill_at, place_of, read_drill
 from threegate.review.status import verdict_of
-from threegate.trail import Trail
+from threegate.trail import Trail, moves
 from threegate.trail.payloads import Approved
 
 
@@ -75,7 +74,7 @@ def show_request(workspace: Workspace, which: str) -> Shown:
     """
     with Trail(workspace).locked() as held:
         history = held.index.history(which)
-    path = _find_path(workspace, which) if history is None else find_file(workspace, history)
+    path = _find_path(workspace, which) if history is None else moves.find_file(workspace, history)
     report = _read(workspace, path) if path is not None else None
     request_id: str | None = which
     if path is not None and report is not None:

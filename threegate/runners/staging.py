@@ -15,11 +15,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from threegate.core import durable, limits
-from threegate.request.job import JobInput, JobLimits
 from threegate.runners.interface import Artifact
 from threegate.runners.unpack import odd_name, unpack
+
+if TYPE_CHECKING:
+    from threegate.request.job import JobInput, JobLimits
 
 _CHUNK = 1 << 20
 _FICLONE = 0x40049409

@@ -15,7 +15,8 @@ from threegate.core import durable
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Unavailable
 from threegate.core.file_names import request_of_companion
-from threegate.trail import Event, LockedTrail, trail_text
+from threegate.core.workspace import STATES, Workspace
+from threegate.trail import Event, LockedTrail, RequestHistory, trail_text
 from threegate.trail.payloads import Payload, Placed
 
 _NUMBERS = 10_000
@@ -148,6 +149,21 @@ def companions(request: Path) -> list[Path]:
         return []
     found = ((name, request_of_companion(name)) for name in names)
     return [request.with_name(name) for name, of in sorted(found) if of is not None and of[0] == request.name]
+
+
+def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:
+    """Where a request's file is now, by its name in the trail; where it belongs comes first."""
+    order = [history.state, *STATES] if history.state in STATES else list(STATES)
+    places = map(Placed.of, (history.claimed, history.approved, history.end))
+    names = {place.file for place in places if place is not None and place.file is not None}
+    if history.file:
+        names.add(history.file)
+    for state in order:
+        for name in sorted(names):
+            path = workspace.state_folder(str(state)) / name
+            if path.is_file() and not path.is_symlink():
+                return path
+    return None
 
 
 def _taken(path: Path) -> bool:

@@ -16,11 +16,12 @@ from threegate.acts.approve import Sealed, promote, seal, sign
 from threegate.acts.approve_group import open_group
 from threegate.acts.cancel import cancel_request
 from threegate.acts.drills import answer_drill, place_drill, set_drills
-from threegate.acts.grants import list_grants, new_grant, promote_granted, use_grants
+from threegate.acts.grants import new_grant, promote_granted, use_grants
 from threegate.acts.reject import expire_draft, reject_draft
 from threegate.acts.retry import retry_request
 from threegate.acts.signed_acts import Decision
 from threegate.acts.signing_key import Acting
+from threegate.acts.standing_grants import list_grants
 from threegate.cli import execute
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused
@@ -219,7 +220,7 @@ def test_no_grant_covers_it(bench: Bench, drill: Drill) -> None:
     text = b"\n".join(line for line in source.split(b"\n") if not line.startswith(b"approved_"))
     copy = bench.workspace.inbox / "TR-20260101-000000Z-copy.md"
     copy.write_bytes(text.replace(b"req-20260101-101010-abcdef", drill.request_id.encode()))
-    grants = [standing.grant for standing in list_grants(context)]
+    grants = [standing.grant for standing in list_grants(context.workspace, context.trail)]
     with pytest.raises(Refused) as error:
         promote_granted(context, copy, grants)
     assert error.value.code == "replayed"

@@ -13,7 +13,8 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.support import threegate
-from threegate.acts.grants import finished_request, list_grants, new_grant, use_grants
+from threegate.acts.grants import finished_request, new_grant, use_grants
+from threegate.acts.standing_grants import list_grants
 from threegate.approval import (
     FIRST_GRANT_TYPE,
     NAMESPACE_ACT,
@@ -97,7 +98,7 @@ def test_a_grant_made_wider_than_it_was_signed(ran: Bench) -> None:
     assert wider != signed
     file.write_bytes(wider)
     with pytest.raises(InvalidInput, match="not the grant that it is named by"):
-        list_grants(ran.context)
+        list_grants(ran.context.workspace, ran.context.trail)
     file.unlink()
     renamed = Grant.parse(wider)
     (ran.workspace.grants / f"{renamed.id}.grant").write_bytes(wider)
@@ -118,7 +119,7 @@ def test_what_is_too_much_for_one_grant_is_not_signed(ran: Bench, monkeypatch: p
     monkeypatch.setattr(limits, "SIGNATURE_FILE_BYTES", 8_000)
     with pytest.raises(Refused, match="too much to sign"):
         give(ran, f"vars.month = {many}")
-    assert list_grants(ran.context) == []
+    assert list_grants(ran.context.workspace, ran.context.trail) == []
 
 
 def test_a_grant_of_version_1_still_counts(ran: Bench) -> None:

@@ -14,7 +14,8 @@ from tests.contracts.material import NOW, TOOL, call, codes, compiled, folder, o
 from threegate.contracts import Outcome, compile_folder, engine
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import read_document
-from threegate.contracts.json_paths import BadPath, PathTooWide, compile_path
+from threegate.contracts.json_paths import BadPath, PathTooWide
+from threegate.contracts.path_compiler import compile_path
 from threegate.core import limits
 from threegate.core.json_operators import BadPattern, compile_pattern
 

@@ -11,7 +11,7 @@ import pytest
 from tests.contracts.material import call, codes, compiled, opened
 from threegate.contracts import engine
 from threegate.contracts.comparisons import Entry
-from threegate.contracts.json_paths import compile_path
+from threegate.contracts.path_compiler import compile_path
 from threegate.contracts.state import Session
 from threegate.core import limits
 

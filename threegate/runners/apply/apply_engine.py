@@ -16,7 +16,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 
 from threegate.changes.change_tar import ChangeSet, write_change_tar
 from threegate.changes.checks import check_project, moved_on
@@ -24,8 +24,10 @@ from threegate.changes.table import EXECUTABLE, FOLDER, LINK, ChangeSetError, Ro
 from threegate.changes.trees import HeldTree, TreeChanged, read_chunks
 from threegate.core import durable
 from threegate.core.held_folder import HeldFolder, open_beneath, open_inside
-from threegate.request.job import ProjectPlace
 from threegate.runners.apply.apply_journal import STAGE, Do, Plan, Step, write_plan
+
+if TYPE_CHECKING:
+    from threegate.request.job import ProjectPlace
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY
 _FEW: Final = 8

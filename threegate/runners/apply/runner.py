@@ -16,19 +16,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from threegate.changes.requested_change import hold_project
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.core.held_folder import open_beneath
-from threegate.judgement.judge import Clearance
-from threegate.request.job import Job, JobChange, ProjectPlace
 from threegate.runners.apply.apply_engine import Done, Ending
 from threegate.runners.apply.apply_journal import STAGE, Journal, first_line, read_journal
 from threegate.runners.apply.as_owner import Order, not_writable, perform
 from threegate.runners.interface import Artifact, Control, Outcome, Status
 from threegate.runners.streams import EMPTY, StreamMeter
+
+if TYPE_CHECKING:
+    from threegate.judgement.judge import Clearance
+    from threegate.request.job import Job, JobChange, ProjectPlace
 
 JOURNAL: Final = "apply.json"
 """In the run's folder: the journal of the change, and afterwards the record of what was replaced."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from threegate.core.settings import RunnersSettings, SecretReference, Settings
 from threegate.runners.description import BackendDescription, DoctorLine, guarded
-from threegate.runners.era.engine_answer import engine_line, engine_url
 from threegate.runners.era.seccomp import SECCOMP_SHA256
 from threegate.runners.interface import Runner
 
@@ -24,6 +23,8 @@ def _make(
 
 
 def _doctor(settings: Settings, probes: bool) -> list[DoctorLine]:
+    from threegate.runners.era.engine_answer import engine_line, engine_url
+
     url = engine_url(settings.runners.era.engine)
     if url.startswith("unix://") and not Path(url.removeprefix("unix://")).exists():
         return [engine_line(url)]  # nobody to ask: the client library is not loaded
@@ -35,6 +36,12 @@ def _doctor(settings: Settings, probes: bool) -> list[DoctorLine]:
 
     # A machine without a container engine is complete: its ERA requests wait.
     return guarded("engine", lines, failure="warning")
+
+
+def _answers(settings: Settings) -> DoctorLine:
+    from threegate.runners.era.engine_answer import engine_line
+
+    return engine_line(settings.runners.era.engine)
 
 
 def _remove_orphans(
@@ -58,7 +65,7 @@ BACKEND = BackendDescription(
     overhead_mb=OVERHEAD_MB,
     doctor=_doctor,
     ahead_mb=lambda settings: settings.era.warm * OVERHEAD_MB,
-    answers=lambda settings: engine_line(settings.runners.era.engine),
+    answers=_answers,
     remove_orphans=_remove_orphans,
     policy_facts=lambda: {"seccomp": SECCOMP_SHA256},
     has_program=_has_program,

@@ -20,7 +20,7 @@ def _make(
 ) -> Runner:
     from threegate.runners.monty.runner import MontyRunner
 
-    return MontyRunner(1 if once else settings.runners.monty.workers)
+    return MontyRunner(0 if once else settings.runners.monty.workers)
 
 
 def _doctor(settings: Settings, probes: bool) -> list[DoctorLine]:

@@ -13,15 +13,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pydantic_monty as pm
 
 from threegate.core import limits
-from threegate.request.job import Job, JobLimits
 from threegate.runners.interface import Control, Status
 from threegate.runners.monty.run_watch import BEAT, RunWatch
-from threegate.runners.streams import StreamMeter
+
+if TYPE_CHECKING:
+    from threegate.request.job import Job, JobLimits
+    from threegate.runners.streams import StreamMeter
 
 Ended = tuple[Status, str]
 _MAKING = frozenset(

@@ -12,7 +12,7 @@ from threegate.runners.probe import Wall, read_walls, scratch_control
 
 
 def monty_lines(probes: bool) -> Iterator[DoctorLine]:
-    runner = MontyRunner(1)
+    runner = MontyRunner(0)  # nothing ahead: a worker is started for the probe, if it runs
     try:
         missing = runner.isolation_missing()
         yield DoctorLine(

@@ -13,10 +13,13 @@ from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from threegate.core import limits
-from threegate.request.job import JobLimits
 from threegate.runners.cgroup import CpuShare
+
+if TYPE_CHECKING:
+    from threegate.request.job import JobLimits
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)

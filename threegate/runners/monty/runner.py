@@ -20,7 +20,6 @@ import pydantic_monty as pm
 
 from threegate.core import limits
 from threegate.core.errors import Unavailable
-from threegate.request.job import Job
 from threegate.runners.interface import Control, Outcome, Status
 from threegate.runners.monty.drive import Drive, Stopped, explain
 from threegate.runners.monty.monty_probe import monty_probe_job
@@ -33,12 +32,13 @@ from threegate.runners.streams import StreamMeter, nothing_ran
 
 if TYPE_CHECKING:
     from threegate.judgement.judge import Clearance
+    from threegate.request.job import Job
 
 RUNTIME = f"pydantic-monty {VERSION}"
 
 
 class MontyRunner:
-    """Runs monty jobs; `workers` processes are kept started ahead."""
+    """Runs monty jobs; `workers` processes are kept started ahead, with 0 each is started when it is asked for."""
 
     starts_late = False
 

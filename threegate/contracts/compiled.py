@@ -1,0 +1,59 @@
+"""What a compiled contracts folder says. Reading it needs neither the compiler nor the models of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from threegate.contracts.tool_names import resolve
+
+if TYPE_CHECKING:
+    from threegate.contracts.diagnostics import Diagnostic
+    from threegate.contracts.model_tool import ToolContract
+    from threegate.contracts.model_workflow import WorkflowContract
+    from threegate.contracts.tool_plan import Rules
+
+SESSION_FILE: Final = "session.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What a contracts folder says. With errors it says nothing: `ok` is false and everything is refused."""
+
+    diagnostics: tuple[Diagnostic, ...] = ()
+    contracts: Mapping[str, ToolContract] = field(default_factory=dict)
+    """Every tool that has a contract, by name: the folder's own, else one that a role has."""
+    sessions: Mapping[str, Rules] = field(default_factory=dict)
+    """Rules by session file; ``session.yaml`` is always there when `ok` and not `empty`."""
+    workflow: WorkflowContract | None = None
+    empty: bool = False
+    """There are no contracts: the gate says `no_contracts`, pass."""
+    scenario_files: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    """Environment variables that contracts name."""
+    case_inputs: Mapping[str, Any] = field(default_factory=dict)
+    """JSON files that golden cases name."""
+    sha256: str = ""
+    """Digest of everything that was compiled: a session's state is kept under one such digest."""
+    left_out: int = 0
+    """How many more diagnostics there are; at most CONTRACT_DIAGNOSTICS are kept."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether no diagnostic is an error."""
+        return all(item.severity != "error" for item in self.diagnostics)
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of session.yaml. Raises KeyError when there are none."""
+        return self.sessions[SESSION_FILE]
+
+    def contracts_of(self, tool: str) -> list[ToolContract]:
+        """Every contract of a tool: the folder's own and those that roles have instead. Empty if there is none."""
+        plans = [resolve(rules.plans, tool) for rules in self.sessions.values()]
+        return [plan.contract for plan in plans if plan is not None]
+
+
+NO_CONTRACTS: Final = Compiled(empty=True)
+"""An empty folder, or none."""

@@ -1,0 +1,152 @@
+"""JSONPath (RFC 9535), compiled once and evaluated within a bound.
+
+Invariant: an evaluation visits at most CONTRACT_JSONPATH_NODES values and never runs a backtracking regular
+expression. The library parses; singular paths become key look-ups, others are walked here so that every visited
+value is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jsonpath_rfc9535 import JSONPathEnvironment
+from jsonpath_rfc9535.exceptions import JSONPathError
+from jsonpath_rfc9535.filter_expressions import Expression, FilterContext, FilterQuery
+from jsonpath_rfc9535.segments import JSONPathRecursiveDescentSegment
+from jsonpath_rfc9535.selectors import (
+    FilterSelector,
+    IndexSelector,
+    NameSelector,
+    SliceSelector,
+)
+
+from threegate.contracts.json_paths import MISSING, BadPath, Path, PathTooWide
+from threegate.core import limits
+
+
+class _Environment(JSONPathEnvironment):
+    """The library without `match` and `search`: they run another regex engine."""
+
+    def setup_function_extensions(self) -> None:
+        super().setup_function_extensions()
+        del self.function_extensions["match"], self.function_extensions["search"]
+
+
+_ENVIRONMENT = _Environment()
+
+
+def compile_path(text: str) -> Path:
+    """Compile a path. Raises BadPath with one line that says why."""
+    if len(text) > limits.CONTRACT_JSONPATH_CHARS:
+        raise BadPath(f"a path has at most {limits.CONTRACT_JSONPATH_CHARS} characters")
+    try:
+        query = _ENVIRONMENT.compile(text)
+    except (JSONPathError, RecursionError) as error:
+        raise BadPath(f"no JSONPath: {str(error).partition(chr(10))[0]}") from None
+    if query.singular_query():
+        selectors: list[Any] = [segment.selectors[0] for segment in query.segments]
+        keys = tuple(item.name if isinstance(item, NameSelector) else item.index for item in selectors)
+        get = _getter(keys)
+        return Path(text, keys, keys, get, lambda root: [] if (value := get(root)) is MISSING else [value])
+    try:
+        simple = all(
+            _simple(selector.expression)
+            for segment in query.segments
+            for selector in segment.selectors
+            if isinstance(selector, FilterSelector)
+        )
+    except RecursionError:
+        raise BadPath("no JSONPath: nested too deeply") from None
+    if not simple:
+        raise BadPath("a query inside a filter selects one value (no *, .., slices or filters)")
+    return Path(text, None, str(query), None, lambda root: _walk(query, root))
+
+
+def _simple(expression: Expression) -> bool:
+    """Whether all queries inside a filter expression are singular."""
+    if isinstance(expression, FilterQuery):
+        return bool(expression.query.singular_query())
+    parts = [getattr(expression, name, None) for name in ("expression", "left", "right")]
+    parts.extend(getattr(expression, "args", ()))
+    return all(_simple(part) for part in parts if isinstance(part, Expression))
+
+
+def _getter(keys: tuple[str | int, ...]) -> Callable[[Any], Any]:
+    """A function that follows `keys`, or gives MISSING."""
+    if len(keys) == 1 and isinstance(keys[0], str):
+        key = keys[0]
+        return lambda root: root.get(key, MISSING) if isinstance(root, dict) else MISSING
+
+    def follow(root: Any) -> Any:
+        for key in keys:
+            if isinstance(key, str):
+                if not isinstance(root, dict):
+                    return MISSING
+                root = root.get(key, MISSING)
+            elif isinstance(root, list) and -len(root) <= key < len(root):
+                root = root[key]
+            else:
+                return MISSING
+        return root
+
+    return follow
+
+
+def _walk(query: Any, root: Any) -> list[Any]:
+    """All values that a query selects. Raises PathTooWide."""
+    left = limits.CONTRACT_JSONPATH_NODES
+    values = [root]
+    for segment in query.segments:
+        selected: list[Any] = []
+        if isinstance(segment, JSONPathRecursiveDescentSegment):
+            around: list[Any] = []
+            for value in values:
+                for item in _descend(value):
+                    left -= 1
+                    if left < 0:
+                        raise PathTooWide
+                    around.append(item)
+            values = around
+        for value in values:
+            for selector in segment.selectors:
+                for item, keep in _children(selector, value, root):
+                    left -= 1
+                    if left < 0:
+                        raise PathTooWide
+                    if keep:
+                        selected.append(item)
+        values = selected
+    return values
+
+
+def _descend(value: Any) -> Iterator[Any]:
+    """`value` and every list and object below it, in document order, without recursion."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        yield item
+        members = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        stack.extend(reversed([member for member in members if isinstance(member, dict | list)]))
+
+
+def _children(selector: Any, value: Any, root: Any) -> Iterator[tuple[Any, bool]]:
+    """The values that one selector looks at, and whether it selects them."""
+    if isinstance(selector, NameSelector):
+        if isinstance(value, dict) and selector.name in value:
+            yield value[selector.name], True
+    elif isinstance(selector, IndexSelector):
+        if isinstance(value, list) and -len(value) <= selector.index < len(value):
+            yield value[selector.index], True
+    elif isinstance(selector, SliceSelector):
+        if isinstance(value, list) and selector.slice.step != 0:
+            for index in range(*selector.slice.indices(len(value))):
+                yield value[index], True
+    else:
+        test = selector.expression.evaluate if isinstance(selector, FilterSelector) else None
+        members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        for item in members:
+            yield (
+                item,
+                test is None or bool(test(FilterContext(env=_ENVIRONMENT, current=item, root=root))),
+            )
