@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.pathlib import rm_rf
 from hypothesis import HealthCheck, settings
 
 from tests import support
@@ -71,10 +74,77 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.no_cover)
 
 
+IN_MEMORY = {
+    "acts",
+    "approval",
+    "changes",
+    "cli",
+    "contracts",
+    "core",
+    "daemon",
+    "evidence",
+    "judgement",
+    "launch",
+    "records",
+    "results",
+    "review",
+    "serve",
+    "trail",
+    "tui",
+    "upgrade",
+    "worker",
+}
+"""Where a test's folder lies in memory: every change of state is synced to the disk several times, and half of the time of
+these tests was waiting for it. What a disk loses is simulated by tests/crash; whole ways over a real disk are those of
+tests/end_to_end, adversarial, cluster, runners, docs and agents."""
+
+
+@pytest.fixture(scope="session")
+def memory_of_tests() -> Iterator[Path | None]:
+    """A folder in memory, if there is such a file system with room and nobody wants to look at what is left on a disk."""
+    base = Path("/dev/shm")
+    if os.environ.get("THREEGATE_TEST_DISK") or not os.access(base, os.W_OK) or free(base) < 4 << 30:
+        yield None
+        return
+    folder = Path(tempfile.mkdtemp(prefix="threegate-tests-", dir=base))
+    yield folder
+    rm_rf(folder)
+
+
+def free(folder: Path) -> int:
+    """Bytes that a file system has left."""
+    return shutil.disk_usage(folder).free
+
+
+@pytest.fixture
+def folder_in_memory(request: pytest.FixtureRequest, memory_of_tests: Path | None) -> Iterator[Path | None]:
+    """This test's part of the memory, gone after it; None where a test's folder lies on the disk."""
+    if memory_of_tests is None or request.path.relative_to(Path(__file__).parent).parts[0] not in IN_MEMORY:
+        yield None
+        return
+    folder = Path(tempfile.mkdtemp(dir=memory_of_tests))
+    yield folder
+    rm_rf(folder)
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path, folder_in_memory: Path | None) -> Path:
+    """A folder for one test, as pytest has it."""
+    if folder_in_memory is None:
+        return tmp_path
+    folder = folder_in_memory / tmp_path.name
+    folder.mkdir(mode=0o700)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_state(
+    tmp_path_factory: pytest.TempPathFactory, folder_in_memory: Path | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No test touches the user's own state folder, and none inherits a workspace."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    state = folder_in_memory / "state" if folder_in_memory else tmp_path_factory.mktemp("state")
+    state.mkdir(exist_ok=True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
     monkeypatch.delenv("THREEGATE_WORKSPACE", raising=False)
 
 

@@ -150,7 +150,7 @@ def test_a_key_revoked_between_judgement_and_claim_claims_nothing(
 def test_eight_approvers_of_one_draft_make_one_approval(bench: Bench) -> None:
     for number in range(6):
         path = bench.draft(f"req-{number}", slug=f"s{number}")
-        start = threading.Barrier(8)
+        start = threading.Barrier(8, timeout=120)
 
         def one(path: Path = path, start: threading.Barrier = start) -> str:
             context = bench.context
