@@ -146,8 +146,11 @@ def companions(request: Path) -> list[Path]:
         names = os.listdir(request.parent)
     except FileNotFoundError:
         return []
-    found = ((name, request_of_companion(name)) for name in names)
-    return [request.with_name(name) for name, of in sorted(found) if of is not None and of[0] == request.name]
+    own = request.name
+    # In a long queue few names are worth the grammar.
+    beside = sorted(name for name in names if name.startswith(own))
+    found = ((name, request_of_companion(name)) for name in beside)
+    return [request.with_name(name) for name, of in found if of is not None and of[0] == own]
 
 
 def _taken(path: Path) -> bool:
