@@ -36,10 +36,12 @@ def move(
     *,
     request_id: str | None,
     actor: str,
+    then: Sequence[Payload] = (),
     settled: bool = True,
 ) -> Path:
     """Announce, then rename `source` to `target` without replacing, its signatures after it, both folders synced.
 
+    `then` are events of the same request that the same sync puts on disk, behind the one that announces the move.
     With `settled` false the folders are left to be synced by `settle`, when the lock is given back and before anything is
     done that hangs on the new place.
 
@@ -50,7 +52,9 @@ def move(
     os.lstat(source)
     target = free_name(target)
     placed = replace(payload, state=target.parent.name, file=target.name)
-    announce(held, placed, request_id=request_id, actor=actor)
+    for event in (placed, *then):
+        held.append(event, request_id=request_id, actor=actor)
+    held.sync()
     relocate(source, target, settled=settled)
     return target
 
