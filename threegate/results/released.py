@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from threegate.core import canonical, durable, limits
+from threegate.core.held_folder import hold_path
 from threegate.core.workspace import Desk
 from threegate.runners.interface import Artifact
 from threegate.secretscan import has_secret, mask_secrets
@@ -47,7 +48,9 @@ def stage_released(run_folder: Path, request_id: str, artifacts: Iterable[Artifa
     if staged.is_dir():
         durable.remove_tree(staged)  # a crash left it
     try:
-        durable.make_folder(staged, 0o755)
+        # Its name need not last: recovery puts everything together again.
+        with hold_path(run_folder) as folder:
+            durable.make_folder_at(folder.fileno(), _STAGED, staged, 0o755)
         durable.write_all(staged, [*files.items(), (OUTPUTS_FILE, manifest)], 0o644)
     except OSError:
         shutil.rmtree(staged, ignore_errors=True)
