@@ -20,12 +20,12 @@ from threegate.core.workspace import Desk, Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner, file_identity
-from threegate.request import Report, read_request
+from threegate.request import read_request
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job, build_job
 from threegate.request.model import Backend, InputFile, Request
 from threegate.request.shown_whole import unread_inputs
-from threegate.trail import KnownRun, RequestHistory, moves
+from threegate.trail import KnownRun, LockedTrail, RequestHistory, moves
 
 _BACKEND_LINE = re.compile(rf"^backend: ?({'|'.join(BACKENDS)})$".encode(), re.MULTILINE)
 
@@ -117,15 +117,19 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     except FileNotFoundError:
         raise
     except OSError as error:
-        history = _history(context, path.name, None)
+        with context.trail.locked() as held:
+            history = _history(held, path.name, None)
         return _unrunnable(path, identity, history, "request_unreadable", error.strerror or str(error), {})
     digests = moves.digests_beside(path.name, {path.name: data, **beside})
     report = read_request(
         data, path=path.name, settings=policy.settings.request, now=datetime.now(UTC), stage="approved"
     )
     request = report.request
-    history = _history(context, path.name, request)
-    if _is_drill(context, report):
+    with context.trail.locked() as held:
+        history = _history(held, path.name, request)
+        run = held.index.run(draft_owner(history))
+        drill = isinstance(report.request_id, str) and held.index.is_drill(report.request_id)
+    if drill:
         said = "its request_id was used before"
         return Unrunnable(path, identity, path.stem, "replayed", said, digests, drill=True)
     if request is None:
@@ -137,9 +141,7 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
         return (context.workspace.inputs / item.sha256).open("rb")
 
     try:
-        if request.project is not None:
-            with context.trail.locked() as held:
-                refuse_other_project(request, held.index.run(draft_owner(history)))
+        refuse_other_project(request, run)
         wanted = requested_change(context.workspace, policy.settings, request, pinned)
         job = build_job(
             request,
@@ -192,16 +194,10 @@ def refuse_other_project(request: Request, run: KnownRun | None) -> None:
         )
 
 
-def _history(context: Context, file_name: str, request: Request | None) -> RequestHistory | None:
+def _history(held: LockedTrail, file_name: str, request: Request | None) -> RequestHistory | None:
     """What the trail says of a request; of one that cannot be read, by the name that it was approved under."""
-    with context.trail.locked() as held:
-        known = request.request_id if request is not None else held.index.request_of(file_name)
-        return held.index.history(known) if known is not None else None
-
-
-def _is_drill(context: Context, report: Report) -> bool:
-    with context.trail.locked() as held:
-        return isinstance(report.request_id, str) and held.index.is_drill(report.request_id)
+    known = request.request_id if request is not None else held.index.request_of(file_name)
+    return held.index.history(known) if known is not None else None
 
 
 def _pinned_sizes(workspace: Workspace, request: Request) -> dict[str, int]:

@@ -207,18 +207,17 @@ def _remove_unrecorded(out: Path, outcome: Outcome) -> None:
 
 
 def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | Ended | Waiting:
-    """Under the lock: check again what may have changed, announce, move the file to running/, record `started`.
+    """Under the lock: check again what may have changed, announce, move the file to running/.
 
     The order, and what a crash leaves (docs/spec/7-trail-and-results.md, "Launch order" and "Recovery"):
 
     1. Before `claimed` is synced nothing has happened: the file is in approved/ and is judged again.
-    2. From `claimed` on the nonce is used: whether the crash falls before the rename, before `started` or in the run,
-       recovery finds a claim without an end and interrupts it. It cannot know how far the request came, so it never
-       runs it again.
+    2. From `claimed` on the nonce is used: whether the crash falls before the rename or in the run, recovery finds a
+       claim without an end and interrupts it. It cannot know how far the request came, so it never runs it again.
 
-    Behind the lock, before this returns and so before the run, what the lock is not needed for becomes durable: `started`,
-    the move (its event is, and names the file's place), and the head outside: a backup from before the claim, put back,
-    must not pass for the present.
+    Behind the lock, before this returns and so before the run, what the lock is not needed for becomes durable: the move
+    (its event is, and names the file's place), and the head outside: a backup from before the claim, put back, must not
+    pass for the present.
     """
     request, job = approved.request, approved.job
     clearance, approval, assessment = judgement.clearance, judgement.approval, judgement.assessment
@@ -267,7 +266,7 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             {**decided, **assessment.to_json(), "would_block": assessment.would_block}
         )
         held.append(cleared, request_id=request.request_id, actor="daemon")
-        # One sync for both events: `cleared` says why it may run, `claimed` that it does.
+        # One sync for all: `cleared` says why it may run, `claimed` that it does, `started` where.
         claimed = moves.move(
             held,
             approved.path,
@@ -281,14 +280,10 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             ),
             request_id=request.request_id,
             actor="daemon",
+            then=() if _starts_late(context, job) else (payloads.Started(backend=job.backend),),
             settled=False,
         )
         head = held.head
-        if not _starts_late(context, job):
-            begun = payloads.Started(backend=job.backend)
-            held.append(begun, request_id=request.request_id, actor="daemon")
-        write = held.write()
-    context.trail.settle(write)
     advance_head(head)
     moves.settle(approved.path, claimed)
     return claimed

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from threegate.core import canonical, durable, limits
+from threegate.core.held_folder import hold_path
 from threegate.secretscan import has_secret, mask_secrets
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def stage_released(run_folder: Path, request_id: str, artifacts: Iterable[Artifa
     if staged.is_dir():
         durable.remove_tree(staged)  # a crash left it
     try:
-        durable.make_folder(staged, 0o755)
+        # Its name need not last: recovery puts everything together again.
+        with hold_path(run_folder) as folder:
+            durable.make_folder_at(folder.fileno(), _STAGED, staged, 0o755)
         durable.write_all(staged, [*files.items(), (OUTPUTS_FILE, manifest)], 0o644)
     except OSError:
         shutil.rmtree(staged, ignore_errors=True)

@@ -37,10 +37,12 @@ def move(
     *,
     request_id: str | None,
     actor: str,
+    then: Sequence[Payload] = (),
     settled: bool = True,
 ) -> Path:
     """Announce, then rename `source` to `target` without replacing, its signatures after it, both folders synced.
 
+    `then` are events of the same request that the same sync puts on disk, behind the one that announces the move.
     With `settled` false the folders are left to be synced by `settle`, when the lock is given back and before anything is
     done that hangs on the new place.
 
@@ -51,7 +53,9 @@ def move(
     os.lstat(source)
     target = free_name(target)
     placed = replace(payload, state=target.parent.name, file=target.name)
-    announce(held, placed, request_id=request_id, actor=actor)
+    for event in (placed, *then):
+        held.append(event, request_id=request_id, actor=actor)
+    held.sync()
     relocate(source, target, settled=settled)
     return target
 
@@ -147,8 +151,11 @@ def companions(request: Path) -> list[Path]:
         names = os.listdir(request.parent)
     except FileNotFoundError:
         return []
-    found = ((name, request_of_companion(name)) for name in names)
-    return [request.with_name(name) for name, of in sorted(found) if of is not None and of[0] == request.name]
+    own = request.name
+    # In a long queue few names are worth the grammar.
+    beside = sorted(name for name in names if name.startswith(own))
+    found = ((name, request_of_companion(name)) for name in beside)
+    return [request.with_name(name) for name, of in found if of is not None and of[0] == own]
 
 
 def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:

@@ -110,12 +110,8 @@ class Trail(TrailOnDisk):
         with self.locked() as held:
             event = held.append(payload, request_id=request_id, actor=actor)
             write = held.write()
-        self.settle(write)
-        return event
-
-    def settle(self, write: int) -> None:
-        """Put everything up to a write (`LockedTrail.write`) on disk, without the lock. Raises TrailError; then the process must stop."""
         self._settle(write)
+        return event
 
     def events(self) -> Iterator[Event]:
         """All events in order, each verified, streaming; what is appended meanwhile is not seen.

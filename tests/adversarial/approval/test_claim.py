@@ -56,7 +56,7 @@ def test_before_it_runs_all_of_the_claim_is_on_the_disk(bench: Bench) -> None:
         def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
             lines = bench.workspace.trail_file.read_text().splitlines()
             at_run["types"] = [json.loads(line)["type"] for line in lines][-3:]
-            at_run["claimed"] = json.loads(lines[-2])["seq"]
+            at_run["last"] = json.loads(lines[-1])["seq"]
             at_run["file"] = (bench.workspace.running / path.name).exists() and not path.exists()
             at_run["unsynced"] = {place for place in unsynced if not place.endswith(DERIVED)}
             return super().run(clearance, job, control)
@@ -71,7 +71,7 @@ def test_before_it_runs_all_of_the_claim_is_on_the_disk(bench: Bench) -> None:
     assert ended.code == "succeeded" and at_run["types"] == ["cleared", "claimed", "started"]
     assert at_run["file"] and at_run["unsynced"] == set()
     kept = UserState.of(context.workspace_id).read_head()
-    assert kept is not None and kept["seq"] == at_run["claimed"]
+    assert kept is not None and kept["seq"] == at_run["last"]
 
 
 def test_a_head_that_cannot_be_kept_lets_nothing_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
