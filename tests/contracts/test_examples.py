@@ -108,7 +108,12 @@ def test_scenario_files(text: str, problem: str) -> None:
 def test_rules_that_no_case_reached_are_named() -> None:
     spec = {
         "t": {
-            "argument_value_invariants": [{"path": "$.n", "gte": 1}, {"path": "$.x", "ref": "b"}],
+            "schema_version": "1.1",
+            "argument_value_invariants": [
+                {"path": "$.n", "gte": 1},
+                {"path": "$.x", "ref": "b"},
+                {"path": "$.y", "from_output": {"tool": "u", "path": "$.y"}},
+            ],
             "binds": [{"name": "b", "path": "$.n"}],
             "policy": {
                 "allow": [{"principal": {"path": "$.a", "equals": 1}}],
@@ -161,6 +166,7 @@ def test_rules_that_no_case_reached_are_named() -> None:
         "t: policy_denied",
         "t: policy_not_allowed",
         "t: ref_mismatch at $.x",
+        "t: ref_mismatch at $.y",
         "t: wrong_phase",
         "u: forbidden_in_state at tool",
         "u: precondition_not_met",
