@@ -17,6 +17,7 @@ from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.json_paths import MISSING
 from threegate.contracts.session_table import SessionTable, merge
 from threegate.contracts.state import Answer, Tally
+from threegate.core import limits
 from threegate.core.errors import Refused
 
 MONTY: dict[str, Any] = {"implements": "(gone)"}
@@ -249,6 +250,48 @@ def test_a_session_survives_its_own_rendering() -> None:
     assert again.tally == session.tally and again.tally.aggregates["count_distinct"] == {"2.5"}
     plain = opened({"t": {}})
     assert Session.from_json(plain.rules, plain.to_json()).window.maxlen == 0
+
+
+LISTED: dict[str, Any] = {
+    "t": {
+        "schema_version": "1.1",
+        "argument_value_invariants": [{"path": "$.id", "from_output": {"tool": "u", "path": "$[*]"}}],
+    },
+    "v": {
+        "schema_version": "1.1",
+        "argument_value_invariants": [
+            {"path": "$.id", "not": {"from_output": {"tool": "u", "path": "$[*]"}}}
+        ],
+    },
+    "u": {},
+}
+
+
+def test_what_outputs_gave_is_remembered_up_to_a_bound_and_then_no_longer_denied() -> None:
+    session, most = opened(LISTED), limits.CONTRACT_OUTPUT_VALUES
+    engine.commit(session, call(tool="u"), Outcome("succeeded", list(range(most))))
+    assert code(session, call({"id": 0})) is None and code(session, call({"id": -1}, "v")) is None
+    engine.commit(session, call(tool="u"), Outcome("succeeded", [0, "new"]))
+    again = Session.from_json(session.rules, json.loads(json.dumps(session.to_json())))
+    for one in (session, again):
+        assert code(one, call({"id": 0})) is None and code(one, call({"id": "new"})) is None
+        assert code(one, call({"id": 1})) == "ref_mismatch" == code(one, call({"id": -1}, "v"))
+        assert len(one.outputs["u $[*]"].digests) == most
+    assert again.to_json() == session.to_json()
+    wide = opened(LISTED)
+    engine.commit(wide, call(tool="u"), Outcome("succeeded", [1] * (limits.CONTRACT_JSONPATH_NODES + 1)))
+    assert code(wide, call({"id": 1})) == "ref_mismatch" == code(wide, call({"id": 2}, "v"))
+
+
+def test_a_claim_that_was_given_back_may_have_given_anything() -> None:
+    session = opened(LISTED)
+    engine.commit(session, call(tool="u"), Outcome("succeeded", [1]))
+    assert code(session, call({"id": 2}, "v")) is None
+    engine.reserve(session, call(tool="u", call_id="TR-1"))
+    assert code(session, call({"id": 2}, "v")) is None
+    engine.release(session, "TR-1")
+    assert code(session, call({"id": 2}, "v")) == "ref_mismatch" and code(session, call({"id": 1})) is None
+    engine.release(session, "TR-1")
 
 
 def test_calls_and_answers_survive_their_own_rendering() -> None:

@@ -62,6 +62,11 @@ def test_a_place_without_engine_network_or_project_is_told_so() -> None:
     assert "Only `backend: monty` works here" in text and "network: allowlist\n" not in text
     assert "No project is set here" in text and "web.fetch" not in text
     assert "Contracts hold for these tools: threegate.monty." in text
+    wild = prompt_text(Place("/ws", SMALL, False, False, False, ("github.*", "github.get_issue")), NOW)
+    assert "github.*" not in wild and (
+        "these tools: every tool whose name begins with `github.` and that is not in this list, github.get_issue."
+        in wild
+    )
     half = Place("/ws", SMALL, True, False, True, ())
     assert "there is no network here" in prompt_text(half, NOW) and "sort-sales" in prompt_text(half, NOW)
     value = prompt_json(place, NOW)

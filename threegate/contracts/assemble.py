@@ -28,6 +28,7 @@ from threegate.contracts.provider_patterns import pattern_ok
 from threegate.contracts.tool_plan import (
     AggregatePlan,
     CheckpointPlan,
+    OutputSourcePlan,
     PreconditionPlan,
     Rules,
     ToolPlan,
@@ -49,6 +50,10 @@ def build_rules(scope: Scope, contract: SessionContract, tools: Mapping[str, Too
     for parts in tools.values():
         for precondition in parts.preconditions:
             fulfils[precondition.tool or ""].append(precondition)
+    remembered: dict[str, dict[str, OutputSourcePlan]] = defaultdict(dict)
+    for parts in tools.values():
+        for rule in parts.output_rules:
+            remembered[rule.source.tool][rule.source.key] = rule.source
     everywhere = [item for item in aggregates if item.tools is None]
     by_tool: dict[str, list[AggregatePlan]] = defaultdict(list)
     for item in aggregates:
@@ -65,6 +70,7 @@ def build_rules(scope: Scope, contract: SessionContract, tools: Mapping[str, Too
             risk_allowed=_risk(contract, tool),
             checks=(*parts.manual, *parts.derived) if contract.schema_derived else parts.manual,
             refs=parts.refs,
+            output_rules=parts.output_rules,
             preconditions=parts.preconditions,
             outputs=parts.outputs,
             binds=parts.binds,
@@ -83,6 +89,7 @@ def build_rules(scope: Scope, contract: SessionContract, tools: Mapping[str, Too
                 *checkpoints.get(ALL, ()),
             ),
             fulfils=tuple(fulfils.get(name, ())),
+            remembered=tuple(remembered.get(name, {}).values()),
             call_limit=contract.session_limits.max_calls_per_tool.get(name),
             early=tool.commit_requirement == "none",
         )

@@ -25,6 +25,8 @@ from threegate.contracts.tool_plan import (
     Check,
     CheckpointPlan,
     ExpectedFailure,
+    OutputRule,
+    OutputSourcePlan,
     PreconditionPlan,
     RefPlan,
     exact,
@@ -69,7 +71,7 @@ class Scope:
         if not operators or ("not" in operators and not negated):
             self.error("NO_OPERATOR", where if not operators else (*where, "not"), "says no operator")
             return None
-        if not self._knows(model, where):
+        if not self.knows(model, where):
             return None
         self.variables.update(item["equals_env"] for item in (operators, negated) if "equals_env" in item)
         compiled = self.path(text, (*where, "path"))
@@ -99,7 +101,7 @@ class Scope:
             self.error("BAD_OPERAND", where, "is the path itself; name another argument")
         return not same
 
-    def _knows(self, model: Model, where: KeyPath) -> bool:
+    def knows(self, model: Model, where: KeyPath) -> bool:
         """Whether the version of the contract has the operators of an entry."""
         newer = model.model_fields_set & getattr(model, "SINCE_1_1", frozenset())
         if self.version != "1.0" or not newer:
@@ -151,6 +153,7 @@ class ToolParts:
     manual: tuple[Check, ...]
     derived: tuple[Check, ...]
     refs: tuple[RefPlan, ...]
+    output_rules: tuple[OutputRule, ...]
     preconditions: tuple[PreconditionPlan, ...]
     outputs: tuple[Entry, ...]
     binds: tuple[BindPlan, ...]
@@ -171,6 +174,7 @@ def build_tool(scope: Scope, contract: ToolContract, schema: Derived | None) -> 
         manual=_manual(scope, contract),
         derived=_derived(scope, contract, schema),
         refs=_refs(scope, contract),
+        output_rules=_output_rules(scope, contract),
         preconditions=_preconditions(scope, contract),
         outputs=scope.entries(contract.assertions.output_invariants, ("assertions", "output_invariants")),
         binds=_binds(scope, contract),
@@ -252,9 +256,12 @@ def _manual(scope: Scope, contract: ToolContract) -> tuple[Check, ...]:
         if invariant.tolerance is not None and invariant.ref is None:
             scope.error("TOLERANCE_WITHOUT_REF", (*where, "tolerance"), "there is no ref beside it")
             continue
-        if invariant.model_fields_set <= {"path", "ref", "tolerance"} and invariant.ref is not None:
+        by_session = {"ref", "tolerance", "from_output"}
+        if invariant.negated is not None and invariant.negated.from_output is not None:
+            by_session.add("negated")
+        if invariant.model_fields_set <= {"path", *by_session} and by_session & invariant.model_fields_set:
             continue
-        entry = scope.entry(invariant, where, skip=("ref", "tolerance"))
+        entry = scope.entry(invariant, where, skip=by_session)
         if entry is not None:
             checks.append(Check("argument_invariant", entry))
     constraints = contract.execution_constraints
@@ -296,6 +303,26 @@ def _refs(scope: Scope, contract: ToolContract) -> tuple[RefPlan, ...]:
         for index, item in enumerate(contract.argument_value_invariants)
         if item.ref is not None
     )
+
+
+def _output_rules(scope: Scope, contract: ToolContract) -> tuple[OutputRule, ...]:
+    """The rules about what earlier calls gave, and must not have given."""
+    rules = []
+    for index, item in enumerate(contract.argument_value_invariants):
+        where: KeyPath = ("argument_value_invariants", index)
+        denied = None if item.negated is None else item.negated.from_output
+        for source, at in (
+            (item.from_output, (*where, "from_output")),
+            (denied, (*where, "not", "from_output")),
+        ):
+            if source is None or not scope.knows(item, where):
+                continue
+            if source is denied and item.negated is not None and len(item.negated.model_fields_set) > 1:
+                scope.error("BAD_OPERAND", at, "stands alone in its `not`; give the others an entry each")
+            path = scope.path(source.path, (*at, "path"))
+            plan = OutputSourcePlan(f"{source.tool} {source.path}", source.tool, path)
+            rules.append(OutputRule(scope.path(item.path, (*where, "path")), plan, source is denied))
+    return tuple(rules)
 
 
 def _preconditions(scope: Scope, contract: ToolContract) -> tuple[PreconditionPlan, ...]:

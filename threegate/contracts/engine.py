@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from threegate.contracts import contract_checkpoints, totals
 from threegate.contracts.calls import loop_key, plans_of
 from threegate.contracts.json_paths import MISSING, PathTooWide, selected
-from threegate.contracts.state import ALLOW, Call, Decision, Reason, Session, Total, block
+from threegate.contracts.state import ALLOW, Call, Decision, OutputValues, Reason, Session, Total, block
+from threegate.contracts.strict_texts import negation
 from threegate.contracts.tool_plan import EXACT, Rules, ToolPlan, exact
 from threegate.contracts.transitions import (
     Effect,
@@ -137,6 +139,8 @@ def _decide(
     for plan, arguments in asked:
         if plan.refs:
             _refs(reasons, session, plan, arguments)
+        if plan.output_rules:
+            _output_rules(reasons, session, plan, arguments)
     if reasons:
         return Decision("block", tuple(reasons))
     if rules.aggregates:
@@ -284,6 +288,33 @@ def _refs(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: An
         if found is not MISSING or not values:
             message = f"{ref.path.text} is not what was bound to {ref.slot}"
             reasons.append(Reason(2, "ref_mismatch", ref.path.text, message, bound, found))
+
+
+def _output_rules(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: Any) -> None:
+    """Layer 2: arguments that earlier outputs had, or must not have had. What is not known fulfils neither."""
+    for rule in plan.output_rules:
+        kept = session.outputs.get(rule.source.key)
+        if kept is None:
+            message = f"no call of {rule.source.tool} ended yet"
+            reasons.append(Reason(2, "ref_unbound", rule.path.text, message))
+            continue
+        known = partial(_given, kept)
+        test = negation([known]) if rule.negated else known
+        values = rule.path.select(arguments)
+        found = next((value for value in values if not test(value)), MISSING)
+        if found is not MISSING or not values:
+            message = (
+                f"{rule.path.text} does not fulfil {'not ' * rule.negated}from_output of {rule.source.tool}"
+            )
+            reasons.append(Reason(2, "ref_mismatch", rule.path.text, message, rule.source.key, found))
+
+
+def _given(kept: OutputValues, value: Any) -> bool | None:
+    """Whether an earlier output had a value; unknown where the session does not remember all of them."""
+    digest = totals.value_digest(value)
+    if digest in kept.digests:
+        return True
+    return False if kept.complete and digest is not None else None
 
 
 def _near(value: Any, bound: Any, tolerance: Any) -> bool:

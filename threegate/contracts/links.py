@@ -6,11 +6,12 @@ or one that never holds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from threegate.contracts.build import ToolParts
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import KeyPath
+from threegate.contracts.model_operators import OutputSource, ToolInvariant
 from threegate.contracts.tool_names import bad_reference
 
 
@@ -31,6 +32,20 @@ def check_links(tools: Mapping[str, ToolParts]) -> list[Diagnostic]:
                 at = ("argument_value_invariants", index, "ref")
                 found.append(report("REF_NEVER_BOUND", at, f"no contract binds {item.ref!r}"))
         named: list[tuple[KeyPath, str | None]] = [
+            *(
+                (
+                    (
+                        "argument_value_invariants",
+                        index,
+                        *(("not",) if denied else ()),
+                        "from_output",
+                        "tool",
+                    ),
+                    source.tool,
+                )
+                for index, item in enumerate(contract.argument_value_invariants)
+                for denied, source in _sources(item)
+            ),
             *((("forbids_after", index), other) for index, other in enumerate(contract.forbids_after)),
             *(
                 (("preconditions", index, "requires_prior_tool"), condition.requires_prior_tool)
@@ -41,4 +56,14 @@ def check_links(tools: Mapping[str, ToolParts]) -> list[Diagnostic]:
             problem = None if other is None else bad_reference(other, tools)
             if problem is not None:
                 found.append(report(problem[0], where, problem[1]))
+            elif where[-2] == "from_output" and tools[other or ""].contract.evidence_class == "unverifiable":
+                found.append(
+                    report("BIND_NEVER_OBSERVED", where, f"evidence_class of {other!r} is unverifiable")
+                )
     return found
+
+
+def _sources(item: ToolInvariant) -> Iterator[tuple[bool, OutputSource]]:
+    """The earlier outputs that an argument rule speaks of; True: inside its `not`."""
+    inner = None if item.negated is None else item.negated.from_output
+    yield from ((denied, source) for denied, source in ((False, item.from_output), (True, inner)) if source)

@@ -9,7 +9,14 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from threegate.contracts.model_common import Condition, JsonPath, Model, Operators, ValueInvariant
+from threegate.contracts.model_common import (
+    Condition,
+    JsonPath,
+    Model,
+    Operators,
+    ToolPattern,
+    ValueInvariant,
+)
 
 Text = Annotated[str, Field(min_length=1)]
 Listed = Annotated[list[Text], Field(min_length=1)]
@@ -52,19 +59,36 @@ class ToolCondition(Condition, _Extended):
     """A condition in a tool's contract: a path and the full set of operators, which must all hold."""
 
 
+class OutputSource(Model):
+    """Values of the outputs that earlier calls of a tool gave in this session."""
+
+    tool: ToolPattern = Field(description="a tool that has a contract")
+    path: JsonPath = Field(description="where in its outputs the values are, for example $.items[*].id")
+
+
 class NegatedArgument(Negated):
     """What must not hold of an argument, all of it together."""
 
     equals_arg: JsonPath | None = Field(default=None, description="equals another argument of the call")
+    from_output: OutputSource | None = Field(
+        default=None, description="was in the output of an earlier call of that tool"
+    )
 
 
 class ToolInvariant(ValueInvariant, _Extended):
     """An argument rule: a subset of the operators, and `ref` to a slot that was bound earlier."""
 
-    SINCE_1_1: ClassVar[frozenset[str]] = _Extended.SINCE_1_1 | {"contains", "equals_arg"}
+    SINCE_1_1: ClassVar[frozenset[str]] = _Extended.SINCE_1_1 | {
+        "contains",
+        "equals_arg",
+        "from_output",
+    }
 
     equals_arg: JsonPath | None = Field(
         default=None, description="1.1: equals the one value at this path of the same arguments"
+    )
+    from_output: OutputSource | None = Field(
+        default=None, description="1.1: was in the output of an earlier successful call of that tool"
     )
     negated: NegatedArgument | None = Field(
         default=None, alias="not", description="1.1: these operators do not hold, and each could be judged"

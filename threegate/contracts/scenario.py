@@ -184,6 +184,8 @@ def _rules_of(rules: Rules, plan: ToolPlan) -> Iterator[tuple[str, str, str]]:
         yield plan.name, check.code, check.entry.path.text
     for ref in plan.refs:
         yield plan.name, "ref_mismatch", ref.path.text
+    for rule in plan.output_rules:
+        yield plan.name, "ref_mismatch", rule.path.text
     for aggregate in plan.aggregates:
         if aggregate.lte is not None:
             yield plan.name, "aggregate_exceeded", aggregate.name

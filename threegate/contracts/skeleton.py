@@ -5,7 +5,8 @@ from __future__ import annotations
 _TEXT = """\
 # What the tool {tool} may do. Every field: docs/contracts.md. Check: threegate contracts check
 tool: {tool}
-# schema_version: "1.1"         # adds not, starts_with, ends_with, glob, under, host_in, email_domain_in, equals_arg
+# schema_version: "1.1"         # adds not, starts_with, ends_with, glob, under, host_in, email_domain_in,
+#                               # equals_arg, from_output
 side_effect: read               # read | write | destructive | admin | financial
 evidence_class: local_transaction # success needs /out/result.json; or ack_only, unverifiable
 commit_requirement: acknowledged  # state moves after a proven success; none: at launch

@@ -1,19 +1,21 @@
 """The values of the engine: a call, a decision, an outcome, and the session that they move.
 
 Invariant: a `Session` is its rules and plain counters; `Session.from_json(rules, s.to_json())` equals `s`, and its
-size does not grow with the number of calls, but for what a rule must remember (distinct values, resource ids).
+size does not grow with the number of calls, but for what a rule must remember (distinct values, resource ids, and a
+bounded number of digests of outputs).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from threegate.contracts.json_paths import MISSING
+from threegate.core import limits
 
 if TYPE_CHECKING:
     from threegate.contracts.tool_plan import Rules
@@ -190,6 +192,25 @@ class Tally:
 
 
 @dataclass(slots=True)
+class OutputValues:
+    """What a session remembers of the values that one tool's outputs had at one path."""
+
+    digests: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    """sha256 of each value's canonical JSON, in hex, the newest last; at most CONTRACT_OUTPUT_VALUES."""
+    complete: bool = True
+    """False: there were more, so that a value that is not here may have been given all the same."""
+
+    def take(self, digests: Iterable[str]) -> None:
+        """Remember values; the oldest are forgotten first."""
+        for item in digests:
+            self.digests[item] = None
+            self.digests.move_to_end(item)
+        while len(self.digests) > limits.CONTRACT_OUTPUT_VALUES:
+            self.digests.popitem(last=False)
+            self.complete = False
+
+
+@dataclass(slots=True)
 class Pending:
     """A claimed call that has not ended: it counts for limits, aggregates, envelopes and the loop."""
 
@@ -222,6 +243,8 @@ class Session:
     """Tool: the tool whose forbids_after closed it."""
     fulfilled: dict[str, set[str]] = field(default_factory=dict)
     """Precondition id: canonical resource values of successful calls that fulfil it ("" without resource)."""
+    outputs: dict[str, OutputValues] = field(default_factory=dict)
+    """By the key of an OutputSourcePlan; absent until a call of its tool ended."""
     references: dict[str, Any] = field(default_factory=dict)
     """Envelope role (``name/role``): the captured number."""
     window: deque[bytes] = field(default_factory=deque)
@@ -244,6 +267,10 @@ class Session:
             "labels": sorted(self.labels),
             "forbidden": dict(sorted(self.forbidden.items())),
             "fulfilled": {key: sorted(value) for key, value in sorted(self.fulfilled.items())},
+            "outputs": {
+                key: {"digests": list(kept.digests), "complete": kept.complete}
+                for key, kept in sorted(self.outputs.items())
+            },
             "references": dict(sorted(self.references.items())),
             "window": [key.hex() for key in self.window],
             "blocks": self.blocks,
@@ -265,6 +292,10 @@ class Session:
             labels=set(value["labels"]),
             forbidden=dict(value["forbidden"]),
             fulfilled={key: set(items) for key, items in value["fulfilled"].items()},
+            outputs={
+                key: OutputValues(OrderedDict.fromkeys(kept["digests"]), kept["complete"])
+                for key, kept in value["outputs"].items()
+            },
             references=dict(value["references"]),
             window=deque((bytes.fromhex(key) for key in value["window"]), maxlen=rules.window_size or None)
             if rules.window_size

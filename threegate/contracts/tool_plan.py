@@ -46,6 +46,24 @@ class RefPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputSourcePlan:
+    """Values in a tool's outputs that the session remembers. `key` names them there."""
+
+    key: str
+    tool: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRule:
+    """An argument that earlier outputs must have had, or with `negated` must not have had."""
+
+    path: Path
+    source: OutputSourcePlan
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PreconditionPlan:
     """Something that must have happened before. `key` names it in the session."""
 
@@ -140,6 +158,7 @@ class ToolPlan:
     risk_allowed: bool
     checks: tuple[Check, ...]
     refs: tuple[RefPlan, ...]
+    output_rules: tuple[OutputRule, ...]
     preconditions: tuple[PreconditionPlan, ...]
     outputs: tuple[Entry, ...]
     binds: tuple[BindPlan, ...]
@@ -157,6 +176,8 @@ class ToolPlan:
     checkpoints: tuple[CheckpointPlan, ...] = ()
     fulfils: tuple[PreconditionPlan, ...] = ()
     """Preconditions of any tool that a success of this one may fulfil."""
+    remembered: tuple[OutputSourcePlan, ...] = ()
+    """What `from_output` of any tool asks of this one's outputs."""
     call_limit: int | None = None
     early: bool = False
     """commit_requirement none: its state moves at launch."""

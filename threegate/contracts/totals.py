@@ -28,6 +28,14 @@ def canonical_text(value: Any) -> str:
     return canonical.canonical_bytes(value).decode()
 
 
+def value_digest(value: Any) -> str | None:
+    """sha256 of a value's canonical JSON, in hex; None for what has none, such as an integer above 2^53."""
+    try:
+        return canonical.digest(value)
+    except ValueError:
+        return None
+
+
 def _around(session: Session, others: Sequence[Total]) -> list[tuple[str, Tally, Sequence[Pending]]]:
     """Every tally that a bound holds for, with the calls pending under it."""
     own = tuple(session.pending.values()) if session.pending else ()

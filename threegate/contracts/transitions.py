@@ -15,9 +15,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from threegate.contracts.calls import Asked, loop_key, plans_of
 from threegate.contracts.json_paths import MISSING, selected
-from threegate.contracts.state import Call, Decision, Outcome, Pending, Reason, Session, Tally
+from threegate.contracts.state import (
+    Call,
+    Decision,
+    Outcome,
+    OutputValues,
+    Pending,
+    Reason,
+    Session,
+    Tally,
+)
+from threegate.contracts.strict_texts import all_clear
 from threegate.contracts.tool_plan import EXACT, Rules, ToolPlan, exact
-from threegate.contracts.totals import add, canonical_text, captured, effective_bounds, measured
+from threegate.contracts.totals import add, canonical_text, captured, effective_bounds, measured, value_digest
 from threegate.core import limits
 
 if TYPE_CHECKING:
@@ -88,7 +98,9 @@ def reserve(session: Session, call: Call, *, others: Iterable[Tally] = ()) -> No
 
 def release(session: Session, call_id: str) -> None:
     """Give a claim back that never started. What moved at launch stays moved."""
-    session.pending.pop(call_id, None)
+    pending = session.pending.pop(call_id, None)
+    if pending is not None:
+        _unobserved(session, _asked(session, pending.call))
 
 
 def commit(
@@ -121,6 +133,8 @@ def commit(
     if good:
         _succeed(session, asked, outcome)
         return Effect("committed", True)
+    if outcome.status != "unavailable":
+        _unobserved(session, asked)
     if outcome.status != "unavailable" and (violations or not _expected(asked, outcome)):
         session.errors += 1
         limit = session.rules.max_errors
@@ -224,6 +238,7 @@ def _succeed(session: Session, asked: Asked, outcome: Outcome) -> None:
         observed = plan.contract.evidence_class != "unverifiable"
         if observed and outcome.output is not MISSING:
             _bind(session, plan, "output", outcome.output)
+        _remember(session, plan, outcome.output)
         for condition in plan.fulfils:
             if condition.with_output and not (
                 observed and all(entry.failure(outcome.output) is None for entry in condition.with_output)
@@ -239,6 +254,24 @@ def _succeed(session: Session, asked: Asked, outcome: Outcome) -> None:
             session.fulfilled.setdefault(condition.key, set()).update(
                 canonical_text(value) for value in values
             )
+
+
+def _remember(session: Session, plan: ToolPlan, output: Any) -> None:
+    """Keep digests of the values that `from_output` of some tool asks about."""
+    for source in plan.remembered:
+        kept = session.outputs.setdefault(source.key, OutputValues())
+        values = None if output is MISSING else selected(source.path, output)
+        digests = [value_digest(value) for value in values or ()]
+        if values is None or None in digests or not all(map(all_clear, values)):
+            kept.complete = False  # another value may be, or look like, one that is not remembered
+        kept.take(item for item in digests if item is not None)
+
+
+def _unobserved(session: Session, asked: Asked) -> None:
+    """A call ended without a success: what it gave to its caller is not known."""
+    for plan, _ in asked:
+        for source in plan.remembered:
+            session.outputs.setdefault(source.key, OutputValues()).complete = False
 
 
 def _expected(asked: Asked, outcome: Outcome) -> bool:

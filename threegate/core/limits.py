@@ -209,6 +209,8 @@ CONTRACT_PATH_CHARS: Final = 4_096
 CONTRACT_LOOP_WINDOW: Final = 1_000
 CONTRACT_SCHEMA_RULES: Final = 1_000
 CONTRACT_VALUE_BYTES: Final = 1 * MIB
+CONTRACT_OUTPUT_VALUES: Final = 1_000
+"""Values that a session remembers for one `from_output` source, as digests; older ones are forgotten."""
 CONTRACT_DIAGNOSTICS: Final = 200
 CONTRACT_STATE_BYTES: Final = 256 * MIB
 CONTRACT_ATTEMPTS: Final = 10

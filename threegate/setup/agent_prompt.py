@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from threegate.contracts.tool_names import WILDCARD
 from threegate.core import limits
 from threegate.judgement.policy import Policy
 from threegate.proposals.tools import TOOLS
@@ -48,7 +49,7 @@ class Place:
     network: bool
     project: bool
     contracts: tuple[str, ...]
-    """Names of the tools that have a contract; empty when there are none."""
+    """Names of the tools that have a contract, or wildcards such as ``github.*``; empty when there are none."""
 
 
 def place_of(root: str, policy: Policy) -> Place:
@@ -175,7 +176,13 @@ def _format(place: Place) -> Iterator[str]:
         yield "Only `backend: monty` works here: this workspace has no container image, so leave ERA and network alone."
     if place.contracts:
         yield ""
-        yield f"Contracts hold for these tools: {', '.join(place.contracts)}. A request belongs to its backend's tool, or names"
+        tools = [
+            f"every tool whose name begins with `{name.removesuffix('*')}` and that is not in this list"
+            if name.endswith(WILDCARD)
+            else name
+            for name in place.contracts
+        ]
+        yield f"Contracts hold for these tools: {', '.join(tools)}. A request belongs to its backend's tool, or names"
         yield "another one with `tool:`; a run outside of its contract is refused with the rule that it broke."
 
 
