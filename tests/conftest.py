@@ -85,6 +85,7 @@ IN_MEMORY = {
     "evidence",
     "judgement",
     "launch",
+    "proposals",
     "records",
     "results",
     "review",
