@@ -116,14 +116,22 @@ def mcp(
     from threegate.serve.mcp_server import ToolServer
     from threegate.serve.mcp_transport import listening_stdin, serve_socket, serve_stdio
     from threegate.serve.requests import RequestDesk
+    from threegate.serve.workspace_gates import WorkspaceGates
 
     of = workspace.agent_run(run) if workspace is not None and run else None
     door = Door(workspace, of, wait_sec) if workspace is not None else None
     desk = RequestDesk(workspace, of) if workspace is not None else None
+    # an agent behind the door runs nothing itself: its calls are requests, which these contracts judge anyway
+    gates = WorkspaceGates(workspace, decisions, surface="mcp") if workspace is not None and not run else None
 
     def make() -> ToolServer:
         return ToolServer(
-            log=decisions, desk=desk, door=door, guide=Guide(workspace), evidence_mode=evidence.value
+            log=decisions,
+            desk=desk,
+            door=door,
+            guide=Guide(workspace),
+            gates=gates,
+            evidence_mode=evidence.value,
         )
 
     listener = listening_stdin()

@@ -32,10 +32,13 @@ from threegate.aana import (
 from threegate.core.errors import ThreeGateError
 from threegate.serve import openapi
 from threegate.serve.door import DOOR_TOOLS, Door
+from threegate.serve.gate_schemas import contract_decision_schema, contract_line_schema
 from threegate.serve.guide import Guide
 from threegate.serve.requests import RequestDesk
+from threegate.serve.workspace_gates import WorkspaceGates
 
 CHECK: Final = AANA_PRE_TOOL_CHECK_TOOL["name"]
+DECIDE: Final = "contracts_decide"
 _TEXT: Final = {"type": "string"}
 
 
@@ -49,6 +52,7 @@ class ToolServer:
         desk: RequestDesk | None,
         door: Door | None = None,
         guide: Guide | None = None,
+        gates: WorkspaceGates | None = None,
         evidence_mode: EvidenceMode = "quickstart",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -57,6 +61,7 @@ class ToolServer:
         self._desk = desk
         self._door = door
         self._guide = guide or Guide(None)
+        self._gates = gates
         self._answers: dict[Any, str] = {}
         """By the id of a message: the call whose answer it gets."""
         self._mode: EvidenceMode = evidence_mode
@@ -85,7 +90,8 @@ class ToolServer:
         return server
 
     async def _list(self, _context: Any, _params: Any) -> ListToolsResult:
-        return ListToolsResult(tools=[*tools(), *(door_tools() if self._door else ())])
+        decide = [decide_tool()] if self._gates else []
+        return ListToolsResult(tools=[*tools(), *decide, *(door_tools() if self._door else ())])
 
     async def _call(self, context: Any, params: Any) -> CallToolResult:
         if params.name in DOOR_TOOLS and self._door is not None:
@@ -116,6 +122,8 @@ class ToolServer:
         """Run one tool. What goes wrong is an error result with one line that repeats no argument."""
         if name == CHECK:
             return self._check(dict(arguments))
+        if name == DECIDE and self._gates is not None:
+            return self._decide(self._gates, arguments)
         if name not in ("submit_request", "request_status", "read_result"):
             return _failed("there is no such tool here")
         if self._desk is None:
@@ -132,6 +140,14 @@ class ToolServer:
             event, now=self._now(), evidence_mode=self._mode, log=self._log, surface="mcp"
         )
         return _answered(answer["structuredContent"])
+
+    def _decide(self, gates: WorkspaceGates, line: Mapping[str, Any]) -> CallToolResult:
+        try:
+            return _answered(gates.decide_call(json.dumps(line).encode(), self._now()))
+        except ThreeGateError as error:
+            return _failed(str(error))
+        except OSError:
+            return _failed("the decision could not be written down; do not execute")
 
 
 async def _always_an_object(ctx: Any, call_next: Any) -> Any:
@@ -182,6 +198,23 @@ def tools() -> list[Tool]:
             annotations=reading,
         ),
     ]
+
+
+def decide_tool() -> Tool:
+    """The description of `contracts_decide`, the same gate as POST /contracts/decide."""
+    properties: dict[str, Any] = {}
+    for option in contract_line_schema()["anyOf"]:
+        properties.update(option["properties"])
+    return Tool(
+        name=DECIDE,
+        description=(
+            "Ask the workspace's contracts about one call of a tool that you run yourself. Run it only when verdict is "
+            "allow. Name the call with claim, and say how it ended with finish and outcome; close ends a session."
+        ),
+        input_schema=_arguments(properties),
+        output_schema=contract_decision_schema(),
+        annotations=ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False),
+    )
 
 
 def door_tools() -> list[Tool]:

@@ -1,4 +1,4 @@
-"""The gates that a workspace sets up, for callers over HTTP: verdicts on proposals, decisions by its contracts.
+"""The gates that a workspace sets up, for callers over HTTP and MCP: verdicts on proposals, decisions by its contracts.
 
 Invariant: a verdict is the one that the command line gives, and is written down before it is returned. A contract
 decision comes from a play, as in `threegate contracts decide`, that lasts as long as the server: the clock is the
@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from threegate.aana import DecisionLog
+from threegate.aana.decision_log import Surface
 from threegate.contracts.compiler import compile_folder
 from threegate.contracts.folder import read_folder
 from threegate.contracts.play import Play
@@ -35,9 +36,15 @@ class WorkspaceGates:
     """The gates of one workspace; without one, proposals are judged by the default settings. For many threads."""
 
     def __init__(
-        self, workspace: Workspace | None, log: DecisionLog, *, clock: Callable[[], float] = time.monotonic
+        self,
+        workspace: Workspace | None,
+        log: DecisionLog,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        surface: Surface = "http",
     ) -> None:
         """Keep what the gates work with; contracts are read with the first call. `clock` is in seconds."""
+        self._surface = surface
         self._workspace = workspace
         self._log = log
         self._clock = clock
@@ -67,7 +74,7 @@ class WorkspaceGates:
             },
             verdict=verdict.verdict,
             codes=[problem.code for problem in verdict.errors],
-            surface="http",
+            surface=self._surface,
             now=now,
             latency_us=(time.perf_counter_ns() - begun) // 1000,
         )
@@ -102,7 +109,7 @@ class WorkspaceGates:
             names={"tool_name": value.get("tool"), "session_id": value.get("session_id")},
             verdict=answer.get("verdict") or outcome.get("status") or "done",
             codes=[reason["code"] for reason in reasons],
-            surface="http",
+            surface=self._surface,
             now=now,
             latency_us=(time.perf_counter_ns() - begun) // 1000,
         )
