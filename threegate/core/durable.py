@@ -222,9 +222,14 @@ def remove_tree(path: Path) -> None:
     _tell("after", "remove_tree", path)
 
 
-def lock_fd(descriptor: int) -> None:
-    """Say that this process works with a file for as long as the descriptor is open. Raises BlockingIOError, OSError."""
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def create_locked(path: Path) -> int:
+    """Create a file and hold its lock for as long as the descriptor, open for writing, is: `in_use` sees that. Raises OSError."""
+    while True:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)  # removed before it was locked, by whoever takes away what nobody uses
 
 
 def in_use(path: Path) -> bool:
@@ -234,7 +239,7 @@ def in_use(path: Path) -> bool:
     except OSError:
         return False
     try:
-        lock_fd(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
@@ -247,7 +252,7 @@ def folder_locked(path: Path) -> Iterator[None]:
     """Hold the lock of a folder that this process works in: who finds it taken knows that somebody does. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        lock_fd(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
         os.close(descriptor)

@@ -23,7 +23,6 @@ from threegate.request.model import InputFile
 
 _CHUNK = 1 << 20
 _MODE = 0o400
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +118,9 @@ def _copy(workspace: Workspace, place: Path, item: InputFile, kept: ExitStack) -
     source, shown = _open(workspace, place, item.name)
     temporary = workspace.inputs / f".tmp-{secrets.token_hex(8)}"
     try:
-        descriptor = os.open(temporary, _NEW, 0o600)
+        descriptor = durable.create_locked(temporary)
         kept.callback(os.close, descriptor)
         kept.callback(temporary.unlink, missing_ok=True)
-        durable.lock_fd(descriptor)
         sha256, size = _stream(source, descriptor, temporary, shown)
     except OSError as error:
         raise Unavailable(
