@@ -64,7 +64,7 @@ def add(
 
     Example: threegate tools add files --bind /srv/notes -- /opt/files/node_modules/.bin/mcp-server-filesystem /srv/notes
     """
-    from threegate.acts.tools import WantedServer, add_server, look_at_new
+    from threegate.acts.tool_servers import WantedServer, add_server, look_at_new
     from threegate.launch.context import open_context
     from threegate.review.server_card import server_sections
 
@@ -128,7 +128,7 @@ def show(server: ServerName, json_: JsonFlag = False) -> None:
 
     Example: threegate tools show files
     """
-    from threegate.acts.tools import pinned
+    from threegate.acts.tool_servers import pinned
     from threegate.launch.context import open_context
     from threegate.review.server_card import server_sections
 
@@ -151,7 +151,7 @@ def refresh(
 
     Example: threegate tools refresh files
     """
-    from threegate.acts.tools import look_again, take_up
+    from threegate.acts.tool_servers import look_again, take_up
     from threegate.launch.context import open_context
     from threegate.review.server_card import difference_section
 
@@ -177,7 +177,7 @@ def remove(server: ServerName, name: NameOption = "", key: KeyOption = None, jso
 
     Example: threegate tools remove files
     """
-    from threegate.acts.tools import remove_server
+    from threegate.acts.tool_servers import remove_server
     from threegate.launch.context import open_context
 
     context = open_context(workspace_here())
@@ -194,7 +194,7 @@ def test(server: ServerName, json_: JsonFlag = False) -> None:
 
     Example: threegate tools test files
     """
-    from threegate.acts.tools import pinned
+    from threegate.acts.tool_servers import pinned
     from threegate.launch.context import open_context
     from threegate.tools.server_process import open_server
 
