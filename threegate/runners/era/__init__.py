@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from threegate.core.settings import RunnersSettings, SecretReference, Settings
+from threegate.jail.seccomp import SECCOMP_SHA256
 from threegate.runners.description import BackendDescription, DoctorLine, guarded
-from threegate.runners.era.seccomp import SECCOMP_SHA256
 from threegate.runners.interface import Runner
 
 OVERHEAD_MB = 32
