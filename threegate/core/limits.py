@@ -10,6 +10,8 @@ MIB: Final = 1024 * 1024
 # ---- gate 1: the request file (docs/spec/1-tool-request.md)
 REQUEST_BYTES: Final = 64 * KIB
 REQUEST_LINES: Final = 2_000
+TOOL_ARGUMENTS_BYTES: Final = 48 * KIB
+"""The arguments of one tool call, in canonical form."""
 FRONT_MATTER_BYTES: Final = 16 * KIB
 FRONT_MATTER_DEPTH: Final = 4
 REQUEST_ID_CHARS: Final = 128
@@ -72,6 +74,8 @@ IGNORE_FILE_BYTES: Final = 1 * MIB
 APPLY_JOURNAL_BYTES: Final = 64 * MIB
 CHANGE_HEAD_BYTES: Final = 64
 """Of a changed file's start, to see whether it starts as a program."""
+CALLS_AT_ONCE: Final = 4
+"""Runs of backend mcp; each is a process of its server."""
 APPLY_AT_ONCE: Final = 2
 """Changes that are made at once, in as many projects: one project has one at a time."""
 APPLY_CHILD_SECONDS: Final = 60
