@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from threegate.agents.jail import Account, Jail, overlay_works
 from threegate.agents.work_changes import read_changes
 from threegate.agents.work_copy import SCRATCH, UPPER, CopyKind, WorkCopy
 from threegate.core.workspace import Workspace
+from threegate.jail.jail import Account, Jail, overlay_works
 
 ROUNDS = 9
 

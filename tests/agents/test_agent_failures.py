@@ -59,7 +59,7 @@ def test_whatever_works_beside_an_agent_may_be_killed(user: Person) -> None:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **as_account(user.account),
     )  # fmt: skip
     assert process.stdout and process.stdout.readline() == b"ready\n"
-    for name in ("serve mcp --run", "agents.model_relay", "agents.host_proxy"):
+    for name in ("serve mcp --run", "agents.model_relay", "jail.host_proxy"):
         kill(door_of(process, name))
     out, lines = said_by(process, b"go\n")
     assert (process.returncode, out) == (5, "Connection refused\nb''\nb''\n"), (out, lines)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.people import ACCOUNT, Person, as_account
-from threegate.agents.jail import WALLS
+from threegate.jail.jail import WALLS
 
 
 def one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from tests.agents.people import Person
 from tests.agents.test_agent_run_command import no_run_is_left, one_line
-from threegate.agents import host_proxy
-from threegate.agents.host_log import read_hosts
-from threegate.agents.host_proxy import HostProxy
+from threegate.jail import host_proxy
+from threegate.jail.host_log import read_hosts
+from threegate.jail.host_proxy import HostProxy
 
 ASK = """
 import os, socket

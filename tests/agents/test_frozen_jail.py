@@ -164,7 +164,7 @@ def test_nothing_of_a_jail_lives_when_its_changes_are_read(user: Person) -> None
     script = textwrap.dedent("""
         import subprocess, sys
         from pathlib import Path
-        from threegate.agents.jail import Account, Jail
+        from threegate.jail.jail import Account, Jail
         from threegate.agents.runs import jail_processes
         process = Jail(Account.own()).start(
             ["/bin/sh", "-c", "for i in $(seq 60); do setsid sleep 300 & done; echo made; read line"],

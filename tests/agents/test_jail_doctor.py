@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.agents.people import Person
-from threegate.agents import jail, jail_doctor
-from threegate.agents.jail import WALLS
+from threegate.agents import jail_doctor
 from threegate.core.errors import Unavailable
 from threegate.core.settings import Settings
+from threegate.jail import jail
+from threegate.jail.jail import WALLS
 
 
 def test_there_is_a_line_for_each_wall(somebody: Person) -> None:

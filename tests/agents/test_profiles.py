@@ -9,10 +9,10 @@ import pytest
 
 from tests.agents.people import Person
 from tests.agents.real_agents import AGENTS
-from threegate.agents.jail import DOOR, HOME
 from threegate.agents.profile import Filled, load_profile, profile_names
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import Settings, parse_settings
+from threegate.jail.jail import DOOR, HOME
 
 PACKAGED = ["claude", "codex", "gemini", "generic", "opencode", "qwen"]
 

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from tests.agents.conftest import jail_programs
-from threegate.agents.jail import Account, Jail
 from threegate.agents.project_survey import survey
 from threegate.agents.work_changes import base_name, keep_bases, read_changes, remember_proposed, was_proposed
 from threegate.agents.work_copy import CopyKind, WorkCopy
 from threegate.changes.make import MadeChangeSet
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
+from threegate.jail.jail import Account, Jail
 
 SECRET = "aws_key = 'AKIA" + "IOSFODNN7EXAMPLK'\n"
 KINDS = ("overlay", "plain")

@@ -18,10 +18,10 @@ from mcp import Client, StdioServerParameters
 from tests.agent_runs import make_run
 from tests.serve.door_client import approved, daemon, with_client, with_door
 from tests.support import Place, make_place
-from threegate.agents.jail import Account
 from threegate.agents.runs import RunFacts
 from threegate.agents.work_copy import WorkCopy
 from threegate.core.workspace import AgentRun
+from threegate.jail.jail import Account
 
 ASK = {"code": "6 * 7", "purpose": "Multiply two numbers."}
 DOOR_TOOLS = ["run_python", "run_program", "propose_changes", "wait", "requests", "read_output", "cancel"]

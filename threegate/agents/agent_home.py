@@ -12,13 +12,13 @@ import stat
 from contextlib import suppress
 from typing import Final
 
-from threegate.agents.jail import Account
 from threegate.agents.profile import Filled
 from threegate.agents.runs import RunFacts, all_runs, is_alive
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import AgentRun, Workspace
+from threegate.jail.jail import Account
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -14,11 +14,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from threegate.agents.jail import Account, measure_walls, missing_packages, overlay_works
-from threegate.agents.jail_cgroup import JailCgroup
 from threegate.agents.profile import load_profile, profile_names
 from threegate.agents.work_copy import SCRATCH, UPPER
 from threegate.core.settings import Settings
+from threegate.jail.jail import Account, measure_walls, missing_packages, overlay_works
+from threegate.jail.jail_cgroup import JailCgroup
 from threegate.runners.description import DoctorLine, guarded
 
 _NOBODY = "nobody"

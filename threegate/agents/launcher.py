@@ -21,11 +21,7 @@ from urllib.parse import urlsplit
 
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
-from threegate.agents import jail as jails
 from threegate.agents.agent_home import take_over_state, write_files
-from threegate.agents.host_log import read_hosts
-from threegate.agents.jail import Account, Bound, Jail, JailProcess
-from threegate.agents.jail_cgroup import JailCgroup
 from threegate.agents.model_counts import Counts, RelaySettings
 from threegate.agents.profile import Filled, Profile, load_profile
 from threegate.agents.program import Program, find_program
@@ -33,10 +29,7 @@ from threegate.agents.project_survey import scan_cache
 from threegate.agents.propose import register_project
 from threegate.agents.runs import RunFacts, end_dead_runs, run_lock, thaw_forgotten
 from threegate.agents.side_processes import (
-    SideProcess,
-    listen,
     start_door,
-    start_host_proxy,
     start_model_relay,
 )
 from threegate.agents.terminal import run_in_jail
@@ -46,9 +39,14 @@ from threegate.changes.make import MadeChangeSet
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
 from threegate.core.file_names import new_agent_run_id
+from threegate.core.secret_value import read_secret
 from threegate.core.workspace import AgentRun
+from threegate.jail import jail as jails
+from threegate.jail.host_log import read_hosts
+from threegate.jail.jail import Account, Bound, Jail, JailProcess
+from threegate.jail.jail_cgroup import JailCgroup
+from threegate.jail.side_process import SideProcess, listen, start_host_proxy
 from threegate.launch.context import Context
-from threegate.runners.egress.secret_header import read_secret
 from threegate.trail import moves
 from threegate.trail.payloads import AgentEnded, AgentStarted
 
@@ -314,11 +312,11 @@ class _Launch:
     def _start_sides(self, held: ExitStack) -> None:
         """The door and the relay, each with a socket of its own that nobody else keeps: when it dies, nobody answers there."""
         plan, run = self._plan, self._run
-        with listen(run, run.door, plan.account) as listener:
+        with listen(run.door, plan.account) as listener:
             door = start_door(self._context.workspace, run, listener, plan.profile.wait_sec)
         self._keep(held, door)
         if self._wanted.hosts:
-            with listen(run, run.hosts, plan.account) as listener:
+            with listen(run.hosts, plan.account) as listener:
                 proxy, self._hosts = start_host_proxy(listener, self._wanted.hosts)
             held.callback(os.close, self._hosts)
             self._keep(held, proxy)
@@ -334,7 +332,7 @@ class _Launch:
             bytes=limits.megabytes << 20,
             tokens=limits.tokens,
         )
-        with listen(run, run.model, plan.account) as listener:
+        with listen(run.model, plan.account) as listener:
             relay, self._counts = start_model_relay(listener, settings)
         held.callback(os.close, self._counts)
         self._keep(held, relay)

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from threegate.agents.jail import DOOR, HOME, MODEL_PORT
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import AGENT_NAME, AgentSettings, Settings
+from threegate.jail.jail import DOOR, HOME, MODEL_PORT
 
 Protocol = Literal["responses", "chat", "messages", "gemini"]
 DOOR_ARGV: Final = ("/usr/bin/socat", "-", f"UNIX-CONNECT:{DOOR}")

@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from threegate.agents.jail_cgroup import remove_cgroups
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import AgentRun, Workspace
+from threegate.jail.jail_cgroup import remove_cgroups
 from threegate.launch.context import Context
 from threegate.trail import moves
 from threegate.trail.payloads import AgentEnded

@@ -22,8 +22,8 @@ from contextlib import contextmanager, suppress
 from subprocess import PIPE
 from typing import Final
 
-from threegate.agents.jail import Jail, JailProcess
 from threegate.agents.terminal_filter import RESET, TerminalFilter
+from threegate.jail.jail import Jail, JailProcess
 
 _PIECE: Final = 1 << 16
 _LAST_OUTPUT_SECONDS: Final = 1.0

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from threegate.agents.jail import Account, Bound
 from threegate.agents.project_survey import Original, Survey, survey
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import open_beneath
 from threegate.core.user_state import UserState
 from threegate.core.workspace import AgentRun, Workspace
+from threegate.jail.jail import Account, Bound
 from threegate.proposals.project import Project, ProjectError, read_at
 from threegate.proposals.snapshot import git_config
 

@@ -252,10 +252,10 @@ def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
 
 def _changed_paths(run: AgentRun, facts: RunFacts) -> list[str]:
     """What differs in a run's work copy, one line a path. A run that goes on is stopped while it is read."""
-    from threegate.agents.jail import Account
     from threegate.agents.runs import frozen
     from threegate.agents.work_changes import read_changes
     from threegate.agents.work_copy import WorkCopy
+    from threegate.jail.jail import Account
 
     copy = WorkCopy.of(run, Path(facts.root), facts.copy, Account(facts.account, facts.uid, facts.gid))
     with frozen(run):

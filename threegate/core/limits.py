@@ -461,6 +461,27 @@ SERVE_CONNECTIONS: Final = 256
 SERVE_HEAD_BYTES: Final = 16 * KIB
 MCP_NAME_BYTES: Final = 256
 
+# ---- servers of tools (docs/spec/9-tools.md)
+TOOLS_SERVERS: Final = 64
+TOOLS_MANIFEST_BYTES: Final = 4 * MIB
+TOOLS_PINNED: Final = 512
+"""Tools of one server."""
+TOOLS_START_SECONDS: Final = 30
+"""For each answer before a call: `initialize`, and a page of the list."""
+TOOLS_START_BYTES: Final = 4 * MIB
+"""Of each such answer, and all that the server writes meanwhile."""
+TOOLS_END_SECONDS: Final = 1.0
+"""So long a server may take to end when its input has ended, before it is killed."""
+TOOLS_STDERR_BYTES: Final = 4 * KIB
+"""Of what a server writes to standard error, kept for its last line."""
+TOOLS_WORDS_CHARS: Final = 200
+"""Of a server's own words in a message of ours."""
+TOOLS_TREE_ENTRIES: Final = 200_000
+TOOLS_TREE_BYTES: Final = 4096 * MIB
+"""Files of one program that are pinned."""
+TOOLS_ARGUMENT_CHARS: Final = 4_096
+TOOLS_ARGUMENTS: Final = 256
+
 # ---- agents (docs/spec/8-agents.md)
 AGENT_RUNS: Final = 10_000
 """Folders of agents' runs that are looked at."""

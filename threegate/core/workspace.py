@@ -167,6 +167,11 @@ class Workspace:
         return self.tool_exec / "grants"
 
     @cached_property
+    def tools(self) -> Path:
+        """What is pinned of each server of tools, 0700; made with the first."""
+        return self.tool_exec / "tools"
+
+    @cached_property
     def drills(self) -> Path:
         """The drill that lies among the drafts, 0700; made with the first (docs/drills.md)."""
         return self.tool_exec / "drills"

@@ -21,7 +21,6 @@ import yaml
 
 from threegate.acts.cancel import cancel_request
 from threegate.acts.signed_acts import Decision
-from threegate.agents.jail import Account
 from threegate.agents.propose import draft_changes
 from threegate.agents.runs import RunFacts, frozen
 from threegate.agents.work_changes import keep_bases, read_changes
@@ -30,6 +29,7 @@ from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import AgentRun, Workspace
+from threegate.jail.jail import Account
 from threegate.launch.context import open_context
 from threegate.request import read_request
 from threegate.results import Verdict, read_verdict

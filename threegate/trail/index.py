@@ -40,6 +40,7 @@ from threegate.trail.payloads import (
     Rejected,
     SettingsChanged,
     SignedAct,
+    ToolsChanged,
     TreeAnnounced,
     Witnessed,
     WorkspaceAdopted,
@@ -107,6 +108,8 @@ class TrailIndex:
         """Recorded digest of the names and digests of the contracts that a daemon took up (None: none recorded)."""
         self.notes: Mapping[str, str] = {}
         """The file of notes that changed last, by its name in memory/, and the digest that was announced."""
+        self.tools: dict[str, str] = {}
+        """Announced digest of the manifest of each added server of tools, by its name."""
         self.head = Head(0, "", "")
         self.frontier = Frontier()
         self.last_checkpoint = 0
@@ -146,6 +149,7 @@ class TrailIndex:
         self.last_checkpoint_root = header.get("last_checkpoint_root")
         self.contracts_sha256 = header.get("contracts_sha256")  # an older version kept none
         self.notes = header.get("notes", {})  # an older version kept none
+        self.tools = dict(header.get("tools", {}))  # an older version kept none
         self.head = Head(header["seq"], header["hash"], header["time"])
         self.frontier = Frontier.of(header["seq"], [bytes.fromhex(node) for node in header["nodes"]])
         self.last_checkpoint, self.counts = header["last_checkpoint"], dict(header["counts"])
@@ -164,6 +168,7 @@ class TrailIndex:
             **witnessed,
             **drills,
             **({"notes": dict(self.notes)} if self.notes else {}),
+            **({"tools": self.tools} if self.tools else {}),
             "workspace_id": self.workspace_id,
             "epoch": self.epoch,
             "vkey": self.vkey,
@@ -252,6 +257,10 @@ class TrailIndex:
                 self.contracts_sha256 = digest
             case OperatorsChanged():
                 self.operators = (payload.operators_sha256, payload.revoked_sha256, payload.passkeys_sha256)
+            case ToolsChanged(server=str(server)):
+                self.tools.pop(server, None)
+                if payload.manifest_sha256 is not None:
+                    self.tools[server] = payload.manifest_sha256
             case TreeAnnounced(size=int(size)):
                 self.last_checkpoint, self.last_checkpoint_root, self.answers = size, payload.root, 0
             case Witnessed():

@@ -21,12 +21,12 @@ from docker.types import LogConfig, Mount, Ulimit
 
 from threegate.core import limits
 from threegate.core.errors import Unavailable
+from threegate.jail.seccomp import SECCOMP_JSON
 from threegate.request.job import Job
 from threegate.runners.egress.egress import own_addresses, read_access_log, squid_conf
 from threegate.runners.egress.routes import block_routes
 from threegate.runners.egress.secret_header import SecretHeader, forwarder, forwarder_source, listening
 from threegate.runners.era import container_engine
-from threegate.runners.era.seccomp import SECCOMP_JSON
 from threegate.runners.era.spec import labels
 from threegate.runners.interface import Control, Destination
 

@@ -7,22 +7,20 @@ only when its one allowed host is the one that the operator's reference names.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from threegate.core import durable, limits
 from threegate.core.errors import Unavailable
+from threegate.core.secret_value import read_secret
 from threegate.core.settings import SecretReference
 from threegate.request.job import Job
 
 FORWARD_PORT: Final = 3130
 TOOLS: Final[Mapping[str, str]] = {"github.issue_create_approved": "github"}
 """Which secret a tool's job gets."""
-_VALUE: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +51,6 @@ def secret_for(job: Job, references: Mapping[str, SecretReference]) -> SecretHea
         raise Unavailable(f"no secret: secrets.{name} of threegate.toml is for another host than this run's")
     host, _, port = job.network[0].rpartition(":")
     return SecretHeader(reference.method, host, int(port), reference.path, read_secret(name, reference))
-
-
-def read_secret(name: str, reference: SecretReference) -> str:
-    if reference.env:
-        text = os.environ.get(reference.env, "")
-    else:
-        try:
-            data = durable.read_regular(Path(reference.file), max_bytes=limits.SECRET_BYTES)
-        except OSError as error:
-            raise Unavailable(
-                f"no secret: the file of secrets.{name} cannot be read ({error.strerror})"
-            ) from None
-        text = data.decode("ascii", "replace").strip()
-    if not _VALUE.fullmatch(text):
-        raise Unavailable(f"no secret: what secrets.{name} names is missing or is no token")
-    return text
 
 
 def squid_lines(secret: SecretHeader) -> list[str]:

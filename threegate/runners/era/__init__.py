@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from threegate.core.settings import RunnersSettings, SecretReference, Settings
+from threegate.jail.seccomp import SECCOMP_SHA256
 from threegate.runners.description import BackendDescription, DoctorLine, guarded
 from threegate.runners.era.engine_answer import engine_line, engine_url
-from threegate.runners.era.seccomp import SECCOMP_SHA256
 from threegate.runners.interface import Runner
 
 OVERHEAD_MB = 32

@@ -6,8 +6,8 @@ Invariant: what is reported as held was tried inside, in a container made in exa
 from __future__ import annotations
 
 from threegate.core.settings import EraSettings
+from threegate.jail.seccomp import SECCOMP_SHA256
 from threegate.request.job import ERA_ENVIRONMENT, PROXY_URL, Job, JobLimits
-from threegate.runners.era.seccomp import SECCOMP_SHA256
 
 PROBE_HOST = "threegate-probe.invalid"
 """A name that no resolver has (RFC 2606): the probe's allowlist needs one."""

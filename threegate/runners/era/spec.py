@@ -13,10 +13,10 @@ import docker
 from docker.types import DriverConfig, LogConfig, Mount, Ulimit
 
 from threegate.core import limits
+from threegate.jail.seccomp import SECCOMP_JSON
 from threegate.request.job import Job, JobLimits
 from threegate.runners.era import keeper
 from threegate.runners.era.container_engine import BOOT_LABEL, LABEL, REQUEST_LABEL
-from threegate.runners.era.seccomp import SECCOMP_JSON
 from threegate.runners.interface import Control
 
 RUN_USER = 65534

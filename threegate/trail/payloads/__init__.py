@@ -48,6 +48,7 @@ from threegate.trail.payloads.session_events import (
     SessionKilled,
     SessionOpened,
 )
+from threegate.trail.payloads.tools_events import ToolsAdded, ToolsChanged, ToolsRefreshed, ToolsRemoved
 from threegate.trail.payloads.workspace_events import (
     CheckpointSigned,
     ProjectAdded,
@@ -109,6 +110,9 @@ PAYLOADS: Final[Mapping[str, type[Payload]]] = {
         DrillSet,
         DrillPlaced,
         DrillEnded,
+        ToolsAdded,
+        ToolsRefreshed,
+        ToolsRemoved,
     )
 }
 """By the event's `type`, in the order in which a workspace's life brings them."""
@@ -161,6 +165,10 @@ __all__ = [
     "SignedAct",
     "Started",
     "Stopped",
+    "ToolsAdded",
+    "ToolsChanged",
+    "ToolsRefreshed",
+    "ToolsRemoved",
     "TreeAnnounced",
     "UndoStarted",
     "Undone",

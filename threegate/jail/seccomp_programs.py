@@ -1,6 +1,6 @@
 """The two seccomp programs of the jail, compiled by libseccomp: the system calls of the ERA profile, and no writing into a terminal.
 
-Invariant: the first program is an allowlist (`runners/era/seccomp.py` says what is in it). The second refuses the two ioctls
+Invariant: the first program is an allowlist (`jail/seccomp.py` says what is in it). The second refuses the two ioctls
 that put input into a terminal; the kernel looks at the lower 32 bits of the number only, and so does the program.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from threegate.core.errors import Unavailable
-from threegate.runners.era.seccomp import profile
+from threegate.jail.seccomp import profile
 
 LIBRARY: Final = "libseccomp.so.2"
 _ALLOW: Final = 0x7FFF0000

@@ -4,7 +4,7 @@ Invariant: one CONNECT to port 443 of a listed name is all that it takes. A name
 listed one that leads to an address that is not public is refused. What then flows is not looked at: the card and the docs say
 "may send anything there". Each host that was reached or refused is written down.
 
-Run as ``python -m threegate.agents.host_proxy SOCKET LOG HOST…``: two descriptors, of the listening socket and of the file that
+Run as ``python -m threegate.jail.host_proxy SOCKET LOG HOST…``: two descriptors, of the listening socket and of the file that
 the hosts go to. It ends when stdin closes.
 """
 

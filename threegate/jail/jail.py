@@ -1,4 +1,4 @@
-"""The jail around an agent: bubblewrap with every namespace, two seccomp programs, no capability and nothing of the caller's.
+"""The jail around an agent, or a server of tools: bubblewrap with every namespace, two seccomp programs, no capability and nothing of the caller's.
 
 Invariant: the program in the jail inherits no variable, no descriptor but its three streams, and no path that `Jail` does not
 name. Paths reach bubblewrap through a mount namespace of its own, where they were bound before the account changed; so no
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from threegate.agents import seccomp_programs
 from threegate.core import limits
 from threegate.core.errors import Unavailable
+from threegate.jail import seccomp_programs
 
 HOME: Final = "/home/agent"
 DOOR: Final = "/run/door.sock"
@@ -168,7 +168,7 @@ class JailProcess(subprocess.Popen[bytes]):
         ended = select.poll()
         ended.register(self.first, select.POLLIN)
         if not ended.poll(limits.AGENT_END_SECONDS * 1000):
-            raise Unavailable("processes of the agent do not end, so its changes cannot be read")
+            raise Unavailable("processes in the jail do not end")
         os.close(self.first)
         self.first = -1
 
@@ -202,7 +202,7 @@ class Jail:
             )
         with ExitStack() as held:
             filters = [seccomp_programs.system_calls(), seccomp_programs.terminal_input()]
-            texts = [_memory_file(text) for text in _ETC.values()]
+            texts = [_memory_file(text) for text in (*_ETC.values(), self._variables())]
             for descriptor in (*filters, *texts):
                 held.callback(os.close, descriptor)
             inside = ["/bin/sh", "-c", _BEGIN, "begin", *argv] if begin else list(argv)
@@ -262,7 +262,8 @@ class Jail:
                 line += ["--ro-bind", str(path), str(path)]
         for name in _ETC_OF_THE_HOST:
             line += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-        for path_in_jail, descriptor in zip(_ETC, texts, strict=True):
+        *etc, variables = texts
+        for path_in_jail, descriptor in zip(_ETC, etc, strict=True):
             line += ["--perms", "0644", "--file", str(descriptor), path_in_jail]
         line += ["--proc", "/proc", "--dev", "/dev"]
         for place, size in (("/tmp", self.tmp_bytes), ("/dev/shm", self.tmp_bytes)):
@@ -276,9 +277,13 @@ class Jail:
         line += ["--remount-ro", "/"]
         for descriptor in filters:
             line += ["--add-seccomp-fd", str(descriptor)]
-        for name, value in {"PATH": "/usr/local/bin:/usr/bin:/bin", **(self.environment or {})}.items():
-            line += ["--setenv", name, value]
-        return [*line, "--chdir", self.cwd]
+        return [*line, "--args", str(variables), "--chdir", self.cwd]
+
+    def _variables(self) -> str:
+        """The environment, as bubblewrap reads words: a command line would show its values to everybody on this machine."""
+        variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", **(self.environment or {})}
+        words = (word for name, value in variables.items() for word in ("--setenv", name, value))
+        return "".join(f"{word}\0" for word in words)
 
     def start(
         self,

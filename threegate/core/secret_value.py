@@ -1,0 +1,34 @@
+"""The value of a secret of the operator's, read when it is needed: from a variable of this process, or from a file.
+
+Invariant: it is one token of known characters, so that it cannot become two lines or two words anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from threegate.core import durable, limits
+from threegate.core.errors import Unavailable
+from threegate.core.settings import SecretReference
+
+_VALUE: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}")
+
+
+def read_secret(name: str, reference: SecretReference) -> str:
+    """The value. Raises Unavailable when it is missing or no token: what it is, is never said."""
+    if reference.env:
+        text = os.environ.get(reference.env, "")
+    else:
+        try:
+            data = durable.read_regular(Path(reference.file), max_bytes=limits.SECRET_BYTES)
+        except OSError as error:
+            raise Unavailable(
+                f"no secret: the file of secrets.{name} cannot be read ({error.strerror})"
+            ) from None
+        text = data.decode("ascii", "replace").strip()
+    if not _VALUE.fullmatch(text):
+        raise Unavailable(f"no secret: what secrets.{name} names is missing or is no token")
+    return text

@@ -1,0 +1,100 @@
+"""A process that works for a jail from outside: it answers on one socket that the jail has.
+
+Invariant: the kernel ends it with the process that started it. Its socket is 0600 and the jailed account's; it inherits the
+descriptors that it was given, and no other.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from threegate.core.errors import Unavailable
+from threegate.jail.jail import Account
+
+_BACKLOG: Final = 64
+_END_SECONDS: Final = 3.0
+
+
+def listen(path: Path, account: Account) -> socket.socket:
+    """A listening socket at a path, which only the agent's account may connect to. Raises Unavailable."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    held = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    before = os.umask(0o177)
+    try:
+        # A name of a socket has at most 107 bytes, a workspace's path may have more.
+        listener.bind(f"/proc/self/fd/{held}/{path.name}")
+        os.chown(path.name, account.uid, account.gid, dir_fd=held, follow_symlinks=False)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise Unavailable(f"{path}: cannot listen ({error.strerror})") from None
+    finally:
+        os.umask(before)
+        os.close(held)
+    return listener
+
+
+class SideProcess:
+    """One of them. `end` waits for it and kills what does not go."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        self.name = name
+        self._process = process
+
+    def died(self) -> str | None:
+        """How it ended by itself; None while it lives."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    def end(self) -> None:
+        """Ask it to end: by closing its pipe, or by a signal."""
+        if self._process.stdin:
+            with suppress(OSError):
+                self._process.stdin.close()
+        else:
+            self._process.terminate()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def start_host_proxy(listener: socket.socket, hosts: Sequence[str]) -> tuple[SideProcess, int]:
+    """The proxy to allowed hosts, and a descriptor of what it writes down, which the caller closes. Raises Unavailable."""
+    log = os.memfd_create("hosts", os.MFD_CLOEXEC)
+    descriptors = (listener.fileno(), log)
+    command = [sys.executable, "-m", "threegate.jail.host_proxy", *map(str, descriptors), *hosts]
+    kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    return SideProcess("host proxy", start_side_process(command, descriptors, kept)), log
+
+
+def start_side_process(
+    command: Sequence[str],
+    descriptors: Sequence[int],
+    environment: Mapping[str, str],
+    *,
+    stdin: int = subprocess.PIPE,
+) -> subprocess.Popen[bytes]:
+    """Start it with this environment and these descriptors. Raises Unavailable."""
+    try:
+        return subprocess.Popen(
+            ["/usr/bin/setpriv", "--pdeathsig", "KILL", *command],
+            stdin=stdin,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=descriptors,
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise Unavailable(f"{command[0]}: cannot be started ({error.strerror})") from None

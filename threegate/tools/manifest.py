@@ -1,0 +1,255 @@
+"""What is pinned of a server of tools: `tool-exec/tools/NAME.json`, whose digest an operator signed and the trail announced.
+
+Invariant: the file's bytes are the canonical JSON of the manifest, so its digest is the file's; `read_manifest` gives nothing
+that is not the file the trail announced last. A server's own words (descriptions, instructions, annotations) are data in it.
+Source: docs/spec/9-tools.md, "Adding a server".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+from threegate.core import canonical, limits
+from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.workspace import Workspace
+from threegate.trail import TrailIndex
+
+Place = Literal["jail", "host"]
+"""Where a server's process runs."""
+SERVER_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,15}")
+TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""A name that every client and the door take; a server with another one is refused whole."""
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_SUFFIX: Final = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTool:
+    """One tool as its server described it; only `name` and the schemas decide anything, the rest is shown."""
+
+    name: str
+    title: str | None
+    description: str | None
+    input_schema: Mapping[str, Any]
+    """JSON Schema of the arguments."""
+    output_schema: Mapping[str, Any] | None
+    annotations: Mapping[str, Any] | None
+    """What the server claims of itself (`readOnlyHint` …): never believed."""
+
+    def to_data(self) -> dict[str, Any]:
+        """As in the manifest; every key is there."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "input_schema": self.input_schema,
+            "output_schema": self.output_schema,
+            "annotations": self.annotations,
+        }
+
+    @classmethod
+    def parse(cls, data: object) -> PinnedTool:
+        """Raises ValueError for anything that `to_data` does not make."""
+        row = _keys(data, "name", "title", "description", "input_schema", "output_schema", "annotations")
+        if not TOOL_NAME.fullmatch(_text(row["name"])):
+            raise ValueError("a tool has no usable name")
+        return cls(
+            row["name"],
+            None if row["title"] is None else _text(row["title"]),
+            None if row["description"] is None else _text(row["description"]),
+            _object(row["input_schema"]),
+            None if row["output_schema"] is None else _object(row["output_schema"]),
+            None if row["annotations"] is None else _object(row["annotations"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFolder:
+    """A folder of this machine that the server sees at the same path."""
+
+    path: str
+    """Absolute and real."""
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A server, how it is started, and everything that it said of itself when the operator signed."""
+
+    server: str
+    argv: tuple[str, ...]
+    """The command line; its first word is an absolute path."""
+    place: Place
+    account: str
+    """The account that it runs as; empty: the daemon's own, which is never root's."""
+    allow: tuple[str, ...]
+    """Hosts that it may send anything to (port 443); in `host` nothing keeps it from others."""
+    binds: tuple[ServerFolder, ...]
+    env: Mapping[str, str]
+    secrets: tuple[str, ...]
+    """Variables whose value is the operator's secret of the same name (`secrets.NAME`); never in the manifest."""
+    stateful: bool
+    """One process for a run of an agent, in place of one for a call."""
+    initialize: Mapping[str, Any]
+    """Of its answer to `initialize`: protocolVersion, capabilities, serverInfo, instructions (None without)."""
+    tools: tuple[PinnedTool, ...]
+    """All pages of its list, in its order."""
+    program: Mapping[str, str]
+    """Digest of each file or folder that the command line starts, by real path (`program_tree.tree_digest`)."""
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of the canonical JSON, which is what the file has."""
+        return canonical.sha256_hex(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The file's bytes. Raises ValueError where a server said something that has no canonical form."""
+        return canonical.canonical_bytes(self.to_data())
+
+    def tool(self, name: str) -> PinnedTool | None:
+        """The tool of this name."""
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+    def to_data(self) -> dict[str, Any]:
+        """As a JSON value; every key is there."""
+        return {
+            "server": self.server,
+            "argv": list(self.argv),
+            "place": self.place,
+            "account": self.account,
+            "allow": list(self.allow),
+            "binds": [{"path": item.path, "writable": item.writable} for item in self.binds],
+            "env": dict(self.env),
+            "secrets": list(self.secrets),
+            "stateful": self.stateful,
+            "initialize": dict(self.initialize),
+            "tools": [tool.to_data() for tool in self.tools],
+            "program": dict(self.program),
+        }
+
+    @classmethod
+    def parse(cls, data: object) -> Manifest:
+        """Raises ValueError for anything that `to_data` does not make."""
+        row = _keys(
+            data,
+            *"server argv place account allow binds env secrets stateful initialize tools program".split(),
+        )
+        if not SERVER_NAME.fullmatch(_text(row["server"])):
+            raise ValueError("the server has no usable name")
+        argv, tools = _texts(row["argv"]), tuple(PinnedTool.parse(item) for item in _list(row["tools"]))
+        if not argv or not Path(argv[0]).is_absolute():
+            raise ValueError("argv does not start with an absolute path")
+        if row["place"] not in ("jail", "host") or type(row["stateful"]) is not bool:
+            raise ValueError("place or stateful has no known value")
+        if len({tool.name for tool in tools}) != len(tools):
+            raise ValueError("two tools have one name")
+        initialize = _keys(row["initialize"], "protocolVersion", "capabilities", "serverInfo", "instructions")
+        program = _text_map(row["program"])
+        if not all(_DIGEST.fullmatch(digest) for digest in program.values()):
+            raise ValueError("program has something that is no digest")
+        return cls(
+            server=row["server"],
+            argv=argv,
+            place=cast(Place, row["place"]),
+            account=_text(row["account"]),
+            allow=_texts(row["allow"]),
+            binds=tuple(_folder(item) for item in _list(row["binds"])),
+            env=_text_map(row["env"]),
+            secrets=_texts(row["secrets"]),
+            stateful=row["stateful"],
+            initialize=initialize,
+            tools=tools,
+            program=program,
+        )
+
+
+def manifest_name(server: str) -> str:
+    """The file's name in tool-exec/tools/."""
+    return f"{server}{_SUFFIX}"
+
+
+def server_names(index: TrailIndex) -> tuple[str, ...]:
+    """The servers that are added now, sorted."""
+    return tuple(sorted(index.tools))
+
+
+def read_manifest(workspace: Workspace, index: TrailIndex, name: str) -> Manifest:
+    """What is pinned of an added server; `index` is of the locked trail.
+
+    Raises Refused `tools_unknown` for a server that is not added, `tools_changed` for a file that is not what the trail
+    announced last; Unavailable when it cannot be read.
+    """
+    announced = index.tools.get(name)
+    if announced is None:
+        raise Refused("tools_unknown", f"{name}: is no added server; see: threegate tools list")
+    file = manifest_name(name)
+    try:
+        with workspace.hold(workspace.tools) as folder:
+            data, _ = folder.read(file, max_bytes=limits.TOOLS_MANIFEST_BYTES)
+    except FileNotFoundError:
+        raise Refused("tools_changed", f"tools/{file}: is not there; add the server again") from None
+    except OSError as error:
+        raise Unavailable(f"tools/{file}: cannot be read ({error.strerror or error})") from None
+    if canonical.sha256_hex(data) != announced:
+        raise Refused(
+            "tools_changed",
+            f"tools/{file}: is not what the trail announced; restore it, or add the server again",
+        )
+    return parse_manifest(data)
+
+
+def parse_manifest(data: bytes) -> Manifest:
+    """The manifest of a file's bytes. Raises InvalidInput for what is none, or is not written canonically."""
+    try:
+        found = Manifest.parse(canonical.loads_strict(data, max_bytes=limits.TOOLS_MANIFEST_BYTES))
+        if found.to_bytes() != data:
+            raise ValueError("is not written canonically")
+    except ValueError as error:
+        raise InvalidInput(f"not a manifest of tools: {error}") from None
+    return found
+
+
+def _folder(data: object) -> ServerFolder:
+    row = _keys(data, "path", "writable")
+    if not Path(_text(row["path"])).is_absolute() or type(row["writable"]) is not bool:
+        raise ValueError("a bind has no absolute path")
+    return ServerFolder(row["path"], row["writable"])
+
+
+def _keys(data: object, *names: str) -> dict[str, Any]:
+    row = _object(data)
+    if row.keys() != set(names):
+        raise ValueError(f"the keys are not {', '.join(names)}")
+    return row
+
+
+def _object(data: object) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise ValueError("something is no object")
+    return data
+
+
+def _list(data: object) -> list[Any]:
+    if not isinstance(data, list):
+        raise ValueError("something is no list")
+    return data
+
+
+def _text(data: object) -> str:
+    if not isinstance(data, str):
+        raise ValueError("something is no text")
+    return data
+
+
+def _texts(data: object) -> tuple[str, ...]:
+    return tuple(_text(item) for item in _list(data))
+
+
+def _text_map(data: object) -> dict[str, str]:
+    return {name: _text(value) for name, value in _object(data).items()}

@@ -1,0 +1,172 @@
+"""Messages of a server of tools: JSON lines over its standard streams, each read strictly, within bounds of bytes and time.
+
+Invariant: whatever a server writes, or does not read, a call here ends at its deadline; nothing beyond its budget of bytes is
+kept. What cannot be read in exactly one way (duplicate keys, a batch, no UTF-8) ends the conversation: it is never skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import IO, Any, Final
+
+import orjson
+
+from threegate.core import canonical, limits
+from threegate.core.errors import Unavailable
+
+_PIECE: Final = 1 << 16
+
+
+class ServerError(Unavailable):
+    """A server of tools did not do it. `reached` says whether a call may have had an effect: then it is never made again.
+
+    `code` is one of `server_not_started`, `server_ended`, `server_silent` (its time is up), `server_answer_too_large`,
+    `server_protocol` (it answered what is no answer), `server_error` (it refused before any call), `cancelled`, and
+    `input_required`: it asked for something in the middle of a call. Then `asked` is its request (method and params), as data.
+    """
+
+    def __init__(
+        self, code: str, message: str, *, reached: bool = False, asked: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reached = reached
+        self.asked = asked
+
+
+class MessageStream:
+    """Both directions of one process. One thread talks; `cancel` may come from any other one."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin and process.stdout and process.stderr
+        self._stdin: IO[bytes] = process.stdin
+        self._stdout: IO[bytes] = process.stdout
+        self._stderr: IO[bytes] = process.stderr
+        for stream in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(stream.fileno(), False)
+        self._cancel = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._selector = selectors.DefaultSelector()
+        for source in (self._stdout.fileno(), self._stderr.fileno(), self._cancel):
+            self._selector.register(source, selectors.EVENT_READ)
+        self._lines: deque[bytes] = deque()
+        self._partial = bytearray()
+        self._last_words = b""
+        self._ended = False
+        self._budget = limits.TOOLS_START_BYTES
+        self._deadline = 0.0
+
+    def begin(self, *, seconds: float, max_bytes: int) -> None:
+        """What may be sent and read from now on, until the next `begin`: bytes that wait to be read count already."""
+        self._deadline = time.monotonic() + seconds
+        self._budget = max_bytes - len(self._partial) - sum(map(len, self._lines))
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Write one message whole. Raises ServerError."""
+        view = memoryview(orjson.dumps(message) + b"\n")
+        self._selector.register(self._stdin.fileno(), selectors.EVENT_WRITE)
+        try:
+            while view:
+                if self._wait():
+                    with suppress(BlockingIOError):
+                        view = view[os.write(self._stdin.fileno(), view[:_PIECE]) :]
+        except BrokenPipeError:
+            raise self._gone() from None
+        finally:
+            self._selector.unregister(self._stdin.fileno())
+
+    def receive(self) -> dict[str, Any]:
+        """The next message. Raises ServerError."""
+        while not self._lines:
+            if self._ended:
+                raise self._gone()
+            self._wait()
+        line = self._lines.popleft()
+        try:
+            message = canonical.loads_strict(line, max_bytes=len(line))
+        except canonical.StrictJSONError as error:
+            raise ServerError(
+                "server_protocol", f"the server wrote a line that is no message ({error})"
+            ) from None
+        if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+            raise ServerError("server_protocol", "the server wrote a line that is no JSON-RPC message")
+        return message
+
+    def pending(self) -> bool:
+        """Whether a message is there already. Raises ServerError."""
+        self._take(0)
+        return bool(self._lines)
+
+    def cancel(self) -> None:
+        """End what waits, and everything after it, with `cancelled`."""
+        with suppress(OSError):
+            os.eventfd_write(self._cancel, 1)
+
+    def say_once(self, message: Mapping[str, Any]) -> None:
+        """Write a message if that can be done at once; else it is left out."""
+        with suppress(OSError):
+            os.write(self._stdin.fileno(), orjson.dumps(message) + b"\n")
+
+    def last_words(self) -> str:
+        """The end of what it wrote to standard error, one line."""
+        said = self._last_words.decode("utf-8", "replace").strip().splitlines()
+        return said[-1][-limits.TOOLS_WORDS_CHARS :] if said else ""
+
+    def close(self) -> None:
+        """Let all descriptors go; a server that reads its input sees the end of it."""
+        self._selector.close()
+        for stream in (self._stdin, self._stdout, self._stderr):
+            with suppress(OSError):
+                stream.close()
+        os.close(self._cancel)
+
+    def _wait(self) -> bool:
+        """Take what comes until something did; whether standard input takes bytes. Raises ServerError."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise ServerError("server_silent", "the server did not answer in its time")
+        return self._take(left)
+
+    def _take(self, seconds: float) -> bool:
+        writable = False
+        for key, _ in self._selector.select(seconds):
+            if key.fd == self._cancel:
+                raise ServerError("cancelled", "the call was cancelled")
+            if key.fd == self._stdin.fileno():
+                writable = True
+            else:
+                self._read(key.fd)
+        return writable
+
+    def _read(self, source: int) -> None:
+        try:
+            piece = os.read(source, _PIECE)
+        except BlockingIOError:
+            return
+        if not piece:
+            self._selector.unregister(source)
+            self._ended = self._ended or source == self._stdout.fileno()
+        elif source == self._stderr.fileno():
+            self._last_words = (self._last_words + piece)[-limits.TOOLS_STDERR_BYTES :]
+        else:
+            self._budget -= len(piece)
+            if self._budget < 0:
+                raise ServerError("server_answer_too_large", "the server wrote more than an answer may have")
+            *lines, rest = piece.split(b"\n")
+            for line in lines:
+                self._partial += line
+                if self._partial.strip():
+                    self._lines.append(bytes(self._partial))
+                self._partial.clear()
+            self._partial += rest
+
+    def _gone(self) -> ServerError:
+        said = self.last_words()
+        return ServerError(
+            "server_ended", f"the server ended before it answered{f' ({said})' if said else ''}"
+        )

@@ -1,0 +1,185 @@
+"""Starting a server of tools as its manifest says: in a jail of its own, or on the host.
+
+Invariant: its environment is what the manifest names and nothing of ours, and it has no descriptor but its three streams. In the
+jail it has its program read-only, the folders that an operator signed, an empty /tmp, and no network but the hosts that were
+signed. On the host as root it is another account, and sees an empty folder in the place of `tool-exec/`.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+from threegate.core import limits
+from threegate.core.errors import Refused, ThreeGateError, Unavailable
+from threegate.core.secret_value import read_secret
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
+from threegate.jail import jail as jails
+from threegate.jail.jail import Account, Bound, Jail, JailProcess
+from threegate.jail.side_process import SideProcess, listen, start_host_proxy
+from threegate.tools.differences import differences
+from threegate.tools.manifest import Manifest
+from threegate.tools.message_stream import ServerError
+from threegate.tools.program_tree import program_digests, program_places, search_path
+
+DROPPED: Final = "nobody"
+"""The account that a server has where the daemon is root and no other was said."""
+_PROXY: Final = f"http://127.0.0.1:{jails.HOSTS_PORT}"
+_PROXIED: Final = dict.fromkeys(
+    ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "GLOBAL_AGENT_HTTPS_PROXY"), _PROXY
+) | {"NODE_USE_ENV_PROXY": "1"}
+_HIDING: Final = '/usr/bin/mount -t tmpfs -o mode=0000,nosuid,nodev,size=4k none "$1" && shift && exec "$@"'
+_SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
+
+
+class Started:
+    """A server's process, and what works for it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], held: ExitStack) -> None:
+        self.process = process
+        self._held = held
+
+    def end(self) -> None:
+        """Wait a moment for it, then kill it and all that is left of it. Raises Unavailable when something does not go."""
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(limits.TOOLS_END_SECONDS)
+            if isinstance(self.process, JailProcess):
+                self.process.wait_empty()
+            else:
+                with suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+        finally:
+            self._held.close()
+
+
+def server_account(name: str) -> Account:
+    """The account that a manifest names. Raises Unavailable when it is not there, or this process cannot become it."""
+    own = Account.own()
+    if not name and own.uid != 0:
+        return own
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        raise Unavailable(
+            f"account {name!r}: is not there, and no server runs as root; add the server again with --account"
+        ) from None
+    if found.pw_uid == 0 or own.uid not in (0, found.pw_uid):
+        raise Unavailable(
+            f"account {name}: this process cannot become it, or it is root's; add the server again"
+        )
+    return Account(name, found.pw_uid, found.pw_gid)
+
+
+def secret_values(settings: Settings, names: tuple[str, ...]) -> dict[str, str]:
+    """The values of a manifest's secrets, read now. Raises Unavailable."""
+    missing = next((name for name in names if name not in settings.secrets), None)
+    if missing is not None:
+        raise Unavailable(f"no secret: put secrets.{missing} with env or file into threegate.toml")
+    return {name: read_secret(name, settings.secrets[name]) for name in names}
+
+
+def start_server(workspace: Workspace, settings: Settings, manifest: Manifest) -> Started:
+    """Start the process. Raises Refused `tools_changed` when the program is not what was signed, Unavailable, ServerError."""
+    data = [item.path for item in manifest.binds]
+    changed = differences(manifest, program=program_digests(manifest.argv, data))
+    if changed:
+        raise Refused(
+            "tools_changed",
+            f"{manifest.server}: its program changed since it was signed ({changed[0].what}); see: threegate tools refresh"
+            f" {manifest.server}",
+        )
+    account = server_account(manifest.account)
+    environment = {
+        "HOME": "/tmp",
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PATH": ":".join((*search_path(manifest.argv), *_SYSTEM_PATH)),
+        **manifest.env,
+        **secret_values(settings, manifest.secrets),
+    }
+    with ExitStack() as held:
+        if manifest.place == "jail":
+            process = _in_jail(held, manifest, account, environment)
+        else:
+            process = _on_host(workspace, manifest, account, environment)
+        return Started(process, held.pop_all())
+
+
+def _in_jail(
+    held: ExitStack, manifest: Manifest, account: Account, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    bound = [
+        Bound(place, str(place))
+        for place in program_places(manifest.argv, [item.path for item in manifest.binds])
+        if not place.is_relative_to("/usr")
+    ]
+    bound += [Bound(Path(item.path), item.path, item.writable) for item in manifest.binds]
+    if manifest.allow:
+        bound.append(Bound(_host_socket(held, manifest, account), jails.HOSTS))
+        environment = {**_PROXIED, **environment}
+    jail = Jail(account, tuple(bound), environment=environment)
+    try:
+        return jail.start(
+            manifest.argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            begin=bool(manifest.allow),
+        )
+    except ThreeGateError as error:
+        raise ServerError("server_not_started", str(error)) from None
+
+
+def _host_socket(held: ExitStack, manifest: Manifest, account: Account) -> Path:
+    """The socket of a proxy of its own, which takes the signed hosts and no others."""
+    folder = held.enter_context(tempfile.TemporaryDirectory(prefix="threegate-tools-"))
+    path = Path(folder, "hosts.sock")
+    with listen(path, account) as listener:
+        proxy, log = start_host_proxy(listener, manifest.allow)
+    held.callback(os.close, log)
+    held.callback(SideProcess.end, proxy)
+    return path
+
+
+def _on_host(
+    workspace: Workspace, manifest: Manifest, account: Account, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    drop: list[str] = []
+    change: list[str] = []
+    if not account.is_own:
+        drop = ["/usr/bin/unshare", "--mount", "--propagation=private", "--"]
+        drop += ["/bin/sh", "-c", _HIDING, "hide", str(workspace.tool_exec)]
+        change = ["--reuid", str(account.uid), "--regid", str(account.gid), "--clear-groups"]
+    try:
+        return subprocess.Popen(
+            [
+                *drop,
+                "/usr/bin/setpriv",
+                *change,
+                "--pdeathsig",
+                "KILL",
+                "--no-new-privs",
+                "--",
+                *manifest.argv,
+            ],
+            env=environment,
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ServerError(
+            "server_not_started", f"{manifest.argv[0]}: cannot be started ({error.strerror})"
+        ) from None

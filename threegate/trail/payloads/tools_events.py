@@ -1,0 +1,68 @@
+"""Events of servers of tools: which are added, and what is pinned of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from threegate.trail.payloads.payload import frozen_fields, named
+from threegate.trail.payloads.placed import SignedAct
+
+
+@frozen_fields
+class ToolsChanged(SignedAct):
+    """What `tools/` has of a server from now on."""
+
+    server: str | None
+    """Its name."""
+    files: Mapping[str, str] | None = None
+    """Digest of its manifest, by its name in tools/; empty: it was removed."""
+
+    @property
+    def manifest_sha256(self) -> str | None:
+        """Digest of the manifest; None where it was removed."""
+        return (self.files or {}).get(f"{self.server}.json")
+
+
+@frozen_fields
+class ToolsAdded(ToolsChanged):
+    """An operator added a server: calls of its tools may be asked for."""
+
+    kind = "tools_added"
+
+    place: str | None = None
+    """Where it runs: ``jail`` or ``host``."""
+    hosts: tuple[str, ...] | None = None
+    """Hosts that it may send anything to."""
+    tools: int | None = None
+    """How many tools are pinned."""
+
+    def sentence(self) -> str:
+        count = f" with {self.tools} tools" if self.tools is not None else ""
+        hosts = f"; it may send anything to {', '.join(self.hosts)}" if self.hosts else ""
+        return f"added the server{named(self.server)}{count}{hosts}"
+
+
+@frozen_fields
+class ToolsRefreshed(ToolsChanged):
+    """An operator saw what differs in a server, and signed it."""
+
+    kind = "tools_refreshed"
+
+    before_sha256: str | None = None
+    """Digest of the manifest before."""
+    changed: tuple[str, ...] | None = None
+    """What differs, the first ones."""
+
+    def sentence(self) -> str:
+        changed = f": {', '.join(self.changed)}" if self.changed else ""
+        return f"took up the server{named(self.server)} as it is now{changed}"
+
+
+@frozen_fields
+class ToolsRemoved(ToolsChanged):
+    """A server was removed: its tools cannot be called any more."""
+
+    kind = "tools_removed"
+
+    def sentence(self) -> str:
+        return f"removed the server{named(self.server)}"
