@@ -83,7 +83,7 @@ def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
     with_call = screen_of(bench, path, job=lambda d: replace(d.job, call=CALL, server=SERVER))
     parts: dict[str, Any] = {"server": "other-1", "tool": "other-2", "manifest_sha256": "7" * 64}
     parts |= {"place": "host", "argv": ("/other-3",), "hosts": ("other-4",), "binds": ("/other-5",)}
-    parts |= {"arguments_json": '{"other-6":1}', "secrets": ("OTHER_7",)}
+    parts |= {"arguments_json": '{"other-6":1}', "secrets": ("OTHER_7",), "account": "other-8"}
     for item, value in parts.items():
         called = replace(CALL, **{item: value}) if hasattr(CALL, item) else CALL
         on = replace(SERVER, **{item: value}) if hasattr(SERVER, item) else SERVER

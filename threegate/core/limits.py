@@ -12,6 +12,17 @@ REQUEST_BYTES: Final = 64 * KIB
 REQUEST_LINES: Final = 2_000
 TOOL_ARGUMENTS_BYTES: Final = 48 * KIB
 """The arguments of one tool call, in canonical form."""
+TOOL_SCHEMA_STEPS: Final = 100_000
+"""Keywords that are looked at while arguments are held against a tool's schema."""
+TOOL_SCHEMA_PATH_CHARS: Final = 120
+TOOL_CALL_SECONDS: Final = 120
+"""The time that a call of the door asks for."""
+TOOL_RESULT_BYTES: Final = 16 * MIB
+"""A tool's answer as the door reads it back: an answer of TOOL_ANSWER_BYTES, laid out."""
+DOOR_TOOL_CHARS: Final = 40
+"""A tool's name at the door; clients put their own names before it, up to 64 together."""
+TOOL_ANSWER_BYTES: Final = 8 * MIB
+"""All that a server writes while it answers one call."""
 FRONT_MATTER_BYTES: Final = 16 * KIB
 FRONT_MATTER_DEPTH: Final = 4
 REQUEST_ID_CHARS: Final = 128

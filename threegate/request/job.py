@@ -115,6 +115,8 @@ class JobServer:
     """Folders of the machine, each as ``/path (read-only)`` or ``/path (may be written)``."""
     secrets: tuple[str, ...]
     """Names of the secrets that it is given."""
+    account: str = ""
+    """The account that it runs as; empty: the daemon's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,7 @@ def _call_meaning(call: ToolCall) -> dict[str, Any]:
 
 def _server_meaning(server: JobServer) -> dict[str, Any]:
     lists = {name: list(getattr(server, name)) for name in ("argv", "hosts", "binds", "secrets")}
-    return {"place": server.place, **lists}
+    return {"place": server.place, "account": server.account, **lists}
 
 
 def effective_risk(request: Request, exposure: Exposure, change: JobChange | None = None) -> Risk:

@@ -90,7 +90,8 @@ OTHERS: Final[dict[str, str]] = {
     "project_changed": "the project is not what the change was made from: have it proposed again",
     "project_unknown": "no project of this name is registered: `threegate project list`",
     "project_not_writable": "waits: the daemon may not change the project, or another change of it is being made",
-    "tools_unknown": "no server of this name was added: `threegate tools list`",
+    "tools_unknown": "no server of this name is added, or it has no such tool: `threegate tools list`",
+    "arguments_unfit": "the tool's pinned schema does not take the call's arguments",
     "result_unverified": "the run's record or output is not what the trail says",
     "session_exists": "a session of this name is open or was",
     "subtree_kill_off": "the parent session does not allow ending its children",
@@ -114,6 +115,9 @@ STATUSES: Final[dict[str, str]] = {
     "interrupted": "the daemon ended while it ran; it is never run again by itself",
     "refused": "nothing of it ran; `reason` says why",
     "project_changed": "nothing was changed: the project is not what the change was made from; propose it again",
+    "tool_error": "the tool was called, and answered with an error",
+    "tools_changed": "nothing was called: the server is not what was signed any more (`threegate tools refresh`)",
+    "input_required": "the tool asked for something before it answered: ask again with it among the arguments",
 }
 
 STATES: Final[dict[str, str]] = {

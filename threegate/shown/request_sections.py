@@ -286,6 +286,7 @@ def _server(job: Job) -> list[Item]:
         return []
     return [
         Fact("server in", job.server.place),
+        Field("server as", job.server.account or "the daemon's own account"),
         Field("server", "\n".join(job.server.argv), LIMIT),
     ]
 

@@ -17,7 +17,7 @@ def _make(
 ) -> Runner:
     from threegate.runners.mcp.runner import CallRunner
 
-    return CallRunner()
+    return CallRunner(settings)
 
 
 def _doctor(settings: Settings, probes: bool) -> list[DoctorLine]:
