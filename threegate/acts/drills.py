@@ -105,7 +105,7 @@ def answer_drill(
     reading: Reading | None = None,
     reason: str = "",
 ) -> Drill:
-    """An operator has decided on a drill: it is over, and what it was is told. No key is asked.
+    """An operator has decided on a drill: it is over, and the operator learns what it was. No key is needed.
 
     Raises Refused (drill_over) when it was over already, TrailError, OSError.
     """
@@ -122,7 +122,7 @@ def answer_drill(
 
 
 def told_drill(drill: Drill, outcome: Literal["caught", "missed"]) -> tuple[str, str]:
-    """What is told of a drill that is over: our line, and the planted change, which holds foreign words."""
+    """What the operator reads about a drill that is over: our line, and the planted change, which has foreign words in it."""
     return f"this was a drill: you {outcome} it; nothing was signed, and nothing of it runs", drill.line
 
 

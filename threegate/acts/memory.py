@@ -1,8 +1,8 @@
 """Notes: a proposed one is stored only when the operator says so, by a signed act.
 
-Invariant: a stored note has the bytes that the trail's `finished` names, and no secret stands in it. A file of notes changes as
-a whole: its next bytes are on disk beside it before the event that has their digest, and take its place after it. Who opens the
-notes next completes what was announced and removes what was not (`settle_notes`).
+Invariant: a stored note has the bytes that the trail's `finished` names, and contains no secret. A file of notes is replaced as
+a whole: its next bytes are on disk beside it before the event with their digest, and are renamed over it afterwards. Whoever
+opens the notes next completes what was announced and removes the rest (`settle_notes`).
 """
 
 from __future__ import annotations

@@ -13,14 +13,11 @@ version that announces everything: from the first such event on, a digest that i
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -30,10 +27,11 @@ import yaml
 from threegate.core import limits
 from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.canonical import digest as canonical_digest
-from threegate.core.durable import is_temporary, read_regular_fd, staged
+from threegate.core.durable import is_temporary, staged
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import WITNESS_NAME
 from threegate.core.workspace import STATES, Workspace
+from threegate.records.tool_exec_files import ToolExecFiles
 from threegate.results import read_record, render_result, result_name, validate_result
 from threegate.results.released import OUTPUTS_FILE
 from threegate.results.space import PREFIX as RESERVED
@@ -86,9 +84,6 @@ _PREPARED = re.compile(r"runs/\.prepared-[0-9a-f]{12}").fullmatch
 _NOTES = "memory/notes.jsonl"
 _STAGED = re.compile(r"memory/[^/]+\.jsonl\.staged").fullmatch
 _PRUNED = "runs/.pruned-"
-_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-_CHUNK = 1 << 20
 
 
 @dataclass(slots=True)
@@ -157,6 +152,7 @@ class FolderAudit:
     newest: payloads.TreeAnnounced | None = None
     """The last checkpoint that was announced."""
     _names: _Names = field(init=False)
+    _files: ToolExecFiles = field(init=False)
     _announces: bool = False
     """Whether an event was seen of a version that announces every file by digest."""
     _unannounced: int = 0
@@ -182,6 +178,7 @@ class FolderAudit:
 
     def __post_init__(self) -> None:
         self._names = _Names(self.exact)
+        self._files = ToolExecFiles(self.workspace.tool_exec, self._bad)
 
     # ---- events
 
@@ -286,7 +283,7 @@ class FolderAudit:
     def _found(self, event: Event, stopped: payloads.Stopped, place: str) -> dict[str, str | None]:
         """The digests of a file and of its signatures, by the event that moves them away."""
         files: dict[str, str | None] = {"": stopped.request_sha256}
-        if stopped.files is None and not self._announces and self._is_there(f"{place}.sig"):
+        if stopped.files is None and not self._announces and self._files.is_there(f"{place}.sig"):
             files[".sig"] = None
         return self._complete(event, place, files, stopped.files)
 
@@ -314,7 +311,7 @@ class FolderAudit:
         if event.request_id is not None:
             self._missing_runs.pop(event.request_id, None)
             self._missing_released.pop(event.request_id, None)
-            if self._is_there(f"{_PRUNED}{event.request_id}"):
+            if self._files.is_there(f"{_PRUNED}{event.request_id}"):
                 self._pruned_runs.add(f"{_PRUNED}{event.request_id}")
         for digest in pruned.inputs or ():
             if digest in self._inputs:
@@ -361,7 +358,7 @@ class FolderAudit:
     def _decided(self, request_id: str | None) -> None:
         """The draft is taken away after this event, its proposal and inputs by the daemon's next look at proposals."""
         draft = self._drafts.pop(request_id or "", None)
-        if draft is not None and any(self._is_there(path) for path in _paths(draft)):
+        if draft is not None and any(self._files.is_there(path) for path in _paths(draft)):
             self._leaving[draft.place] = draft
 
     # ---- requests
@@ -384,11 +381,13 @@ class FolderAudit:
         if self._named(digest, path):
             most = limits.SIGNATURE_FILE_BYTES if suffix else limits.REQUEST_BYTES
             what = "signature" if suffix else "request"
-            self._compare(path, digest, most, f"is not the {what} that event {seq} names: it was changed")
+            self._files.compare(
+                path, digest, most, f"is not the {what} that event {seq} names: it was changed"
+            )
 
     def _check_statement(self, path: str, request: _Request) -> None:
         """What was signed is the first line of the file: the statement, or the batch that has it at the place announced."""
-        data = self._read(path, limits.SIGNATURE_FILE_BYTES)
+        data = self._files.read(path, limits.SIGNATURE_FILE_BYTES)
         if data is None or request.approval_sha256 is None:
             return
         line = data.split(b"\n", 1)[0]
@@ -405,7 +404,7 @@ class FolderAudit:
         expected: bytes | None = None
         if record is not None:
             expected = self._check_run(event, folder, record)
-        elif isinstance(end, payloads.Interrupted) and not self._announces and self._is_there(folder):
+        elif isinstance(end, payloads.Interrupted) and not self._announces and self._files.is_there(folder):
             self._left_runs.add(folder)
         if end.released_sha256 is not None and end.run is None:
             self._check_released(event, f"results/{request_id}", end.released_sha256)
@@ -414,8 +413,8 @@ class FolderAudit:
     def _check_run(self, event: Event, folder: str, record: str) -> bytes | None:
         """The files of one run, by its record; the result that follows from it, or None."""
         try:
-            with self._folder(folder) as descriptor:
-                place = Path(f"/proc/self/fd/{descriptor}")
+            with self._files.folder(folder) as held:
+                place = Path(f"/proc/self/fd/{held.fileno()}")
                 facts = read_record(place, created_utc=event.when, trail_seq=event.seq, sha256=record)
         except OSError:
             self._missing_runs[event.request_id or ""] = event.seq
@@ -432,21 +431,21 @@ class FolderAudit:
             path = f"{folder}/{item.path}"
             self._names.want(path, event.seq)
             message = f"does not have the hash of event {event.seq}'s record: it was changed"
-            self._compare(path, item.sha256, item.size, message)
+            self._files.compare(path, item.sha256, item.size, message)
         for artifact in facts.artifacts:
             path = f"{folder}/out/{artifact.path}"
             self._names.want(path, event.seq)
             message = f"does not have the hash of event {event.seq}'s record: it was changed"
-            self._compare(path, artifact.sha256, artifact.size, message)
+            self._files.compare(path, artifact.sha256, artifact.size, message)
         return render_result(facts)
 
     def _check_released(self, event: Event, folder: str, digest: str) -> None:
         """The outputs that were given back, by the outputs.json that the event names."""
         manifest = f"{folder}/{OUTPUTS_FILE}"
-        if not self._is_there(folder):
+        if not self._files.is_there(folder):
             self._missing_released[event.request_id or ""] = event.seq
             return
-        data = self._read(manifest, limits.OUTPUTS_BYTES) or b""
+        data = self._files.read(manifest, limits.OUTPUTS_BYTES) or b""
         self._names.want(f"{folder}/", event.seq)
         self._names.want(manifest, event.seq)
         if hashlib.sha256(data).hexdigest() != digest:
@@ -457,7 +456,7 @@ class FolderAudit:
             path = f"{folder}/{sha256}"
             self._names.want(path, event.seq)
             message = "does not have the hash that is its name: it was changed"
-            self._compare(path, sha256, limits.RELEASED_BYTES, message)
+            self._files.compare(path, sha256, limits.RELEASED_BYTES, message)
 
     def _check_result(
         self, event: Event, stopped: payloads.Stopped, request_id: str, expected: bytes | None
@@ -508,8 +507,8 @@ class FolderAudit:
         should be: the first name that is free."""
         first = Path("results") / result_name(event.when, request_id)
         number = 1
-        while self._is_there(path := str(moves.numbered(first, number))):
-            data = self._read(path, limits.RESULT_BYTES) or b""
+        while self._files.is_there(path := str(moves.numbered(first, number))):
+            data = self._files.read(path, limits.RESULT_BYTES) or b""
             if trail_seq_of(data) == event.seq:
                 return path, data
             number += 1
@@ -546,23 +545,29 @@ class FolderAudit:
     def _check_draft_file(self, draft: _Draft, suffix: str, digest: str | None) -> None:
         path, most = draft.place + suffix, limits.PROPOSAL_BYTES if suffix else limits.REQUEST_BYTES
         if self._named(digest, path):
-            self._compare(path, digest, most, f"is not what event {draft.seq} announced: it was changed")
+            self._files.compare(
+                path, digest, most, f"is not what event {draft.seq} announced: it was changed"
+            )
 
     def _check_single(self, path: str, digest: str | None, seq: int) -> None:
         if path in ("operators.revoked", "operators.passkeys") and digest is None:
             return  # there is no such file: the names say whether there is
-        if path == "operators" and digest == hashlib.sha256(b"").hexdigest() and not self._is_there(path):
+        if (
+            path == "operators"
+            and digest == hashlib.sha256(b"").hexdigest()
+            and not self._files.is_there(path)
+        ):
             return
         if path == _NOTES and self._still_staged(digest):
             return
         self._names.want(path, seq)
         if self._named(digest, path):
             most = limits.SINGLE_FILE_BYTES
-            self._compare(path, digest, most, f"is not what event {seq} announced: it was changed")
+            self._files.compare(path, digest, most, f"is not what event {seq} announced: it was changed")
 
     def _still_staged(self, digest: str | None) -> bool:
         """Whether the notes that were announced lie beside their place: who opens them next puts them there."""
-        data = self._read(str(staged(Path(_NOTES))), limits.MEMORY_BYTES)
+        data = self._files.read(str(staged(Path(_NOTES))), limits.MEMORY_BYTES)
         return data is not None and sha256_hex(data) == digest
 
     def _walk(self) -> None:
@@ -579,7 +584,7 @@ class FolderAudit:
         }
         contracts: dict[str, str] = {}
         reserved = {f"results/{reserved_place(self.workspace, request_id).name}" for request_id in self._open}
-        for path in self._files(""):
+        for path in self._files.below(self._goes_into, self._no_file):
             name = path.rpartition("/")[2]
             if path in EXEMPT or any(path.startswith(item) for item in EXEMPT if item.endswith("/")):
                 continue
@@ -622,18 +627,18 @@ class FolderAudit:
             self._bad(path, "no event announced this file")
         if _DIGEST(name):
             message = "does not have the hash that is its name: it was changed"
-            self._compare(path, name, limits.INPUT_FILE_BYTES, message)
+            self._files.compare(path, name, limits.INPUT_FILE_BYTES, message)
 
     def _check_missing(self, folder: str, announced: Mapping[str, int]) -> None:
         for digest, needed in announced.items():
-            if needed and not self._is_there(folder + digest):
+            if needed and not self._files.is_there(folder + digest):
                 self._bad(folder + digest, "a request of the trail needs these bytes; they are not there")
 
     def _check_contract(self, path: str, found: dict[str, str]) -> None:
         if not _CONTRACT(path):
             self.result.note(self.workspace.tool_exec / path, "is no contract: nothing reads it")
             return
-        if (data := self._read(path, limits.CONTRACT_FILE_BYTES)) is not None:
+        if (data := self._files.read(path, limits.CONTRACT_FILE_BYTES)) is not None:
             found[path.removeprefix("contracts/")] = hashlib.sha256(data).hexdigest()
 
     def _check_contracts(self, found: Mapping[str, str]) -> None:
@@ -650,28 +655,9 @@ class FolderAudit:
                 what = "is not there any more" if name not in found else f"is not what {before} recorded"
                 self.result.note(self.workspace.contracts / name, f"{what}: not yet taken up by a daemon")
 
-    def _files(self, folder: str) -> Iterator[str]:
-        """The paths of all plain files below a folder; what is neither file nor folder is a problem."""
-        left = [folder]
-        while left:
-            here = left.pop()
-            try:
-                with self._folder(here) as descriptor, os.scandir(descriptor) as entries:
-                    for entry in entries:
-                        path = f"{here}/{entry.name}" if here else entry.name
-                        facts = entry.stat(follow_symlinks=False)
-                        if stat.S_ISDIR(facts.st_mode):
-                            if self._goes_into(path):
-                                left.append(path)
-                        elif not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
-                            self._bad(path, "is no regular file with one link; look who put it there")
-                            self._names.find(path)
-                        else:
-                            yield path
-            except FileNotFoundError:
-                continue  # it went meanwhile: the second pass stands still
-            except OSError as error:
-                self._bad(here, f"cannot be read ({error.strerror or error})")
+    def _no_file(self, path: str) -> None:
+        self._bad(path, "is no regular file with one link; look who put it there")
+        self._names.find(path)
 
     def _goes_into(self, path: str) -> bool:
         """Whether the files of a folder belong to what is compared; a folder that nothing announced is a problem."""
@@ -686,7 +672,7 @@ class FolderAudit:
             )
         elif path in ("agents", "drills") or path in self._unread_runs or self._in_flight(path):
             pass
-        elif _REPLAY(path) and self._is_locked(path):
+        elif _REPLAY(path) and self._files.is_locked(path):
             self.result.note(self.workspace.tool_exec / path, "a replay goes on here")
         else:
             self._names.find(f"{path}/")
@@ -699,14 +685,6 @@ class FolderAudit:
             return self.workspace.daemon_lock_held()
         request = self._open.get(folder.removeprefix("runs/")) if _RUN(folder) else None
         return request is not None and request.claimed
-
-    def _is_locked(self, path: str) -> bool:
-        with self._folder(path) as descriptor:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
 
     def _name_differences(self) -> None:
         wanted, there = self._names.wanted, self._names.there
@@ -722,8 +700,6 @@ class FolderAudit:
                 f"event {wanted[path]} says that this file is here; {now} (after a crash: threegate run --once)",
             )
 
-    # ---- bytes
-
     def _named(self, digest: str | None, path: str) -> bool:
         """Whether there is a digest to compare with; that there is none, because an older version wrote the event, is a note."""
         if digest is None:
@@ -733,71 +709,6 @@ class FolderAudit:
 
     def _bad(self, path: str, message: str) -> None:
         self.result.add(self.workspace.tool_exec / path, 0, message)
-
-    def _compare(self, path: str, digest: str | None, most: int, message: str) -> None:
-        """Whether a file has the digest. One that is not there, or is no plain file, is a problem of the names."""
-        found = hashlib.sha256()
-        try:
-            with self._file(path) as descriptor:
-                if descriptor is None:
-                    return
-                left = most + 1
-                while left > 0 and (chunk := os.read(descriptor, min(left, _CHUNK))):
-                    found.update(chunk)
-                    left -= len(chunk)
-        except OSError as error:
-            self._bad(path, f"cannot be read ({error.strerror or error})")
-            return
-        if found.hexdigest() != digest:
-            self._bad(path, message)
-
-    def _read(self, path: str, most: int) -> bytes | None:
-        try:
-            with self._file(path) as descriptor:
-                if descriptor is None:
-                    return None
-                return read_regular_fd(descriptor, self.workspace.tool_exec / path, max_bytes=most)
-        except OSError as error:
-            self._bad(path, f"cannot be read ({error.strerror or error})")
-            return None
-
-    def _is_there(self, path: str) -> bool:
-        folder, _, name = path.rpartition("/")
-        try:
-            with self._folder(folder) as parent:
-                os.lstat(name, dir_fd=parent)
-        except OSError:
-            return False
-        return True
-
-    @contextmanager
-    def _file(self, path: str) -> Iterator[int | None]:
-        """A plain file, open for reading; None when there is none. Raises OSError."""
-        folder, _, name = path.rpartition("/")
-        descriptor = None
-        try:
-            with self._folder(folder) as parent:
-                if stat.S_ISREG(os.lstat(name, dir_fd=parent).st_mode):
-                    descriptor = os.open(name, _FILE_FLAGS, dir_fd=parent)
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        try:
-            yield descriptor
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
-
-    @contextmanager
-    def _folder(self, path: str) -> Iterator[int]:
-        """A folder below tool-exec/, opened step by step without following a link. Raises OSError."""
-        descriptor = os.open(self.workspace.tool_exec, _FOLDER_FLAGS)
-        try:
-            for part in path.split("/") if path else ():
-                descriptor, above = os.open(part, _FOLDER_FLAGS, dir_fd=descriptor), descriptor
-                os.close(above)
-            yield descriptor
-        finally:
-            os.close(descriptor)
 
 
 _HANDLERS: Final[Mapping[str, Callable[[FolderAudit, Event, Any], None]]] = {

@@ -241,7 +241,7 @@ WALLS: Final[dict[str, str]] = {
 """The other lines of `threegate doctor` begin so; the rest of the name says which wall."""
 
 LOG: Final[dict[str, str]] = {
-    "alone": "a signature lies in approved/ without its request, or cannot be moved after it",
+    "alone": "a signature is in approved/ without its request, or cannot follow it",
     "cancelling": "an operator asked to end a running request",
     "changing": "a draft is being written; it is looked at again",
     "checkpoint": "a trail checkpoint was signed, or could not be",
@@ -253,7 +253,7 @@ LOG: Final[dict[str, str]] = {
     "granted": "a grant covers the draft: it was put into approved/",
     "grants": "a grant cannot be read or used",
     "interrupting": "the daemon ends and stops what runs",
-    "mended": "an unfinished line at the end of the trail, or a lost move, was put right at the start",
+    "mended": "an unfinished line at the end of the trail, or a lost move, was fixed at the start",
     "metrics": "the metrics file cannot be written",
     "notice": "a notice could not be sent, with the cause",
     "orphan": "something that a killed daemon left behind was removed",

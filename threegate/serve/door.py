@@ -370,6 +370,8 @@ def _told(text: str) -> dict[str, Any]:
     try:
         front = yaml.load(head.removeprefix("---\n"), Loader=yaml.CSafeLoader)
     except yaml.YAMLError:
+        front = None
+    if not isinstance(front, dict):
         front = {}
     found = {key: front.get(key) for key in ("exit_code", "reason", "runtime_sec", "network_used")}
     for name in ("Stdout", "Stderr"):

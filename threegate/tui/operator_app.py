@@ -66,7 +66,7 @@ _KEYS: Final = (
     ("d", "what differs from the last approved request of the same shape"),
     ("a", "approve a draft; asks y or n, then ssh-keygen asks"),
     ("c", "countersign a request that waits for further operators"),
-    ("r", "reject a draft, with a reason that the agent is told"),
+    ("r", "reject a draft, with a reason for the agent"),
     ("x", "cancel what is approved or runs"),
     ("Esc, s", "back to the list, undecided"),
     ("q", "quit"),

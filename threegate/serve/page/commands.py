@@ -41,7 +41,7 @@ def _wanted(entry: Entry, look: Look) -> Iterator[tuple[str, list[str]]]:
     elif entry.folder in GROUPS["drafts"]:
         if not look.problem:
             yield "read it once more, sign it with your key and let it run once", ["approve", path]
-        yield "say no, for good; the agent is told why", ["reject", path, "--reason", "why not"]
+        yield "say no, for good; the agent reads why", ["reject", path, "--reason", "why not"]
         yield "tell every finding of gate 1", ["validate", "--stage", "draft", path]
     elif entry.folder == "approved":
         if any(check.code == "quorum_missing" for check in look.checks):

@@ -102,7 +102,7 @@ class Payload(Fields):
 
     def sentence(self) -> str:
         """What happened, in plain words; it says nothing that the event does not say."""
-        raise NotImplementedError  # each kind of event has its own
+        raise NotImplementedError  # the base of the payloads is no kind of event; a test constructs each kind and reads its sentence
 
     def change(self, history: History, event: object) -> None:
         """Take the event, whose payload this is, into the history of its request."""
