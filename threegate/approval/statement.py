@@ -38,6 +38,8 @@ ACT_TYPES: Final = frozenset(("threegate-grant/2",)) | frozenset(
         "cancel",
         "drill",
         "agent-hosts",
+        "tools-add",
+        "tools-refresh",
         "passkey",
     )
 )

@@ -60,6 +60,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "proposal": ("proposal_command", "JSON action proposals: validate, explain, draft."),
     "undo": ("undo_command", "Take a change of a project back."),
     "project": ("project_command", "Projects that may be changed: add, list, remove."),
+    "tools": ("tools_command", "Servers of tools (MCP): add, list, show, refresh, remove, test."),
     "memory": ("memory_command", "Notes that proposals may search."),
     "sandbox": ("sandbox_command", "Build and check the sandbox images."),
     "notify": ("notify_command", "Try the notices of the settings."),

@@ -474,6 +474,8 @@ MCP_NAME_BYTES: Final = 256
 
 # ---- servers of tools (docs/spec/9-tools.md)
 TOOLS_SERVERS: Final = 64
+DOOR_NAME_CHARS: Final = 40
+"""Of a tool's name at the door; clients take 64, and put a name of their own before it."""
 TOOLS_MANIFEST_BYTES: Final = 4 * MIB
 TOOLS_PINNED: Final = 512
 """Tools of one server."""

@@ -66,6 +66,7 @@ _FOLDERS: Final = frozenset(
         "drafts",
         "drafts/files",
         "grants",
+        "tools",
         "inputs",
         "memory",
         "results",
@@ -203,6 +204,13 @@ class FolderAudit:
 
     def _projects(self, event: Event, changed: payloads.ProjectsChanged) -> None:
         self._single["projects.json"] = (changed.projects_sha256, event.seq)
+
+    def _tools(self, event: Event, changed: payloads.ToolsChanged) -> None:
+        path = f"tools/{changed.server}.json"
+        if changed.manifest_sha256 is None:
+            self._single.pop(path, None)
+        else:
+            self._single[path] = (changed.manifest_sha256, event.seq)
 
     def _proposed(self, event: Event, proposed: payloads.Proposed) -> None:
         if (place := _place(proposed)) is None or event.request_id is None:
@@ -717,6 +725,9 @@ _HANDLERS: Final[Mapping[str, Callable[[FolderAudit, Event, Any], None]]] = {
     "operator_revoked": FolderAudit._operators,
     "project_added": FolderAudit._projects,
     "project_removed": FolderAudit._projects,
+    "tools_added": FolderAudit._tools,
+    "tools_refreshed": FolderAudit._tools,
+    "tools_removed": FolderAudit._tools,
     "proposed": FolderAudit._proposed,
     "approved": FolderAudit._approved,
     "countersigned": FolderAudit._countersigned,

@@ -101,6 +101,17 @@ OTHERS: Final[dict[str, str]] = {
     "no_service": "no service of this name is installed: `threegate service install`",
     "not_ours": "the unit of this name was not written by ThreeGate: it is left alone",
     "replay_has_network": "a run with network cannot be run again for comparison",
+    "tools_unknown": "no server of this name, or no tool of this name in it: `threegate tools list`",
+    "tools_known": "a server of this name is added: remove it first, or look at what changed with `threegate tools refresh`",
+    "tools_changed": "waits: a server of tools is not what an operator signed: `threegate tools refresh`",
+    "tools_fetched": "the command fetches code when it starts, so nothing could be pinned: install the server first",
+    "server_not_started": "the process of a server of tools could not be started",
+    "server_ended": "the process of a server of tools ended before it answered",
+    "server_silent": "a server of tools did not answer in its time",
+    "server_answer_too_large": "a server of tools wrote more than an answer may have",
+    "server_protocol": "a server of tools answered what is no answer: another id, two answers, no JSON of one meaning",
+    "server_error": "a server of tools refused before anything was called, or offers no tools",
+    "input_required": "a server of tools asked for something in the middle of a call, and got nothing",
 }
 
 STATUSES: Final[dict[str, str]] = {
@@ -224,6 +235,7 @@ DOCTOR: Final[dict[str, str]] = {
     "monty worker": "whether a process of the embedded sandbox starts and answers",
     "era walls": "what a short run of ours tries from inside a container",
     "era: the way out": "whether a container reaches a network through the proxy, and by it alone",
+    "tools": "the servers of tools that are added: whether each is what was signed, and whose rights it has",
     "agents": "the agents that `threegate agent run` finds on this account's PATH",
     "agents: libraries": "what the door and the relay to the model need; without them no agent is started",
     "agents: packages": "the Debian packages that the jail is made of (bubblewrap, socat); without them no agent is started",

@@ -20,9 +20,11 @@ from threegate.core.errors import Refused, ThreeGateError
 from threegate.core.settings import Settings
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
+from threegate.review.server_card import runs_where
 from threegate.runners.apply.runner import why_not_now
 from threegate.runners.description import DoctorLine, guarded
 from threegate.runners.registry import backends, make_runner
+from threegate.tools.manifest import read_manifest, server_names
 from threegate.trail import Trail
 
 _SPACE_LOW, _SPACE_NONE = 2 << 30, 256 << 20
@@ -53,10 +55,34 @@ def examine(workspace: Workspace | None, *, probes: bool = True) -> list[DoctorL
         lines += guarded("trail", lambda: _trail(workspace))
         lines += guarded("disk", lambda: _disk(workspace.root))
         lines += guarded("projects", lambda: _projects(workspace, settings))
+        lines += guarded("tools", lambda: _tools(workspace))
     for backend in backends():
         lines += backend.doctor(settings, probes)
     lines += agent_lines(settings, probes)
     return [*lines, _works(settings)]
+
+
+def _tools(workspace: Workspace) -> Iterator[DoctorLine]:
+    """A line for each added server; none is started."""
+    trail = Trail(workspace)
+    try:
+        with trail.locked() as held:
+            index = held.index
+    finally:
+        trail.close()
+    for name in server_names(index):
+        try:
+            manifest = read_manifest(workspace, index, name)
+        except ThreeGateError as error:
+            yield DoctorLine("tools", "failure", str(error), f"threegate tools refresh {name}")
+            continue
+        daemons = manifest.place == "host" and not manifest.account
+        yield DoctorLine(
+            "tools",
+            "warning" if daemons else "ok",
+            f"{name}: {len(manifest.tools)} tools, {runs_where(manifest)}",
+            "add it again in a jail, or let root's daemon give it an account" if daemons else "",
+        )
 
 
 def _works(settings: Settings) -> DoctorLine:

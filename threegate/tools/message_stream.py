@@ -11,7 +11,7 @@ import selectors
 import subprocess
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, Final
 
@@ -43,13 +43,14 @@ class ServerError(Unavailable):
 class MessageStream:
     """Both directions of one process. One thread talks; `cancel` may come from any other one."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], secrets: Sequence[str] = ()) -> None:
         assert process.stdin and process.stdout and process.stderr
         self._stdin: IO[bytes] = process.stdin
         self._stdout: IO[bytes] = process.stdout
         self._stderr: IO[bytes] = process.stderr
         for stream in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(stream.fileno(), False)
+        self._secrets = tuple(secrets)
         self._cancel = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._selector = selectors.DefaultSelector()
         for source in (self._stdout.fileno(), self._stderr.fileno(), self._cancel):
@@ -115,7 +116,13 @@ class MessageStream:
     def last_words(self) -> str:
         """The end of what it wrote to standard error, one line."""
         said = self._last_words.decode("utf-8", "replace").strip().splitlines()
-        return said[-1][-limits.TOOLS_WORDS_CHARS :] if said else ""
+        return self.foreign(said[-1]) if said else ""
+
+    def foreign(self, text: str) -> str:
+        """A server's words for a message of ours: one short line without its secrets."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return "".join(char if char.isprintable() else "?" for char in text)[: limits.TOOLS_WORDS_CHARS]
 
     def close(self) -> None:
         """Let all descriptors go; a server that reads its input sees the end of it."""

@@ -70,13 +70,18 @@ class Server:
 
     def __enter__(self) -> Server:
         self._started = self._start()
-        self._stream = MessageStream(self._started.process)
+        self._stream = MessageStream(self._started.process, self._started.secrets)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values of its secrets, to be masked in what it gives back."""
+        return self._started.secrets if self._started is not None else ()
 
     @property
     def alive(self) -> bool:
@@ -97,17 +102,17 @@ class Server:
         said = {
             key: result.get(key) for key in ("protocolVersion", "capabilities", "serverInfo", "instructions")
         }
+        offered = said["capabilities"]
         wrong = (
             said["protocolVersion"] not in _PROTOCOLS
-            or not isinstance(said["capabilities"], dict)
             or not isinstance(said["serverInfo"], dict)
             or not isinstance(said["instructions"], str | None)
         )
-        if wrong:
+        if wrong or not isinstance(offered, dict):
             raise self._end(
                 ServerError("server_protocol", f"the server speaks none of MCP {', '.join(_PROTOCOLS)}")
             )
-        if "tools" not in said["capabilities"]:
+        if "tools" not in offered:
             raise self._end(ServerError("server_error", "the server offers no tools"))
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return said
@@ -219,7 +224,7 @@ class Server:
                 raise ServerError("server_protocol", "the server answered with an error that is none")
             if failed_as_answer:
                 return {"error": error}
-            raise ServerError("server_error", f"the server refused: {said[: limits.TOOLS_WORDS_CHARS]!r}")
+            raise ServerError("server_error", f"the server refused ({self._open().foreign(said)})")
         if not isinstance(result, dict) or "error" in message:
             raise ServerError("server_protocol", "the server answered with neither a result nor an error")
         return {"result": result} if failed_as_answer else result

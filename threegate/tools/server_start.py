@@ -43,8 +43,11 @@ _SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 class Started:
     """A server's process, and what works for it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], held: ExitStack) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], held: ExitStack, secrets: tuple[str, ...] = ()
+    ) -> None:
         self.process = process
+        self.secrets = secrets
         self._held = held
 
     def end(self) -> None:
@@ -99,20 +102,21 @@ def start_server(workspace: Workspace, settings: Settings, manifest: Manifest) -
             f" {manifest.server}",
         )
     account = server_account(manifest.account)
+    secrets = secret_values(settings, manifest.secrets)
     environment = {
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PATH": ":".join((*search_path(manifest.argv), *_SYSTEM_PATH)),
         **manifest.env,
-        **secret_values(settings, manifest.secrets),
+        **secrets,
     }
     with ExitStack() as held:
         if manifest.place == "jail":
             process = _in_jail(held, manifest, account, environment)
         else:
             process = _on_host(workspace, manifest, account, environment)
-        return Started(process, held.pop_all())
+        return Started(process, held.pop_all(), tuple(secrets.values()))
 
 
 def _in_jail(

@@ -1,0 +1,323 @@
+"""A server runs where its manifest says, sees what that says and nothing else, and answers as it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tools_servers import PYTHON, described, nowhere, open_folder, pinned_server, text_of, write_server
+from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.settings import SecretReference, Settings
+from threegate.tools.manifest import Manifest, Place, ServerFolder
+from threegate.tools.program_tree import pinned_command, program_places, tree_digest
+from threegate.tools.server_process import Server, ServerError, open_server
+from threegate.tools.server_start import server_account
+
+LOOK = """
+def call(id, name, arguments):
+    def tried(action):
+        try:
+            return action()
+        except OSError as error:
+            return type(error).__name__
+    import socket
+    seen = {
+        "uid": os.getuid(),
+        "environment": dict(os.environ),
+        "descriptors": sorted(os.listdir("/proc/self/fd"))[:-1],
+        "network": tried(lambda: socket.create_connection(("1.1.1.1", 443), 1) and True),
+        "opened": {path: tried(lambda: open(path, arguments.get("mode", "r")).close()) for path in arguments.get("open", [])},
+        "listed": {path: tried(lambda: sorted(os.listdir(path))) for path in arguments.get("list", [])},
+        "capabilities": [line for line in open("/proc/self/status") if line.startswith("CapEff")][0].split()[1],
+    }
+    say({"id": id, "result": text(json.dumps(seen))})
+"""
+
+
+def ask(manifest: Manifest, path: Path, arguments: dict[str, Any], settings: Settings | None = None) -> Any:
+    with open_server(nowhere(path), settings or Settings(), manifest) as server:
+        server.check_pinned()
+        return text_of(server.call("echo", arguments, 20, 1 << 20).content)
+
+
+def test_in_the_jail_it_has_what_was_signed_and_nothing_else(folder: Path) -> None:
+    path = write_server(folder, LOOK)
+    data, kept = folder / "data", folder / "kept"
+    for made in (data, kept):
+        made.mkdir()
+        made.chmod(0o777)
+        (made / "a.txt").write_text("a")
+    token = folder / "token"
+    token.write_text("SECRET-VALUE\n")
+    settings = Settings(secrets={"TOKEN": SecretReference(file=str(token))})
+    manifest = described(
+        path,
+        binds=(ServerFolder(str(data), True), ServerFolder(str(kept))),
+        env={"MODE": "quiet"},
+        secrets=("TOKEN",),
+    )
+    with open_server(nowhere(path), settings, manifest) as server:
+        manifest = replace(manifest, initialize=server.initialize(), tools=server.list_tools())
+        lines = [Path("/proc", pid, "cmdline") for pid in os.listdir("/proc") if pid.isdigit()]
+        assert not any(b"SECRET-VALUE" in line.read_bytes() for line in lines if line.is_file())
+    wanted = {
+        "open": [f"{data}/new", f"{kept}/new", str(path), "/etc/shadow"],
+        "list": [str(kept), str(folder), "/home", "/root"],
+        "mode": "a",
+    }
+    seen = ask(manifest, path, wanted, settings)
+    assert seen["environment"] == {
+        "HOME": "/tmp", "LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", "PWD": "/",
+        "PYTHONDONTWRITEBYTECODE": "1", "MODE": "quiet", "TOKEN": "SECRET-VALUE",
+    } | ({"LC_CTYPE": "C.UTF-8"} if "LC_CTYPE" in seen["environment"] else {})  # fmt: skip
+    assert seen["opened"].pop(f"{data}/new") is None and (data / "new").exists()
+    assert all(seen["opened"].values()) and not (kept / "new").exists()
+    assert seen["listed"][str(kept)] == ["a.txt"]
+    assert seen["listed"][str(folder)] == ["data", "kept", "server.py"]  # what is bound, and not the token
+    assert seen["listed"]["/home"] == seen["listed"]["/root"] == "FileNotFoundError"
+    assert seen["network"] == "OSError" and seen["descriptors"] == ["0", "1", "2"]
+    assert seen["capabilities"] == "0" * 16 and seen["uid"] == 1000
+
+
+def test_on_the_host_it_is_another_account_and_sees_nothing_of_ours(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_server(folder, LOOK)
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/tmp/agent")
+    monkeypatch.setenv("OURS", "1")
+    manifest = pinned_server(path, place="host")
+    tool_exec = nowhere(path).tool_exec
+    (tool_exec / "results").mkdir(mode=0o755)
+    seen = ask(manifest, path, {"list": [str(tool_exec)]})
+    assert not {"SSH_AUTH_SOCK", "OURS"} & seen["environment"].keys()
+    assert seen["descriptors"] == ["0", "1", "2"]
+    if os.geteuid() == 0:
+        assert seen["uid"] == 65534 and seen["listed"][str(tool_exec)] == "PermissionError"
+
+
+@pytest.mark.parametrize("place", ["jail", "host"])
+def test_nothing_of_it_is_left(folder: Path, place: Place) -> None:
+    mark = f"mark-{os.getpid()}-{place}"
+    path = write_server(
+        folder, f"def begun():\n    if not os.fork():\n        os.execv('/bin/sleep', ['{mark}', '300'])"
+    )
+    manifest = pinned_server(path, place=place)
+
+    def left() -> list[str]:
+        lines = (Path("/proc", pid, "cmdline") for pid in os.listdir("/proc") if pid.isdigit())
+        return [str(line) for line in lines if line.exists() and mark.encode() in _bytes(line)]
+
+    with open_server(nowhere(path), Settings(), manifest) as server:
+        server.check_pinned()
+        until = time.monotonic() + 10
+        while not left():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    until = time.monotonic() + 10
+    while left():
+        assert time.monotonic() < until, left()
+        time.sleep(0.01)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_an_answer_is_what_the_server_gave(folder: Path) -> None:
+    result = {
+        "content": [
+            {"type": "image", "data": "aGk=", "mimeType": "image/png", "annotations": {"priority": 0.5}},
+            {"type": "text", "text": "tïtle\u0000"},
+        ],
+        "structuredContent": {"n": 1.5, "list": [None, True]},
+        "isError": True,
+        "_meta": {"a/b": 1},
+    }
+    path = write_server(folder, f"def call(id, name, arguments): say({{'id': id, 'result': {result!r}}})")
+    manifest = pinned_server(path, place="host")
+    with open_server(nowhere(path), Settings(), manifest) as server:
+        server.check_pinned()
+        answer = server.call("echo", {}, 20, 1 << 20)
+    assert list(answer.content) == result["content"] and answer.structured == result["structuredContent"]
+    assert answer.is_error and answer.meta == {"a/b": 1} and answer.error is None
+
+
+def test_an_error_of_the_protocol_is_an_answer_too(folder: Path) -> None:
+    path = write_server(
+        folder, "def call(id, name, arguments): say({'id': id, 'error': {'code': -32602, 'message': 'no'}})"
+    )
+    with open_server(nowhere(path), Settings(), pinned_server(path, place="host")) as server:
+        server.check_pinned()
+        answer = server.call("echo", {}, 20, 1 << 20)
+        assert answer.is_error and answer.error == {"code": -32602, "message": "no"} and server.alive
+        with pytest.raises(Refused) as unknown:
+            server.call("other", {}, 20, 1 << 20)
+    assert unknown.value.code == "tools_unknown" and not server.alive
+
+
+def test_all_pages_are_pinned_and_progress_is_passed_on(folder: Path) -> None:
+    path = write_server(
+        folder,
+        """
+def pages(cursor):
+    tool = {**TOOLS[0], "name": f"echo{cursor or ''}"}
+    return {"tools": [tool], **({"nextCursor": {None: "1", "1": "2"}[cursor]} if cursor != "2" else {})}
+def call(id, name, arguments):
+    say({"method": "notifications/message", "params": {"level": "info", "data": "x"}})
+    say({"method": "ping", "id": "p"})
+    assert json.loads(sys.stdin.readline()) == {"jsonrpc": "2.0", "id": "p", "result": {}}
+    say({"method": "notifications/progress", "params": {"progressToken": id, "progress": 1, "total": 2}})
+    say({"method": "notifications/progress", "params": {"progressToken": 99, "progress": 7}})
+    say({"id": id, "result": text("done")})
+""",
+    )
+    manifest = pinned_server(path, place="host")
+    assert [tool.name for tool in manifest.tools] == ["echo", "echo1", "echo2"]
+    heard: list[Any] = []
+    with open_server(nowhere(path), Settings(), manifest) as server:
+        server.check_pinned()
+        assert server.call("echo1", {}, 20, 1 << 20, progress=heard.append).content[0]["text"] == "done"
+        server.call("echo", {}, 20, 1 << 20)
+    assert heard == [{"progress": 1, "total": 2}] and server.calls == 2
+
+
+def test_a_server_of_the_sdk_is_understood(folder: Path) -> None:
+    path = folder / "sdk.py"
+    path.write_text("""
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("adder", instructions="Adds.")
+@server.tool(title="Add")
+def add(a: int, b: int) -> int:
+    "The sum."
+    return a + b
+server.run("stdio")
+""")
+    manifest = pinned_server(path, place="host", env={"PYTHONPATH": sysconfig.get_path("purelib")})
+    (tool,) = manifest.tools
+    assert (tool.name, tool.title, tool.description) == ("add", "Add", "The sum.")
+    assert manifest.initialize["instructions"] == "Adds."
+    with open_server(nowhere(path), Settings(), manifest) as server:
+        server.check_pinned()
+        answer = server.call("add", {"a": 2, "b": 3}, 30, 1 << 20)
+    assert answer.structured == {"result": 5} and not answer.is_error
+
+
+def test_a_call_can_be_cancelled_from_another_thread(folder: Path) -> None:
+    path = write_server(folder, "def call(id, name, arguments): pass")
+    with open_server(nowhere(path), Settings(), pinned_server(path, place="host")) as server:
+        server.check_pinned()
+        threading.Timer(0.2, server.cancel).start()
+        with pytest.raises(ServerError) as stopped:
+            server.call("echo", {}, 60, 1 << 20)
+    assert (stopped.value.code, stopped.value.reached) == ("cancelled", True)
+
+
+def test_a_program_that_changed_is_not_started(folder: Path) -> None:
+    path = write_server(folder)
+    manifest = pinned_server(path, place="host")
+    path.write_text(path.read_text() + "# more\n")
+    with pytest.raises(Refused) as changed, open_server(nowhere(path), Settings(), manifest):
+        pass
+    assert changed.value.code == "tools_changed" and "program" in str(changed.value)
+
+
+def test_a_secret_that_is_not_there_starts_nothing(folder: Path) -> None:
+    path = write_server(folder)
+    with (
+        pytest.raises(Unavailable, match=r"secrets\.TOKEN"),
+        open_server(nowhere(path), Settings(), described(path, secrets=("TOKEN",))),
+    ):
+        pass
+
+
+def test_no_server_is_root() -> None:
+    if os.geteuid() == 0:
+        for name in ("", "root", "nobody-of-this-name"):
+            with pytest.raises(Unavailable, match="root"):
+                server_account(name)
+    else:
+        assert server_account("").is_own
+
+
+# ---- programs
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["npx", "-y", "x"], ["uvx", "x"], ["pipx", "run", "x"], ["npm", "exec", "x"], ["bunx", "x"], ["/usr/bin/npx", "x"],
+        ["npm", "--yes", "exec", "x"], ["uv", "run", "x"], ["pnpm", "dlx", "x"], ["yarn", "dlx", "x"], ["docker", "run", "x"],
+    ],
+)  # fmt: skip
+def test_what_fetches_code_when_it_starts_is_refused(words: list[str]) -> None:
+    with pytest.raises(Refused, match="install the server first") as refused:
+        pinned_command(words)
+    assert refused.value.code == "tools_fetched"
+
+
+def test_a_command_line_that_hides_its_program_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    write_server(folder)
+    for words in (["sh", "-c", "x"], ["env", "x"], ["python3", "server.py"], [], ["python3", "x" * 5000]):
+        with pytest.raises(InvalidInput):
+            pinned_command(words)
+    with pytest.raises(Unavailable):
+        pinned_command(["no-such-program-here"])
+    assert pinned_command(["python3", f"{folder}/server.py"])[1:] == (f"{folder}/server.py",)
+
+
+def test_a_whole_installed_tree_is_pinned_and_data_is_not(folder: Path) -> None:
+    script = folder / "node_modules" / "files" / "dist" / "index.js"
+    script.parent.mkdir(parents=True)
+    script.write_text("x")
+    data = folder / "data"
+    data.mkdir()
+    (data / "notes.db").write_text("x")
+    argv = (PYTHON, str(script), str(data / "notes.db"), str(data))
+    assert program_places(argv, [str(data)]) == tuple(
+        sorted((folder / "node_modules", Path(PYTHON), Path(PYTHON).resolve()))
+    ) or program_places(argv, [str(data)]) == tuple(sorted((folder / "node_modules", Path(PYTHON).resolve())))
+    before = tree_digest(folder / "node_modules")
+    assert tree_digest(folder / "node_modules") == before
+    digests = {before}
+    for change in (
+        lambda: script.write_text("y"),
+        lambda: script.chmod(0o755),
+        lambda: (script.parent / "new").symlink_to("index.js"),
+        lambda: (script.parent / "empty").mkdir(),
+        lambda: script.rename(script.with_name("other.js")),
+    ):
+        change()
+        digests.add(tree_digest(folder / "node_modules"))
+    assert len(digests) == 6
+
+
+def test_an_environment_of_python_is_pinned_with_its_interpreter(folder: Path) -> None:
+    (folder / "bin").mkdir()
+    (folder / "lib").mkdir()
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    places = program_places((str(folder / "bin" / "python"), "-m", "server"), ())
+    assert folder in places and len(places) == 2
+    with open_folder() as other:
+        assert not any(place.is_relative_to(other) for place in places)
+
+
+def test_a_server_that_was_ended_answers_nothing(folder: Path) -> None:
+    server = Server(described(write_server(folder)), lambda: pytest.fail("started"))
+    with pytest.raises(ServerError, match="start it again"):
+        server.initialize()
+    server.cancel()
+    server.close()

@@ -1,0 +1,133 @@
+"""An operator adds a server in its jail, sees all of it, signs what changed in it, and removes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.people import Person
+from tests.tools_servers import PYTHON, write_server
+
+
+def refused(person: Person, *words: str, exit_code: int = 2) -> str:
+    """The one line of a command that refuses."""
+    done = person.threegate("tools", *words)
+    assert done.returncode == exit_code, (done.stdout, done.stderr)
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def answered(person: Person, *words: str) -> Any:
+    done = person.threegate("tools", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_server_is_added_shown_changed_and_removed(somebody: Person, folder: Path) -> None:
+    path = write_server(folder)
+    command = ("--", PYTHON, str(path))
+    unsigned = somebody.threegate("tools", "add", "notes", *command)
+    assert unsigned.returncode == 2 and "--yes" in unsigned.stderr
+    assert answered(somebody, "list") == {"servers": []}
+    done = somebody.threegate("tools", "add", "notes", "--env", "MODE=quiet", "--yes", *command)
+    assert done.returncode == 0, done.stderr
+    for line in (
+        "a jail of its own",
+        "network: none",
+        "Say it again.",
+        "MODE=quiet",
+        "notes__echo",
+        "claims",
+    ):
+        assert line in done.stdout, line
+    (row,) = answered(somebody, "list")["servers"]
+    (event,) = somebody.events("tools_added")
+    assert event["files"] == {"notes.json": row["manifest_sha256"]} and event["server"] == "notes"
+    assert event["key"].startswith("SHA256:") and event["tools"] == 1 and "hosts" not in event
+    file = somebody.workspace / "tool-exec" / "tools" / "notes.json"
+    assert json.loads(file.read_bytes())["env"] == {"MODE": "quiet"} and file.stat().st_mode & 0o777 == 0o600
+    assert answered(somebody, "test", "notes")["tools"] == ["echo"]
+    assert "reads like" in refused(somebody, "add", "n0tes", "--yes", *command)
+    assert "is added already" in refused(somebody, "add", "notes", "--yes", *command)
+    assert answered(somebody, "refresh", "notes")["changed"] == []
+
+    write_server(folder, "TOOLS[0]['description'] = 'Say it to \\u202everyone.'")
+    assert "tools refresh notes" in refused(somebody, "test", "notes")
+    done = somebody.threegate("tools", "refresh", "notes")
+    assert done.returncode == 2 and "everyone" in done.stdout and "\u202e" not in done.stdout
+    assert answered(somebody, "refresh", "notes", "--yes")["changed"][0] == "tool echo: description"
+    (again,) = somebody.events("tools_refreshed")
+    assert again["before_sha256"] == row["manifest_sha256"] and again["key"] == event["key"]
+    assert answered(somebody, "show", "notes")["manifest_sha256"] == again["files"]["notes.json"]
+    assert "Say it to" in somebody.threegate("tools", "show", "notes").stdout
+    assert somebody.threegate("audit", "verify").returncode == 0
+    lines = json.loads(somebody.threegate("doctor", "--no-probes", "--json").stdout)["lines"]
+    assert [line["state"] for line in lines if line["name"] == "tools"] == ["ok"]
+
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b"quiet", b"noisy"))
+    assert "is not what the trail announced" in refused(somebody, "test", "notes")
+    assert somebody.threegate("audit", "verify").returncode != 0
+    file.write_bytes(whole)
+    assert answered(somebody, "remove", "notes") == {"removed": "notes"} and not file.exists()
+    assert "is no added server" in refused(somebody, "remove", "notes")
+    assert somebody.threegate("audit", "verify").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["Notes"], "is no name of a server"),
+        (["no-te-"], "is no name of a server"),
+        (["threegat3"], "added"),
+        (["thr-eegate"], "reads like threegate"),
+        (["c0re"], "reads like core"),
+        (["notes", "--in", "era"], "not offered yet"),
+        (["notes", "--in", "moon"], "none of jail, host"),
+        (["notes", "--allow", "https://x.org"], "no host name"),
+        (["notes", "--bind", "/no/such"], "no such folder"),
+        (["notes", "--bind", "/"], "holds"),
+        (["notes", "--env", "LD_PRELOAD=/x"], "how programs are started"),
+        (["notes", "--env", "X"], "NAME=VALUE"),
+        (["notes", "--secret", "a b"], "no name of a variable"),
+        (["notes", "--secret", "TOKEN"], "secrets.TOKEN"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(
+    words: list[str], why: str, folder: Path, plain_person: Person
+) -> None:
+    done = plain_person.threegate("tools", "add", *words, "--yes", "--", PYTHON, str(write_server(folder)))
+    if why == "added":
+        assert done.returncode == 0  # a 3 is no e to a reader
+        return
+    assert done.returncode in (2, 3) and why in done.stderr and len(done.stderr.splitlines()) == 1
+    assert not (plain_person.workspace / "tool-exec" / "tools" / "notes.json").exists()
+
+
+def test_on_the_host_without_an_account_it_has_the_daemons_rights(somebody: Person, folder: Path) -> None:
+    done = somebody.threegate(
+        "tools", "add", "notes", "--in", "host", "--yes", "--", PYTHON, str(write_server(folder))
+    )
+    assert done.returncode == 0 and "runs with the daemon's rights" in done.stdout.replace("\n", " ")
+    lines = json.loads(somebody.threegate("doctor", "--no-probes", "--json").stdout)["lines"]
+    (line,) = [line for line in lines if line["name"] == "tools"]
+    assert line["state"] == "warning" and "daemon's rights" in line["seen"]
+
+
+def test_a_server_that_tells_its_secret_is_not_pinned(somebody: Person, folder: Path) -> None:
+    token = folder / "token"
+    token.write_text("SECRET-VALUE\n")
+    token.chmod(0o644)
+    somebody.settings(f'\n[secrets.TOKEN]\nfile = "{token}"\n')
+    path = write_server(folder, "TOOLS[0]['description'] = os.environ['TOKEN']")
+    words = ("add", "notes", "--secret", "TOKEN", "--yes", "--", PYTHON, str(path))
+    line = refused(somebody, *words)
+    assert "says the value of a secret" in line and "SECRET-VALUE" not in line
+    path = write_server(
+        folder, "sys.stderr.write(os.environ['TOKEN']); sys.stderr.flush(); os._exit(1)", "loud.py"
+    )
+    line = refused(somebody, *words[:-1], str(path), exit_code=3)
+    assert "***" in line and "SECRET-VALUE" not in line

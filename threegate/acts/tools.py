@@ -1,0 +1,298 @@
+"""Servers of tools: adding one, taking up what changed in it, and removing it.
+
+Invariant: a manifest gets into `tool-exec/tools/` only with an operator's signature over its digest, by an event that is on disk
+before. To be looked at, a server is started once where it is going to run; nothing of it is called. What is there already is
+built upon only when it is what the trail announced.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+
+from threegate.acts.signed_acts import checked_act, sign_act
+from threegate.acts.signing_key import Acting
+from threegate.core import durable, limits
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
+from threegate.jail.jail import Account, check_walls
+from threegate.launch.context import Context
+from threegate.tools.differences import Difference, differences
+from threegate.tools.door_names import door_name
+from threegate.tools.manifest import (
+    SERVER_NAME,
+    VARIABLE,
+    Manifest,
+    Place,
+    ServerFolder,
+    manifest_name,
+    parse_manifest,
+    read_manifest,
+)
+from threegate.tools.program_tree import pinned_command, program_digests
+from threegate.tools.server_process import ServerError, open_server
+from threegate.tools.server_start import DROPPED, secret_values, server_account
+from threegate.trail import moves
+from threegate.trail.payloads import ToolsAdded, ToolsRefreshed, ToolsRemoved
+
+ADD: Final = "threegate-tools-add/1"
+REFRESH: Final = "threegate-tools-refresh/1"
+_MODE: Final = 0o600
+_OURS: Final = frozenset(
+    """threegate core door daemon operator approve approval agent agents apply era monty mcp tool tools contract
+    contracts session project file git shell web memory github-approved run requests wait cancel""".split()
+)
+"""Names that a person would take for ThreeGate's own, or for one of its tools."""
+_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\.[a-z][a-z0-9-]{1,62}")
+_NEVER_SET: Final = re.compile(
+    r"LD_.*|GLIBC_.*|MALLOC_.*|BASH_ENV|ENV|IFS|SHELLOPTS|PATH|HOME|SSH_AUTH_SOCK|.*_PROXY", re.I
+)
+_SAME: Final = str.maketrans({"0": "o", "1": "l", "5": "s", "8": "b", "i": "l", "-": None})
+
+
+@dataclass(frozen=True, slots=True)
+class WantedServer:
+    """What an operator asked for with `tools add`."""
+
+    name: str
+    words: tuple[str, ...]
+    place: str = "jail"
+    account: str = ""
+    allow: tuple[str, ...] = ()
+    binds: tuple[str, ...] = ()
+    """DIR or DIR:rw."""
+    env: tuple[str, ...] = ()
+    """NAME=VALUE."""
+    secrets: tuple[str, ...] = ()
+    stateful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """A server as it is now, to be signed."""
+
+    manifest: Manifest
+    before: Manifest | None = None
+    """What is pinned of it."""
+    changed: tuple[Difference, ...] = ()
+
+
+def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
+    """Check what is wanted, start the server once, and ask it what it offers.
+
+    Raises InvalidInput, Refused (tools_fetched, tools_known), Unavailable, ServerError.
+    """
+    _refuse_name(context, wanted.name)
+    place = _place(wanted.place)
+    account = wanted.account or (DROPPED if os.geteuid() == 0 else "")
+    who = server_account(account)
+    if place == "jail":
+        _refuse_jail(who)
+    binds = tuple(_folder(context.workspace, text) for text in wanted.binds)
+    bad = next((host for host in wanted.allow if not _HOST.fullmatch(host)), None)
+    if bad is not None:
+        raise InvalidInput(f"--allow {bad}: is no host name in lower case; no scheme, port, path or address")
+    argv = pinned_command(wanted.words)
+    for secret in wanted.secrets:
+        if not VARIABLE.fullmatch(secret) or _NEVER_SET.fullmatch(secret):
+            raise InvalidInput(f"--secret {secret}: is no name of a variable that a server may get")
+    secret_values(context.policy.settings, wanted.secrets)
+    manifest = Manifest(
+        server=wanted.name,
+        argv=argv,
+        place=place,
+        account=account,
+        allow=tuple(sorted(set(wanted.allow))),
+        binds=binds,
+        env=_variables(wanted.env),
+        secrets=tuple(sorted(set(wanted.secrets))),
+        stateful=wanted.stateful,
+        initialize={},
+        tools=(),
+        program=program_digests(argv, [item.path for item in binds]),
+    )
+    return LookedAt(_asked(context.workspace, context.policy.settings, manifest))
+
+
+def look_again(context: Context, name: str) -> LookedAt:
+    """The server as it is now, and what differs from what is pinned. Raises Refused, Unavailable, ServerError."""
+    before = pinned(context, name)
+    program = program_digests(before.argv, [item.path for item in before.binds])
+    now = _asked(context.workspace, context.policy.settings, replace(before, program=program))
+    changed = differences(before, initialize=now.initialize, tools=now.tools, program=now.program)
+    return LookedAt(now, before, tuple(changed))
+
+
+def pinned(context: Context, name: str) -> Manifest:
+    """What is pinned of an added server. Raises Refused, Unavailable."""
+    with context.trail.locked() as held:
+        return read_manifest(context.workspace, held.index, name)
+
+
+def add_server(context: Context, acting: Acting, looked: LookedAt) -> None:
+    """Sign it, and write it. Raises Refused, InvalidInput, TrailError, Unavailable, OSError."""
+    manifest = looked.manifest
+    about = {"server": manifest.server, "manifest_sha256": manifest.digest}
+    signed = sign_act(context, acting, ADD, about)
+    with context.trail.locked() as held:
+        if manifest.server in held.index.tools:
+            raise _known(manifest.server)
+        actor, act = checked_act(context, held, signed, ADD, about)
+        added = ToolsAdded(
+            server=manifest.server,
+            place=manifest.place,
+            hosts=manifest.allow or None,
+            tools=len(manifest.tools),
+            files={manifest_name(manifest.server): manifest.digest},
+            **act,
+        )
+        moves.announce(held, added, actor=actor)
+        _write(context.workspace, manifest)
+
+
+def take_up(context: Context, acting: Acting, looked: LookedAt) -> None:
+    """Sign what changed, and write it. Raises as `add_server`."""
+    before, manifest = looked.before, looked.manifest
+    assert before is not None
+    about = {
+        "server": manifest.server,
+        "manifest_sha256": manifest.digest,
+        "before_sha256": before.digest,
+    }
+    signed = sign_act(context, acting, REFRESH, about)
+    with context.trail.locked() as held:
+        if held.index.tools.get(manifest.server) != before.digest:
+            raise Refused("tools_changed", f"{manifest.server}: was changed meanwhile; look at it again")
+        actor, act = checked_act(context, held, signed, REFRESH, about)
+        refreshed = ToolsRefreshed(
+            server=manifest.server,
+            before_sha256=before.digest,
+            changed=tuple(item.what for item in looked.changed[: limits.TRAIL_LIST_ITEMS]),
+            files={manifest_name(manifest.server): manifest.digest},
+            **act,
+        )
+        moves.announce(held, refreshed, actor=actor)
+        _write(context.workspace, manifest)
+
+
+def remove_server(context: Context, name: str, *, actor: str) -> None:
+    """Remove a server: an end needs no signature. Raises Refused, TrailError, OSError."""
+    with context.trail.locked() as held:
+        if name not in held.index.tools:
+            raise Refused("tools_unknown", f"{name}: is no added server; see: threegate tools list")
+        moves.announce(held, ToolsRemoved(server=name, files={}), actor=actor)
+        with suppress(FileNotFoundError):
+            durable.unlink(context.workspace.tools / manifest_name(name))
+
+
+def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Manifest:
+    """Start it, and put what it says of itself into the manifest. Raises ServerError, Unavailable, InvalidInput."""
+    with open_server(workspace, settings, manifest) as server:
+        initialize = server.initialize()
+        tools = server.list_tools()
+        secrets = server.secrets
+    if not tools:
+        raise ServerError("server_error", f"{manifest.server}: lists no tools")
+    names = {door_name(manifest.server, tool.name) for tool in tools}
+    if len(names) != len(tools):
+        raise InvalidInput(f"{manifest.server}: two of its tools would have one name at the door")
+    found = replace(manifest, initialize=initialize, tools=tools)
+    try:
+        data = found.to_bytes()
+    except ValueError:
+        raise InvalidInput(
+            f"{manifest.server}: says something that has no canonical form, so it cannot be pinned"
+        ) from None
+    if any(secret.encode() in data for secret in secrets):
+        raise InvalidInput(
+            f"{manifest.server}: says the value of a secret in what it offers, so it cannot be pinned"
+        )
+    if len(data) > limits.TOOLS_MANIFEST_BYTES:
+        raise InvalidInput(f"{manifest.server}: describes its tools with too many bytes to be pinned")
+    return parse_manifest(data)
+
+
+def _write(workspace: Workspace, manifest: Manifest) -> None:
+    if not workspace.tools.is_dir():
+        durable.make_folder(workspace.tools, 0o700)
+    durable.overwrite(workspace.tools / manifest_name(manifest.server), manifest.to_bytes(), _MODE)
+
+
+def _refuse_name(context: Context, name: str) -> None:
+    if not SERVER_NAME.fullmatch(name) or name.endswith("-"):
+        raise InvalidInput(f"{name!r}: is no name of a server; use a letter, then up to 15 of a-z 0-9 -")
+    with context.trail.locked() as held:
+        known = dict(held.index.tools)
+    if name in known:
+        raise _known(name)
+    if len(known) >= limits.TOOLS_SERVERS:
+        raise InvalidInput(f"{len(known)} servers are added already; remove one first")
+    for other in sorted(_OURS):
+        if _looks(name) == _looks(other):
+            raise InvalidInput(f"{name}: reads like {other}, which is ours; choose another name")
+    for other in known:
+        if _looks(name) == _looks(other):
+            raise InvalidInput(f"{name}: reads like the server {other}; choose another name")
+
+
+def _looks(name: str) -> str:
+    """What a person sees of a name at a glance."""
+    return name.translate(_SAME).replace("rn", "m").replace("vv", "w").removesuffix("s")
+
+
+def _known(name: str) -> Refused:
+    return Refused(
+        "tools_known",
+        f"{name}: is added already; see what changed in it: threegate tools refresh {name}",
+    )
+
+
+def _place(text: str) -> Place:
+    if text in ("jail", "host"):
+        return cast(Place, text)
+    if text == "era":
+        raise InvalidInput("--in era: containers for servers are not offered yet; use --in jail")
+    raise InvalidInput(f"--in {text}: is none of jail, host")
+
+
+def _refuse_jail(account: Account) -> None:
+    try:
+        check_walls(account)
+    except ThreeGateError as error:
+        raise Unavailable(
+            f"{error}; without a jail a server runs only where you say so: --in host (it then has the rights of its account)"
+        ) from None
+
+
+def _folder(workspace: Workspace, text: str) -> ServerFolder:
+    path, writable = (text[:-3], True) if text.endswith(":rw") else (text.removesuffix(":ro"), False)
+    real = os.path.realpath(path)
+    if not os.path.isdir(real):  # noqa: PTH112 - a path as it was said
+        raise InvalidInput(f"--bind {path}: there is no such folder")
+    ours = os.path.realpath(workspace.root)
+    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111
+    for kept, what in ((ours, "the workspace"), (home, "the home folder")):
+        if kept == real or f"{kept}/".startswith(f"{real.rstrip('/')}/"):
+            raise InvalidInput(f"--bind {path}: holds {what}; bind the folder that the server needs")
+    if f"{real}/".startswith(f"{ours}/"):
+        raise InvalidInput(f"--bind {path}: is in the workspace, which no server sees")
+    return ServerFolder(real, writable)
+
+
+def _variables(texts: Sequence[str]) -> Mapping[str, str]:
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not VARIABLE.fullmatch(name) or "\0" in value:
+            raise InvalidInput(f"--env {name}: write it as NAME=VALUE")
+        if _NEVER_SET.fullmatch(name):
+            raise InvalidInput(f"--env {name}: decides how programs are started; a server cannot get it")
+        if len(value) > limits.TOOLS_ARGUMENT_CHARS:
+            raise InvalidInput(f"--env {name}: is too long")
+        found[name] = value
+    return found

@@ -1,0 +1,229 @@
+"""`threegate tools`: servers of tools (MCP) whose calls agents may ask for."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from threegate.cli.approve_command import put
+from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, actor_here, ask
+
+if TYPE_CHECKING:
+    from threegate.shown.parts import Section
+    from threegate.tools.manifest import Manifest
+
+app = typer.Typer(no_args_is_help=True, help="Servers of tools (MCP) that agents may ask to call.")
+
+ServerName = Annotated[str, typer.Argument(metavar="NAME", help="As `threegate tools list` names it.")]
+
+
+@app.command("add")
+def add(
+    server: Annotated[str, typer.Argument(metavar="NAME", help="A letter, then up to 15 of a-z 0-9 -.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND…", help="The server's installed program.")
+    ],
+    env: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable that it gets.")
+    ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--secret", metavar="NAME", help="A variable with the value of secrets.NAME of the settings."
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow", metavar="HOST", help="A host that it may send anything to (in a jail: only those)."
+        ),
+    ] = None,
+    bind: Annotated[
+        list[str] | None,
+        typer.Option("--bind", metavar="DIR[:rw]", help="A folder that it sees, read-only without :rw."),
+    ] = None,
+    place: Annotated[str, typer.Option("--in", metavar="jail|host", help="Where it runs.")] = "jail",
+    account: Annotated[
+        str,
+        typer.Option(
+            "--account", metavar="USER", help="As root: the account that it runs as; default nobody."
+        ),
+    ] = "",
+    stateful: Annotated[
+        bool, typer.Option("--stateful", help="One process for a run of the agent, not one for each call.")
+    ] = False,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Start a server once, show all that it says of itself, and pin it with your signature.
+
+    Example: threegate tools add files --bind /srv/notes -- /opt/files/node_modules/.bin/mcp-server-filesystem /srv/notes
+    """
+    from threegate.acts.tools import WantedServer, add_server, look_at_new
+    from threegate.launch.context import open_context
+    from threegate.review.server_card import server_sections
+
+    context = open_context(workspace_here())
+    acting = acting_here(context, name, key)
+    wanted = WantedServer(
+        server,
+        tuple(command),
+        place,
+        account,
+        tuple(allow or ()),
+        tuple(bind or ()),
+        tuple(env or ()),
+        tuple(secret or ()),
+        stateful,
+    )
+    looked = look_at_new(context, wanted)
+    _show(server_sections(looked.manifest), json_)
+    ask(f"Sign this server as {acting.name}?", yes)
+    add_server(context, acting, looked)
+    if wants_json(json_):
+        emit_json(_row(looked.manifest))
+        return
+    say(f"added {server} with {len(looked.manifest.tools)} tools (manifest {looked.manifest.digest[:16]})")
+
+
+@app.command("list")
+def list_(json_: JsonFlag = False) -> None:
+    """The added servers, and whether their manifest is what was signed.
+
+    Example: threegate tools list
+    """
+    from threegate.core.errors import ThreeGateError
+    from threegate.launch.context import open_context
+    from threegate.review.server_card import runs_where
+    from threegate.tools.manifest import read_manifest, server_names
+
+    context = open_context(workspace_here())
+    with context.trail.locked() as held:
+        index = held.index
+    rows: list[dict[str, Any]] = []
+    for server in server_names(index):
+        try:
+            manifest = read_manifest(context.workspace, index, server)
+            rows.append({**_row(manifest), "problem": None})
+            text = f"{len(manifest.tools)} tools, {runs_where(manifest)}"
+        except ThreeGateError as error:
+            rows.append({"server": server, "problem": str(error)})
+            text = str(error)
+        if not wants_json(json_):
+            say(f"{server:<16} {text}")
+    if wants_json(json_):
+        emit_json({"servers": rows})
+    elif not rows:
+        say("no server is added; add one with: threegate tools add NAME -- COMMAND")
+
+
+@app.command("show")
+def show(server: ServerName, json_: JsonFlag = False) -> None:
+    """Everything that is pinned of a server.
+
+    Example: threegate tools show files
+    """
+    from threegate.acts.tools import pinned
+    from threegate.launch.context import open_context
+    from threegate.review.server_card import server_sections
+
+    manifest = pinned(open_context(workspace_here()), server)
+    if wants_json(json_):
+        emit_json({"manifest_sha256": manifest.digest, **manifest.to_data()})
+        return
+    _show(server_sections(manifest), json_)
+
+
+@app.command("refresh")
+def refresh(
+    server: ServerName,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Start a server, show what differs from what was signed, and pin it anew with your signature.
+
+    Example: threegate tools refresh files
+    """
+    from threegate.acts.tools import look_again, take_up
+    from threegate.launch.context import open_context
+    from threegate.review.server_card import difference_section
+
+    context = open_context(workspace_here())
+    looked = look_again(context, server)
+    changed = [item.what for item in looked.changed]
+    if changed:
+        acting = acting_here(context, name, key)
+        _show([difference_section(looked.changed)], json_)
+        ask(f"Sign {server} as it is now, as {acting.name}?", yes)
+        take_up(context, acting, looked)
+    if wants_json(json_):
+        emit_json({**_row(looked.manifest), "changed": changed})
+    elif changed:
+        say(f"took up {server} as it is now (manifest {looked.manifest.digest[:16]})")
+    else:
+        say(f"{server} is what was signed; nothing was changed")
+
+
+@app.command("remove")
+def remove(server: ServerName, name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -> None:
+    """Remove a server; calls of its tools that wait are refused.
+
+    Example: threegate tools remove files
+    """
+    from threegate.acts.tools import remove_server
+    from threegate.launch.context import open_context
+
+    context = open_context(workspace_here())
+    remove_server(context, server, actor=actor_here(context, name, key))
+    if wants_json(json_):
+        emit_json({"removed": server})
+    else:
+        say(f"removed {server}")
+
+
+@app.command("test")
+def test(server: ServerName, json_: JsonFlag = False) -> None:
+    """Start a server as a call would, and compare it with what was signed; none of its tools is called.
+
+    Example: threegate tools test files
+    """
+    from threegate.acts.tools import pinned
+    from threegate.launch.context import open_context
+    from threegate.tools.server_process import open_server
+
+    context = open_context(workspace_here())
+    manifest = pinned(context, server)
+    began = time.monotonic()
+    with open_server(context.workspace, context.policy.settings, manifest) as process:
+        process.check_pinned()
+        took = round((time.monotonic() - began) * 1000)
+    if wants_json(json_):
+        emit_json({**_row(manifest), "ms": took})
+    else:
+        say(f"{server} starts and is what was signed: {len(manifest.tools)} tools in {took} ms")
+
+
+def _show(sections: list[Section], json_: bool) -> None:
+    from threegate.shown.screen_lines import render_sections
+
+    quiet = wants_json(json_)
+    put(render_sections(sections, full=True, width=screen_width(to_stderr=quiet)), to_stderr=quiet)
+
+
+def _row(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "server": manifest.server,
+        "place": manifest.place,
+        "account": manifest.account,
+        "stateful": manifest.stateful,
+        "hosts": list(manifest.allow),
+        "tools": [tool.name for tool in manifest.tools],
+        "manifest_sha256": manifest.digest,
+    }

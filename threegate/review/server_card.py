@@ -1,0 +1,100 @@
+"""What a person reads of a server of tools before signing it: how it runs, what it reaches, and every word that it says.
+
+Invariant: everything of the manifest is on the card. What the server says is quoted; nothing of it is taken for a fact.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable
+
+from threegate.shown.parts import Fact, Field, Item, Listing, Note, Quote, Section
+from threegate.tools.differences import Difference
+from threegate.tools.door_names import door_name
+from threegate.tools.manifest import Manifest, PinnedTool
+
+DAEMON_RIGHTS = (
+    "runs with the daemon's rights: nothing keeps it from what this account may read, write and reach"
+)
+
+
+def server_sections(manifest: Manifest) -> list[Section]:
+    """The card: the process first, then what it reaches, then its own words."""
+    tools = [Section(f"TOOL {tool.name}", tuple(_tool(manifest, tool))) for tool in manifest.tools]
+    return [
+        Section("THE SERVER", tuple(_process(manifest))),
+        Section("WHAT IT REACHES", tuple(_reach(manifest))),
+        Section("WHAT IT SAYS OF ITSELF (not believed)", tuple(_words(manifest))),
+        *tools,
+    ]
+
+
+def difference_section(changed: Iterable[Difference]) -> Section:
+    """What differs from what was signed: before, then now."""
+    items: list[Item] = []
+    for item in changed:
+        items.append(Field("changed", item.what))
+        items.append(Quote(item.before, "before") if item.before is not None else Note("before: nothing"))
+        items.append(Quote(item.after, "now") if item.after is not None else Note("now: nothing"))
+    return Section("WHAT CHANGED SINCE IT WAS SIGNED", tuple(items))
+
+
+def runs_where(manifest: Manifest) -> str:
+    """One line on the walls around it."""
+    if manifest.place == "jail":
+        account = f" under the account {manifest.account}" if manifest.account else ""
+        return f"a jail of its own{account}"
+    if manifest.account:
+        return f"on this machine without a jail, under the account {manifest.account}"
+    return f"on this machine without a jail; it {DAEMON_RIGHTS}"
+
+
+def _process(manifest: Manifest) -> Iterable[Item]:
+    yield Field("name", manifest.server)
+    yield Fact("runs", runs_where(manifest))
+    yield Fact("process", "one for a run of the agent" if manifest.stateful else "a fresh one for each call")
+    yield Listing("command", shlex.join(manifest.argv), "the command")
+    for name, value in manifest.env.items():
+        yield Field("variable", f"{name}={value}")
+    for name in manifest.secrets:
+        yield Field("secret", f"{name}, from secrets.{name} of the settings")
+    for path, digest in manifest.program.items():
+        yield Field("program", f"{path} (sha256 {digest[:16]}…)")
+
+
+def _reach(manifest: Manifest) -> Iterable[Item]:
+    for host in manifest.allow:
+        yield Field("host", f"{host}: it may send anything there")
+    if manifest.place == "host":
+        yield Note("network: everything that this machine reaches; --allow holds in a jail only")
+    elif not manifest.allow:
+        yield Note("network: none")
+    for folder in manifest.binds:
+        yield Field("folder", f"{folder.path} ({'reads and writes' if folder.writable else 'reads'})")
+    if not manifest.binds and manifest.place == "jail":
+        yield Note("folders: none but its program, read-only, and an empty /tmp")
+
+
+def _words(manifest: Manifest) -> Iterable[Item]:
+    said = manifest.initialize
+    for key in ("serverInfo", "protocolVersion", "capabilities"):
+        yield Field(key, _json(said.get(key)))
+    if said.get("instructions") is not None:
+        yield Quote(str(said["instructions"]), "instructions", None)
+
+
+def _tool(manifest: Manifest, tool: PinnedTool) -> Iterable[Item]:
+    yield Field("at the door", door_name(manifest.server, tool.name))
+    if tool.title is not None:
+        yield Field("title", tool.title)
+    yield Quote(tool.description or "", "description", None)
+    yield Field("arguments", _json(tool.input_schema))
+    if tool.output_schema is not None:
+        yield Field("result", _json(tool.output_schema))
+    if tool.annotations is not None:
+        yield Field("claims", _json(tool.annotations))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
