@@ -19,8 +19,6 @@ TOOL_CALL_SECONDS: Final = 120
 """The time that a call of the door asks for."""
 TOOL_RESULT_BYTES: Final = 16 * MIB
 """A tool's answer as the door reads it back: an answer of TOOL_ANSWER_BYTES, laid out."""
-DOOR_TOOL_CHARS: Final = 40
-"""A tool's name at the door; clients put their own names before it, up to 64 together."""
 TOOL_ANSWER_BYTES: Final = 8 * MIB
 """All that a server writes while it answers one call."""
 FRONT_MATTER_BYTES: Final = 16 * KIB

@@ -7,20 +7,18 @@ masking: nothing is added to its blocks, and nothing in it is ours.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from threegate.core import canonical, limits
-from threegate.core.canonical import sha256_hex
 from threegate.core.errors import ThreeGateError
 from threegate.core.workspace import Workspace
 from threegate.runners.mcp.answer_files import FILE_KEY, RESULT
+from threegate.tools.door_names import door_name
 from threegate.tools.manifest import PinnedTool, read_manifest, server_names
 from threegate.trail import Trail
 
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _BETWEEN: Final = "__"
 
 
@@ -50,15 +48,6 @@ def offered_tools(workspace: Workspace, trail: Trail) -> dict[str, OfferedTool]:
         for tool in manifest.tools:
             found[door_name(manifest.server, tool.name)] = OfferedTool(manifest.server, tool, manifest.digest)
     return found
-
-
-def door_name(server: str, tool: str) -> str:
-    """The name at the door, one for each tool: at most DOOR_TOOL_CHARS of what every client takes."""
-    name = f"{server}{_BETWEEN}{tool}"
-    if len(name) <= limits.DOOR_TOOL_CHARS and _PLAIN.fullmatch(name):
-        return name
-    short = re.sub(r"[^A-Za-z0-9_-]", "_", name)[: limits.DOOR_TOOL_CHARS - 9]
-    return f"{short}_{sha256_hex(name.encode())[:8]}"
 
 
 def is_tool_name(name: str) -> bool:
