@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.request.examples import mcp, read
 from tests.support import monty_draft
 from threegate import aana
 from threegate.aana import vocabulary as words
+from threegate.approval.grant import opened
+from threegate.core.errors import Refused
 from threegate.core.settings import Settings
 from threegate.judgement.gate_inputs import (
     Authorization,
@@ -46,6 +49,30 @@ def test_a_change_of_a_project_is_a_write_and_names_the_project() -> None:
     job = replace(build_job(asked, input_sizes={}, platform=platform_of(Settings(), "0" * 64)), project="web")
     assert call_arguments(job)["project"] == "web" and "code_sha256" not in call_arguments(job)
     assert category(job, side_effect_above_read=False, proposal_needs_approval=False) == "write"
+
+
+def test_a_call_of_a_tool_is_its_tool_with_its_own_arguments() -> None:
+    asked = read(mcp()).request
+    assert asked is not None and asked.call is not None
+    job = build_job(
+        replace(asked, data_sensitivity="public"), input_sizes={}, platform=platform_of(Settings(), "0" * 64)
+    )
+    assert tool_name(job) == "notes.add" and call_arguments(job) == {"text": "hello"}
+    assert category(job, side_effect_above_read=False, proposal_needs_approval=False) == "private_read"
+    assert category(job, side_effect_above_read=True, proposal_needs_approval=False) == "write"
+    job = replace(job, call=replace(asked.call, arguments_json='{"vars":1}'))
+    event = aana_event(
+        asked,
+        job,
+        authorization="confirmed",
+        risk_domain="unknown",
+        approval_sha256="1" * 64,
+        approved_utc=NOW,
+        now=NOW,
+    )
+    assert event["proposed_arguments"] == {"vars": 1} and event["tool_name"] == "notes.add"
+    with pytest.raises(Refused, match="call of a tool"):
+        opened(replace(job, effective_risk="medium"), ())
 
 
 def event_of(

@@ -34,6 +34,13 @@ APPLY_KEYS = {
     "project": "web",
     "inputs": f"[{{name: changes.tar, sha256: {'a' * 64}}}]",
 }
+MCP_KEYS = {
+    **{key: value for key, value in APPLY_KEYS.items() if key not in ("project", "inputs")},
+    "backend": "mcp",
+    "server": "notes",
+    "tool": "add",
+    "manifest_sha256": "a" * 64,
+}
 APPROVED = {"approved_by": "ada", "approved_utc": "2026-11-22T05:10:00Z"}
 RISK = "\nRisk level: low\nJustification: reads one file\nData sensitivity: public\nNetwork rationale: none\n"
 ERA = {
@@ -44,6 +51,11 @@ ERA = {
 }
 APPLY = {
     "Changes": f"\n- digest: sha256:{'a' * 64}\n- add: 1\n- modify: 2\n- delete: 0\n- mode: 0\n- type: 0\n",
+    "Output Expectations": "\nnone\n",
+    "Risk Assessment": RISK,
+}
+MCP = {
+    "Arguments (JSON)": '\n```json\n{"text":"hello"}\n```\n',
     "Output Expectations": "\nnone\n",
     "Risk Assessment": RISK,
 }
@@ -79,6 +91,11 @@ def monty(**changes: str) -> str:
 def apply(**changes: str) -> str:
     """A good apply request with some keys changed."""
     return request({**APPLY_KEYS, **changes}, APPLY)
+
+
+def mcp(**changes: str) -> str:
+    """A good mcp request with some keys changed."""
+    return request({**MCP_KEYS, **changes}, MCP)
 
 
 def read(text: str | bytes, *, stage: str | None = "draft", name: str = NAME) -> Report:
@@ -122,11 +139,11 @@ def _keys_of(lines: str) -> tuple[dict[str, str], list[str], dict[str, str]]:
     last = ""
     seen: set[str] = set()
     for line in lines.split("\n"):
-        match = re.fullmatch(r"([a-z_]+):[ ]?(.*)", line)
-        if line == "{apply}":
+        match = re.fullmatch(r"([a-z_0-9]+):[ ]?(.*)", line)
+        if line in ("{apply}", "{mcp}"):
             keys.clear()
-            keys.update(APPLY_KEYS)
-        elif line.startswith("-") and line[1:] in {*KEYS, *APPROVED, *APPLY_KEYS}:
+            keys.update(APPLY_KEYS if line == "{apply}" else MCP_KEYS)
+        elif line.startswith("-") and line[1:] in {*KEYS, *APPROVED, *APPLY_KEYS, *MCP_KEYS}:
             keys.pop(line[1:], None)
         elif line == "{approved}":
             keys.update(APPROVED)
@@ -142,7 +159,7 @@ def _keys_of(lines: str) -> tuple[dict[str, str], list[str], dict[str, str]]:
 
 
 def _sections_for(keys: dict[str, str]) -> dict[str, str]:
-    sections = dict({"monty": MONTY, "apply": APPLY}.get(keys.get("backend", ""), ERA))
+    sections = dict({"monty": MONTY, "apply": APPLY, "mcp": MCP}.get(keys.get("backend", ""), ERA))
     names = re.findall(r"name: ([^,}]+),", keys.get("inputs", ""))
     if "Input Files" in sections and names and keys["inputs"].startswith("["):
         sections["Input Files"] = "\n" + "".join(f"- /in/{name}\n" for name in names)

@@ -10,12 +10,15 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.shown.test_escaped_lines import ATTACKS, plain_and_narrow
-from threegate.request.job import Job, JobChange, ProjectPlace
+from threegate.request.job import Job, JobChange, JobServer, ProjectPlace
+from threegate.request.model import ToolCall
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
 from threegate.shown.escaped_lines import Title
 from threegate.shown.request_sections import JOB_FIELDS
 
+CALL = ToolCall("notes", "add", "6" * 64, '{"text":"hello"}')
+SERVER = JobServer("jail", ("/usr/bin/notes",), ("a.example:443",), ("/srv/n (read-only)",), ("NOTES_TOKEN",))
 CHANGE = JobChange(ProjectPlace("web", "/srv/web", 1, 2, 3), "9" * 64, 4, 1, 1, 1)
 
 
@@ -42,6 +45,7 @@ def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
         "seccomp_sha256": "3" * 64, "tool": "t", "session_id": "s", "labels": ("l",), "workflow": "w", "role": "r",
         "requested_by": "else", "effective_risk": "medium", "data_sensitivity": "internal",
         "proposal_sha256": "4" * 64, "unread": ("data.csv",), "project": "web", "change": CHANGE,
+        "call": CALL, "server": SERVER,
     }  # fmt: skip
     for name in {item.name for item in fields(Job)} - {"limits", "inputs"}:
         after = screen_of(
@@ -76,6 +80,16 @@ def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
         )
         after = screen_of(bench, path, job=lambda d, c=changed: replace(d.job, change=c))
         assert any(str(value) in line for line in after) and after != with_change, item
+    with_call = screen_of(bench, path, job=lambda d: replace(d.job, call=CALL, server=SERVER))
+    parts: dict[str, Any] = {"server": "other-1", "tool": "other-2", "manifest_sha256": "7" * 64}
+    parts |= {"place": "host", "argv": ("/other-3",), "hosts": ("other-4",), "binds": ("/other-5",)}
+    parts |= {"arguments_json": '{"other-6":1}', "secrets": ("OTHER_7",), "account": "other-8"}
+    for item, value in parts.items():
+        called = replace(CALL, **{item: value}) if hasattr(CALL, item) else CALL
+        on = replace(SERVER, **{item: value}) if hasattr(SERVER, item) else SERVER
+        after = screen_of(bench, path, job=lambda d, c=called, s=on: replace(d.job, call=c, server=s))
+        looked = value[0] if isinstance(value, tuple) else value.strip("{}").partition(":")[0]
+        assert any(looked in line for line in after) and after != with_call, item
 
 
 def test_every_word_of_a_request_is_behind_the_gutter(bench: Bench) -> None:

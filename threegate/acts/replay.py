@@ -75,6 +75,8 @@ def ended_request(context: Context, request_id: str) -> EndedRequest:
         raise Refused("request_changed", f"{path.name}: is not what ran; threegate audit verify says more")
     if request.project is not None:
         raise InvalidInput(f"{request_id}: changed a project; a change is not made again to compare")
+    if request.call is not None:
+        raise InvalidInput(f"{request_id}: called a tool; a call is not made again to compare")
     try:
         job = build_job(
             request,

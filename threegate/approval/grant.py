@@ -97,6 +97,8 @@ def opened(job: Job, widened: Sequence[Widened]) -> OpenJob:
         )
     if job.project is not None:
         raise Refused("grant_mismatch", "a grant never covers a change of a project; approve it by hand")
+    if job.call is not None:
+        raise Refused("grant_mismatch", "this grant never covers the call of a tool; approve it by hand")
     return open_job(job, [item.part for item in widened])
 
 

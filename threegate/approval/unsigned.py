@@ -25,7 +25,7 @@ def check_unsigned(facts: LaunchFacts) -> str:
     """`signature = "optional"`: only what is small enough for a guarded folder to stand in for a signature."""
     needed: int = getattr(facts.quorum, facts.job.effective_risk)
     reasons = (
-        (facts.request.signature_needed, "what it changes stays changed"),
+        (facts.request.signature_needed, "what it does stays done"),
         (needed > 1, "more than one operator must sign it"),
         (facts.job.effective_risk != "low", "its effective risk is not low"),
         (bool(facts.job.network), "it asks for network"),

@@ -77,6 +77,8 @@ def show(
         cost = f"cpu {request.cpu_limit}, {request.memory_limit_mb} MiB, {request.time_limit_sec} s"
         if request.project is not None:
             cost = f"{request.time_limit_sec} s, changes the project {request.project}"
+        if request.call is not None:
+            cost = f"{request.time_limit_sec} s, calls {request.call.name}"
         _tell("runs in", f"{request.backend}, {cost}")
         hosts = ", ".join(f"{target.host}:{target.port}" for target in request.network_allowlist)
         _tell("network", hosts or request.network)

@@ -124,7 +124,7 @@ class Call:
     call_id: str = ""
     """The request's id; empty in plays."""
     backend: str | None = None
-    """``threegate.era`` or ``threegate.monty`` for a request."""
+    """``threegate.era`` or ``threegate.monty`` for a request; None for one that calls a tool of a server."""
     code_sha256: str | None = None
     image: str = ""
     cost: float = 0.0

@@ -10,6 +10,17 @@ MIB: Final = 1024 * 1024
 # ---- gate 1: the request file (docs/spec/1-tool-request.md)
 REQUEST_BYTES: Final = 64 * KIB
 REQUEST_LINES: Final = 2_000
+TOOL_ARGUMENTS_BYTES: Final = 48 * KIB
+"""The arguments of one tool call, in canonical form."""
+TOOL_SCHEMA_STEPS: Final = 100_000
+"""Keywords that are looked at while arguments are held against a tool's schema."""
+TOOL_SCHEMA_PATH_CHARS: Final = 120
+TOOL_CALL_SECONDS: Final = 120
+"""The time that a call of the door asks for."""
+TOOL_RESULT_BYTES: Final = 16 * MIB
+"""A tool's answer as the door reads it back: an answer of TOOL_ANSWER_BYTES, laid out."""
+TOOL_ANSWER_BYTES: Final = 8 * MIB
+"""All that a server writes while it answers one call."""
 FRONT_MATTER_BYTES: Final = 16 * KIB
 FRONT_MATTER_DEPTH: Final = 4
 REQUEST_ID_CHARS: Final = 128
@@ -72,6 +83,8 @@ IGNORE_FILE_BYTES: Final = 1 * MIB
 APPLY_JOURNAL_BYTES: Final = 64 * MIB
 CHANGE_HEAD_BYTES: Final = 64
 """Of a changed file's start, to see whether it starts as a program."""
+CALLS_AT_ONCE: Final = 4
+"""Runs of backend mcp; each is a process of its server."""
 APPLY_AT_ONCE: Final = 2
 """Changes that are made at once, in as many projects: one project has one at a time."""
 APPLY_CHILD_SECONDS: Final = 60

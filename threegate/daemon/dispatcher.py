@@ -224,6 +224,7 @@ class Dispatcher:
             inputs_folder=self.context.workspace.inputs,
             workspace_id=self.context.workspace_id,
             boot_nonce=self.context.boot_nonce,
+            workspace=self.context.workspace,
             ran=lambda: self._ran(approved.job, lease),
         )
         future = self._pool.submit(launch, self.context, approved, control)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from threegate.core.errors import Refused, ThreeGateError
+from threegate.core.workspace import Workspace
 from threegate.request.model import Request
 from threegate.request.report import Finding, Fix
 from threegate.review.reviewed_draft import missing_program_text
+from threegate.tools.requested_call import requested_call
 from threegate.trail import Owner, TrailIndex
 
 SURROUNDING_RULES = {
@@ -19,6 +22,9 @@ SURROUNDING_RULES = {
     "TG903": "Write the sha256 of the file (sha256sum), or put the right file there.",
     "TG904": "Name a program that the sandbox image has (python3, git, curl, the usual Debian tools), or ask the operator.",
     "TG905": "Ask for fewer cores or less memory (cpu_limit, memory_limit_mb), or ask the operator for a larger budget.",
+    "TG906": "List the tools again: only those of servers that the operator added can be called.",
+    "TG907": "List the tools again and write the call anew: manifest_sha256 is that of the server as it is signed now.",
+    "TG908": "Give the tool the arguments that its input schema asks for.",
 }
 """What only a workspace can find, with the mend."""
 
@@ -50,6 +56,21 @@ def surrounding_findings(
     if never_fits is not None:
         findings.append(never_fits_finding(request, never_fits))
     return findings
+
+
+_CALL_RULES = {"tools_unknown": "TG906", "tools_changed": "TG907", "arguments_unfit": "TG908"}
+
+
+def call_findings(workspace: Workspace, index: TrailIndex, request: Request) -> list[Finding]:
+    """The finding about a call that nothing pinned here takes; `index` is of the locked trail."""
+    if request.call is not None:
+        try:
+            requested_call(workspace, index, request.call)
+        except Refused as error:
+            return [_finding(_CALL_RULES[error.code], str(error))]
+        except ThreeGateError as error:
+            return [_finding("TG906", str(error))]
+    return []
 
 
 def input_findings(request: Request, digests: Mapping[str, str | None]) -> list[Finding]:

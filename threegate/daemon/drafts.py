@@ -26,7 +26,7 @@ from threegate.core.errors import TrailError, Unavailable, place_of
 from threegate.core.file_names import is_request_name
 from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
-from threegate.daemon.draft_findings import surrounding_findings, surrounding_fixes
+from threegate.daemon.draft_findings import call_findings, surrounding_findings, surrounding_fixes
 from threegate.daemon.event_budget import EventBudget
 from threegate.daemon.input_hashes import PENDING, InputHashes
 from threegate.daemon.log import Log
@@ -354,6 +354,7 @@ class Inbox:
                         has_program=known,
                         never_fits=never,
                     )
+                    findings += call_findings(self.workspace, held.index, report.request)
                     fixes += surrounding_fixes(report.request, held.index, owner=owner)
                     exposure = _with_secret(report.request, exposure, held.index)
                 valid = all(finding.severity != "error" for finding in findings)

@@ -19,17 +19,23 @@ Authorization = Literal["confirmed", "validated", "user_claimed"]
 
 
 def tool_name(job: Job) -> str:
-    """The tool that a job is: the one it names, else ``threegate.<backend>``."""
+    """The tool that a job is: the one it names or calls, else ``threegate.<backend>``."""
     return job.tool or backend_tool(job)
 
 
 def backend_tool(job: Job) -> str:
-    """``threegate.era`` or ``threegate.monty``: its contract applies to every request of the backend."""
+    """``threegate.era`` or ``threegate.monty``: its contract applies to every request of the backend. A tool of a server
+    has its own name alone: which one it is does not rest on what the request says of itself."""
     return f"threegate.{job.backend.lower()}"
 
 
 def call_arguments(job: Job) -> dict[str, Any]:
     """The arguments of a request as contracts and AANA see them (docs/spec/4-contracts.md, "Arguments of a request")."""
+    if job.call is not None:
+        arguments: dict[str, Any] = canonical.loads_strict(
+            job.call.arguments_json.encode(), max_bytes=limits.TOOL_ARGUMENTS_BYTES
+        )
+        return arguments
     shared: dict[str, Any] = {
         "inputs": {item.name: item.sha256 for item in job.inputs},
         "limits": {
@@ -64,7 +70,7 @@ def category(job: Job, *, side_effect_above_read: bool, proposal_needs_approval:
         or proposal_needs_approval
     ):
         return "write"
-    if job.data_sensitivity != "public" or job.inputs:
+    if job.data_sensitivity != "public" or job.inputs or job.call is not None:
         return "private_read"
     if is_identity_bound(tool_name(job), call_arguments(job)):
         return "private_read"
@@ -113,7 +119,8 @@ def aana_event(
     )
     references.extend(_claimed(item) for item in request.evidence)
     arguments = call_arguments(job)
-    arguments.pop("vars", None)
+    if job.call is None:
+        arguments.pop("vars", None)
     if job.vars_json is not None:
         arguments["vars_sha256"] = canonical.sha256_hex(job.vars_json.encode())
     return {

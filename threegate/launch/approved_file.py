@@ -25,6 +25,7 @@ from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job, build_job
 from threegate.request.model import Backend, InputFile, Request
 from threegate.request.shown_whole import unread_inputs
+from threegate.tools.requested_call import RequestedCall, requested_call
 from threegate.trail import KnownRun, LockedTrail, RequestHistory, moves
 
 _BACKEND_LINE = re.compile(rf"^backend: ?({'|'.join(BACKENDS)})$".encode(), re.MULTILINE)
@@ -48,6 +49,8 @@ class Approved:
     """sha256 of the file ("") and of each signature beside it (".sig", ".sig.NAME"), as they were read."""
     change: RequestedChange | None = None
     """What an apply request would do to its project."""
+    call: RequestedCall | None = None
+    """What an mcp request calls."""
 
     @property
     def request_id(self) -> str:
@@ -143,6 +146,7 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     try:
         refuse_other_project(request, run)
         wanted = requested_change(context.workspace, policy.settings, request, pinned)
+        call = _called(context, request)
         job = build_job(
             request,
             input_sizes=_pinned_sizes(context.workspace, request),
@@ -152,6 +156,7 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
             proposal_sha256=history.proposal_sha256 if history else None,
             unread=unread_inputs(request, pinned),
             change=wanted.job if wanted is not None else None,
+            server=call.server if call is not None else None,
         )
     except Refused as error:
         return _unrunnable(path, identity, history, error.code, str(error), digests)
@@ -161,8 +166,15 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     signature = beside.pop(f"{path.name}.sig", None)
     further = {name.removeprefix(f"{path.name}.sig."): found for name, found in beside.items()}
     return Approved(
-        path, identity, data, request, job, signature, further, history, policy.digest, digests, wanted
+        path, identity, data, request, job, signature, further, history, policy.digest, digests, wanted, call
     )
+
+
+def _called(context: Context, request: Request) -> RequestedCall | None:
+    if request.call is None:
+        return None
+    with context.trail.locked() as held:
+        return requested_call(context.workspace, held.index, request.call)
 
 
 def is_there(file: Approved | Unrunnable) -> bool:

@@ -53,8 +53,11 @@ class ContractSessions:
         self.store = SessionStore(workspace)
 
     def write_class(self, policy: Policy, request: Request) -> bool:
-        """Whether a contract that applies says that the side effect is above read."""
-        return any(contract.side_effect != "read" for contract in _contracts(policy, request))
+        """Whether a contract that applies says that the side effect is above read, or none says what a tool's call does."""
+        found = _contracts(policy, request)
+        return any(contract.side_effect != "read" for contract in found) or (
+            request.call is not None and not found
+        )
 
     def time_cap_sec(self, policy: Policy, request: Request) -> int | None:
         """The lowest `timeouts.total_ms` of the contracts that apply, in whole seconds (rounded up)."""
@@ -254,6 +257,8 @@ def _contracts(policy: Policy, request: Request) -> list[ToolContract]:
 
 
 def _tools(request: Request) -> tuple[str, ...]:
+    if request.call is not None:
+        return (request.call.name,)
     backend = f"threegate.{request.backend.lower()}"
     return (backend,) if request.tool in (None, backend) else (backend, str(request.tool))
 

@@ -42,7 +42,7 @@ def call_of(policy: Policy, request: Request, job: Job, session_id: str) -> Call
         workflow_session=job.workflow,
         labels=job.labels,
         call_id=request.request_id,
-        backend=backend_tool(job),
+        backend=backend_tool(job) if job.call is None else None,
         code_sha256=None if job.code is None else canonical.sha256_hex(job.code.encode()),
         image=job.image,
         cost=policy.settings.contracts.cost_per_second * job.limits.time_sec,

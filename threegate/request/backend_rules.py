@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Backend = Literal["ERA", "monty", "apply"]
+Backend = Literal["ERA", "monty", "apply", "mcp"]
 Version = Literal["1", "2"]
 
 
@@ -20,9 +20,10 @@ class BackendRules:
 
     sections: tuple[str, ...]
     """The sections of the body, in order (docs/spec/1-tool-request.md, "Body")."""
-    runs: Literal["command", "code", "changes"]
+    runs: Literal["command", "code", "changes", "call"]
     """``command``: argv from the Command section. ``code``: Python from the Code section, with Inputs (JSON).
-    ``changes``: nothing runs; a project is changed by the change set of the Changes section."""
+    ``changes``: nothing runs; a project is changed by the change set of the Changes section.
+    ``call``: one tool of a server that the operator added is called, with the object of Arguments (JSON)."""
     network: bool
     """Whether `network: allowlist` is possible."""
     container: bool
@@ -58,6 +59,15 @@ BACKENDS: Final[Mapping[Backend, BackendRules]] = {
         data_inputs=True,
         version="2",
         keys=("project",),
+    ),
+    "mcp": BackendRules(
+        sections=("Arguments (JSON)", "Output Expectations", "Risk Assessment"),
+        runs="call",
+        network=False,
+        container=False,
+        data_inputs=True,
+        version="2",
+        keys=("server", "tool", "manifest_sha256"),
     ),
 }
 DEFAULT_BACKEND: Final[Backend] = "ERA"

@@ -8,7 +8,7 @@ to be read. Effective risk follows from both (docs/spec/2-approval.md).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
@@ -56,6 +56,10 @@ class Exposure:
         """The same, with a secret that the run's proxy adds, by its name in the settings."""
         return self if name is None else replace(self, reach=(*self.reach, f"secret {name}"))
 
+    def reaching(self, more: Iterable[str]) -> Exposure:
+        """The same, with more that it can reach."""
+        return replace(self, reach=(*self.reach, *more))
+
     def with_unread(self, unread: Collection[str]) -> Exposure:
         """The same, opaque where a script is among the inputs that the full screen does not show whole."""
         for name in self.scripts:
@@ -83,6 +87,11 @@ def exposure_of(request: Request) -> Exposure:
     if request.project is not None:
         reach = (f"the files of the project {request.project}",)
         return Exposure("transparent", "nothing runs; each change is on the screen", (), reach)
+    if request.call is not None:
+        reach = (f"the tool {request.call.tool} of the server {request.call.server}",)
+        return Exposure(
+            "transparent", "the call is on the screen; its server is one that was added", (), reach
+        )
     return replace(command_exposure(request.argv, request.workdir, request.inputs), reach=reach)
 
 

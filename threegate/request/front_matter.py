@@ -15,7 +15,7 @@ from threegate.request.backend_rules import BACKENDS, Backend
 from threegate.request.changes_section import ARCHIVE
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
-from threegate.request.front_matter_keys import KEYS, Bounds
+from threegate.request.front_matter_keys import KEYS, TOOL_AT_SERVER, TOOL_TO_CALL, Bounds
 from threegate.request.model import Stage
 
 APPROVAL_KEYS = ("approved_by", "approved_utc")
@@ -109,13 +109,26 @@ def _check_version(root: Node, values: Mapping[str, Any], backend: Backend, find
         return
     for name in rules.keys:
         if name not in root.value:
-            findings.add("TG121", 1, 1, f"the key {name} is missing; {KEYS[name].description}")
+            what = TOOL_TO_CALL if name == "tool" else KEYS[name].description
+            findings.add("TG121", 1, 1, f"the key {name} is missing; {what}")
     if rules.runs == "changes":
         inputs = values.get("inputs", ())
         if "inputs" not in root.value or ("inputs" in values and [item.name for item in inputs] != [ARCHIVE]):
             findings.at("TG172", place("inputs"), f"inputs must be exactly one, {ARCHIVE}")
         elif any(item.unpack for item in inputs):
             findings.at("TG172", place("inputs"), f"{ARCHIVE} is not unpacked; leave unpack out")
+    elif rules.runs == "call":
+        if values.get("inputs"):
+            findings.at("TG176", place("inputs"), "inputs must be left out: a call has its arguments only")
+        if values.get("outputs_expected"):
+            findings.at("TG176", place("outputs_expected"), "outputs_expected must be left out of a call")
+        if values.get("server") == "threegate":
+            findings.at("TG173", place("server"), "server must be one that the operator added, none of ours")
+        if "tool" in values and not TOOL_AT_SERVER.fullmatch(values["tool"]):
+            findings.at("TG174", place("tool"), "tool must be a name of A-Z a-z 0-9 _ . - at the server")
+    for name, key in KEYS.items():
+        if key.versions == rules.version == "2" and name in root.value and name not in rules.keys:
+            findings.at("TG170", root.value[name][0], f"{name} is no key of backend {backend}; leave it out")
 
 
 def _is_filled(root: Node, name: str) -> bool:

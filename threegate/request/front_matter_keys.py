@@ -22,6 +22,11 @@ from threegate.request.findings import Findings
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 _LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+#_/-]{0,63}")
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SERVER = re.compile(r"[a-z][a-z0-9-]{0,15}")
+TOOL_AT_SERVER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""A tool's name at its server: with the server's name before it, it is a tool's name for contracts."""
+TOOL_TO_CALL = "for mcp the tool to call, by its name at the server"
+"""What the key `tool` is besides, in version 2."""
 _WORKDIR = re.compile(r"/out|/in(?:/[A-Za-z0-9._-]{1,128}){0,8}")
 
 SHELLS = frozenset(
@@ -116,7 +121,7 @@ class Key:
 
 def _version(node: Node, _bounds: Bounds) -> str:
     if node.value not in ("1", 1, "2", 2) or isinstance(node.value, bool | float):
-        raise FieldError("TG131", "must be 1, or 2 for a request that changes a project")
+        raise FieldError("TG131", "must be 1, or 2 for a request that changes a project or calls a tool")
     return str(node.value)
 
 
@@ -231,6 +236,22 @@ _TABLE = (
         ),
         {"type": "string", "pattern": f"^{_PROJECT.pattern}$"},
         "the registered name of the project to change",
+        versions="2",
+    ),
+    Key(
+        "server",
+        False,
+        _matching("TG173", _SERVER, "must be the name of an added server: 1 to 16 of a-z 0-9 -"),
+        {"type": "string", "pattern": f"^{_SERVER.pattern}$"},
+        "the name of the server whose tool is called",
+        versions="2",
+    ),
+    Key(
+        "manifest_sha256",
+        False,
+        _matching("TG175", fields.SHA256, "must be 64 lower-case hex digits"),
+        {"type": "string", "pattern": f"^{fields.SHA256.pattern}$"},
+        "the digest of the server's pinned manifest",
         versions="2",
     ),
     Key("language", True, _language, _named(64), "what the code is written in; no shell", versions="1"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from threegate.core import canonical, limits
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.exposure import Exposure, exposure_of
-from threegate.request.model import Backend, Request, Risk, Sensitivity
+from threegate.request.model import Backend, Request, Risk, Sensitivity, ToolCall
 
 if TYPE_CHECKING:
     from threegate.core.settings import Settings
@@ -106,8 +106,24 @@ class JobChange:
 
 
 @dataclass(frozen=True, slots=True)
+class JobServer:
+    """Where an mcp request's server runs and what it can reach there, as its manifest says; in words for a screen."""
+
+    place: str
+    """``jail``, ``era`` or ``host``."""
+    argv: tuple[str, ...]
+    hosts: tuple[str, ...]
+    binds: tuple[str, ...]
+    """Folders of the machine, each as ``/path (read-only)`` or ``/path (may be written)``."""
+    secrets: tuple[str, ...]
+    """Names of the secrets that it is given."""
+    account: str = ""
+    """The account that it runs as; empty: the daemon's own."""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
-    """What will run, whole. `code` and `vars_json` are monty's, `argv` is ERA's, `change` is apply's."""
+    """What will run, whole. `code` and `vars_json` are monty's, `argv` is ERA's, `change` is apply's, `call` is mcp's."""
 
     backend: Backend
     argv: tuple[str, ...] | None
@@ -138,6 +154,9 @@ class Job:
     project: str | None = None
     """The name of the project that is changed; `change` is what its bytes and the project are."""
     change: JobChange | None = None
+    call: ToolCall | None = None
+    """The call that is made; `server` is what makes it."""
+    server: JobServer | None = None
 
     def meaning(self) -> dict[str, Any]:
         """The canonical meaning as a JSON value: code and variables by their sha256, everything else as it is."""
@@ -182,6 +201,8 @@ class Job:
             **({"unread": list(self.unread)} if self.unread else {}),
             **({} if self.project is None else {"project": self.project}),
             **({} if self.change is None else {"change": _change_meaning(self.change)}),
+            **({} if self.call is None else {"call": _call_meaning(self.call)}),
+            **({} if self.server is None else {"server": _server_meaning(self.server)}),
         }
 
     @property
@@ -193,6 +214,17 @@ class Job:
 def _change_meaning(change: JobChange) -> dict[str, Any]:
     counts = {name: getattr(change, name) for name in ("sha256", "paths", "deletions", "run_later", "unseen")}
     return {"project": change.project.to_json(), **counts}
+
+
+def _call_meaning(call: ToolCall) -> dict[str, Any]:
+    arguments = canonical.sha256_hex(call.arguments_json.encode())
+    facts = {name: getattr(call, name) for name in ("server", "tool", "manifest_sha256")}
+    return {**facts, "arguments_sha256": arguments}
+
+
+def _server_meaning(server: JobServer) -> dict[str, Any]:
+    lists = {name: list(getattr(server, name)) for name in ("argv", "hosts", "binds", "secrets")}
+    return {"place": server.place, "account": server.account, **lists}
 
 
 def effective_risk(request: Request, exposure: Exposure, change: JobChange | None = None) -> Risk:
@@ -216,6 +248,7 @@ def risk_reasons(
         ("high", deletes, "it deletes or replaces what is in the project"),
         ("high", bool(change and change.run_later), "it changes files that run later by themselves"),
         ("medium", said is not None, "it changes a project"),
+        ("medium", request.call is not None, "it calls a program that is not in the request"),
         ("medium", exposure.opaque, "not all code is on the screen"),
         ("medium", request.network != "none", "it reaches the network"),
         ("medium", request.data_sensitivity != "public", f"its data is {request.data_sensitivity}"),
@@ -233,10 +266,12 @@ def build_job(
     proposal_sha256: str | None = None,
     unread: Sequence[str] = (),
     change: JobChange | None = None,
+    server: JobServer | None = None,
 ) -> Job:
     """The Job of a request. `input_sizes` maps sha256 to bytes for every declared input (KeyError otherwise).
 
-    `unread` is what `unread_inputs` found in the bytes of the inputs, `change` what was computed from those of a change set.
+    `unread` is what `unread_inputs` found in the bytes of the inputs, `change` what was computed from those of a change set,
+    `server` what the manifest says that a call names.
 
     `write_class` says that the tool's contract has a side effect above read (effective risk high);
     `time_cap_sec` is a contract's `timeouts.total_ms`, rounded up to seconds.
@@ -282,6 +317,8 @@ def build_job(
         unread=tuple(unread),
         project=request.project,
         change=change,
+        call=request.call,
+        server=server,
     )
 
 

@@ -59,6 +59,24 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """What an mcp request asks for: one tool of one server as it was pinned, and the arguments as canonical JSON."""
+
+    server: str
+    tool: str
+    """Its name at the server."""
+    manifest_sha256: str
+    """The digest of the manifest under which the caller saw the tool."""
+    arguments_json: str
+    """One object, in the form of RFC 8785."""
+
+    @property
+    def name(self) -> str:
+        """The tool as contracts name it."""
+        return f"{self.server}.{self.tool}"
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """A tool request that passed gate 1."""
 
@@ -86,6 +104,7 @@ class Request:
     constraints: tuple[str, ...]
     session_id: str | None
     tool: str | None
+    """The tool whose contract applies; of an mcp request the one that it calls, as ``server.tool``."""
     labels: tuple[str, ...]
     workflow: str | None
     role: str | None
@@ -107,6 +126,8 @@ class Request:
     """apply: the registered name of the project that is changed."""
     changes: Changes | None = None
     """apply: what it says of its change set."""
+    call: ToolCall | None = None
+    """mcp: which tool is called, with what."""
 
     @property
     def signature_needed(self) -> bool:

@@ -22,6 +22,7 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.file_names import is_request_name
 from threegate.core.strict_yaml import Node
 from threegate.request import rules, sections
+from threegate.request.arguments import check_arguments
 from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
 from threegate.request.body import Section, read_sections
 from threegate.request.changes_section import read_changes
@@ -34,7 +35,7 @@ from threegate.request.findings import Findings
 from threegate.request.front_matter import check_together, read_keys
 from threegate.request.front_matter_keys import Bounds, GateSettings
 from threegate.request.masking import mask_lines, tell
-from threegate.request.model import Changes, OutputFile, Request, Stage
+from threegate.request.model import Changes, OutputFile, Request, Stage, ToolCall
 from threegate.request.problem import Problem
 from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, find_front_matter, read_source
@@ -46,7 +47,7 @@ warnings.filterwarnings("ignore", module="<unknown>")
 
 STANDARD_INPUT = "-"
 _NAME = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9-]{1,64}\.md")
-READ_CLOSELY = frozenset({"Command", "Code", "Inputs (JSON)", "Changes"})
+READ_CLOSELY = frozenset({"Command", "Code", "Inputs (JSON)", "Changes", "Arguments (JSON)"})
 
 
 def stage_of(path: str) -> Stage:
@@ -105,6 +106,7 @@ class _Reading:
         self.vars_json: str | None = None
         self.outputs: tuple[OutputFile, ...] = ()
         self.changes: Changes | None = None
+        self.arguments_json: str | None = None
 
     def report(self) -> Report:
         """Read everything and say what was found."""
@@ -203,7 +205,9 @@ class _Reading:
                 continue
             self._check_escaped(node.text, node.line, node.column, last)
 
-    def _check_escaped(self, text: str, line: int, column: int, last: int) -> None:
+    def _check_escaped(
+        self, text: str, line: int, column: int, last: int, *, secrets_only: bool = False
+    ) -> None:
         """A text that escapes made: nothing hidden may come back, and no word that the raw text may not have. It stands
         between the lines `line` and `last`, which are withheld where it holds a secret: escaped, it can still be read."""
         for index in hidden_places(text):
@@ -211,9 +215,11 @@ class _Reading:
             self.findings.add("TG107", line, column, message)
             return
         for problem in check_content(text.replace("#", " ")):
-            self.findings.add(problem.rule, line, column, problem.message)
             if problem.rule == "TG501":
                 self.withheld.update(range(line - 1, last))
+            elif secrets_only:
+                continue
+            self.findings.add(problem.rule, line, column, problem.message)
 
     def _backend(self, root: Node) -> Backend:
         """The backend whose sections are expected; a misspelled one is guessed, and is an error anyway."""
@@ -238,6 +244,8 @@ class _Reading:
         elif BACKENDS[backend].runs == "changes":
             if "Changes" in parts:
                 self.changes = read_changes(parts["Changes"], findings)
+        elif BACKENDS[backend].runs == "call":
+            self.arguments_json = self._block(parts, "Arguments (JSON)", "TG224", "json", check_arguments)
         else:
             # Which inputs there are is not known where the front matter's list is not well-formed.
             known = "inputs" in values or "inputs" not in root.value
@@ -251,6 +259,10 @@ class _Reading:
             if files and BACKENDS[backend].runs == "changes":
                 findings.add(
                     "TG243", section.heading, 1, "a change of a project leaves no files in /out; write none"
+                )
+            elif files and BACKENDS[backend].runs == "call":
+                findings.add(
+                    "TG244", section.heading, 1, "the answer of a call is the only output; write none"
                 )
             elif files is not None:
                 self.outputs = sections.merge_outputs(
@@ -269,6 +281,11 @@ class _Reading:
         failed = any(rules.RULES[problem.rule].severity == "error" for problem in self.findings.problems)
         if failed or risk is None:
             return
+        call = None
+        if self.arguments_json is not None:
+            call = ToolCall(
+                values["server"], values["tool"], values["manifest_sha256"], self.arguments_json.rstrip("\n")
+            )
         self.request = Request(
             file_name=PurePath(self.path).name,
             data=self.data,
@@ -292,7 +309,7 @@ class _Reading:
             network_allowlist=values.get("network_allowlist", ()),
             constraints=values.get("constraints", ()),
             session_id=values.get("session_id"),
-            tool=values.get("tool"),
+            tool=values.get("tool") if call is None else call.name,
             labels=values.get("labels", ()),
             workflow=values.get("workflow"),
             role=values.get("role"),
@@ -308,6 +325,7 @@ class _Reading:
             unusual_program=command is not None and command.unusual_program,
             project=values.get("project"),
             changes=self.changes,
+            call=call,
         )
         self.exposure = exposure_of(self.request)
         if self.exposure.opaque:
@@ -335,9 +353,11 @@ class _Reading:
         problems = check(piece.text)
         for problem in problems:
             self.findings.take(problem, line=piece.line, column=piece.column)
-        if name == "Inputs (JSON)" and not problems and "\\" in piece.text:
+        if info == "json" and not problems and "\\" in piece.text:
             text = "\n\n".join(_strings(json.loads(piece.text)))
-            self._check_escaped(text, piece.line, piece.column, piece.line + piece.text.count("\n"))
+            last = piece.line + piece.text.count("\n")
+            # A tool may be asked about anything, paths and installations too: a call is no program that runs here.
+            self._check_escaped(text, piece.line, piece.column, last, secrets_only=rule == "TG224")
         return piece.text
 
 

@@ -68,10 +68,14 @@ def _front_matter(request: Request) -> Iterator[str]:
     yield f"purpose: {scalar(request.purpose)}"
     yield f"backend: {request.backend}"
     yield from _optional("project", request.project)
-    if request.changes is None:
+    if request.call is not None:
+        yield f"server: {request.call.server}"
+        yield f'manifest_sha256: "{request.call.manifest_sha256}"'
+    runs = BACKENDS[request.backend].version == "1"
+    if runs:
         yield f"language: {scalar(request.language)}"
     yield f"network: {request.network}"
-    if request.changes is None:
+    if runs:
         yield f'cpu_limit: "{_decimal(request.cpu_limit)}"'
         yield f"memory_limit_mb: {request.memory_limit_mb}"
     yield f"time_limit_sec: {request.time_limit_sec}"
@@ -81,8 +85,8 @@ def _front_matter(request: Request) -> Iterator[str]:
     yield from _list("outputs_expected", [_output(item) for item in request.outputs])
     yield from _list("network_allowlist", [[scalar(_target(item))] for item in request.network_allowlist])
     yield from _list("constraints", [[scalar(item)] for item in request.constraints])
-    for name in ("session_id", "tool"):
-        yield from _optional(name, getattr(request, name))
+    yield from _optional("session_id", request.session_id)
+    yield from _optional("tool", request.tool if request.call is None else request.call.tool)
     yield from _list("labels", [[scalar(item)] for item in request.labels])
     for name in ("workflow", "role", "risk_domain"):
         yield from _optional(name, getattr(request, name))
@@ -127,6 +131,8 @@ def _body(request: Request) -> Iterator[str]:
         yield from [f"- /in/{item.name} sha256:{item.sha256}" for item in request.inputs] or ["none"]
     elif request.changes is not None:
         yield from ("## Changes", "", *changes_lines(request.changes))
+    elif request.call is not None:
+        yield from ("## Arguments (JSON)", "", *_fenced(request.call.arguments_json, "json"))
     else:
         yield from ("## Code", "", *_fenced(request.code or "", "python"))
         if request.vars_json is not None:

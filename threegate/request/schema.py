@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from threegate.request.backend_rules import BACKENDS
+from threegate.request.backend_rules import BACKENDS, Backend, BackendRules
 from threegate.request.exposure import EXPOSURE_KEYS, Opacity
-from threegate.request.front_matter_keys import KEYS, Key
+from threegate.request.front_matter_keys import KEYS, TOOL_TO_CALL, Key
 from threegate.request.model import Stage
 from threegate.request.report import REPORT_SCHEMA, Finding, Op, Severity
 
@@ -49,18 +49,35 @@ def request_schema_2() -> dict[str, Any]:
             **_properties("2"),
             "schema_version": {"enum": ["2", 2], "description": "always 2"},
             "backend": {"enum": list(newer), "description": " or ".join(newer)},
+            "tool": {**KEYS["tool"].schema, "description": f"{KEYS['tool'].description}; {TOOL_TO_CALL}"},
         },
         "oneOf": [
             {
                 "properties": {
                     "backend": {"const": name},
                     **({} if rules.network else {"network": {"const": "none"}}),
-                    **({"inputs": {"minItems": 1, "maxItems": 1}} if rules.runs == "changes" else {}),
+                    **_inputs_of(rules),
+                    **_keys_of_others(name),
                 },
                 "required": [*rules.keys, *(["inputs"] if rules.runs == "changes" else [])],
             }
             for name, rules in newer.items()
         ],
+    }
+
+
+def _inputs_of(rules: BackendRules) -> dict[str, Any]:
+    if rules.runs == "changes":
+        return {"inputs": {"minItems": 1, "maxItems": 1}}
+    return {"inputs": {"maxItems": 0}, "outputs_expected": {"maxItems": 0}}
+
+
+def _keys_of_others(name: Backend) -> dict[str, Any]:
+    """The keys of version 2 that another backend needs: none of them stands in a request of this one."""
+    return {
+        key.name: False
+        for key in KEYS.values()
+        if key.versions == "2" and key.name not in BACKENDS[name].keys
     }
 
 

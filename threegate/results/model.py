@@ -65,6 +65,9 @@ class ToolResult(_Part):
         "interrupted",
         "refused",
         "project_changed",
+        "tool_error",
+        "tools_changed",
+        "input_required",
     ]
     exit_code: int | None
     runtime_sec: float = Field(ge=0)

@@ -39,6 +39,9 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "interrupted": "The request was interrupted; it is not known how far it came, and it is not run again.",
     "refused": "The request was refused; nothing of it ran.",
     "project_changed": "The project is not what the change was made from; nothing of it was changed.",
+    "tool_error": "The tool was called and answered with an error.",
+    "tools_changed": "The server is not what was signed any more; nothing was called.",
+    "input_required": "The tool was called and asked for something instead of answering.",
 }
 
 

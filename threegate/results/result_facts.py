@@ -30,6 +30,9 @@ STATUSES: Final = (
     "interrupted",
     "refused",
     "project_changed",
+    "tool_error",
+    "tools_changed",
+    "input_required",
 )
 """How a request can end: a runner's statuses, and `refused`."""
 

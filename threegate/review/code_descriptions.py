@@ -90,6 +90,7 @@ OTHERS: Final[dict[str, str]] = {
     "project_changed": "the project is not what the change was made from: have it proposed again",
     "project_unknown": "no project of this name is registered: `threegate project list`",
     "project_not_writable": "waits: the daemon may not change the project, or another change of it is being made",
+    "arguments_unfit": "the tool's pinned schema does not take the call's arguments",
     "result_unverified": "the run's record or output is not what the trail says",
     "session_exists": "a session of this name is open or was",
     "subtree_kill_off": "the parent session does not allow ending its children",
@@ -101,7 +102,7 @@ OTHERS: Final[dict[str, str]] = {
     "replay_has_network": "a run with network cannot be run again for comparison",
     "tools_unknown": "no server of this name, or no tool of this name in it: `threegate tools list`",
     "tools_known": "a server of this name is added: remove it first, or look at what changed with `threegate tools refresh`",
-    "tools_changed": "waits: a server of tools is not what an operator signed: `threegate tools refresh`",
+    "tools_changed": "a server of tools is not what an operator signed, or was signed anew since: `threegate tools refresh`",
     "tools_fetched": "the command fetches code when it starts, so nothing could be pinned: install the server first",
     "server_not_started": "the process of a server of tools could not be started",
     "server_ended": "the process of a server of tools ended before it answered",
@@ -124,6 +125,9 @@ STATUSES: Final[dict[str, str]] = {
     "interrupted": "the daemon ended while it ran; it is never run again by itself",
     "refused": "nothing of it ran; `reason` says why",
     "project_changed": "nothing was changed: the project is not what the change was made from; propose it again",
+    "tool_error": "the tool was called, and answered with an error",
+    "tools_changed": "nothing was called: the server is not what was signed any more (`threegate tools refresh`)",
+    "input_required": "the tool asked for something before it answered: ask again with it among the arguments",
 }
 
 STATES: Final[dict[str, str]] = {
@@ -315,6 +319,7 @@ WORDS: Final[dict[str, str]] = {
     "monty": "the embedded Python sandbox: code in the request, no network, nothing to install",
     "ERA": "a container of its own for one command",
     "apply": "a change set that is written into a project, whole or not at all, and can be taken back",
+    "mcp": "one call of a tool of a server that the operator added",
     "none": "nothing: no network, or an authorization that nobody claims",
     "allowlist": "a network of named hosts and ports only",
     "pass": "AANA lets the call run",

@@ -199,6 +199,7 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
         now=now,
         differs=differs_from_last(context.workspace, request),
         change=change,
+        call=approved.call,
         unfit=why_unfit(change),
     )
 

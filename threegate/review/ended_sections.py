@@ -13,7 +13,7 @@ from threegate.request import Report
 from threegate.request.model import Request
 from threegate.results import ResultFacts
 from threegate.shown.parts import Fact, Field, Item, Listing, Note, Quote, Section
-from threegate.shown.request_sections import exposure_items, read_all
+from threegate.shown.request_sections import call_items, exposure_items, read_all
 from threegate.trail import RequestHistory
 from threegate.trail.payloads import Approved, Cleared, Countersigned, End, under_grant
 
@@ -142,8 +142,11 @@ def _asked(request: Request) -> Iterator[Item]:
     yield Field(
         "network", "\n".join(f"{item.host}:{item.port}" for item in request.network_allowlist) or "none"
     )
+    if request.call is not None:
+        yield from call_items(request.call)
     if request.project is not None:
         yield Field("project", request.project)
+    if request.signature_needed:
         yield Fact("limits", f"{request.time_limit_sec} s")
         return
     yield Fact(

@@ -58,7 +58,7 @@ class Value:
 
 def shape_of(request: Request, owner: Owner | None) -> str | None:
     """The shape of a draft in 64 hex digits; None for one that is never of a group. `owner`: whose it is."""
-    if request.project is not None:
+    if request.project is not None or request.call is not None:
         return None
     template = [*_argument_kinds(request), *_variable_kinds(request)]
     same = replace(

@@ -5,6 +5,7 @@ Invariant: what is signed comes from `shown/request_sections.py` alone; this add
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,7 +16,7 @@ from threegate.request.backend_rules import BACKENDS
 from threegate.review.change_screen import change_items
 from threegate.review.preview import previews
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
-from threegate.shown.parts import Fact, Field, Item, Listing, Note, Quote, Section
+from threegate.shown.parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
 from threegate.shown.request_sections import Beside, Warning_, read_all, request_sections
 from threegate.shown.signed_text import shown_request
 
@@ -41,6 +42,7 @@ def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: st
             inputs=inputs,
             digests=(Fact("draft", reviewed.request.sha256),),
             judgement=_judgement(reviewed),
+            claims=_claims(reviewed),
         ),
     )
 
@@ -112,6 +114,23 @@ def _warnings(reviewed: ReviewedDraft) -> Iterator[Warning_]:
     for finding in reviewed.report.findings:
         if finding.severity == "warning":
             yield (Quote(finding.message, f"{finding.rule} line {finding.line}:", None),)
+
+
+def _claims(reviewed: ReviewedDraft) -> Section | None:
+    """What a server says about its own tool: words of others, of which nothing is believed or decided."""
+    if reviewed.call is None:
+        return None
+    tool = reviewed.call.tool
+    items: list[Item] = [
+        Note("written by the server; nothing here was checked, and nothing is decided by it")
+    ]
+    if tool.title:
+        items.append(Field("title", tool.title))
+    if tool.description:
+        items.append(Field("description", tool.description, LIMIT))
+    for name, value in sorted((tool.annotations or {}).items()):
+        items.append(Field("it claims", f"{name}: {json.dumps(value, ensure_ascii=False)}"))
+    return Section("WHAT THE SERVER SAYS ABOUT ITS TOOL", tuple(items))
 
 
 def _judgement(reviewed: ReviewedDraft) -> Section:

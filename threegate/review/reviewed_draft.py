@@ -36,6 +36,7 @@ from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.review.placed_drill import Drill, drill_at, read_drill
 from threegate.runners.registry import describe
 from threegate.secretscan import mask_secrets
+from threegate.tools.requested_call import RequestedCall, requested_call
 from threegate.trail import KnownRun, LockedTrail, Owner, RequestHistory
 from threegate.trail.payloads import Rejected
 
@@ -88,6 +89,8 @@ class ReviewedDraft:
     """What differs from the last approved request of the same shape; None when there was none."""
     change: RequestedChange | None = None
     """What an apply request would do to its project."""
+    call: RequestedCall | None = None
+    """What an mcp request calls."""
     unfit: Refused | None = None
     """Why that could not be done to the project as it is now."""
     never_fits: str | None = None
@@ -261,6 +264,9 @@ def _reviewed(
             settings=settings,
             recorded_sha256=proposal,
         )
+        call = None
+        if request.call is not None:
+            call = requested_call(context.workspace, held.index, request.call)
         job = build_job(
             request,
             input_sizes={copy.sha256: copy.size for copy in copies},
@@ -270,6 +276,7 @@ def _reviewed(
             proposal_sha256=proposal,
             unread=unread,
             change=change.job if change is not None else None,
+            server=call.server if call is not None else None,
         )
         if proposal is not None and history is not None and history.owner is not None:
             # The daemon wrote the draft: who asks is whom the trail names.
@@ -302,6 +309,7 @@ def _reviewed(
         now=now,
         differs=differs_from_last(context.workspace, request) if compared else None,
         change=change,
+        call=call,
         unfit=why_unfit(change),
         never_fits=never_fits(context.workspace, settings.runners, request),
         image_has_program=describe(job.backend).has_program(settings.runners, job.argv[0])

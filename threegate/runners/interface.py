@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from threegate.runners.live_output import LastOutput
 
 if TYPE_CHECKING:  # who only reads results loads no gate
+    from threegate.core.workspace import Workspace
     from threegate.judgement.judge import Clearance
     from threegate.request.job import Job, Platform
     from threegate.trail import Owner
@@ -32,6 +33,9 @@ Status = Literal[
     "unavailable",
     "interrupted",
     "project_changed",
+    "tool_error",
+    "tools_changed",
+    "input_required",
 ]
 
 
@@ -137,6 +141,8 @@ class Control:
     is free."""
     recorded: Callable[[], None] = lambda: None
     """Called once the end is in the trail: what the runner kept to take the run back may go."""
+    workspace: Workspace | None = None
+    """For a runner that works with what is pinned in the workspace besides inputs; there in a daemon."""
     output: LastOutput = field(default_factory=LastOutput)
     """The end of what the run wrote, for people who watch; a runner that sees no stream leaves it empty."""
     lasting: Callable[[], None] | None = None

@@ -19,6 +19,7 @@ _FOLDERS: dict[Backend, str] = {
     "monty": "threegate.runners.monty",
     "ERA": "threegate.runners.era",
     "apply": "threegate.runners.apply",
+    "mcp": "threegate.runners.mcp",
 }
 
 

@@ -6,6 +6,7 @@ Everything here is of one requester's desk: a request that this requester's call
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import time
@@ -13,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,7 +50,10 @@ from threegate.serve.door_arguments import (
 )
 from threegate.serve.door_calls import Call, draft_of, fixes_of, program_call, python_call, said_here
 from threegate.serve.door_files import read_files
+from threegate.serve.door_tools import OfferedTool, is_tool_name, offered_tools, tool_answer
 from threegate.serve.outputs import outputs_of, read_output
+from threegate.tools.call_draft import draft_call, tool_call
+from threegate.trail import Trail
 
 Tell = Callable[[float, float, str], Awaitable[None]]
 """(seconds waited, seconds to wait, what for) → a progress notification."""
@@ -93,6 +98,8 @@ class Answer:
     value: dict[str, Any]
     refused: bool = False
     digest: str | None = None
+    result: dict[str, Any] | None = None
+    """What a server's tool answered, as MCP has it; then `value` is about the request."""
 
 
 class Door:
@@ -106,9 +113,17 @@ class Door:
         self._wait_sec = wait_sec
         self._ledger = CallLedger(run.calls if run else None)
         self._requester = RunFacts.read(run).profile if run else "core"
+        self._trail: Trail | None = None
+
+    def offered(self) -> dict[str, OfferedTool]:
+        """The tools of added servers by their names here."""
+        self._trail = self._trail or Trail(self._workspace)
+        return offered_tools(self._workspace, self._trail)
 
     async def call(self, name: str, arguments: Mapping[str, Any], tell: Tell) -> Answer:
         """Answer a call of a tool. Raises ThreeGateError, OSError."""
+        if is_tool_name(name):
+            return await self._ask_tool(name, arguments, tell)
         asked = read_arguments(DOOR_TOOLS[name][0], arguments)
         match asked:
             case RunPython():
@@ -168,6 +183,24 @@ class Door:
             made = Made(request.request_id, request.file_name, call.tool)
             self._ledger.put(call.digest, made)
         return await self._wait(call.digest, made, seconds, tell)
+
+    async def _ask_tool(self, name: str, arguments: Mapping[str, Any], tell: Tell) -> Answer:
+        """The request for a call of a server's tool, as `_ask`."""
+        offered = self.offered().get(name)
+        if offered is None:
+            raise InvalidInput("there is no such tool here; list the tools again")
+        call = tool_call(offered.server, offered.tool.name, offered.manifest_sha256, arguments)
+        digest = sha256_hex(f"{name} {call.manifest_sha256} {call.arguments_json}".encode())
+        made = self._ledger.find(digest)
+        if made is None or made.delivered or made.withdrawn:
+            settings = self._workspace.load_settings().request
+            now = datetime.now(UTC)
+            request, data = draft_call(call, requested_by=self._requester, now=now, settings=settings)
+            with self._workspace.hold(self._desk.inbox) as inbox:
+                inbox.deliver(request.file_name, data, 0o644)
+            made = Made(request.request_id, request.file_name, name)
+            self._ledger.put(digest, made)
+        return await self._wait(digest, made, self._seconds(None), tell)
 
     def _propose(self, asked: ProposeChanges) -> tuple[str, Made]:
         """The request for the changes of the work copy as they are now, or the open one for these very changes."""
@@ -269,10 +302,21 @@ class Door:
                 "this will not run; change what you ask for, or tell your user what stands in the way"
             )
         outputs = outputs_of(self._workspace, self._desk, made.request_id)
+        if is_tool_name(made.tool) and rows[-1].status in ("succeeded", "tool_error"):
+            result = tool_answer(outputs, partial(self._whole, made.request_id))
+            if result is not None:
+                return Answer(
+                    {"status": rows[-1].status, "request_id": made.request_id, "note": _DATA}, result=result
+                )
         return Answer(
             {**value, "outputs": self._inline(made.request_id, outputs), "note": _DATA},
             refused=verdict.state == "refused",
         )
+
+    def _whole(self, request_id: str, path: str, size: int) -> bytes:
+        """The bytes of an output that was given back."""
+        part = read_output(self._workspace, self._desk, request_id, path, 0, max(1, size))
+        return part["text"].encode() if "text" in part else base64.b64decode(part["base64"])
 
     def _inline(self, request_id: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The outputs, small ones with their bytes."""

@@ -32,6 +32,7 @@ from threegate.aana import (
 from threegate.core.errors import ThreeGateError
 from threegate.serve import openapi
 from threegate.serve.door import DOOR_TOOLS, Door
+from threegate.serve.door_tools import OfferedTool, is_tool_name
 from threegate.serve.gate_schemas import contract_decision_schema, contract_line_schema
 from threegate.serve.guide import Guide
 from threegate.serve.requests import RequestDesk
@@ -91,10 +92,11 @@ class ToolServer:
 
     async def _list(self, _context: Any, _params: Any) -> ListToolsResult:
         decide = [decide_tool()] if self._gates else []
-        return ListToolsResult(tools=[*tools(), *decide, *(door_tools() if self._door else ())])
+        served = [*door_tools(), *server_tools(self._door.offered())] if self._door else []
+        return ListToolsResult(tools=[*tools(), *decide, *served])
 
     async def _call(self, context: Any, params: Any) -> CallToolResult:
-        if params.name in DOOR_TOOLS and self._door is not None:
+        if self._door is not None and (params.name in DOOR_TOOLS or is_tool_name(params.name)):
             return await self._ask(self._door, context, params.name, params.arguments or {})
         return self.call(params.name, params.arguments or {})
 
@@ -110,6 +112,8 @@ class ToolServer:
             return _failed(f"could not be done: {error.strerror or 'the disk refused'}")
         if answer.digest is not None:
             self._answers[context.request_id] = answer.digest
+        if answer.result is not None:
+            return _given(answer.result, answer.value)
         return _answered(answer.value, is_error=answer.refused)
 
     def sent(self, message_id: Any) -> None:
@@ -234,6 +238,19 @@ def door_tools() -> list[Tool]:
     ]
 
 
+def server_tools(offered: Mapping[str, OfferedTool]) -> list[Tool]:
+    """The tools of added servers. Their descriptions are their servers' words, and are marked so."""
+    return [
+        Tool(
+            name=name,
+            title=item.tool.title,
+            description=f"[the server {item.server} says of its tool:] {item.tool.description or item.tool.name}",
+            input_schema=dict(item.tool.input_schema),
+        )
+        for name, item in sorted(offered.items())
+    ]
+
+
 def _arguments(properties: dict[str, Any], *required: str) -> dict[str, Any]:
     return {
         "type": "object",
@@ -249,6 +266,20 @@ def _answered(value: dict[str, Any], *, is_error: bool = False) -> CallToolResul
         structured_content=value,
         is_error=is_error,
     )
+
+
+def _given(result: dict[str, Any], about: dict[str, Any]) -> CallToolResult:
+    """A server's own answer, with what is ours in its `_meta`."""
+    if "error" in result:
+        text = f"the server refused the call: {json.dumps(result['error'])}"
+        result = {"content": [{"type": "text", "text": text}], "isError": True}
+    meta = result.get("_meta")
+    meta = {**(meta if isinstance(meta, dict) else {}), "threegate/request": about}
+    value = {key: item for key, item in result.items() if key in ("content", "structuredContent", "isError")}
+    try:
+        return CallToolResult.model_validate({**value, "_meta": meta})
+    except ValueError:  # blocks of a kind that this version of the protocol does not have
+        return _answered({**about, "result": value}, is_error=value.get("isError") is True)
 
 
 def _failed(message: str) -> CallToolResult:

@@ -7,6 +7,7 @@ that whatever is signed is on the screen. Every field of the Job has its place (
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,8 +15,8 @@ from typing import Final
 from threegate.approval import format_utc
 from threegate.core import limits
 from threegate.request.exposure import Exposure, exposure_of
-from threegate.request.job import Job, JobChange, JobInput, JobLimits, risk_reasons
-from threegate.request.model import Request
+from threegate.request.job import Job, JobChange, JobInput, JobLimits, JobServer, risk_reasons
+from threegate.request.model import Request, ToolCall
 from threegate.runners.egress.secret_header import secret_name
 from threegate.shown.parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
 
@@ -50,6 +51,8 @@ class Beside:
     """What is shown of each input, by name."""
     digests: tuple[Item, ...] = ()
     judgement: Section | None = None
+    claims: Section | None = None
+    """What others say about themselves besides the request, such as a server about its tool."""
 
 
 _NOTHING: Final = Beside()
@@ -64,7 +67,7 @@ def request_sections(view: ShownRequest, beside: Beside = _NOTHING) -> list[Sect
         shown = _inputs(view.job, beside) if name == "inputs" else show(view.job)
         (walls if name in _WALLS else runs).extend(shown)
     walls += [
-        *(_usual_limits(view.job.limits) if view.job.project is None else ()),
+        *(() if view.request.signature_needed else _usual_limits(view.job.limits)),
         *_digests(view.job),
         *beside.digests,
     ]
@@ -75,6 +78,7 @@ def request_sections(view: ShownRequest, beside: Beside = _NOTHING) -> list[Sect
         Section("WALLS", tuple(walls), folded=f"{len(walls)} walls and digests as always"),
         *([beside.judgement] if beside.judgement else ()),
         Section("WHAT THE REQUEST SAYS ABOUT ITSELF", tuple(_own_words(view))),
+        *([beside.claims] if beside.claims else ()),
     ]
     return [section for section in sections if section.items]
 
@@ -82,7 +86,8 @@ def request_sections(view: ShownRequest, beside: Beside = _NOTHING) -> list[Sect
 def job_exposure(request: Request, job: Job) -> Exposure:
     """Opacity and reach of a Job: those of its request, with what is not shown of its inputs and the secret of its proxy."""
     secret = secret_name(job.tool, job.proposal_sha256)
-    return exposure_of(request).with_unread(job.unread).with_secret(secret)
+    exposure = exposure_of(request).with_unread(job.unread).with_secret(secret)
+    return exposure if job.server is None else exposure.reaching(_server_reach(job.server))
 
 
 def exposure_items(exposure: Exposure) -> Iterator[Item]:
@@ -165,6 +170,7 @@ def _foreign_letters(job: Job) -> Iterator[Warning_]:
         ("command", "\n".join(job.argv or ())),
         ("code", job.code or ""),
         ("Inputs", job.vars_json or ""),
+        ("call", "" if job.call is None else job.call.arguments_json),
     ):
         strange = sorted({char for char in text if char > "~"})
         if strange:
@@ -252,10 +258,43 @@ def _change(job: Job) -> list[Item]:
     ]
 
 
+def call_items(call: ToolCall) -> Iterator[Item]:
+    """A call with its arguments, whole, as they are sent; laid out for the eye."""
+    yield Field("calls", f"{call.tool} of the server {call.server}")
+    laid_out = json.dumps(json.loads(call.arguments_json), indent=2, ensure_ascii=False)
+    if call.arguments_json == "{}":
+        yield Note("without arguments")
+    else:
+        yield Quote(laid_out, f"the arguments, {len(call.arguments_json)} characters:", None, "the arguments")
+
+
+def _call(job: Job) -> list[Item]:
+    return [] if job.call is None else list(call_items(job.call))
+
+
+def _server_reach(server: JobServer) -> Iterator[str]:
+    yield from (f"network {host} (the server)" for host in server.hosts)
+    yield from (f"folder {item}" for item in server.binds)
+    yield from (f"secret {name}" for name in server.secrets)
+    if server.place == "host":
+        yield "whatever its account may on this machine: the server runs in no sandbox"
+
+
+def _server(job: Job) -> list[Item]:
+    """How the server is started."""
+    if job.server is None:
+        return []
+    return [
+        Fact("server in", job.server.place),
+        Field("server as", job.server.account or "the daemon's own account"),
+        Field("server", "\n".join(job.server.argv), LIMIT),
+    ]
+
+
 def _limits(job: Job) -> list[Item]:
     """What this request asked for, and what is not as it is for every other one."""
     held = job.limits
-    if job.project is not None:
+    if job.project is not None or job.call is not None:
         return [Fact("limits", f"{held.time_sec} s")]
     items: list[Item] = [
         Fact(
@@ -292,6 +331,8 @@ def _environment(job: Job) -> list[Item]:
 def _digests(job: Job) -> Iterator[Item]:
     for item in job.inputs:
         yield Field("digest of", f"/in/{item.name}: {item.sha256}")
+    if job.call is not None:
+        yield Field("manifest", job.call.manifest_sha256)
     yield Fact("job", job.digest)
 
 
@@ -315,9 +356,11 @@ JOB_FIELDS: dict[str, _Show] = {
     "outputs": _foreign("files out", lambda job: "\n".join(job.outputs)),
     "network": _foreign("network", lambda job: "\n".join(job.network)),
     "limits": _limits,
+    "call": _call,
     "tool": _foreign("tool", lambda job: job.tool),
     "project": _foreign("project", lambda job: job.project),
     "change": _change,
+    "server": _server,
     "session_id": _foreign("session", lambda job: job.session_id),
     "labels": _foreign("labels", lambda job: "\n".join(job.labels)),
     "workflow": _foreign("workflow", lambda job: job.workflow),
@@ -337,7 +380,7 @@ JOB_FIELDS: dict[str, _Show] = {
 _WALLS: Final = frozenset(
     (
         *("environment", "image", "egress_image", "runtime", "seccomp_sha256"),
-        *("requested_by", "effective_risk", "proposal_sha256", "change"),
+        *("requested_by", "effective_risk", "proposal_sha256", "change", "server"),
     )
 )
 """Fields that are the same for every request of its kind, or that the card tells: folded to one line."""

@@ -8,6 +8,7 @@ _A = "a" * 64
 _RISK = "## Risk Assessment\n\nRisk level: low\nJustification: reads one file\nData sensitivity: public\n"
 _MONTY = "backend: monty\n\n"
 _CHANGES = f"{{apply}}\n\n## Changes\n\n- digest: sha256:{_A}\n- add: 1\n- modify: 1\n- delete: 0\n- mode: 0\n- type: 0\n"
+_ARGUMENTS = '{mcp}\n\n## Arguments (JSON)\n\n```json\n{"id":7,"text":"a b"}\n```\n'
 _INPUTS = f"inputs: [{{name: data.csv, sha256: {_A}}}]\n\n## Input Files\n\n"
 
 
@@ -23,7 +24,8 @@ RULES = (
         "section-unknown",
         "a section that this backend does not have",
         "ERA: Command, Input Files, Output Expectations, Risk Assessment. monty: Code, Inputs (JSON) (optional), "
-        "Output Expectations, Risk Assessment. apply: Changes, Output Expectations, Risk Assessment.",
+        "Output Expectations, Risk Assessment. apply: Changes, Output Expectations, Risk Assessment. mcp: Arguments (JSON), "
+        "Output Expectations, Risk Assessment.",
         (_RISK,),
         ("## Notes\n\nx\n", "## risk assessment\n", "## Code\n\n```python\nx = 1\n```\n", "## A\n" * 9),
     ),
@@ -196,6 +198,34 @@ RULES = (
         ),
     ),
     _rule(
+        "TG224",
+        "arguments-form",
+        "Arguments (JSON) is exactly one block fenced with ```",
+        "The info string is json or empty; the block holds one JSON object on one line.",
+        (_ARGUMENTS, "{mcp}\n\n## Arguments (JSON)\n\n```\n{}\n```\n"),
+        (
+            "{mcp}\n\n## Arguments (JSON)\n\n{}\n",
+            "{mcp}\n\n## Arguments (JSON)\n",
+            "{mcp}\n\n## Arguments (JSON)\n\n```yaml\n{}\n```\n",
+        ),
+    ),
+    _rule(
+        "TG225",
+        "arguments-canonical",
+        "the arguments are not one JSON object in canonical form",
+        "RFC 8785: one line, no blanks between tokens, keys sorted, numbers and strings in their shortest spelling, at most "
+        "48 KiB. The signed bytes are the ones that the server gets.",
+        (_ARGUMENTS,),
+        (
+            '{mcp}\n\n## Arguments (JSON)\n\n```json\n{"id": 7}\n```\n',
+            '{mcp}\n\n## Arguments (JSON)\n\n```json\n{"b":1,"a":2}\n```\n',
+            '{mcp}\n\n## Arguments (JSON)\n\n```json\n{"a":1,"a":2}\n```\n',
+            '{mcp}\n\n## Arguments (JSON)\n\n```json\n{"a":9007199254740993}\n```\n',
+            "{mcp}\n\n## Arguments (JSON)\n\n```json\n[]\n```\n",
+            "{mcp}\n\n## Arguments (JSON)\n\n```json\n{\n```\n",
+        ),
+    ),
+    _rule(
         "TG230",
         "input-list",
         "Input Files is a list of '- /in/<name>', or the word none",
@@ -288,6 +318,14 @@ RULES = (
         "What it leaves is in the project. Write the word none.",
         (_CHANGES,),
         ("{apply}\n\n## Output Expectations\n\n- /out/a\n",),
+    ),
+    _rule(
+        "TG244",
+        "call-outputs",
+        "the answer of a call is its only output",
+        "It is /out/result.json by itself. Write the word none.",
+        (_ARGUMENTS,),
+        ("{mcp}\n\n## Output Expectations\n\n- /out/a\n",),
     ),
     _rule(
         "TG250",

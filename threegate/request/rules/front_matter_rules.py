@@ -434,10 +434,17 @@ RULES = (
         "TG170",
         "key-of-another-version",
         "the key belongs to another version of the schema",
-        "language, cpu_limit, memory_limit_mb and workdir are keys of version 1, where a program runs; project is one of "
-        "version 2. Leave the key out.",
-        ("{apply}", "workdir: /out"),
-        ("project: web", "{apply}\nlanguage: python", '{apply}\ncpu_limit: "1"', "{apply}\nworkdir: /out"),
+        "language, cpu_limit, memory_limit_mb and workdir are keys of version 1, where a program runs; of version 2, project "
+        "is one of apply, server and manifest_sha256 are those of mcp. Leave the key out.",
+        ("{apply}", "workdir: /out", "{mcp}"),
+        (
+            "project: web",
+            "{apply}\nlanguage: python",
+            '{apply}\ncpu_limit: "1"',
+            "{apply}\nworkdir: /out",
+            "{apply}\nserver: notes",
+            "{mcp}\nproject: web",
+        ),
     ),
     _rule(
         "TG171",
@@ -459,6 +466,41 @@ RULES = (
             f"{{apply}}\ninputs: [{{name: tree.tar, sha256: {_A}}}]",
             f"{{apply}}\ninputs: [{{name: changes.tar, sha256: {_A}, unpack: true}}]",
             f"{{apply}}\ninputs: [{{name: changes.tar, sha256: {_A}}}, {{name: a, sha256: {_B}}}]",
+        ),
+    ),
+    _rule(
+        "TG173",
+        "server",
+        "server must be the name of a server that the operator added",
+        "1 to 16 of a-z 0-9 -, starting with a letter, and not threegate. Offered are the tools of added servers only.",
+        ("{mcp}\nserver: notes-2",),
+        ("{mcp}\nserver: Notes", "{mcp}\nserver: threegate", '{mcp}\nserver: ""', "{mcp}\nserver: a_b"),
+    ),
+    _rule(
+        "TG174",
+        "tool-name",
+        "tool must be a tool's name at its server",
+        "1 to 64 of A-Z a-z 0-9 _ . -. Contracts know it as server.tool.",
+        ("{mcp}\ntool: notes.add-one",),
+        ("{mcp}\ntool: add note", "{mcp}\ntool: a/b", f"{{mcp}}\ntool: {'a' * 65}"),
+    ),
+    _rule(
+        "TG175",
+        "manifest-digest",
+        "manifest_sha256 must be the digest of the server's pinned manifest",
+        "64 lower-case hex digits, as the server is pinned now. A call is made of the tool as its caller saw it, or not at all.",
+        (f"{{mcp}}\nmanifest_sha256: {_B}",),
+        ("{mcp}\nmanifest_sha256: abc", f"{{mcp}}\nmanifest_sha256: {_A.upper()}"),
+    ),
+    _rule(
+        "TG176",
+        "call-files",
+        "a call has neither inputs nor outputs_expected",
+        "What the tool is given stands in Arguments (JSON); its answer is the output.",
+        ("{mcp}", "{mcp}\ninputs: []"),
+        (
+            f"{{mcp}}\ninputs: [{{name: a, sha256: {_A}}}]",
+            "{mcp}\noutputs_expected: [{path: a}]",
         ),
     ),
 )

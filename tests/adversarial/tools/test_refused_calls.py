@@ -1,0 +1,111 @@
+"""Calls that nobody shall make: of what is not pinned, of what was pinned otherwise, with arguments that do not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tool_servers import notes_server
+from threegate.tools.argument_schema import why_unfit
+
+
+def test_what_is_not_pinned_exactly_so_is_refused(tmp_path: Path) -> None:
+    with notes_server(tmp_path) as notes:
+        cases: list[tuple[Path, str, str]] = [
+            (notes.draft("add", {"text": "x"}, server="other"), "TG906", "tools_unknown"),
+            (notes.draft("remove", {"text": "x"}), "TG906", "tools_unknown"),
+            (notes.draft("image", {}, "0" * 64), "TG907", "tools_changed"),
+            (notes.draft("fails", {}), "", ""),
+        ]
+        wrong = notes.draft("add", {"text": "SECRETIVE" * 5})
+        notes.place.once()
+        for draft, rule, _ in cases[:3]:
+            assert notes.place.verdict(draft.name)["reason"] == rule
+            assert "see: threegate" in notes.place.approve(draft, expect=2).err or rule == "TG907"
+        assert notes.place.verdict(cases[3][0].name)["valid"]
+        verdict = notes.place.verdict(wrong.name)
+        assert verdict["reason"] == "TG908" and "SECRETIVE" not in json.dumps(verdict)
+        said = notes.place.approve(wrong, expect=2).err
+        assert "$.text is not what the tool's schema asks for (maxLength)" in said
+        assert notes.calls == []
+
+
+def test_a_manifest_that_changed_after_the_signature_calls_nothing(tmp_path: Path) -> None:
+    with notes_server(tmp_path) as notes:
+        draft = notes.draft("fails", {})
+        notes.place.approve(draft)
+        path = notes.workspace.tools / "notes.json"
+        path.write_bytes(
+            path.read_bytes().replace(b"no sandbox", b"").replace(b'"stateful":false', b'"stateful":true')
+        )
+        notes.place.once()
+        result = notes.place.result(draft.stem)
+        assert "tools_changed" in result and "status: refused" in result and notes.calls == []
+
+
+def test_a_servers_own_secret_comes_back_masked(tmp_path: Path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("correct-horse-battery-staple")
+    secret.chmod(0o600)
+    settings = {
+        "secrets.NOTES_TOKEN.host": "notes.example.com",
+        "secrets.NOTES_TOKEN.path": "/notes",
+        "secrets.NOTES_TOKEN.file": str(secret),
+    }
+    with notes_server(tmp_path, settings=settings, secrets=("NOTES_TOKEN",)) as notes:
+        draft = notes.draft("env", {})
+        notes.place.approve(draft)
+        notes.place.once()
+        result = notes.place.result(draft.stem)
+        assert "status: succeeded" in result and "token [secret]" in result
+        for path in (notes.place.root / "tool-exec").rglob("*"):
+            if path.is_file():
+                assert b"correct-horse" not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "why"),
+    [
+        ({"type": "object"}, {"a": 1}, None),
+        ({"required": ["a", "b"]}, {"b": 1}, "$ lacks a"),
+        ({"properties": {"a": {"type": "integer"}}}, {"a": "x"}, "(type)"),
+        ({"additionalProperties": False}, {"a": 1}, "(additionalProperties)"),
+        ({"additionalProperties": {"type": "string"}}, {"a": 1}, "$.a"),
+        ({"additionalProperties": False, "properties": {"a": True}}, {"a": 1}, None),
+        ({"patternProperties": {"^a": True}, "additionalProperties": False}, {"ab": 1}, None),
+        ({"patternProperties": {"^a": False}}, {"ab": 1, "b": 1}, "(false)"),
+        ({"properties": {"a": {"pattern": "^(a+)+$"}}}, {"a": "a" * 4000 + "b"}, "(pattern)"),
+        ({"properties": {"a": {"pattern": "^x$"}}}, {"a": 5}, None),
+        ({"properties": {"a": {"pattern": "(?=x)"}}}, {"a": "x"}, "linear time"),
+        (
+            {"properties": {"a": {"patternProperties": {"x": True}, "additionalProperties": False}}},
+            {"a": 5},
+            None,
+        ),
+        ({"unevaluatedProperties": False}, {}, "linear time"),
+        ({"type": "nothing"}, {}, "no JSON Schema"),
+        ({"$ref": "https://example.com/schema"}, {}, "refers"),
+        ({"$ref": "#"}, {}, "refers"),
+        (
+            {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"type": "null"}}},
+            {"a": 1},
+            "$.a",
+        ),
+        ({"additionalProperties": {"type": "string"}}, {"n" * 500: 1}, "…"),
+        (
+            {
+                "$defs": {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 4} for n in range(12)}
+                | {"d12": True},
+                "$ref": "#/$defs/d0",
+            },
+            {},
+            "steps",
+        ),
+    ],
+)
+def test_schemas_of_strangers_are_bounded(schema: dict[str, Any], arguments: Any, why: str | None) -> None:
+    found = why_unfit(schema, arguments)
+    assert found is None if why is None else found is not None and why in found, found

@@ -1,0 +1,143 @@
+"""Requests of backend mcp: what they need, what they may not have, and what the Job of one binds."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.request.examples import MCP, MCP_KEYS, apply, ids, mcp, read, request
+from threegate.request.exposure import exposure_of
+from threegate.request.job import JobServer, Platform, build_job, effective_risk
+from threegate.request.model import Request, ToolCall
+from threegate.request.render_draft import render_request
+from threegate.request.schema import request_schema_2
+
+SERVER = JobServer(
+    "jail", ("/usr/bin/notes",), ("a.example:443",), ("/srv/notes (read-only)",), ("NOTES_TOKEN",)
+)
+SCHEMA = jsonschema.Draft202012Validator(request_schema_2())
+
+
+def made(**changes: str) -> Request:
+    found = read(mcp(**changes)).request
+    assert found is not None
+    return found
+
+
+def with_arguments(text: str) -> str:
+    return request(MCP_KEYS, {**MCP, "Arguments (JSON)": f"\n```json\n{text}\n```\n"})
+
+
+def test_what_a_request_says() -> None:
+    found = made()
+    assert found.call == ToolCall("notes", "add", "a" * 64, '{"text":"hello"}')
+    assert (found.backend, found.tool, found.language) == ("mcp", "notes.add", "")
+    assert found.signature_needed
+    exposure = exposure_of(found)
+    assert not exposure.opaque and exposure.reach == ("the tool add of the server notes",)
+
+
+def test_it_is_read_as_it_was_written() -> None:
+    call = made().call
+    assert call is not None
+    strange = '{"a\\"b":["```","~~~",{"z":1.5}],"text":"line\\nline\\u00e9"}'.replace("\\u00e9", "\u00e9")
+    found = replace(made(), call=replace(call, arguments_json=strange), session_id="s-1")
+    again = read(render_request(found)).request
+    assert again is not None
+    for item in fields(Request):
+        if item.name not in ("data", "sha256", "file_name"):
+            assert getattr(again, item.name) == getattr(found, item.name), item.name
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        *(
+            (request({key: value for key, value in MCP_KEYS.items() if key != missing}, MCP), "TG121")
+            for missing in ("server", "tool", "manifest_sha256")
+        ),
+        (mcp(schema_version='"1"'), "TG131"),
+        (mcp(network="allowlist", network_allowlist="[a.example.com]"), "TG138"),
+        (mcp(project="web"), "TG170"),
+        (apply(server="notes"), "TG170"),
+        (mcp(tool="7"), "TG122"),
+        (with_arguments('{"text":"a\\u200bb"}'), "TG225"),
+        (with_arguments('{"text":"a\u200bb"}'), "TG107"),
+        (with_arguments('{"text":"a\\u0007b"}'), "TG107"),
+        (with_arguments('{"text":"" }'), "TG225"),
+        (with_arguments("{}\n"), "TG225"),
+        (with_arguments("[1]"), "TG225"),
+        (with_arguments('{"a":NaN}'), "TG225"),
+        (with_arguments('{"text":"' + "x" * 48 * 1024 + '"}'), "TG225"),
+        (with_arguments('{"key":"AKIAIOSFODNN7' + 'EXAMPLQ"}'), "TG501"),
+        (with_arguments('{"key":"-----BEGIN RSA PRIVATE' + " KEY-----\\nMIIE" + '"}'), "TG501"),
+    ],
+)
+def test_what_is_refused(text: str, rule: str) -> None:
+    report = read(text)
+    assert not report.valid and rule in ids(report), report.findings
+
+
+def test_a_secret_behind_an_escape_is_found_and_withheld() -> None:
+    hidden = '{"text":"pass\\"word AKIA\\tx","key":"a\\nAKIAIOSFODNN7' + 'EXAMPLQ"}'
+    report = read(with_arguments(hidden))
+    assert "TG501" in ids(report) and "EXAMPLQ" not in "".join(report.masked_lines)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "{}",
+        '{"command":"pip install requests"}',
+        '{"path":"/etc/hosts"}',
+        '{"text":"say \\"hi\\" at /etc/hosts\\n"}',
+    ],
+)
+def test_a_tool_may_be_asked_about_anything(arguments: str) -> None:
+    assert read(with_arguments(arguments)).valid
+
+
+def test_effective_risk() -> None:
+    found = replace(made(), data_sensitivity="public", risk_level="low")
+    assert effective_risk(found, exposure_of(found)) == "medium"
+    job = build_job(found, input_sizes={}, platform=Platform(), write_class=True, server=SERVER)
+    assert job.effective_risk == "high"
+
+
+def test_the_job_binds_the_call_and_its_server() -> None:
+    found = made()
+    assert found.call is not None
+
+    def digest(call: ToolCall, server: JobServer | None) -> str:
+        return build_job(replace(found, call=call), input_sizes={}, platform=Platform(), server=server).digest
+
+    digests = {digest(found.call, SERVER), digest(found.call, None)}
+    for item in fields(ToolCall):
+        digests.add(digest(replace(found.call, **{item.name: "other"}), SERVER))
+    for item in fields(JobServer):
+        value: Any = "other" if item.name in ("place", "account") else ("other",)
+        digests.add(digest(found.call, replace(SERVER, **{item.name: value})))
+    assert len(digests) == 2 + len(fields(ToolCall)) + len(fields(JobServer))
+
+
+def test_the_schema_agrees() -> None:
+    def front(text: str) -> Any:
+        value = yaml.safe_load(text.split("---\n")[1])
+        value["created_utc"] = "2026-11-22T05:00:00Z"
+        return value
+
+    SCHEMA.validate(front(mcp()))
+    for text in (
+        mcp(language="python"),
+        mcp(project="web"),
+        apply(server="notes"),
+        mcp(network="allowlist"),
+        mcp(server="Notes"),
+        mcp(inputs=f"[{{name: a, sha256: {'a' * 64}}}]"),
+        request({key: value for key, value in MCP_KEYS.items() if key != "tool"}, MCP),
+    ):
+        assert not read(text).valid and not SCHEMA.is_valid(front(text))

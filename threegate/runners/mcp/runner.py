@@ -1,0 +1,151 @@
+"""Makes the call of a cleared mcp request: one fresh process of its server, one call, and the process is gone.
+
+Invariant: a call is sent once or not at all. Before it, the manifest's digest is compared with the one that was signed, and the
+server with the manifest. Once it may have reached the server, only the server's answer tells how it ended: without one the
+request is `interrupted`, whatever went wrong, and nothing makes the call again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from threegate.core import canonical, durable, limits
+from threegate.core.errors import Refused, Unavailable
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
+from threegate.judgement.judge import Clearance
+from threegate.request.job import Job
+from threegate.request.model import ToolCall
+from threegate.runners.interface import Artifact, Control, Outcome, Status
+from threegate.runners.mcp.answer_files import answer_files, texts_of
+from threegate.runners.streams import EMPTY, StreamMeter
+from threegate.tools.requested_call import arguments_of, pinned_manifest
+from threegate.tools.server_process import Answer, Server, ServerError, open_server
+from threegate.tools.server_start import secret_values
+
+_LOOK_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    status: Status
+    detail: str
+    files: tuple[tuple[str, bytes], ...] = ()
+    texts: str = ""
+
+
+class CallRunner:
+    """Runs jobs of backend mcp."""
+
+    starts_late = False
+
+    def __init__(self, settings: Settings) -> None:
+        """Keep what servers are given of the settings; nothing is started."""
+        self._settings = settings
+
+    def available(self, job: Job | None = None) -> str | None:
+        """None: what a server needs is known when it is started, and a server that cannot be is no call."""
+        return None
+
+    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
+        """Make the call; see Runner.run. Raises OSError for our own disk."""
+        clearance.must_cover(job)
+        assert job.call is not None and control.workspace is not None
+        started, begun = datetime.now(UTC), time.monotonic()
+        if control.lasting is not None:
+            control.lasting()
+        ended = self._call(control.workspace, job.call, job.limits.time_sec, control)
+        out = control.run_folder / "out"
+        durable.make_folder(out, 0o700)
+        durable.write_all(out, ended.files, 0o600)
+        meter = StreamMeter()
+        meter.write(ended.texts.encode())
+        control.ran()
+        return Outcome(
+            status=ended.status,
+            detail=ended.detail,
+            exit_code=None,
+            started=started,
+            finished=datetime.now(UTC),
+            wall_ms=int((time.monotonic() - begun) * 1000),
+            cpu_ms=None,
+            peak_memory_bytes=None,
+            effective_limits={},
+            stdout=meter.result(),
+            stderr=EMPTY,
+            artifacts=tuple(
+                Artifact(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in ended.files
+            ),
+        )
+
+    def close(self) -> None:
+        """Nothing is started ahead."""
+
+    def _call(self, workspace: Workspace, call: ToolCall, seconds: int, control: Control) -> _Ended:
+        """Everything from the manifest to the answer; what goes wrong is an end."""
+        try:
+            manifest = pinned_manifest(workspace, call)
+            masked = tuple(secret_values(self._settings, manifest.secrets).values())
+            with open_server(workspace, self._settings, manifest) as server, _stoppable(server, control):
+                server.check_pinned()
+                answer = server.call(call.tool, arguments_of(call), seconds, limits.TOOL_ANSWER_BYTES)
+        except Refused as error:
+            return _Ended("tools_changed", f"Nothing was called: {error}")
+        except ServerError as error:
+            return _failed(error)
+        except Unavailable as error:
+            return _Ended("unavailable", f"Nothing was called: {error}")
+        return _answered(answer, masked)
+
+
+def _answered(answer: Answer, masked: tuple[str, ...]) -> _Ended:
+    files = answer_files(answer, masked)
+    if answer.is_error:
+        return _Ended("tool_error", "The tool answered with an error.", files, texts_of(files))
+    return _Ended("succeeded", "The tool answered.", files, texts_of(files))
+
+
+def _failed(error: ServerError) -> _Ended:
+    """How a call without an answer ends. The words of a server are not repeated beyond what the error has of them."""
+    if not error.reached:
+        status: Status = "cancelled" if error.code == "cancelled" else "unavailable"
+        return _Ended(status, f"Nothing was called: {error}.")
+    if error.code == "input_required":
+        asked = canonical.canonical_bytes({"input_required": dict(error.asked or {})})
+        return _Ended(
+            "input_required",
+            "The tool asked for something before it answered; give it in the arguments of a new call.",
+            (("input_required.json", asked),),
+        )
+    if error.code == "server_answer_too_large":
+        return _Ended("output_exceeded", "The tool's answer is larger than an answer may be.")
+    return _Ended(
+        "interrupted", f"The call may have been done, and has no answer: {error}. It is not made again."
+    )
+
+
+@contextmanager
+def _stoppable(server: Server, control: Control) -> Iterator[None]:
+    """End the call when the run shall end."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_LOOK_SECONDS):
+            if control.cancelled.is_set() or control.interrupted.is_set():
+                server.cancel()
+                return
+
+    watcher = threading.Thread(target=watch, name="call-watch")
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()

@@ -1,0 +1,79 @@
+"""Tools of added servers at the door: `SERVER__TOOL`, with the schema that is pinned, and their answers as MCP has them.
+
+Invariant: what is offered is what an operator signed, and a name stands for one tool. An answer is the server's own after
+masking: nothing is added to its blocks, and nothing in it is ours.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from threegate.core import canonical, limits
+from threegate.core.errors import ThreeGateError
+from threegate.core.workspace import Workspace
+from threegate.runners.mcp.answer_files import FILE_KEY, RESULT
+from threegate.tools.door_names import door_name
+from threegate.tools.manifest import PinnedTool, read_manifest, server_names
+from threegate.trail import Trail
+
+_BETWEEN: Final = "__"
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool of a server as the door offers it."""
+
+    server: str
+    tool: PinnedTool
+    manifest_sha256: str
+
+
+def offered_tools(workspace: Workspace, trail: Trail) -> dict[str, OfferedTool]:
+    """By door name; empty where this process may not read what is pinned. A server whose manifest is not right is left out."""
+    found: dict[str, OfferedTool] = {}
+    try:
+        with trail.locked() as held:
+            manifests = []
+            for name in server_names(held.index):
+                try:
+                    manifests.append(read_manifest(workspace, held.index, name))
+                except ThreeGateError:
+                    continue  # its calls would be refused: there is nothing to offer
+    except (ThreeGateError, OSError):
+        return {}  # the agent's own account cannot know
+    for manifest in manifests:
+        for tool in manifest.tools:
+            found[door_name(manifest.server, tool.name)] = OfferedTool(manifest.server, tool, manifest.digest)
+    return found
+
+
+def is_tool_name(name: str) -> bool:
+    """Whether a name is of a server's tool; none of the door's own is."""
+    return _BETWEEN in name
+
+
+def tool_answer(
+    rows: Iterable[Mapping[str, Any]], read: Callable[[str, int], bytes]
+) -> dict[str, Any] | None:
+    """A tool's answer from the outputs that were given back, with its images in it; None where it is not there whole.
+
+    `read` gives the bytes of an output by its path and size. Raises InvalidInput, OSError.
+    """
+    sizes = {str(row["path"]): int(row["size"]) for row in rows if row["released"]}
+    if sizes.get(RESULT, limits.TOOL_RESULT_BYTES + 1) > limits.TOOL_RESULT_BYTES:
+        return None
+    try:
+        value = canonical.loads_strict(read(RESULT, sizes[RESULT]), max_bytes=limits.TOOL_RESULT_BYTES)
+    except canonical.StrictJSONError:
+        return None
+    blocks = []
+    for block in value["content"]:
+        name = block.get(FILE_KEY)
+        if name in sizes:
+            data = base64.b64encode(read(name, sizes[name])).decode()
+            block = {**{key: item for key, item in block.items() if key != FILE_KEY}, "data": data}
+        blocks.append(block)
+    return {**value, "content": blocks}

@@ -1,0 +1,114 @@
+"""Whether a tool takes arguments, by the JSON Schema that its server gave and an operator signed.
+
+Invariant: a server's schema is a program of a stranger, so it is bounded: patterns are matched in linear time, nothing is
+fetched, and the steps of one check are counted. What cannot be decided is refused. No message repeats a value.
+Source: JSON Schema 2020-12, which MCP takes where a schema names no other draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from threegate.core import limits
+from threegate.core.json_operators import BadPattern, compile_pattern
+
+_UNDECIDED: Final = "the tool's schema cannot be applied"
+
+
+class _TooMuchError(Exception):
+    """The check takes more steps than any honest schema."""
+
+
+def why_unfit(schema: Mapping[str, Any], arguments: Any) -> str | None:
+    """What of the arguments the tool does not take, in one line that repeats no value; None when it takes them."""
+    from jsonschema import validators
+    from jsonschema.exceptions import SchemaError
+    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
+
+    known = validators.validator_for(schema, default=validators.Draft202012Validator)
+    try:
+        known.check_schema(dict(schema))
+        bounded = validators.extend(known, _bounded(known.VALIDATORS))  # type: ignore[no-untyped-call]
+        found = next(bounded(schema, registry=REGISTRY).iter_errors(arguments), None)
+    except SchemaError as error:
+        return f"{_UNDECIDED}: at {_shown(error.json_path)} it is no JSON Schema"
+    except BadPattern:
+        return f"{_UNDECIDED}: it has a pattern that cannot be matched in linear time"
+    except _TooMuchError:
+        return f"{_UNDECIDED}: it takes more than {limits.TOOL_SCHEMA_STEPS} steps"
+    except Exception:  # noqa: BLE001 - a gate that errs refuses: a reference to elsewhere, a circle of references
+        return f"{_UNDECIDED}: it refers to what it does not have, or to itself without an end"
+    if found is None:
+        return None
+    if found.validator == "required":
+        missing = [name for name in found.validator_value if name not in found.instance]
+        return f"{_shown(found.json_path)} lacks {_shown(', '.join(map(str, missing)))}"
+    return f"{_shown(found.json_path)} is not what the tool's schema asks for ({found.validator or 'false'})"
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= limits.TOOL_SCHEMA_PATH_CHARS else f"{text[: limits.TOOL_SCHEMA_PATH_CHARS]}…"
+
+
+_Check = Callable[..., Iterator[Any] | None]
+
+
+def _bounded(checks: Mapping[str, _Check]) -> dict[str, _Check]:
+    """The keywords of a draft: each counts its steps, and patterns are RE2's."""
+    steps = 0
+
+    def counted(check: _Check) -> _Check:
+        def counting(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+            nonlocal steps
+            steps += 1
+            if steps > limits.TOOL_SCHEMA_STEPS:
+                raise _TooMuchError
+            yield from check(validator, value, instance, schema) or ()
+
+        return counting
+
+    ours = {
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional,
+    }
+    return {
+        name: counted(_refused if name == "unevaluatedProperties" else ours.get(name, check))
+        for name, check in checks.items()
+    }
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if validator.is_type(instance, "string") and not compile_pattern(pattern)(instance):
+        yield ValidationError("does not match")
+
+
+def _pattern_properties(validator: Any, patterns: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "object"):
+        for pattern, below in patterns.items():
+            found = compile_pattern(pattern)
+            for name, value in instance.items():
+                if found(name):
+                    yield from validator.descend(value, below, path=name, schema_path=pattern)
+
+
+def _additional(validator: Any, below: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if not validator.is_type(instance, "object"):
+        return
+    patterns = [compile_pattern(pattern) for pattern in schema.get("patternProperties", {})]
+    for name, value in instance.items():
+        if name in schema.get("properties", {}) or any(found(name) for found in patterns):
+            continue
+        if below is False:
+            yield ValidationError("is one too many")
+        yield from validator.descend(value, below, path=name)
+
+
+def _refused(validator: Any, below: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    """The library looks for patterns of its own here, which are not bounded."""
+    raise BadPattern("unevaluatedProperties")

@@ -1,0 +1,84 @@
+"""The call of an mcp request in its workspace: held against the manifest of its server, as that is pinned.
+
+Invariant: a call of a server, a tool or a manifest that is not pinned here exactly so has no Job, and neither has one whose
+arguments the pinned schema does not take; what is wrong is a refusal with a code (`tools_unknown`, `tools_changed`,
+`arguments_unfit`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from threegate.core import canonical, limits
+from threegate.core.errors import Refused, Unavailable
+from threegate.core.workspace import Workspace
+from threegate.request.job import JobServer
+from threegate.request.model import ToolCall
+from threegate.tools.argument_schema import why_unfit
+from threegate.tools.manifest import Manifest, PinnedTool, manifest_name, parse_manifest, read_manifest
+from threegate.trail import TrailIndex
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedCall:
+    """What an mcp request calls: the tool as its server described it, and what the Job binds of the server."""
+
+    tool: PinnedTool
+    server: JobServer
+
+
+def requested_call(workspace: Workspace, index: TrailIndex, call: ToolCall) -> RequestedCall:
+    """What is pinned of a call's server and tool; `index` is of the locked trail. Raises Refused, Unavailable."""
+    manifest = read_manifest(workspace, index, call.server)
+    if manifest.digest != call.manifest_sha256:
+        raise Refused(
+            "tools_changed",
+            f"{call.server}: its tools were signed anew since this call was written; list the tools again and repeat it",
+        )
+    tool = manifest.tool(call.tool)
+    if tool is None:
+        raise Refused(
+            "tools_unknown",
+            f"{call.server}: has no tool {call.tool}; see: threegate tools show {call.server}",
+        )
+    why = why_unfit(tool.input_schema, arguments_of(call))
+    if why is not None:
+        raise Refused("arguments_unfit", f"{call.name} does not take these arguments: {why}")
+    return RequestedCall(tool, _server(manifest))
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any]:
+    """The arguments as the server gets them."""
+    value: dict[str, Any] = canonical.loads_strict(
+        call.arguments_json.encode(), max_bytes=limits.TOOL_ARGUMENTS_BYTES
+    )
+    return value
+
+
+def pinned_manifest(workspace: Workspace, call: ToolCall) -> Manifest:
+    """The manifest that a cleared call names by its digest, read now. Raises Refused (tools_changed), Unavailable."""
+    file = manifest_name(call.server)
+    try:
+        with workspace.hold(workspace.tools) as folder:
+            data, _ = folder.read(file, max_bytes=limits.TOOLS_MANIFEST_BYTES)
+    except FileNotFoundError:
+        data = b""
+    except OSError as error:
+        raise Unavailable(f"tools/{file}: cannot be read ({error.strerror or error})") from None
+    if canonical.sha256_hex(data) != call.manifest_sha256:
+        raise Refused("tools_changed", f"tools/{file}: is not what was signed; nothing was called")
+    return parse_manifest(data)
+
+
+def _server(manifest: Manifest) -> JobServer:
+    return JobServer(
+        place=manifest.place,
+        argv=manifest.argv,
+        hosts=manifest.allow,
+        binds=tuple(
+            f"{item.path} ({'may be written' if item.writable else 'read-only'})" for item in manifest.binds
+        ),
+        secrets=manifest.secrets,
+        account=manifest.account,
+    )
