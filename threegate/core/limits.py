@@ -476,6 +476,8 @@ MCP_NAME_BYTES: Final = 256
 TOOLS_SERVERS: Final = 64
 DOOR_NAME_CHARS: Final = 40
 """Of a tool's name at the door; clients take 64, and put a name of their own before it."""
+DOOR_NAME_DIGEST_CHARS: Final = 6
+"""Hexadecimal digits that tell names apart which had to be shortened for the door."""
 TOOLS_MANIFEST_BYTES: Final = 4 * MIB
 TOOLS_PINNED: Final = 512
 """Tools of one server."""

@@ -12,7 +12,6 @@ from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
-_DIGEST_CHARS: Final = 6
 
 
 def door_name(server: str, tool: str) -> str:
@@ -20,5 +19,5 @@ def door_name(server: str, tool: str) -> str:
     plain = f"{server}__{_ODD.sub('_', tool)}"
     if len(plain) <= limits.DOOR_NAME_CHARS and plain == f"{server}__{tool}":
         return plain
-    digest = sha256_hex(tool.encode())[:_DIGEST_CHARS]
-    return f"{plain[: limits.DOOR_NAME_CHARS - _DIGEST_CHARS - 1]}_{digest}"
+    digest = sha256_hex(tool.encode())[: limits.DOOR_NAME_DIGEST_CHARS]
+    return f"{plain[: limits.DOOR_NAME_CHARS - limits.DOOR_NAME_DIGEST_CHARS - 1]}_{digest}"
