@@ -54,7 +54,6 @@ NOT_RUN = {
     "threegate tools test files": "the same",
     "threegate tools show files": "the same",
     "threegate tools refresh files": "the same",
-    "threegate tools remove files": "the same",
     "threegate project add web /srv/web": "needs a project: tests/end_to_end/test_change_sets.py",
     "threegate project list": "the same",
     "threegate project remove web": "the same",

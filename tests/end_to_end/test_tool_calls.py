@@ -12,8 +12,8 @@ import pytest
 from mcp import Client
 
 from tests.agent_runs import make_run
+from tests.notes_server import Notes, notes_server
 from tests.serve.door_client import approved, daemon, with_door
-from tests.tool_servers import Notes, notes_server
 
 
 def answer(notes: Notes, request_id: str) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.people import Person, person
-from tests.tools_servers import open_folder
+from tests.tools.little_servers import open_folder
 
 
 @pytest.fixture

@@ -50,13 +50,12 @@ MANIFESTS = st.builds(
     binds=st.lists(st.builds(ServerFolder, st.just("/srv"), st.booleans()), max_size=2).map(tuple),
     env=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
     secrets=TEXTS,
-    stateful=st.booleans(),
     initialize=st.just(INITIALIZE),
     tools=st.lists(TOOLS, max_size=3, unique_by=lambda tool: tool.name).map(tuple),
     program=st.dictionaries(st.text(max_size=9), st.just("ab" * 32), max_size=2),
 )
 EXAMPLE = Manifest(
-    "files", ("/bin/files",), "jail", "", (), (ServerFolder("/srv"),), {}, (), False, INITIALIZE,
+    "files", ("/bin/files",), "jail", "", (), (ServerFolder("/srv"),), {}, (), INITIALIZE,
     (PinnedTool("read", None, "Reads.", {"type": "object"}, None, None),), {"/bin/files": "ab" * 32},
 )  # fmt: skip
 
@@ -80,7 +79,7 @@ def test_what_has_no_difference_has_one_digest(one: Manifest, other: Manifest) -
         ("server", "Files"), ("server", "files\n"), ("server", 7), ("argv", []), ("argv", ["files"]), ("argv", ["/x", 1]),
         ("place", "moon"), ("account", None), ("allow", "x"), ("binds", [{"path": "srv", "writable": True}]),
         ("binds", [{"path": "/srv", "writable": 1}]), ("binds", [{"path": "/srv"}]), ("env", {"A": 1}), ("secrets", None),
-        ("stateful", 1), ("initialize", {}), ("tools", {}), ("tools", [{}]), ("program", {"/x": "ab"}), ("program", []),
+        ("initialize", {}), ("tools", {}), ("tools", [{}]), ("program", {"/x": "ab"}), ("program", []),
         ("tools", [EXAMPLE.tools[0].to_data()] * 2), ("tools", [{**EXAMPLE.tools[0].to_data(), "name": "a\nb"}]),
         ("tools", [{**EXAMPLE.tools[0].to_data(), "input_schema": None}]), ("more", 1),
     ],

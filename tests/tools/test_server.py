@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 
-from tests.tools_servers import PYTHON, described, nowhere, open_folder, pinned_server, text_of, write_server
+from tests.tools.little_servers import (
+    PYTHON,
+    described,
+    nowhere,
+    open_folder,
+    pinned_server,
+    text_of,
+    write_server,
+)
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.settings import SecretReference, Settings
 from threegate.tools.manifest import Manifest, Place, ServerFolder

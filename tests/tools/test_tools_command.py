@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agents.people import Person
-from tests.tools_servers import PYTHON, write_server
+from tests.tools.little_servers import PYTHON, write_server
 
 
 def refused(person: Person, *words: str, exit_code: int = 2) -> str:

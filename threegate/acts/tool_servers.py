@@ -69,7 +69,6 @@ class WantedServer:
     env: tuple[str, ...] = ()
     """NAME=VALUE."""
     secrets: tuple[str, ...] = ()
-    stateful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,6 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
         binds=binds,
         env=_variables(wanted.env),
         secrets=tuple(sorted(set(wanted.secrets))),
-        stateful=wanted.stateful,
         initialize={},
         tools=(),
         program=program_digests(argv, [item.path for item in binds]),

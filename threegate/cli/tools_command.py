@@ -52,9 +52,6 @@ def add(
             "--account", metavar="USER", help="As root: the account that it runs as; default nobody."
         ),
     ] = "",
-    stateful: Annotated[
-        bool, typer.Option("--stateful", help="One process for a run of the agent, not one for each call.")
-    ] = False,
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
@@ -79,7 +76,6 @@ def add(
         tuple(bind or ()),
         tuple(env or ()),
         tuple(secret or ()),
-        stateful,
     )
     looked = look_at_new(context, wanted)
     _show(server_sections(looked.manifest), json_)
@@ -222,7 +218,6 @@ def _row(manifest: Manifest) -> dict[str, Any]:
         "server": manifest.server,
         "place": manifest.place,
         "account": manifest.account,
-        "stateful": manifest.stateful,
         "hosts": list(manifest.allow),
         "tools": [tool.name for tool in manifest.tools],
         "manifest_sha256": manifest.digest,

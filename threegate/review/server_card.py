@@ -53,7 +53,7 @@ def runs_where(manifest: Manifest) -> str:
 def _process(manifest: Manifest) -> Iterable[Item]:
     yield Field("name", manifest.server)
     yield Fact("runs", runs_where(manifest))
-    yield Fact("process", "one for a run of the agent" if manifest.stateful else "a fresh one for each call")
+    yield Fact("process", "a fresh one for each call")
     yield Listing("command", shlex.join(manifest.argv), "the command")
     for name, value in manifest.env.items():
         yield Field("variable", f"{name}={value}")

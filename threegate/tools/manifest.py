@@ -2,7 +2,7 @@
 
 Invariant: the file's bytes are the canonical JSON of the manifest, so its digest is the file's; `read_manifest` gives nothing
 that is not the file the trail announced last. A server's own words (descriptions, instructions, annotations) are data in it.
-Source: docs/spec/9-tools.md, "Adding a server".
+Source: docs/tools.md, "Add one in five lines".
 """
 
 from __future__ import annotations
@@ -94,8 +94,6 @@ class Manifest:
     env: Mapping[str, str]
     secrets: tuple[str, ...]
     """Variables whose value is the operator's secret of the same name (`secrets.NAME`); never in the manifest."""
-    stateful: bool
-    """One process for a run of an agent, in place of one for a call."""
     initialize: Mapping[str, Any]
     """Of its answer to `initialize`: protocolVersion, capabilities, serverInfo, instructions (None without)."""
     tools: tuple[PinnedTool, ...]
@@ -127,7 +125,6 @@ class Manifest:
             "binds": [{"path": item.path, "writable": item.writable} for item in self.binds],
             "env": dict(self.env),
             "secrets": list(self.secrets),
-            "stateful": self.stateful,
             "initialize": dict(self.initialize),
             "tools": [tool.to_data() for tool in self.tools],
             "program": dict(self.program),
@@ -138,15 +135,15 @@ class Manifest:
         """Raises ValueError for anything that `to_data` does not make."""
         row = _keys(
             data,
-            *"server argv place account allow binds env secrets stateful initialize tools program".split(),
+            *"server argv place account allow binds env secrets initialize tools program".split(),
         )
         if not SERVER_NAME.fullmatch(_text(row["server"])):
             raise ValueError("the server has no usable name")
         argv, tools = _texts(row["argv"]), tuple(PinnedTool.parse(item) for item in _list(row["tools"]))
         if not argv or not Path(argv[0]).is_absolute():
             raise ValueError("argv does not start with an absolute path")
-        if row["place"] not in ("jail", "host") or type(row["stateful"]) is not bool:
-            raise ValueError("place or stateful has no known value")
+        if row["place"] not in ("jail", "host"):
+            raise ValueError("place has no known value")
         if len({tool.name for tool in tools}) != len(tools):
             raise ValueError("two tools have one name")
         initialize = _keys(row["initialize"], "protocolVersion", "capabilities", "serverInfo", "instructions")
@@ -162,7 +159,6 @@ class Manifest:
             binds=tuple(_folder(item) for item in _list(row["binds"])),
             env=_text_map(row["env"]),
             secrets=_texts(row["secrets"]),
-            stateful=row["stateful"],
             initialize=initialize,
             tools=tools,
             program=program,

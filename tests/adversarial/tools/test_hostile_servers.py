@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools_servers import described, nowhere, open_folder, pinned_server, write_server
+from tests.tools.little_servers import described, nowhere, open_folder, pinned_server, write_server
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.settings import Settings

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.tool_servers import notes_server
+from tests.notes_server import notes_server
 from threegate.tools.argument_schema import why_unfit
 
 
@@ -38,9 +38,9 @@ def test_a_manifest_that_changed_after_the_signature_calls_nothing(tmp_path: Pat
         draft = notes.draft("fails", {})
         notes.place.approve(draft)
         path = notes.workspace.tools / "notes.json"
-        path.write_bytes(
-            path.read_bytes().replace(b"no sandbox", b"").replace(b'"stateful":false', b'"stateful":true')
-        )
+        changed = path.read_bytes().replace(b'"writable":true', b'"writable":false')
+        assert changed != path.read_bytes()
+        path.write_bytes(changed)
         notes.place.once()
         result = notes.place.result(draft.stem)
         assert "tools_changed" in result and "status: refused" in result and notes.calls == []

@@ -80,7 +80,7 @@ def described(path: Path, *, place: Place = "jail", **fields: Any) -> Manifest:
     argv = (PYTHON, str(path))
     manifest = Manifest(
         server="little", argv=argv, place=place, account=ACCOUNT, allow=(), binds=(), env={}, secrets=(),
-        stateful=False, initialize={}, tools=(), program=program_digests(argv, ()),
+        initialize={}, tools=(), program=program_digests(argv, ()),
     )  # fmt: skip
     return replace(manifest, **fields)
 

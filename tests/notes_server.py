@@ -93,7 +93,6 @@ class Notes:
             binds=(ServerFolder(str(folder), True),),
             env={},
             secrets=(),
-            stateful=False,
             initialize={},
             tools=(),
             program=program_digests(argv, [str(folder)]),
