@@ -14,21 +14,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.judgement.judge import Clearance
 from threegate.request.job import Job
 from threegate.request.model import ToolCall
 from threegate.runners.interface import Artifact, Control, Outcome, Status
-from threegate.runners.mcp.answer_files import answer_files, texts_of
 from threegate.runners.streams import EMPTY, StreamMeter
-from threegate.tools.requested_call import arguments_of, pinned_manifest
-from threegate.tools.server_process import Answer, Server, ServerError, open_server
-from threegate.tools.server_start import secret_values
+
+if TYPE_CHECKING:
+    from threegate.judgement.judge import Clearance
+    from threegate.tools.server_process import Answer, Server, ServerError
 
 _LOOK_SECONDS: Final = 0.1
 
@@ -90,6 +89,10 @@ class CallRunner:
 
     def _call(self, workspace: Workspace, call: ToolCall, seconds: int, control: Control) -> _Ended:
         """Everything from the manifest to the answer; what goes wrong is an end."""
+        from threegate.tools.requested_call import arguments_of, pinned_manifest
+        from threegate.tools.server_process import ServerError, open_server
+        from threegate.tools.server_start import secret_values
+
         try:
             manifest = pinned_manifest(workspace, call)
             masked = tuple(secret_values(self._settings, manifest.secrets).values())
@@ -106,6 +109,8 @@ class CallRunner:
 
 
 def _answered(answer: Answer, masked: tuple[str, ...]) -> _Ended:
+    from threegate.runners.mcp.answer_files import answer_files, texts_of
+
     files = answer_files(answer, masked)
     if answer.is_error:
         return _Ended("tool_error", "The tool answered with an error.", files, texts_of(files))
