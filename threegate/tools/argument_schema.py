@@ -22,6 +22,7 @@ class _TooMuchError(Exception):
 
 def why_unfit(schema: Mapping[str, Any], arguments: Any) -> str | None:
     """What of the arguments the tool does not take, in one line that repeats no value; None when it takes them."""
+    import attrs
     from jsonschema import validators
     from jsonschema.exceptions import SchemaError
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
@@ -30,6 +31,8 @@ def why_unfit(schema: Mapping[str, Any], arguments: Any) -> str | None:
     try:
         known.check_schema(dict(schema))
         bounded = validators.extend(known, _bounded(known.VALIDATORS))  # type: ignore[no-untyped-call]
+        # The library's own changes to an unbounded class where a part of the schema names a draft.
+        bounded.evolve = attrs.evolve
         found = next(bounded(schema, registry=REGISTRY).iter_errors(arguments), None)
     except SchemaError as error:
         return f"{_UNDECIDED}: at {_shown(error.json_path)} it is no JSON Schema"

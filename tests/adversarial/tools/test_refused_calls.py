@@ -78,6 +78,15 @@ def test_a_servers_own_secret_comes_back_masked(tmp_path: Path) -> None:
         ({"patternProperties": {"^a": True}, "additionalProperties": False}, {"ab": 1}, None),
         ({"patternProperties": {"^a": False}}, {"ab": 1, "b": 1}, "(false)"),
         ({"properties": {"a": {"pattern": "^(a+)+$"}}}, {"a": "a" * 4000 + "b"}, "(pattern)"),
+        *(
+            # A part that names a draft of its own gets that draft's keywords no less bounded.
+            ({"properties": {"a": {"$schema": draft, **part}}}, {"a": "a" * 4000 + "b"}, why)
+            for draft in (
+                "http://json-schema.org/draft-07/schema#",
+                "https://json-schema.org/draft/2020-12/schema",
+            )
+            for part, why in (({"pattern": "^(a+)+$"}, "(pattern)"), ({"pattern": "(?=x)"}, "linear time"))
+        ),
         ({"properties": {"a": {"pattern": "^x$"}}}, {"a": 5}, None),
         ({"properties": {"a": {"pattern": "(?=x)"}}}, {"a": "x"}, "linear time"),
         (
