@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.notes_server import notes_server
+from threegate.runners.mcp.answer_files import answer_files
 from threegate.tools.argument_schema import why_unfit
+from threegate.tools.server_process import Answer
 
 
 def test_what_is_not_pinned_exactly_so_is_refused(tmp_path: Path) -> None:
@@ -118,3 +120,15 @@ def test_a_servers_own_secret_comes_back_masked(tmp_path: Path) -> None:
 def test_schemas_of_strangers_are_bounded(schema: dict[str, Any], arguments: Any, why: str | None) -> None:
     found = why_unfit(schema, arguments)
     assert found is None if why is None else found is not None and why in found, found
+
+
+@pytest.mark.parametrize("named", ["content-1.png", ["content-1.png"], {}])
+def test_a_block_that_names_a_file_itself_gets_none(named: Any) -> None:
+    """The door puts the bytes of a named file into a block: which one is for us to say."""
+    image = {"type": "image", "mimeType": "image/png", "data": "AAAA"}
+    answer = Answer(({"type": "text", "text": "look", "threegate_file": named}, image), None, False)
+    files = dict(answer_files(answer, ()))
+    [text, shown] = json.loads(files["result.json"])["content"]
+    assert text == {"type": "text", "text": "look"}
+    assert shown == {"type": "image", "mimeType": "image/png", "threegate_file": "content-1.png"}
+    assert files["content-1.png"] == b"\0\0\0"

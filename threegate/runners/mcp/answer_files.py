@@ -33,7 +33,8 @@ def answer_files(answer: Answer, secrets: Sequence[str]) -> tuple[tuple[str, byt
     """(name, bytes) of each file; `secrets` are the values that the server was given."""
     files: list[tuple[str, bytes]] = []
     blocks: list[Any] = []
-    for block in answer.content:
+    for given in answer.content:
+        block = {key: value for key, value in given.items() if key != FILE_KEY}  # that one is ours to set
         data = _bytes_of(block)
         if data is None:
             blocks.append(block)
@@ -42,7 +43,8 @@ def answer_files(answer: Answer, secrets: Sequence[str]) -> tuple[tuple[str, byt
         else:
             name = f"content-{len(blocks)}.{_ENDINGS.get(str(block.get('mimeType')), 'bin')}"
             files.append((name, data))
-            blocks.append({**{key: value for key, value in block.items() if key != "data"}, FILE_KEY: name})
+            del block["data"]
+            blocks.append({**block, FILE_KEY: name})
     value: dict[str, Any] = {"content": blocks, "isError": answer.is_error}
     for key, said in (
         ("structuredContent", answer.structured),
