@@ -81,6 +81,21 @@ def test_an_image_that_the_engine_has_is_taken_by_its_labels(recipe: Recipe) -> 
         docker("rmi", other)
 
 
+def test_an_image_that_was_made_from_ours_is_not_taken_for_it(recipe: Recipe) -> None:
+    """It has our labels and is newer; ours has the tag."""
+    tag = recipe.tag()
+    marked(tag, f"threegate.kind=era threegate.recipe={tag.rpartition(':')[2]}")
+    ours = docker("image", "inspect", "--format", "{{.Id}}", tag).strip()
+    other = f"threegate/other:{uuid.uuid4().hex}"
+    container = docker("create", tag, "true").strip()
+    docker("commit", container, other)
+    docker("rm", container)
+    try:
+        assert ours in recipe.run("--only", "era").stdout
+    finally:
+        docker("rmi", other)
+
+
 def test_without_apt_it_says_what_to_do(recipe: Recipe) -> None:
     recipe.folder.joinpath("bootstrap").write_text(
         recipe.folder.joinpath("bootstrap").read_text().replace("apt-get dpkg-deb;", "no-such-apt;")
