@@ -121,9 +121,10 @@ class Terminal:
         end = time.monotonic() + 60
         while True:
             assert time.monotonic() < end, "\n".join(self.rows())
+            alive = self._command.is_alive()  # before the look: its last words may come between the two
             ready, _, _ = select.select([self._terminal], [], [], quiet)
             if not ready:
-                if until in "\n".join(self.rows()) or not self._command.is_alive():
+                if until in "\n".join(self.rows()) or not alive:
                     return
                 continue
             try:

@@ -101,6 +101,12 @@ def test_a_tool_may_be_asked_about_anything(arguments: str) -> None:
     assert read(with_arguments(arguments)).valid
 
 
+def test_what_the_server_reaches_comes_after_what_the_request_says() -> None:
+    own = exposure_of(made())
+    more = own.reaching(["folder /srv/notes (read-only)"])
+    assert own.reach and more == replace(own, reach=(*own.reach, "folder /srv/notes (read-only)"))
+
+
 def test_effective_risk() -> None:
     found = replace(made(), data_sensitivity="public", risk_level="low")
     assert effective_risk(found, exposure_of(found)) == "medium"
