@@ -100,17 +100,12 @@ def _settle(context: Context, history: RequestHistory, changes: Recovered) -> st
     if (claimed := Claimed.of(history.claimed)) is not None:
         interrupt(context, history, claimed, changes.taken_back.get(history.request_id))
         return "was interrupted"
-    if history.file is None or (path := workspace.approved / history.file).exists():
+    if history.file is None or (workspace.approved / history.file).exists():
         return None
-    elsewhere = moves.find_file(workspace, history)
-    if elsewhere is not None:
-        with context.trail.locked():
-            moves.relocate(elsewhere, path)
-        return "was put back into approved/"
     with context.trail.locked() as held:
         moves.announce(
             held,
-            ApprovalAbandoned(reason="the approved file never reached approved/", file=history.file),
+            ApprovalAbandoned(reason="the approved file is not in approved/", file=history.file),
             request_id=history.request_id,
             actor="daemon",
         )

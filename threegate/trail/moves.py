@@ -159,17 +159,17 @@ def companions(request: Path) -> list[Path]:
 
 
 def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:
-    """Where a request's file is now, by its name in the trail; where it belongs comes first."""
-    order = [history.state, *STATES] if history.state in STATES else list(STATES)
-    places = map(Placed.of, (history.claimed, history.approved, history.end))
-    names = {place.file for place in places if place is not None and place.file is not None}
-    if history.file:
-        names.add(history.file)
-    for state in order:
-        for name in sorted(names):
-            path = workspace.state_folder(str(state)) / name
-            if path.is_file() and not path.is_symlink():
-                return path
+    """Where a request's file is now: at the place that its last move was announced to, else where that move began.
+
+    Places and not names: another request's file may have the same name in another folder.
+    """
+    for event in (history.end, history.claimed, history.approved, history.promoted):
+        placed = Placed.of(event)
+        if placed is None or placed.state not in STATES or placed.file is None:
+            continue
+        path = workspace.state_folder(placed.state) / placed.file
+        if path.is_file() and not path.is_symlink():
+            return path
     return None
 
 

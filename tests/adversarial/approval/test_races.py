@@ -24,7 +24,10 @@ from threegate.acts.cancel import cancel_request
 from threegate.acts.operator import revoke_operator
 from threegate.acts.signed_acts import Decision
 from threegate.approval import SignedApproval
+from threegate.cli import execute
 from threegate.core.errors import Refused, ThreeGateError
+from threegate.daemon.log import Log
+from threegate.daemon.recovery import recover
 from threegate.launch import pipeline
 from threegate.launch.approved_file import Unrunnable, read_approved
 from threegate.launch.context import Context
@@ -32,6 +35,7 @@ from threegate.launch.pipeline import launch
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.runners.interface import Control
 from threegate.trail import Trail
+from threegate.trail.moves import relocate
 
 COPIES = 8
 ROUNDS = 15
@@ -231,3 +235,27 @@ def test_another_workspaces_approval_does_not_run_here(bench: Bench, tmp_path: P
 def test_nothing_is_raised_that_is_not_ours(bench: Bench) -> None:
     with pytest.raises(ThreeGateError):
         cancel_request(bench.context, "unknown-request", by=Decision("test"))
+
+
+def test_a_crash_takes_no_file_of_another_request_that_has_the_same_name(bench: Bench) -> None:
+    """Agents name their files. Recovery looks for a request's file at its own places, not by its name."""
+    first = bench.draft("req-first")
+    said = ["--workspace", str(bench.workspace.root), "reject", str(first), "--reason", "no"]
+    assert execute(said) == 0
+    kept = bench.workspace.refused / first.name
+    data = kept.read_bytes()
+    second = bench.draft("req-second", code="1 + 1")
+    approved = bench.approve(second.rename(second.with_name(first.name))).path
+    for path in (approved, approved.with_name(f"{approved.name}.sig")):
+        path.unlink()  # as if the crash had come before the delivery
+    assert recover(bench.context, Log(quiet=True)) == 1
+    assert kept.read_bytes() == data and not approved.exists()
+    third = bench.draft("req-third", code="2 + 2")
+    approved = bench.approve(third.rename(third.with_name(first.name))).path
+    mine = approved.read_bytes()
+    cancel_request(bench.context, "req-third", by=Decision("test"))
+    ended = next(path for path in bench.workspace.refused.iterdir() if path.read_bytes() == mine)
+    relocate(ended, approved)  # as if it had come before the move
+    assert recover(bench.context, Log(quiet=True)) == 1
+    assert kept.read_bytes() == data and ended.read_bytes() == mine and not approved.exists()
+    assert execute(["--workspace", str(bench.workspace.root), "audit", "verify"]) == 0
