@@ -29,7 +29,7 @@ from threegate.request.render_draft import blank_draft, file_name, render_reques
 
 @dataclass(frozen=True, slots=True)
 class DraftOptions:
-    """What a draft is made of. Paths are files of the one who drafts; everything else stands in the request."""
+    """What a draft is made of. Paths are files of the one who drafts; everything else is in the request."""
 
     backend: Backend
     purpose: str
@@ -134,7 +134,7 @@ def _argv(options: DraftOptions) -> tuple[str, ...] | None:
     try:
         return tuple(shlex.split(options.command))
     except ValueError as error:
-        raise InvalidInput(f"--command: {error}; mend the quoting") from None
+        raise InvalidInput(f"--command: {error}; fix the quoting") from None
 
 
 def _cores(text: str) -> Decimal:
