@@ -51,7 +51,7 @@ FLOORS = {
     "cancel": (30, 55),
     "countersign": (15, 26),
     "grant": (150, 330),
-    "change": (150, 330),
+    "change": (140, 300),
     "undo": (20, 30),
     "note": (18, 30),
     "note_removed": (18, 30),
