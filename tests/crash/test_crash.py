@@ -45,7 +45,7 @@ def explore(folder: Path, scenario: str, mode: str, *more: str) -> dict:
 
 FLOORS = {
     "pass": (160, 375),
-    "recovery": (36, 60),
+    "recovery": (34, 57),
     "approve": (40, 75),
     "reject": (40, 80),
     "cancel": (30, 55),
@@ -53,8 +53,8 @@ FLOORS = {
     "grant": (150, 330),
     "change": (140, 300),
     "undo": (20, 30),
-    "note": (18, 30),
-    "note_removed": (18, 30),
+    "note": (18, 27),
+    "note_removed": (18, 27),
     "prune": (15, 21),
     "rotate": (60, 110),
     "adopt": (15, 26),
