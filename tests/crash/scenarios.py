@@ -17,15 +17,19 @@ from tests.runners.applying import own
 from tests.support import request_id
 from threegate.acts.grants import new_grant
 from threegate.acts.operator import add_operator
+from threegate.acts.signing_key import Acting
 from threegate.acts.standing_grants import list_grants
+from threegate.acts.tool_servers import LookedAt, add_server, remove_server, take_up
 from threegate.changes.change_draft import draft_change_set
+from threegate.core.canonical import sha256_hex
 from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES
-from threegate.launch.context import open_context
+from threegate.launch.context import Context, open_context
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.prune import prune
 from threegate.request import DefaultSettings
 from threegate.setup.settings_file import set_values
+from threegate.tools.manifest import Manifest, PinnedTool
 from threegate.trail import Trail
 
 
@@ -303,6 +307,67 @@ def after_note_removed(place: Place) -> list[str]:
     return wrong + [f"verify: {item}" for item in verify_workspace(place.workspace).problems]
 
 
+def context_to_sign(place: Place) -> tuple[Context, Acting]:
+    return open_context(place.workspace), Acting("operator", place.key)
+
+
+def servers_there(place: Place) -> tuple[dict[str, str], dict[str, str]]:
+    """The manifests by their digest: those that the trail announced, and those that are there."""
+    trail = Trail(place.workspace)
+    with trail.locked() as held:
+        announced = dict(held.index.tools)
+    trail.close()
+    return announced, {
+        path.stem: sha256_hex(path.read_bytes()) for path in place.workspace.tools.glob("*.json")
+    }
+
+
+def server_of(*tools: str) -> Manifest:
+    said = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {}, "instructions": None}
+    pinned = tuple(PinnedTool(name, None, None, {"type": "object"}, None, None) for name in tools)
+    return Manifest("notes", ("/usr/bin/true",), "jail", "", (), (), {}, (), said, pinned, {})
+
+
+def add_notes(place: Place) -> int:
+    add_server(*context_to_sign(place), LookedAt(server_of("one")))
+    return 0
+
+
+def change_notes(place: Place) -> int:
+    """It is refreshed and then removed, each as far as it is not yet."""
+    announced, _ = servers_there(place)
+    one, two = server_of("one"), server_of("one", "two")
+    if announced.get("notes") == one.digest:
+        take_up(*context_to_sign(place), LookedAt(two, one))
+    if announced:
+        remove_server(open_context(place.workspace), "notes", actor="account:test")
+    return 0
+
+
+def prepare_notes(place: Place) -> None:
+    add_notes(place)
+    place.save()
+
+
+def after_servers(again: Callable[[Place], int], left: int) -> Callable[[Place], list[str]]:
+    """The manifest is there as the trail says, or neither; then the rest of it can be done."""
+
+    def after(place: Place) -> list[str]:
+        wrong = recovered(place)
+        for turn in ("", " again"):
+            announced, files = servers_there(place)
+            if announced != files or (turn and len(files) != left):
+                wrong.append(f"after the stop{turn}: {files} are there, and the trail says {announced}")
+            wrong += [f"verify: {item}" for item in verify_workspace(place.workspace).problems]
+            more = [path.name for path in place.workspace.tools.glob("*") if path.suffix != ".json"]
+            wrong += [f"left: {name}" for name in more]
+            if not turn and len(files) != left and forked(lambda: again(place)) != 0:
+                wrong.append(f"it cannot be done again: {last_words()}")
+        return wrong
+
+    return after
+
+
 def changed_project(place: Place) -> Path:
     """Beside what is put back, since it is bound by its inode: `work` puts it back itself."""
     return place.base / "changed-project"
@@ -418,6 +483,8 @@ SCENARIOS = {
     "grant": Scenario(prepare_grant, Place.daemon, after_grant),
     "note": Scenario(prepare_note, store_note, after_note),
     "note_removed": Scenario(prepare_note_removed, remove_note, after_note_removed),
+    "server": Scenario(lambda place: None, add_notes, after_servers(add_notes, 1)),
+    "server_changed": Scenario(prepare_notes, change_notes, after_servers(change_notes, 0)),
     "prune": Scenario(prepare_done, prune_everything, after_prune),
     "rotate": Scenario(lambda place: None, sign_and_rotate, after_rotate),
     "adopt": Scenario(prepare_adopt, lambda place: place.signed("workspace", "adopt"), after_adopt),

@@ -55,6 +55,8 @@ FLOORS = {
     "undo": (20, 30),
     "note": (18, 27),
     "note_removed": (18, 27),
+    "server": (20, 32),
+    "server_changed": (30, 45),
     "prune": (15, 21),
     "rotate": (60, 110),
     "adopt": (15, 26),
@@ -62,7 +64,8 @@ FLOORS = {
 """Points and stops of one whole enumeration: what was covered when this was written, less what threads may vary."""
 
 IN_CI = {"pass": 2, "recovery": 1, "approve": 2, "reject": 1, "prune": 1, "cancel": 3, "countersign": 3, "adopt": 2,
-         "rotate": 8, "grant": 16, "change": 11, "undo": 3, "note": 3, "note_removed": 3}  # fmt: skip
+         "rotate": 8, "grant": 16, "change": 11, "undo": 3, "note": 3, "note_removed": 3,
+         "server": 5, "server_changed": 6}  # fmt: skip
 """Every how many-th place is stopped at here (after one operation and before the next is as good as one); the long form
 leaves none out."""
 

@@ -56,7 +56,12 @@ class Machine:
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "SYSTEMD_NSPAWN_TMPFS_TMP": "0"},
+            # A machine of its own has a /proc that can be written to, as jails need it.
+            env={
+                **os.environ,
+                "SYSTEMD_NSPAWN_TMPFS_TMP": "0",
+                "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "yes",
+            },
         )
         until = time.monotonic() + 90
         while time.monotonic() < until:

@@ -22,8 +22,10 @@ from tests.tools.little_servers import (
     text_of,
     write_server,
 )
+from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.settings import SecretReference, Settings
+from threegate.jail.jail_cgroup import JailCgroup
 from threegate.tools.manifest import Manifest, Place, ServerFolder
 from threegate.tools.program_tree import pinned_command, program_places, tree_digest
 from threegate.tools.server_process import Server, ServerError, open_server
@@ -133,6 +135,63 @@ def test_nothing_of_it_is_left(folder: Path, place: Place) -> None:
     while left():
         assert time.monotonic() < until, left()
         time.sleep(0.01)
+
+
+GREEDY = """
+def call(id, name, arguments):
+    import signal
+    def forked(work):
+        child = os.fork()
+        if not child:
+            try:
+                work()
+            finally:
+                os._exit(9)
+        return child
+    seen, held = {"memory": "held", "processes": 0, "together": 0}, []
+    try:
+        bytearray(1 << 30)
+        seen["memory"] = "none"
+    except MemoryError:
+        pass
+    try:
+        while len(held) < 200:
+            held.append(forked(signal.pause))
+    except BlockingIOError:
+        pass
+    seen["processes"] = len(held)
+    for child in held:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    def eat():
+        eaten = b"x" * (100 << 20)
+        signal.pause()
+    for _ in range(arguments["eaters"]):
+        forked(eat)
+    import time
+    until = time.monotonic() + arguments["wait"]
+    while not seen["together"] and time.monotonic() < until:
+        seen["together"] = len([1 for pid, status in [os.waitpid(-1, os.WNOHANG)] if pid and status == 9])
+        time.sleep(0.05)
+    say({"id": id, "result": text(json.dumps(seen))})
+"""
+
+
+def test_memory_and_processes_of_a_server_are_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each process and of the jail for every account; of all together where root has cgroups, which are gone afterwards."""
+    monkeypatch.setattr(limits, "TOOLS_MEMORY_MB", 256)
+    monkeypatch.setattr(limits, "TOOLS_PROCESSES", 40)
+    path = write_server(folder, GREEDY)
+    trial = JailCgroup.make(f"trial-{os.getpid()}", memory_mb=64, processes=64)
+    trial.close()
+    eaters = 5 if "memory" in trial.held else 0
+    left = Path("/sys/fs/cgroup/pids" if Path("/sys/fs/cgroup/pids").is_dir() else "/sys/fs/cgroup")
+    if eaters:
+        (left / "threegate-tools-999999999-left").mkdir()
+    seen = ask(pinned_server(path), path, {"eaters": eaters, "wait": 10 if eaters else 0})
+    assert seen.pop("processes") in range(20, 40)
+    assert seen == {"memory": "held", "together": 1 if eaters else 0}
+    assert not list(Path("/sys/fs/cgroup").glob("**/threegate-tools-*"))
 
 
 def _bytes(path: Path) -> bytes:

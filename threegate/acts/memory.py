@@ -109,26 +109,14 @@ def settle_notes(workspace: Workspace, held: LockedTrail) -> None:
 
     Raises OSError.
     """
-    for path in sorted(workspace.memory.glob("*.jsonl.staged")):
-        target = path.with_suffix("")
-        data = durable.read_regular(path, max_bytes=limits.MEMORY_BYTES)
-        if canonical.sha256_hex(data) == held.index.notes.get(target.name):
-            durable.replace(path, target)
-        else:
-            durable.unlink(path)
-        durable.sync_folder(path.parent)
+    moves.settle_changes(workspace.memory, held.index.notes, max_bytes=limits.MEMORY_BYTES)
 
 
 def _change(
     held: LockedTrail, path: Path, data: bytes, event: Applied | Pruned, request_id: str | None, actor: str
 ) -> None:
-    """Stage the file's new bytes, announce their digest, put them in its place."""
-    staged = durable.staged(path)
-    durable.deliver(staged, data)
     announced = replace(event, files={path.name: canonical.sha256_hex(data)})
-    moves.announce(held, announced, request_id=request_id, actor=actor)
-    durable.replace(staged, path)
-    durable.sync_folder(path.parent)
+    moves.change_file(held, path, data, announced, request_id=request_id, actor=actor)
 
 
 def _read_notes(workspace: Workspace) -> list[dict[str, Any]]:

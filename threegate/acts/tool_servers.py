@@ -1,16 +1,17 @@
 """Servers of tools: adding one, taking up what changed in it, and removing it.
 
 Invariant: a manifest gets into `tool-exec/tools/` only with an operator's signature over its digest, by an event that is on disk
-before. To be looked at, a server is started once where it is going to run; nothing of it is called. What is there already is
-built upon only when it is what the trail announced.
+before; what a crash cut off is all there or not at all for whoever comes next (`settle_manifests`). To be looked at, a server
+is started once where it is going to run; nothing of it is called. What is there already is built upon only when it is what the
+trail announced.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -33,16 +34,16 @@ from threegate.tools.manifest import (
     manifest_name,
     parse_manifest,
     read_manifest,
+    settle_manifests,
 )
 from threegate.tools.program_tree import pinned_command, program_digests
 from threegate.tools.server_process import ServerError, open_server
 from threegate.tools.server_start import DROPPED, secret_values, server_account
-from threegate.trail import moves
+from threegate.trail import LockedTrail, moves
 from threegate.trail.payloads import ToolsAdded, ToolsRefreshed, ToolsRemoved
 
 ADD: Final = "threegate-tools-add/1"
 REFRESH: Final = "threegate-tools-refresh/1"
-_MODE: Final = 0o600
 _OURS: Final = frozenset(
     """threegate core door daemon operator approve approval agent agents apply era monty mcp tool tools contract
     contracts session project file git shell web memory github-approved run requests wait cancel""".split()
@@ -128,7 +129,7 @@ def look_again(context: Context, name: str) -> LookedAt:
 
 def pinned(context: Context, name: str) -> Manifest:
     """What is pinned of an added server. Raises Refused, Unavailable."""
-    with context.trail.locked() as held:
+    with _settled(context) as held:
         return read_manifest(context.workspace, held.index, name)
 
 
@@ -137,7 +138,7 @@ def add_server(context: Context, acting: Acting, looked: LookedAt) -> None:
     manifest = looked.manifest
     about = {"server": manifest.server, "manifest_sha256": manifest.digest}
     signed = sign_act(context, acting, ADD, about)
-    with context.trail.locked() as held:
+    with _settled(context) as held:
         if manifest.server in held.index.tools:
             raise _known(manifest.server)
         actor, act = checked_act(context, held, signed, ADD, about)
@@ -149,8 +150,7 @@ def add_server(context: Context, acting: Acting, looked: LookedAt) -> None:
             files={manifest_name(manifest.server): manifest.digest},
             **act,
         )
-        moves.announce(held, added, actor=actor)
-        _write(context.workspace, manifest)
+        _write(context.workspace, held, manifest, added, actor)
 
 
 def take_up(context: Context, acting: Acting, looked: LookedAt) -> None:
@@ -163,7 +163,7 @@ def take_up(context: Context, acting: Acting, looked: LookedAt) -> None:
         "before_sha256": before.digest,
     }
     signed = sign_act(context, acting, REFRESH, about)
-    with context.trail.locked() as held:
+    with _settled(context) as held:
         if held.index.tools.get(manifest.server) != before.digest:
             raise Refused("tools_changed", f"{manifest.server}: was changed meanwhile; look at it again")
         actor, act = checked_act(context, held, signed, REFRESH, about)
@@ -174,18 +174,24 @@ def take_up(context: Context, acting: Acting, looked: LookedAt) -> None:
             files={manifest_name(manifest.server): manifest.digest},
             **act,
         )
-        moves.announce(held, refreshed, actor=actor)
-        _write(context.workspace, manifest)
+        _write(context.workspace, held, manifest, refreshed, actor)
 
 
 def remove_server(context: Context, name: str, *, actor: str) -> None:
     """Remove a server: an end needs no signature. Raises Refused, TrailError, OSError."""
-    with context.trail.locked() as held:
+    with _settled(context) as held:
         if name not in held.index.tools:
             raise Refused("tools_unknown", f"{name}: is no added server; see: threegate tools list")
-        moves.announce(held, ToolsRemoved(server=name, files={}), actor=actor)
-        with suppress(FileNotFoundError):
-            durable.unlink(context.workspace.tools / manifest_name(name))
+        path = context.workspace.tools / manifest_name(name)
+        moves.remove_file(held, path, ToolsRemoved(server=name, files={}), actor=actor)
+
+
+@contextmanager
+def _settled(context: Context) -> Iterator[LockedTrail]:
+    """The locked trail, with the manifests as it says."""
+    with context.trail.locked() as held:
+        settle_manifests(context.workspace, held)
+        yield held
 
 
 def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Manifest:
@@ -215,16 +221,23 @@ def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Mani
     return parse_manifest(data)
 
 
-def _write(workspace: Workspace, manifest: Manifest) -> None:
+def _write(
+    workspace: Workspace,
+    held: LockedTrail,
+    manifest: Manifest,
+    event: ToolsAdded | ToolsRefreshed,
+    actor: str,
+) -> None:
     if not workspace.tools.is_dir():
         durable.make_folder(workspace.tools, 0o700)
-    durable.overwrite(workspace.tools / manifest_name(manifest.server), manifest.to_bytes(), _MODE)
+    path = workspace.tools / manifest_name(manifest.server)
+    moves.change_file(held, path, manifest.to_bytes(), event, actor=actor)
 
 
 def _refuse_name(context: Context, name: str) -> None:
     if not SERVER_NAME.fullmatch(name) or name.endswith("-"):
         raise InvalidInput(f"{name!r}: is no name of a server; use a letter, then up to 15 of a-z 0-9 -")
-    with context.trail.locked() as held:
+    with _settled(context) as held:
         known = dict(held.index.tools)
     if name in known:
         raise _known(name)

@@ -1,7 +1,7 @@
 """``threegate validate``: gate 1 on files, folders or standard input.
 
 Reads the named files and the settings; needs no workspace. Of a draft in a workspace's inbox or tool-exec/drafts also the
-input files that it declares are hashed, as the daemon does.
+input files that it declares are hashed, and the tool that it calls is looked up, as the daemon does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -29,6 +29,11 @@ from threegate.request import (
     refuse_unread,
     stage_of,
 )
+
+if TYPE_CHECKING:
+    from threegate.core.workspace import Workspace
+    from threegate.request.model import Request
+    from threegate.request.report import Finding
 
 app = typer.Typer(add_completion=False)
 
@@ -113,7 +118,7 @@ def check_file(
 
 
 def _in_workspace(report: Report, path: Path) -> Report:
-    """For a draft in a workspace: what the daemon would say about its input files and its limits too."""
+    """For a draft in a workspace: what the daemon would say about its input files, its limits and its call too."""
     roots = [root for root in path.parents[1:3] if (root / "threegate.toml").is_file()]
     if report.request is None or not roots:
         return report
@@ -135,8 +140,24 @@ def _in_workspace(report: Report, path: Path) -> Report:
     found = [
         *input_findings(report.request, digests),
         *([never_fits_finding(report.request, never)] if never else ()),
+        *_call_findings(workspace, report.request),
     ]
     return replace(report, findings=(*report.findings, *found))
+
+
+def _call_findings(workspace: Workspace, request: Request) -> list[Finding]:
+    """About the tool that it calls; nothing for an account that may not know what is pinned."""
+    if request.call is None or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
+        return []
+    from threegate.daemon.draft_findings import call_findings
+    from threegate.trail import Trail
+
+    trail = Trail(workspace)
+    try:
+        with trail.locked() as held:
+            return call_findings(workspace, held.index, request)
+    finally:
+        trail.close()
 
 
 def _read(data: bytes, path: str, settings: GateSettings, now: datetime, stage: Stage, fixes: bool) -> Report:

@@ -13,13 +13,13 @@ from threegate.contracts.comparisons import Entry
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document, KeyPath
 from threegate.contracts.json_paths import BadPath, Path
-from threegate.contracts.model_common import Checkpoint, Model, NamedCheckpoint
-from threegate.contracts.model_operators import said
+from threegate.contracts.model_common import Model, NamedCheckpoint
+from threegate.contracts.model_operators import ToolCheckpoint, said
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.path_compiler import compile_path
 from threegate.contracts.schema_derived import Derived
 from threegate.contracts.strict_texts import BadOperand
-from threegate.contracts.tool_names import OURS, WILDCARD
+from threegate.contracts.tool_names import OURS, SERVED, WILDCARD
 from threegate.contracts.tool_plan import (
     BindPlan,
     Check,
@@ -116,7 +116,9 @@ class Scope:
         compiled = [self.entry(model, (*where, index)) for index, model in enumerate(models)]
         return tuple(entry for entry in compiled if entry is not None)
 
-    def checkpoint(self, model: Checkpoint, where: KeyPath, name: str) -> CheckpointPlan:
+    def checkpoint(
+        self, model: ToolCheckpoint | NamedCheckpoint, where: KeyPath, name: str
+    ) -> CheckpointPlan:
         """Compile a checkpoint, the tool's or the session's."""
         if model.timeout_seconds < 30:
             self.error(
@@ -244,7 +246,8 @@ def _simple_checks(scope: Scope, contract: ToolContract) -> None:
         and contract.implements.code_sha256 is None
     ):
         scope.error("MISSING_FIELD", ("implements",), "give argv_prefix or code_sha256")
-    if contract.implements is None and not contract.tool.startswith(OURS):
+    known_by_name = contract.tool.startswith(OURS) or SERVED.fullmatch(contract.tool)
+    if contract.implements is None and not known_by_name:
         scope.error("NO_IMPLEMENTS", ("tool",), "no request can name this tool (plays can)")
 
 

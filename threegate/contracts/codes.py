@@ -114,7 +114,8 @@ CODES: Final[dict[str, Code]] = {
     ),
     "BAD_CASE_INPUT": _error("The file that input_ref names is missing or is no JSON object."),
     "NO_IMPLEMENTS": _warning(
-        "Without `implements` no request can name this tool: a request does not choose the rules it is judged by."
+        "Without `implements` no request can name this tool: a request does not choose the rules it is judged by. A tool of a "
+        "server (`github.create_issue`) needs none: a call names what is pinned."
     ),
     # ---- phases
     "PHASE_NONE_INITIAL": _error("Exactly one phase has `initial: true`."),

@@ -6,7 +6,7 @@ not there (`model_fields_set`), so `equals: null` is a rule and a missing `equal
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
@@ -86,12 +86,12 @@ class ContextField(Model):
     label: Annotated[str, Field(min_length=1, max_length=limits.CONTRACT_LABEL_CHARS)]
 
 
+WHEN: Final = "`always`, or conditions on the arguments"
+
+
 class Checkpoint(Model):
     """When a person must look before the call may run."""
 
-    when: Literal["always"] | list[TriggerCondition] | None = Field(
-        default=None, description="`always`, or conditions on the arguments"
-    )
     when_side_effect: SideEffect | None = Field(default=None, description="every tool of that side effect")
     match: Literal["any", "all"] = Field(default="any", description="any or all conditions trigger")
     timeout_seconds: Number = Field(description="how long an answer is waited for, and holds; at least 30")
@@ -104,6 +104,7 @@ class NamedCheckpoint(Checkpoint):
 
     name: Name
     tool: str = Field(description='the tool, or "*"')
+    when: Literal["always"] | list[TriggerCondition] | None = Field(default=None, description=WHEN)
 
 
 class PrincipalRule(Model):

@@ -5,16 +5,19 @@ Invariant: an entry of version 1.0 has none of these fields set; `SINCE_1_1` nam
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from threegate.contracts.model_common import (
+    WHEN,
+    Checkpoint,
     Condition,
     JsonPath,
     Model,
     Operators,
     ToolPattern,
+    TriggerCondition,
     ValueInvariant,
 )
 
@@ -57,6 +60,16 @@ class _Extended(_TextOperators):
 
 class ToolCondition(Condition, _Extended):
     """A condition in a tool's contract: a path and the full set of operators, which must all hold."""
+
+
+class ToolTrigger(TriggerCondition, _Extended):
+    """A condition of a tool's checkpoint."""
+
+
+class ToolCheckpoint(Checkpoint):
+    """A checkpoint of one tool."""
+
+    when: Literal["always"] | list[ToolTrigger] | None = Field(default=None, description=WHEN)
 
 
 class OutputSource(Model):

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from threegate.contracts.model_common import (
-    Checkpoint,
     JsonPath,
     Model,
     Name,
@@ -16,7 +15,7 @@ from threegate.contracts.model_common import (
     SideEffect,
     ToolPattern,
 )
-from threegate.contracts.model_operators import ToolCondition, ToolInvariant
+from threegate.contracts.model_operators import ToolCheckpoint, ToolCondition, ToolInvariant
 
 
 class Timeouts(Model):
@@ -184,7 +183,7 @@ class ToolContract(Model):
     binds: list[Bind] = []
     schema_derived: bool = Field(default=True, description="derive rules from <tool>.schema.json")
     schema_derived_exclude: list[JsonPath] = Field(default=[], description="paths without derived rules")
-    checkpoint: Checkpoint | None = None
+    checkpoint: ToolCheckpoint | None = None
     adds_labels: list[Name] = Field(default=[], description="extension: labels that a success adds")
     arguments_from: Literal["vars"] | None = Field(
         default=None, description="extension: the request's Inputs object is the root of the arguments"

@@ -15,6 +15,8 @@ T = TypeVar("T")
 OURS: Final = "threegate."
 """Backends begin so; no wildcard stands for one."""
 WILDCARD: Final = ".*"
+SERVED: Final = re.compile(r"[a-z][a-z0-9-]{0,15}\..+")
+"""The name of a server's tool, as calls have it: what is called is pinned, so its contract says nothing of `implements`."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 

@@ -22,10 +22,13 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 Observer = Callable[[str, str, str], None]
 """Called with (moment, operation, path); moment is ``before`` or ``after``, and ``from`` with a rename's source."""
 
+STAGED: Final = ".staged"
+"""What follows the name of a file that is going to be replaced: where its next bytes lie."""
 _observers: list[Observer] = []
 _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
@@ -338,7 +341,7 @@ def overwrite(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600) -> N
 
 def staged(path: Path) -> Path:
     """Where a file's next bytes lie, whole and durable, before the event that announces them; then they replace it."""
-    return path.with_name(f"{path.name}.staged")
+    return path.with_name(path.name + STAGED)
 
 
 def write_all(folder: Path, files: Sequence[tuple[str, bytes]], mode: int = 0o600) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from threegate.core.errors import Refused, ThreeGateError
+from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
 from threegate.request.model import Request
 from threegate.request.report import Finding, Fix
@@ -67,9 +67,7 @@ def call_findings(workspace: Workspace, index: TrailIndex, request: Request) -> 
         try:
             requested_call(workspace, index, request.call)
         except Refused as error:
-            return [_finding(_CALL_RULES[error.code], str(error))]
-        except ThreeGateError as error:
-            return [_finding("TG906", str(error))]
+            return [_finding(_CALL_RULES.get(error.code, "TG906"), str(error))]
     return []
 
 

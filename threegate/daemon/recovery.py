@@ -25,6 +25,7 @@ from threegate.launch.completion import close_from_trail, interrupt, unsettled
 from threegate.launch.context import Context
 from threegate.launch.cut_off_changes import Recovered, recover_changes, recover_undos
 from threegate.runners.registry import remove_orphans
+from threegate.tools.manifest import settle_manifests
 from threegate.trail import RequestHistory, moves
 from threegate.trail.payloads import ApprovalAbandoned, Claimed
 
@@ -42,6 +43,7 @@ def recover(context: Context, log: Log) -> int:
     with context.trail.locked() as held:
         UserState.of(context.workspace_id).sweep()
         settle_notes(workspace, held)
+        settle_manifests(workspace, held)
         undos = recover_undos(context, held)
     for request_id, line in (*undos.stuck.items(), *undos.taken_back.items()):
         log.say("recovery", request=request_id, what=line)
@@ -78,7 +80,7 @@ def remove_temporary(workspace: Workspace) -> None:
     command that is delivering something now stay, as do those that somebody reads."""
     folders = [workspace.tool_exec, workspace.inputs, workspace.results, workspace.verdicts, workspace.audit]
     folders += [workspace.audit / "checkpoints", workspace.drafts, workspace.drafts / "files"]
-    folders += [workspace.grants, workspace.memory, workspace.contracts / ".state"]
+    folders += [workspace.grants, workspace.memory, workspace.tools, workspace.contracts / ".state"]
     folders += [workspace.state_folder(state) for state in STATES]
     if workspace.runs.is_dir():
         folders += [path for path in workspace.runs.iterdir() if path.is_dir() and not path.is_symlink()]

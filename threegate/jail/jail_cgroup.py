@@ -67,6 +67,15 @@ class JailCgroup:
                     time.sleep(_LOOK_SECONDS)
 
 
+def sweep_cgroups(kind: str) -> None:
+    """Remove what processes that were killed left of cgroups that they called ``KIND-PID-…``."""
+    for place in (_ROOT / "pids", _ROOT / "memory", _ROOT):
+        for folder in place.glob(f"threegate-{kind}-*"):
+            if not Path("/proc", folder.name.split("-")[2]).exists():
+                with suppress(OSError):
+                    folder.rmdir()
+
+
 def remove_cgroups(name: str) -> None:
     """Remove what a launcher that was killed left of the run `name`."""
     for place in (_ROOT / "pids", _ROOT / "memory", _ROOT):

@@ -128,10 +128,16 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
         data, path=path.name, settings=policy.settings.request, now=datetime.now(UTC), stage="approved"
     )
     request = report.request
+    call: RequestedCall | Refused | None = None
     with context.trail.locked() as held:
         history = _history(held, path.name, request)
         run = held.index.run(draft_owner(history))
         drill = isinstance(report.request_id, str) and held.index.is_drill(report.request_id)
+        if request is not None and request.call is not None:
+            try:
+                call = requested_call(context.workspace, held.index, request.call)
+            except Refused as error:
+                call = error
     if drill:
         said = "its request_id was used before"
         return Unrunnable(path, identity, path.stem, "replayed", said, digests, drill=True)
@@ -146,7 +152,8 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     try:
         refuse_other_project(request, run)
         wanted = requested_change(context.workspace, policy.settings, request, pinned)
-        call = _called(context, request)
+        if isinstance(call, Refused):
+            raise call
         job = build_job(
             request,
             input_sizes=_pinned_sizes(context.workspace, request),
@@ -168,13 +175,6 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     return Approved(
         path, identity, data, request, job, signature, further, history, policy.digest, digests, wanted, call
     )
-
-
-def _called(context: Context, request: Request) -> RequestedCall | None:
-    if request.call is None:
-        return None
-    with context.trail.locked() as held:
-        return requested_call(context.workspace, held.index, request.call)
 
 
 def is_there(file: Approved | Unrunnable) -> bool:

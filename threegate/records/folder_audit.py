@@ -26,7 +26,7 @@ from threegate import results
 from threegate.core import limits
 from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.canonical import digest as canonical_digest
-from threegate.core.durable import is_temporary, staged
+from threegate.core.durable import STAGED, is_temporary, staged
 from threegate.core.errors import InvalidInput
 from threegate.core.file_names import WITNESS_NAME
 from threegate.core.workspace import STATES, Workspace
@@ -81,7 +81,8 @@ _OUT = re.compile(r"runs/[^/]+/(replay-[0-9]+/)?out(/.*)?", re.DOTALL).fullmatch
 _CONTRACT = re.compile(r"contracts/(?!.*(^|/)\.).*\.(yaml|yml|json)", re.DOTALL).fullmatch
 _PREPARED = re.compile(r"runs/\.prepared-[0-9a-f]{12}").fullmatch
 _NOTES = "memory/notes.jsonl"
-_STAGED = re.compile(r"memory/[^/]+\.jsonl\.staged").fullmatch
+_CHANGED_WHOLE = re.compile(r"memory/[^/]+\.jsonl|tools/[^/]+\.json").fullmatch
+"""Files whose next bytes lie beside them before the event that announces them."""
 _PRUNED = "runs/.pruned-"
 
 
@@ -566,16 +567,16 @@ class FolderAudit:
             and not self._files.is_there(path)
         ):
             return
-        if path == _NOTES and self._still_staged(digest):
+        if _CHANGED_WHOLE(path) and self._still_staged(path, digest):
             return
         self._names.want(path, seq)
         if self._named(digest, path):
             most = limits.SINGLE_FILE_BYTES
             self._files.compare(path, digest, most, f"is not what event {seq} announced: it was changed")
 
-    def _still_staged(self, digest: str | None) -> bool:
-        """Whether the notes that were announced lie beside their place: who opens them next puts them there."""
-        data = self._files.read(str(staged(Path(_NOTES))), limits.MEMORY_BYTES)
+    def _still_staged(self, path: str, digest: str | None) -> bool:
+        """Whether the bytes that were announced lie beside their place: whoever needs them next puts them there."""
+        data = self._files.read(str(staged(Path(path))), limits.SINGLE_FILE_BYTES)
         return data is not None and sha256_hex(data) == digest
 
     def _walk(self) -> None:
@@ -596,7 +597,7 @@ class FolderAudit:
             name = path.rpartition("/")[2]
             if path in EXEMPT or any(path.startswith(item) for item in EXEMPT if item.endswith("/")):
                 continue
-            if is_temporary(name) or _STAGED(path):
+            if is_temporary(name) or (path.endswith(STAGED) and _CHANGED_WHOLE(path.removesuffix(STAGED))):
                 self.result.note(
                     self.workspace.tool_exec / path,
                     "is being written, or was left by a crash (then: threegate run --once)",
@@ -608,7 +609,11 @@ class FolderAudit:
             elif path in leaving_files:
                 draft, suffix = leaving_files[path]
                 self._check_draft_file(draft, suffix, draft.files[suffix])
-            elif path == _NOTES and path in self._single and self._still_staged(self._single[path][0]):
+            elif (
+                _CHANGED_WHOLE(path)
+                and path in self._single
+                and self._still_staged(path, self._single[path][0])
+            ):
                 continue  # what was there before: it is going to be replaced
             elif path.startswith("memory/") and _NOTES not in self._single:
                 self.result.note(

@@ -74,7 +74,9 @@ def _tools(workspace: Workspace) -> Iterator[DoctorLine]:
         try:
             manifest = read_manifest(workspace, index, name)
         except ThreeGateError as error:
-            yield DoctorLine("tools", "failure", str(error), f"threegate tools refresh {name}")
+            yield DoctorLine(
+                "tools", "failure", str(error), f"threegate tools remove {name}, then add it again"
+            )
             continue
         daemons = manifest.place == "host" and not manifest.account
         yield DoctorLine(

@@ -2,7 +2,8 @@
 
 Invariant: the unit of Monty alone gives the daemon nothing but its workspace and its own state to write to, no
 capability and no network; the unit with ERA leaves exactly what the container runner needs, each line saying why; the unit
-of an ordinary user asks for nothing that a user's manager cannot give.
+of an ordinary user asks for nothing that a user's manager cannot give. What the jail of a server of tools needs is left only where
+one was added.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class UnitFacts:
     writable: tuple[Path, ...] = ()
     """Further folders, of settings that name a file to be written."""
     projects: tuple[Path, ...] = ()
-    """The projects that this account may change."""
+    """The projects that this account may change, and folders that servers of tools may write to."""
+    servers: bool = False
+    """Whether servers of tools were added: then their jails are made below this unit."""
 
 
 def render_unit(facts: UnitFacts) -> str:
@@ -80,7 +83,6 @@ def render_unit(facts: UnitFacts) -> str:
 _BOTH = (
     "NoNewPrivileges=yes",
     "LockPersonality=yes",
-    "MemoryDenyWriteExecute=yes",
     "RestrictRealtime=yes",
     "RestrictSUIDSGID=yes",
     "SystemCallArchitectures=native",
@@ -88,8 +90,32 @@ _BOTH = (
 )
 
 
+def _namespaces(facts: UnitFacts) -> tuple[str, ...]:
+    if not facts.servers:
+        return (
+            "MemoryDenyWriteExecute=yes",
+            "# Each Monty worker gets namespaces of its own by `unshare --user --net --ipc`.",
+            "RestrictNamespaces=user net ipc",
+        )
+    return (
+        "# Servers of tools: each has a jail with every namespace there is, and Node compiles while it runs.",
+        "MemoryDenyWriteExecute=no",
+        "RestrictNamespaces=no",
+    )
+
+
+def _jail_calls(facts: UnitFacts) -> list[str]:
+    return (
+        ["# What makes a jail, in a user namespace of its own.", "SystemCallFilter=@mount sethostname"]
+        if facts.servers
+        else []
+    )
+
+
 def _monty(facts: UnitFacts) -> list[str]:
-    families = "AF_UNIX AF_INET AF_INET6" if facts.network else "AF_UNIX"
+    families = "AF_UNIX AF_INET AF_INET6" if facts.network or facts.servers else "AF_UNIX"
+    families += " AF_NETLINK" if facts.servers else ""
+    seen = "no" if facts.servers else "yes"
     writable = [str(path) for path in (facts.workspace, facts.state, *facts.writable)]
     writable += [
         f"-{path}" for path in facts.projects
@@ -97,6 +123,7 @@ def _monty(facts: UnitFacts) -> list[str]:
     return [
         "# ---- hardening: Monty alone",
         *_BOTH,
+        *_namespaces(facts),
         "KeyringMode=private",
         "CapabilityBoundingSet=",
         "AmbientCapabilities=",
@@ -108,16 +135,19 @@ def _monty(facts: UnitFacts) -> list[str]:
         "PrivateDevices=yes",
         f"PrivateNetwork={'no' if facts.network else 'yes'}",
         "PrivateIPC=yes",
-        *([] if facts.network else ["IPAddressDeny=any"]),
+        *([] if facts.network or facts.servers else ["IPAddressDeny=any"]),
         f"RestrictAddressFamilies={families}",
-        "# Each worker gets namespaces of its own by `unshare --user --net --ipc`.",
-        "RestrictNamespaces=user net ipc",
-        "ProtectKernelTunables=yes",
+        *(
+            ["# A jail has a /proc of its own, which the kernel gives to who sees a whole one."]
+            if facts.servers
+            else []
+        ),
+        f"ProtectKernelTunables={seen}",
         "ProtectKernelModules=yes",
-        "ProtectKernelLogs=yes",
+        f"ProtectKernelLogs={seen}",
         "ProtectControlGroups=yes",
         "ProtectClock=yes",
-        "ProtectHostname=yes",
+        f"ProtectHostname={seen}",
         "ProtectProc=invisible",
         "RemoveIPC=yes",
         "DevicePolicy=closed",
@@ -125,6 +155,7 @@ def _monty(facts: UnitFacts) -> list[str]:
         "SystemCallFilter=~@privileged @resources",
         "# What takes a worker's privileges away: unshare, setpriv (capset gives nothing to who has nothing), prlimit.",
         "SystemCallFilter=unshare capset prlimit64 setrlimit",
+        *_jail_calls(facts),
         "# PrivateUsers stays off: the owner of a draft names its requester, so uids must be the machine's.",
         "PrivateUsers=no",
         "# ProcSubset stays all: setpriv reads /proc/sys/kernel/cap_last_cap.",
@@ -151,17 +182,19 @@ def _era(facts: UnitFacts) -> list[str]:
         "# it bounds mistakes. No option that gives the daemon its own view of files (ProtectSystem, ReadWritePaths,",
         "# PrivateTmp, ...) is set: what becomes /in must be what the engine sees at the same path.",
         *_BOTH,
+        *_namespaces(facts),
         "KeyringMode=private",
         *bounded,
-        "RestrictNamespaces=user net ipc",
         "RestrictAddressFamilies=AF_UNIX AF_NETLINK AF_INET AF_INET6",
         "SystemCallFilter=@system-service @mount @privileged setns unshare",
         "SystemCallFilter=~@clock @cpu-emulation @debug @module @obsolete @raw-io @reboot @swap",
+        *_jail_calls(facts),
     ]
 
 
 def _own(facts: UnitFacts) -> list[str]:
-    families = "AF_UNIX AF_NETLINK AF_INET AF_INET6" if facts.era or facts.network else "AF_UNIX"
+    wide = facts.era or facts.network or facts.servers
+    families = "AF_UNIX AF_NETLINK AF_INET AF_INET6" if wide else "AF_UNIX"
     state = _word(f"XDG_STATE_HOME={facts.state.parent}")
     return [
         "# Where the key and the head of this workspace are kept, whatever the manager's environment says.",
@@ -170,12 +203,12 @@ def _own(facts: UnitFacts) -> list[str]:
         "# A user's manager gives no view of files or network of its own without a user namespace, and in one the owner of a",
         "# draft is not the machine's user any more. What it can take away is taken away.",
         *_BOTH,
-        "# Each Monty worker gets namespaces of its own by `unshare --user --net --ipc`.",
-        "RestrictNamespaces=user net ipc",
+        *_namespaces(facts),
         f"RestrictAddressFamilies={families}",
         "SystemCallFilter=@system-service",
         "SystemCallFilter=~@privileged @resources",
         "SystemCallFilter=unshare capset prlimit64 setrlimit",
+        *_jail_calls(facts),
     ]
 
 

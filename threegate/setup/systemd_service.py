@@ -14,12 +14,13 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import threegate
 from threegate.changes.projects import find_project, project_names
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.user_state import UserState
@@ -27,6 +28,7 @@ from threegate.core.version import described
 from threegate.core.workspace import Workspace
 from threegate.runners.era.engine_answer import engine_line
 from threegate.setup.service_unit import UnitFacts, render_unit
+from threegate.tools.manifest import Manifest, parse_manifest
 
 UNITS = Path("/etc/systemd/system")
 _USER_UNITS = Path("systemd") / "user"
@@ -252,7 +254,10 @@ def _projects(
 def _facts(
     workspace: Workspace, settings: Settings, account: _Account, *, era: bool, projects: tuple[Path, ...]
 ) -> UnitFacts:
-    notify = settings.notify
+    notify, servers = settings.notify, _servers(workspace)
+    programs = [Path(place) for server in servers for place in server.program]
+    folders = [Path(item.path) for server in servers for item in server.binds]
+    written = [Path(item.path) for server in servers for item in server.binds if item.writable]
     return UnitFacts(
         version=described(),
         workspace=workspace.root,
@@ -265,11 +270,28 @@ def _facts(
             or notify.requester_hook
             or settings.runners.cluster.broker
             or settings.trail.witnesses
+            or any(server.allow or server.place == "host" for server in servers)
         ),
-        installed=(Path(sys.prefix), Path(sys.base_prefix), Path(threegate.__file__).parent),
+        installed=(
+            Path(sys.prefix),
+            Path(sys.base_prefix),
+            Path(threegate.__file__).parent,
+            *programs,
+            *folders,
+        ),
         writable=(Path(settings.metrics.textfile).parent,) if settings.metrics.textfile else (),
-        projects=projects,
+        projects=(*projects, *written),
+        servers=bool(servers),
     )
+
+
+def _servers(workspace: Workspace) -> list[Manifest]:
+    """The added servers of tools, by their files alone: a unit is not what decides whether one is started."""
+    found = []
+    for path in sorted(workspace.tools.glob("*.json")):
+        with suppress(OSError, InvalidInput):
+            found.append(parse_manifest(durable.read_regular(path, max_bytes=limits.TOOLS_MANIFEST_BYTES)))
+    return found
 
 
 def _notes(settings: Settings, account: _Account, era: bool) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, cast
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
-from threegate.trail import TrailIndex
+from threegate.trail import LockedTrail, TrailIndex, moves
 
 Place = Literal["jail", "host"]
 """Where a server's process runs."""
@@ -27,6 +27,7 @@ TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _SUFFIX: Final = ".json"
+_ANEW: Final = "restore it, or: threegate tools remove {}, then add the server again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,15 +190,21 @@ def read_manifest(workspace: Workspace, index: TrailIndex, name: str) -> Manifes
         with workspace.hold(workspace.tools) as folder:
             data, _ = folder.read(file, max_bytes=limits.TOOLS_MANIFEST_BYTES)
     except FileNotFoundError:
-        raise Refused("tools_changed", f"tools/{file}: is not there; add the server again") from None
+        raise Refused("tools_changed", f"tools/{file}: is not there; {_ANEW.format(name)}") from None
     except OSError as error:
         raise Unavailable(f"tools/{file}: cannot be read ({error.strerror or error})") from None
     if canonical.sha256_hex(data) != announced:
         raise Refused(
             "tools_changed",
-            f"tools/{file}: is not what the trail announced; restore it, or add the server again",
+            f"tools/{file}: is not what the trail announced; {_ANEW.format(name)}",
         )
     return parse_manifest(data)
+
+
+def settle_manifests(workspace: Workspace, held: LockedTrail) -> None:
+    """End what a crash cut off of adding, refreshing or removing a server. Raises OSError."""
+    announced = {manifest_name(name): digest for name, digest in held.index.tools.items()}
+    moves.settle_changes(workspace.tools, announced, max_bytes=limits.TOOLS_MANIFEST_BYTES)
 
 
 def parse_manifest(data: bytes) -> Manifest:

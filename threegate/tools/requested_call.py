@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from threegate.core import canonical, limits
-from threegate.core.errors import Refused, Unavailable
+from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.request.job import JobServer
 from threegate.request.model import ToolCall
@@ -29,8 +29,14 @@ class RequestedCall:
 
 
 def requested_call(workspace: Workspace, index: TrailIndex, call: ToolCall) -> RequestedCall:
-    """What is pinned of a call's server and tool; `index` is of the locked trail. Raises Refused, Unavailable."""
-    manifest = read_manifest(workspace, index, call.server)
+    """What is pinned of a call's server and tool; `index` is of the locked trail. Raises Refused.
+
+    A manifest that cannot be read counts as one that is not what was signed: the call is refused, and no other.
+    """
+    try:
+        manifest = read_manifest(workspace, index, call.server)
+    except (Unavailable, InvalidInput) as error:
+        raise Refused("tools_changed", str(error)) from None
     if manifest.digest != call.manifest_sha256:
         raise Refused(
             "tools_changed",

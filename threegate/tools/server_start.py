@@ -2,13 +2,15 @@
 
 Invariant: its environment is what the manifest names and nothing of ours, and it has no descriptor but its three streams. In the
 jail it has its program read-only, the folders that an operator signed, an empty /tmp, and no network but the hosts that were
-signed. On the host as root it is another account, and sees an empty folder in the place of `tool-exec/`.
+signed; it has not more memory and processes than `core/limits.py` says. On the host as root it is another account, and sees an
+empty folder in the place of `tool-exec/`.
 """
 
 from __future__ import annotations
 
 import os
 import pwd
+import secrets
 import signal
 import subprocess
 import tempfile
@@ -24,6 +26,7 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.jail import jail as jails
 from threegate.jail.jail import Account, Bound, Jail, JailProcess
+from threegate.jail.jail_cgroup import JailCgroup, sweep_cgroups
 from threegate.jail.side_process import SideProcess, listen, start_host_proxy
 from threegate.tools.differences import differences
 from threegate.tools.manifest import Manifest
@@ -37,6 +40,7 @@ _PROXIED: Final = dict.fromkeys(
     ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "GLOBAL_AGENT_HTTPS_PROXY"), _PROXY
 ) | {"NODE_USE_ENV_PROXY": "1"}
 _HIDING: Final = '/usr/bin/mount -t tmpfs -o mode=0000,nosuid,nodev,size=4k none "$1" && shift && exec "$@"'
+_CGROUPS: Final = "tools"
 _SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 
 
@@ -102,21 +106,21 @@ def start_server(workspace: Workspace, settings: Settings, manifest: Manifest) -
             f" {manifest.server}",
         )
     account = server_account(manifest.account)
-    secrets = secret_values(settings, manifest.secrets)
+    values = secret_values(settings, manifest.secrets)
     environment = {
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PATH": ":".join((*search_path(manifest.argv), *_SYSTEM_PATH)),
         **manifest.env,
-        **secrets,
+        **values,
     }
     with ExitStack() as held:
         if manifest.place == "jail":
             process = _in_jail(held, manifest, account, environment)
         else:
             process = _on_host(workspace, manifest, account, environment)
-        return Started(process, held.pop_all(), tuple(secrets.values()))
+        return Started(process, held.pop_all(), tuple(values.values()))
 
 
 def _in_jail(
@@ -131,10 +135,23 @@ def _in_jail(
     if manifest.allow:
         bound.append(Bound(_host_socket(held, manifest, account), jails.HOSTS))
         environment = {**_PROXIED, **environment}
-    jail = Jail(account, tuple(bound), environment=environment)
+    sweep_cgroups(_CGROUPS)
+    cgroup = JailCgroup.make(
+        f"{_CGROUPS}-{os.getpid()}-{secrets.token_hex(4)}",
+        memory_mb=limits.TOOLS_MEMORY_MB,
+        processes=limits.TOOLS_PROCESSES,
+    )
+    held.callback(cgroup.close)
+    jail = Jail(
+        account,
+        tuple(bound),
+        environment=environment,
+        tmp_bytes=limits.TOOLS_TMP_BYTES,
+        cgroups=cgroup.entered,
+    )
     try:
         return jail.start(
-            manifest.argv,
+            (*_limited(), *manifest.argv),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -142,6 +159,12 @@ def _in_jail(
         )
     except ThreeGateError as error:
         raise ServerError("server_not_started", str(error)) from None
+
+
+def _limited() -> tuple[str, ...]:
+    """What any account can hold: memory of each process, and processes of the jail's own user namespace."""
+    memory = limits.TOOLS_MEMORY_MB << 20
+    return ("/usr/bin/prlimit", f"--data={memory}", f"--nproc={limits.TOOLS_PROCESSES}", "--")
 
 
 def _host_socket(held: ExitStack, manifest: Manifest, account: Account) -> Path:

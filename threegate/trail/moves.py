@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,6 +113,47 @@ def deliver(
     for path, content, mode in placed:
         durable.deliver(path, content, mode)
     return tuple(path for path, _, _ in placed)
+
+
+def change_file(
+    held: LockedTrail, path: Path, data: bytes, payload: Payload, *, request_id: str | None = None, actor: str
+) -> None:
+    """Put a file's next bytes on disk beside it, announce them, and put them in its place. The payload names their digest.
+
+    A crash at any point leaves the old file or what `settle_changes` makes the new one of. Raises TrailError, Unavailable, OSError.
+    """
+    staged = durable.staged(path)
+    durable.deliver(staged, data)
+    announce(held, payload, request_id=request_id, actor=actor)
+    durable.replace(staged, path)
+    durable.sync_folder(path.parent)
+
+
+def remove_file(held: LockedTrail, path: Path, payload: Payload, *, actor: str) -> None:
+    """The same for a file that goes, if it is there: it is out of its place before the event, and gone after it."""
+    staged = durable.staged(path)
+    with suppress(FileNotFoundError):
+        durable.rename(path, staged)
+        durable.sync_folder(path.parent)
+    announce(held, payload, actor=actor)
+    with suppress(FileNotFoundError):
+        durable.unlink(staged)
+        durable.sync_folder(path.parent)
+
+
+def settle_changes(folder: Path, announced: Mapping[str, str], *, max_bytes: int) -> None:
+    """End what a crash or a full disk cut off of `change_file` and `remove_file` in a folder: all of it, or nothing.
+
+    `announced` has the digest of each file that is to be there, by its name; `max_bytes` is the most that one has. Call it under
+    the trail's lock, whose index says it. Raises OSError.
+    """
+    for path in sorted(folder.glob(f"*{durable.STAGED}")):
+        target = path.with_suffix("")
+        if sha256_hex(durable.read_regular(path, max_bytes=max_bytes)) == announced.get(target.name):
+            durable.replace(path, target)
+        else:
+            durable.unlink(path)
+        durable.sync_folder(folder)
 
 
 def digests_beside(name: str, files: Mapping[str, bytes]) -> dict[str, str]:

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests import support
 from tests.notes_server import notes_server
 from threegate.runners.mcp.answer_files import answer_files
 from threegate.tools.argument_schema import why_unfit
 from threegate.tools.server_process import Answer
+
+OTHER = support.request_id("other")
 
 
 def test_what_is_not_pinned_exactly_so_is_refused(tmp_path: Path) -> None:
@@ -24,6 +27,9 @@ def test_what_is_not_pinned_exactly_so_is_refused(tmp_path: Path) -> None:
         ]
         wrong = notes.draft("add", {"text": "SECRETIVE" * 5})
         notes.place.once()
+        for draft, rule in (*((draft, rule) for draft, rule, _ in cases), (wrong, "TG908")):
+            found = json.loads(notes.place.run("--json", "validate", str(draft), expect=2 if rule else 0).out)
+            assert [item["rule"] for item in found["files"][0]["findings"]] == ([rule] if rule else []), found
         for draft, rule, _ in cases[:3]:
             assert notes.place.verdict(draft.name)["reason"] == rule
             assert "see: threegate" in notes.place.approve(draft, expect=2).err or rule == "TG907"
@@ -46,6 +52,32 @@ def test_a_manifest_that_changed_after_the_signature_calls_nothing(tmp_path: Pat
         notes.place.once()
         result = notes.place.result(draft.stem)
         assert "tools_changed" in result and "status: refused" in result and notes.calls == []
+
+
+def test_a_manifest_that_cannot_be_read_stops_its_own_calls_only(tmp_path: Path) -> None:
+    """One request's trouble is its own: the round goes on, and so does whoever looks at what waits."""
+    with notes_server(tmp_path) as notes:
+        draft, other = (
+            notes.draft("fails", {}),
+            notes.place.drop(support.monty_draft(OTHER, "1"), f"{OTHER}.md"),
+        )
+        for path in (draft, other):
+            notes.place.approve(path)
+        manifest = notes.workspace.tools / "notes.json"
+        manifest.unlink()
+        manifest.mkdir()  # what no process can read, root's neither
+        assert json.loads(notes.place.run("--json", "checkpoint", "list").out) == []
+        waiting = notes.workspace.approved / draft.name
+        signing = ("--as", "operator", "--key", str(notes.place.key), "--yes")
+        said = notes.place.run("countersign", str(waiting), *signing, expect=2).err
+        assert "tools_changed" in said and "cannot be read" in said and len(said.splitlines()) == 1
+        notes.place.once()
+        assert "status: refused" in notes.place.result(draft.stem) and notes.calls == []
+        assert "tools_changed" in notes.place.result(draft.stem)
+        assert "status: succeeded" in notes.place.result(OTHER)
+        again = notes.draft("fails", {})
+        notes.place.once()
+        assert notes.place.verdict(again.name)["reason"] == "TG907"
 
 
 def test_a_servers_own_secret_comes_back_masked(tmp_path: Path) -> None:
