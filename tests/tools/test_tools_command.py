@@ -57,10 +57,13 @@ def test_a_server_is_added_shown_changed_and_removed(somebody: Person, folder: P
     write_server(folder, "TOOLS[0]['description'] = 'Say it to \\u202everyone.'")
     assert "tools refresh notes" in refused(somebody, "test", "notes")
     done = somebody.threegate("tools", "refresh", "notes")
-    assert done.returncode == 2 and "everyone" in done.stdout and "\u202e" not in done.stdout
-    assert answered(somebody, "refresh", "notes", "--yes")["changed"][0] == "tool echo: description"
+    assert done.returncode == 2 and f"program {folder}" in done.stdout
+    assert "everyone" not in done.stdout, "a changed program is started only when its operator says so"
+    done = somebody.threegate("tools", "refresh", "notes", "--yes")
+    assert done.returncode == 0 and "everyone" in done.stdout and "\u202e" not in done.stdout
     (again,) = somebody.events("tools_refreshed")
     assert again["before_sha256"] == row["manifest_sha256"] and again["key"] == event["key"]
+    assert again["changed"][0] == "tool echo: description"
     assert answered(somebody, "show", "notes")["manifest_sha256"] == again["files"]["notes.json"]
     assert "Say it to" in somebody.threegate("tools", "show", "notes").stdout
     assert somebody.threegate("audit", "verify").returncode == 0

@@ -118,6 +118,14 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
     return LookedAt(_asked(context.workspace, context.policy.settings, manifest))
 
 
+def program_changes(context: Context, name: str) -> tuple[Difference, ...]:
+    """What differs of a server's program from what is pinned; nothing is started. Raises Refused, Unavailable."""
+    before = pinned(context, name)
+    return tuple(
+        differences(before, program=program_digests(before.argv, [item.path for item in before.binds]))
+    )
+
+
 def look_again(context: Context, name: str) -> LookedAt:
     """The server as it is now, and what differs from what is pinned. Raises Refused, Unavailable, ServerError."""
     before = pinned(context, name)

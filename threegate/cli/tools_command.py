@@ -147,11 +147,14 @@ def refresh(
 
     Example: threegate tools refresh files
     """
-    from threegate.acts.tool_servers import look_again, take_up
+    from threegate.acts.tool_servers import look_again, program_changes, take_up
     from threegate.launch.context import open_context
     from threegate.review.server_card import difference_section
 
     context = open_context(workspace_here())
+    if program := program_changes(context, server):
+        _show([difference_section(program)], json_)
+        ask(f"Its program changed. Start {server} as it is now, with its folders, hosts and secrets?", yes)
     looked = look_again(context, server)
     changed = [item.what for item in looked.changed]
     if changed:
