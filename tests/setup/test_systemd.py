@@ -205,7 +205,10 @@ require('readline').createInterface({input: process.stdin}).on('line', line => {
 """
 
 
-@pytest.mark.parametrize("options", [(), ("--era",)], ids=["monty", "era"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param((), id="monty"), pytest.param(("--era",), id="era", marks=pytest.mark.soak)],
+)
 def test_a_server_of_tools_runs_in_its_jail_below_the_service(
     machine: Machine, options: tuple[str, ...]
 ) -> None:

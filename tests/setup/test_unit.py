@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from threegate.core.workspace import Workspace
 from threegate.setup.service_unit import UnitFacts, render_unit
 from threegate.setup.settings_file import set_values
 from threegate.setup.systemd_service import plan_install
+from threegate.tools.manifest import Manifest, ServerFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,6 +45,12 @@ def facts(workspace: str = "/srv/gate/ws", *, era: bool = False, network: bool =
     )
 
 
+def server_of(**fields: Any) -> Manifest:
+    said = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {}, "instructions": None}
+    plain = Manifest("notes", ("/usr/bin/true",), "jail", "", (), (), {}, (), said, (), {})
+    return replace(plain, **fields)
+
+
 def analyze(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     if shutil.which("systemd-analyze") is None:
         missing("systemd-analyze (apt-get install systemd)")
@@ -57,9 +65,13 @@ def test_systemd_accepts_the_unit(place: Place, tmp_path: Path, options: tuple[s
     assert said.returncode == 0 and "threegate.service" not in said.stderr, said.stderr
 
 
-@pytest.mark.parametrize(("era", "row"), [(False, "Monty alone"), (True, "with ERA"), (True, "of a user")])
+@pytest.mark.parametrize(
+    ("era", "row"),
+    [(False, "Monty alone"), (True, "with ERA"), (True, "of a user"), (False, "Monty with servers of tools")],
+)
 def test_the_exposure_is_the_one_of_the_documentation(tmp_path: Path, era: bool, row: str) -> None:
-    asked = replace(facts(era=era), account="") if row == "of a user" else facts(era=era)
+    asked = replace(facts(era=era), servers="servers" in row)
+    asked = replace(asked, account="") if row == "of a user" else asked
     unit = render_unit(asked).replace("ProtectHome=read-only", "ProtectHome=yes")
     (tmp_path / "threegate.service").write_text(unit)
     said = analyze("security", "--offline=true", "--no-pager", "./threegate.service", cwd=tmp_path)
@@ -91,6 +103,37 @@ def test_only_a_daemon_that_sends_notices_has_a_network() -> None:
     assert "PrivateNetwork=yes" in render_unit(facts())
     assert "RestrictAddressFamilies=AF_UNIX\n" in render_unit(facts())
     assert "PrivateNetwork=no" in render_unit(facts(network=True))
+
+
+def test_a_unit_is_opened_for_jails_only_where_a_server_was_added(place: Place) -> None:
+    """Its folders are seen, and those that it may write to can be written; a host of its own needs a network."""
+    said = server_of(
+        place="jail",
+        allow=("example.org",),
+        binds=(ServerFolder("/home/a/notes", True), ServerFolder("/srv/b")),
+    )
+    before = place.run("service", "install", "--print", expect=0).out
+    assert "RestrictNamespaces=user net ipc" in before and "@mount" not in before
+    folder = place.root / "tool-exec" / "tools"
+    folder.mkdir(exist_ok=True)
+    (folder / "broken.json").write_text("{}")  # what is none counts for nothing
+    assert place.run("service", "install", "--print", expect=0).out == before
+    (folder / "notes.json").write_bytes(said.to_bytes())
+    unit = place.run("service", "install", "--print", expect=0).out
+    for line in (
+        "RestrictNamespaces=no",
+        "MemoryDenyWriteExecute=no",
+        "ProtectHome=read-only",
+        "PrivateNetwork=no",
+    ):
+        assert f"\n{line}\n" in unit, line
+    assert (
+        " -/home/a/notes\n" in unit
+        and "/srv/b" not in unit
+        and "SystemCallFilter=@mount sethostname\n" in unit
+    )
+    for path in folder.iterdir():
+        path.unlink()
 
 
 def test_a_home_is_hidden_unless_something_of_ours_lies_there() -> None:

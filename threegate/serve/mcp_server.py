@@ -239,11 +239,11 @@ def door_tools() -> list[Tool]:
 
 
 def server_tools(offered: Mapping[str, OfferedTool]) -> list[Tool]:
-    """The tools of added servers. Their descriptions are their servers' words, and are marked so."""
+    """The tools of added servers. Their titles and descriptions are their servers' words, and are marked so."""
     return [
         Tool(
             name=name,
-            title=item.tool.title,
+            title=None if item.tool.title is None else f"{item.server}: {item.tool.title}",
             description=f"[the server {item.server} says of its tool:] {item.tool.description or item.tool.name}",
             input_schema=dict(item.tool.input_schema),
         )
