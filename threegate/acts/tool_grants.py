@@ -7,13 +7,11 @@ the grant.
 
 from __future__ import annotations
 
-import json
 import pwd
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from threegate.acts.grants import refuse_off, sign_grant
 from threegate.approval import Grant
@@ -105,10 +103,13 @@ def calls_sections(calls: GrantedCalls) -> list[Section]:
     items.append(
         Note("names, types and lengths of lists are these at every depth; any other call waits for you")
     )
-    items.append(Field("would run", _json(rules.example)))
-    for why, near in near_calls(calls.job, rules.widened, rules.absent):
-        assert near.call is not None
-        items.append(Field("would wait", f"{near.call.arguments_json} ({why})"))
+    near = near_calls(calls.job, rules.widened, rules.absent)
+    for label, why, job in (
+        ("would run", "", calls.job),
+        *(("would wait", f" ({why})", job) for why, job in near),
+    ):
+        assert job.call is not None
+        items.append(Field(label, f"{job.call.arguments_json}{why}"))
     return [
         Section("WHAT MAY BE CALLED WITHOUT ASKING YOU", tuple(items)),
         reach_section(calls.manifest),
@@ -151,7 +152,3 @@ def _owner(index: TrailIndex, by: str) -> Owner:
 def _choices(live: Sequence[KnownRun]) -> str:
     runs = ", ".join(f"{run.run} ({run.profile})" for run in live[-8:])
     return f"a run that goes on ({runs}), or an account" if runs else "an account that writes into the inbox"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)

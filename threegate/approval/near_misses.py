@@ -13,6 +13,7 @@ from typing import Any
 from threegate.approval.grant import matches, opened
 from threegate.approval.widened import ARGUMENTS, Widened, with_arguments, with_value
 from threegate.core import limits
+from threegate.core.canonical import INTEGER_MAX
 from threegate.request.job import Job
 from threegate.tools.requested_call import arguments_of
 
@@ -88,7 +89,8 @@ def _close(value: Any, widened: Widened) -> Iterator[Any]:
     if not isinstance(value, str):
         step = 1 if isinstance(value, int) else 0.01
         for edge in (operators.get("lte", value), operators.get("gte", value)):
-            yield from (type(value)(edge), type(value)(edge + step), type(value)(edge - step))
+            near = (type(value)(edge), type(value)(edge + step), type(value)(edge - step))
+            yield from (other for other in near if abs(other) <= INTEGER_MAX)  # what JSON can say exactly
         return
     for at in reversed(range(len(value))):  # a word differs at its end more often than at its beginning
         for other in _like(value[at]):
