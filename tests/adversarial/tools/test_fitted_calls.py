@@ -14,7 +14,9 @@ import pytest
 from tests.acts.tool_bench import CALL, ToolBench
 from threegate.acts.grants import revoke_grant, use_grants
 from threegate.core.errors import Refused
-from threegate.review.countersign import verify_approval
+from threegate.judgement.judge import Cleared
+from threegate.launch.pipeline import judge_now
+from threegate.review.countersign import read_waiting, verify_approval
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 
@@ -191,6 +193,9 @@ def test_a_write_needs_the_setting_at_both_ends(tools: ToolBench) -> None:
     tools.give("close", by=ME)
     (promoted,) = use_grants(tools.bench.context, [tools.draft(tool="close")])
     assert codes(tools, promoted.path) == []
+    context = tools.bench.context
+    judgement, _ = judge_now(context, read_waiting(context, promoted.path))
+    assert isinstance(judgement, Cleared) and judgement.approval.authorization == "confirmed"
     tools.bench.settings(approval__grants_write=False)
     assert "policy_changed" in codes(tools, promoted.path)
 
