@@ -154,6 +154,7 @@ def _samples(item: Widened) -> Iterator[Any]:
             yield operand
         elif name == "regex":
             yield first_match(operand)
+            yield _spelled_out(operand)
         for text in operand if isinstance(operand, list) else [operand]:
             if isinstance(text, str):
                 if name == "under":
@@ -161,6 +162,19 @@ def _samples(item: Widened) -> Iterator[Any]:
                 yield re.sub(r"\*+|\?", "x", text)
                 yield re.sub(r"\*+|\?", "1", text)
                 yield f"x@{text.replace('*', 'x')}"
+
+
+def _spelled_out(pattern: str) -> str:
+    """A text that many a pattern matches: the first of each choice and class, as often as it must be there. Only a guess."""
+    text = re.sub(r"\((?:\?:)?([^()|]*)[^()]*\)", r"\1", pattern)
+    text = re.sub(r"\[\\?(.)[^]]*\]", r"\1", text)
+    text = re.sub(r"\\(.)", lambda found: {"d": "0", "w": "a"}.get(found[1], found[1]), text)
+    text = re.sub(
+        r"(.)\{([0-9]{1,2})(?:,[0-9]*)?\}",
+        lambda found: found[1] * int(found[2]),
+        text[: limits.GRANT_WORD_CHARS],
+    )
+    return re.sub(r"[*+?^$]", "", text)
 
 
 def _put(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:
