@@ -10,9 +10,8 @@ import importlib.util
 import os
 import pwd
 import re
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,20 +100,22 @@ def run_agent(
     say: Callable[[str], None],
     propose: Propose,
     copying: Copying,
+    stopped: Callable[[], int],
 ) -> Finished:
-    """Run an agent to its end. Raises InvalidInput, Refused, Unavailable before it lives; TrailError.
+    """Run an agent to its end. Raises InvalidInput, Refused, Unavailable, KeyboardInterrupt before it lives; TrailError.
 
-    `say` gets lines for the person; before and after the agent, never while it has the terminal. `copying` is entered while the
+    `stopped` is that of `stop_signals`. `say` gets lines for the person; before and after the agent, never while it has the terminal. `copying` is entered while the
     work copy is made; what it gives is called with files done and all files.
     """
     end_dead_runs(context, actor=actor)
     plan = _plan(context, wanted)
-    with _signals() as stopped, ExitStack() as held:
+    with ExitStack() as held:
         run = context.workspace.agent_run(new_agent_run_id(datetime.now(UTC))).make()
         held.enter_context(run_lock(run))
         launch = _Launch(context, wanted, plan, run, actor, say, stopped)
         try:
             launch.prepare(held, copying)
+            launch.refuse_stopped()
             launch.announce()
         except BaseException:
             launch.undo()
@@ -233,6 +234,11 @@ class _Launch:
         self._before: AgentRun | None = None
         """The run whose HOME this one took over."""
 
+    def refuse_stopped(self) -> None:
+        """Raises KeyboardInterrupt where somebody asked to stop."""
+        if self._stopped():
+            raise KeyboardInterrupt
+
     def undo(self) -> None:
         """Leave nothing of a run that never lived; what it took over goes back."""
         if self._before is not None:
@@ -251,6 +257,11 @@ class _Launch:
                 (run.work / name).mkdir()
             kind = "overlay" if jails.overlay_works(plan.root, run.work) else "plain"
         with copying() as progress:
+
+            def counted(done: int, of: int) -> None:
+                self.refuse_stopped()
+                progress(done, of)
+
             self._copy = WorkCopy.make(
                 run,
                 plan.root,
@@ -258,7 +269,7 @@ class _Launch:
                 kind=kind,
                 shown=self._wanted.shown,
                 cache=scan_cache(self._context.workspace_id),
-                progress=progress,
+                progress=counted,
             )
         self._facts = RunFacts(
             profile=plan.profile.name,
@@ -514,21 +525,3 @@ def _clean(run: AgentRun) -> None:
         for place in scratch.iterdir():
             place.chmod(0o700)
         durable.remove_tree(scratch)
-
-
-@contextmanager
-def _signals() -> Iterator[Callable[[], int]]:
-    """Whether a signal asked to stop: its number, or 0. A first Ctrl-C asks as well; a second interrupts."""
-    asked = [0]
-
-    def ask(number: int, frame: object) -> None:
-        if asked[0] and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        asked[0] = number
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
-    try:
-        yield lambda: asked[0]
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

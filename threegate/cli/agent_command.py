@@ -82,37 +82,41 @@ def run(
     """
     if propose not in ("", "ask", "always", "never"):
         raise typer.BadParameter("--propose is ask, always or never")
-    from threegate.agents.launcher import Wanted, run_agent
-    from threegate.launch.context import open_context
-    from threegate.setup.init import account as own_account
+    from threegate.agents.stop_signals import stop_signals
 
-    context = open_context(invocation.workspace_here())
-    acting = None
-    if allow:
-        from threegate.acts.signing_key import acting_operator
-        from threegate.launch.launch_problem import read_operators
+    with stop_signals() as stopped:
+        from threegate.agents.launcher import Wanted, run_agent
+        from threegate.launch.context import open_context
+        from threegate.setup.init import account as own_account
 
-        acting = acting_operator(read_operators(context.workspace), name=operator, key=key)
-    wanted = Wanted(
-        profile,
-        project,
-        tuple(arguments or ()),
-        account,
-        shown=tuple(path.strip("/") for path in with_ or ()),
-        read=tuple(read or ()),
-        hosts=tuple(allow or ()),
-        acting=acting,
-        fresh=fresh,
-    )
-    when = propose or ("ask" if invocation.on_terminal() else "always")
-    finished = run_agent(
-        context,
-        wanted,
-        actor=own_account(),
-        say=invocation.warn,
-        propose=lambda ended: _proposed(context, ended, when),
-        copying=lambda: busy("making the work copy"),
-    )
+        context = open_context(invocation.workspace_here())
+        acting = None
+        if allow:
+            from threegate.acts.signing_key import acting_operator
+            from threegate.launch.launch_problem import read_operators
+
+            acting = acting_operator(read_operators(context.workspace), name=operator, key=key)
+        wanted = Wanted(
+            profile,
+            project,
+            tuple(arguments or ()),
+            account,
+            shown=tuple(path.strip("/") for path in with_ or ()),
+            read=tuple(read or ()),
+            hosts=tuple(allow or ()),
+            acting=acting,
+            fresh=fresh,
+        )
+        when = propose or ("ask" if invocation.on_terminal() else "always")
+        finished = run_agent(
+            context,
+            wanted,
+            actor=own_account(),
+            say=invocation.warn,
+            propose=lambda ended: _proposed(context, ended, when),
+            copying=lambda: busy("making the work copy"),
+            stopped=stopped,
+        )
     raise typer.Exit(finished.exit)
 
 
