@@ -316,7 +316,7 @@ def test_it_launches_what_it_covers_and_nothing_else(key: Path) -> None:
 
 def test_kinds_and_words_of_parts() -> None:
     assert [kind_of(value) for value in ("a", 1, 1.0, True, None, [])] == [
-        "string", "integer", "number", None, None, None,
+        "string", "integer", "number", "boolean", None, None,
     ]  # fmt: skip
     assert str(Widened("inputs.a", None)) == "inputs.a = anything"
     assert Widened("inputs.a", None).takes(5) and Widened("inputs.a", None).operators == {}

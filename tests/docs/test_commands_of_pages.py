@@ -47,6 +47,8 @@ NOT_RUN = {
     "pipx install 'threegate[http,mcp,tui]'": "the same",
     "pipx install '.[http,mcp,tui]'": "the same",
     "make docs": "tests/docs/test_site.py builds the site and compares the pages",
+    "threegate grant tool files read_text_file --where 'path under /srv/notes' --absent head --absent tail --by agent"
+    " --max-uses 200 --expires 8h": "tests/acts/test_giving_tool_grants.py",
     "threegate tools add files --bind /srv/notes -- /opt/files/node_modules/.bin/mcp-server-filesystem /srv/notes": (
         "needs an installed server: tests/tools/test_tools_command.py"
     ),

@@ -1,4 +1,4 @@
-"""Standing grants: giving one from a finished request, revoking it, and promoting drafts that it covers.
+"""Standing grants: giving one, revoking it, and promoting drafts that it covers.
 
 Invariant: a draft is promoted under a grant only when the check of a launch passes with the grant in the place of an
 approval; the number of uses is decided again at each claim, under the trail's lock.
@@ -30,6 +30,7 @@ from threegate.approval import (
     terms,
     verify_signer,
 )
+from threegate.approval.grant import refuse_write
 from threegate.approval.launch import check_launch
 from threegate.approval.near_misses import Example, examples
 from threegate.core import durable, limits
@@ -56,7 +57,8 @@ from threegate.review.reviewed_draft import (
 )
 from threegate.review.show import show_request
 from threegate.shown.parts import Field, Item, Note, Section
-from threegate.trail import TrailIndex, moves, payloads
+from threegate.tools.requested_call import requested_call
+from threegate.trail import Owner, TrailIndex, moves, payloads
 from threegate.trail.payloads.placed import owner_fields
 
 _MODE = 0o600
@@ -78,6 +80,33 @@ def new_grant(
     owner = given.owner if given else None
     if owner is None:
         raise Refused("grant_mismatch", f"{request_id}: the trail does not say who drafted it")
+    return sign_grant(
+        context,
+        approved.job,
+        from_request=approved.request.request_id,
+        widened=widened,
+        owner=owner,
+        max_uses=max_uses,
+        seconds=seconds,
+        name=name,
+        key=key,
+    )
+
+
+def sign_grant(
+    context: Context,
+    job: Job,
+    *,
+    from_request: str,
+    widened: Sequence[Widened],
+    owner: Owner,
+    max_uses: int,
+    seconds: int,
+    name: str,
+    key: Path,
+) -> Grant:
+    """Sign a grant of calls or jobs like `job`; `from_request` is empty where it is of none that ran. Raises as `new_grant`."""
+    refuse_write(job, allowed=context.policy.settings.approval.grants_write)
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         now, epoch = max(held.now, datetime.now(UTC)).replace(microsecond=0), held.index.epoch
@@ -89,8 +118,8 @@ def new_grant(
         acted_utc=now,
         nonce=secrets.token_hex(16),
         about=terms(
-            approved.job,
-            from_request=approved.request.request_id,
+            job,
+            from_request=from_request,
             widened=widened,
             owner=owner,
             policy_sha256=context.policy.digest,
@@ -101,9 +130,7 @@ def new_grant(
     statement = act.to_bytes()
     data = render_signed(statement, sign_statement(statement, key, NAMESPACE_ACT))
     if len(data) > limits.SIGNATURE_FILE_BYTES:
-        raise Refused(
-            "grant_mismatch", f"{request_id}: too much to sign in one grant; widen less, or approve by hand"
-        )
+        raise Refused("grant_mismatch", "too much to sign in one grant; widen less, or approve by hand")
     grant = parse_grant(data)
     operators = read_operators(context.workspace)
     fingerprint = verify_signer(statement, grant.signed.signature, name, NAMESPACE_ACT, operators, at=(now,))
@@ -117,7 +144,8 @@ def new_grant(
             held,
             payloads.Granted(
                 grant=grant.id,
-                from_=grant.from_request,
+                from_=grant.from_request or None,
+                calls=grant.calls,
                 widened=tuple(item.part for item in grant.widened),
                 max_uses=grant.max_uses,
                 expires_utc=format_utc(grant.expires_utc),
@@ -170,12 +198,17 @@ def _shown(example: Example, value: object) -> str:
 
 def finished_request(context: Context, request_id: str) -> Approved:
     """The request that a grant is made from. Raises Refused (grants_off), InvalidInput."""
-    if not context.policy.settings.approval.grants:
-        raise Refused("grants_off", "grants are off: set approval.grants = true in threegate.toml first")
+    refuse_off(context)
     path = show_request(context.workspace, request_id).path
     if path is None or path.parent != context.workspace.finished:
         raise InvalidInput(f"{request_id}: has not finished; a grant is made from a request that ran")
     return read_waiting(context, path)
+
+
+def refuse_off(context: Context) -> None:
+    """Raises Refused (grants_off)."""
+    if not context.policy.settings.approval.grants:
+        raise Refused("grants_off", "grants are off: set approval.grants = true in threegate.toml first")
 
 
 def revoke_grant(context: Context, which: str, *, actor: str) -> Grant:
@@ -253,6 +286,10 @@ def _declared_covered(context: Context, draft: Draft, grants: Sequence[Grant]) -
         unread = unread_inputs(
             request, lambda item: os.fdopen(files.open_regular(places[item.name])[0], "rb")
         )
+    server = None
+    if request.call is not None:
+        with context.trail.locked() as held:
+            server = requested_call(context.workspace, held.index, request.call).server
     job = build_job(
         request,
         input_sizes=sizes,
@@ -260,6 +297,7 @@ def _declared_covered(context: Context, draft: Draft, grants: Sequence[Grant]) -
         write_class=context.contracts.write_class(policy, request),
         time_cap_sec=context.contracts.time_cap_sec(policy, request),
         unread=unread,
+        server=server,
     )
     return any(covers(grant, job) for grant in grants)
 

@@ -1,7 +1,8 @@
 """What a widened value of a grant may be: its type, and one or two of the contract operators.
 
-Invariant: a text that a constraint takes is one plain word in NFC, without ``%``, ``\\``, ``..``, ``//`` or a leading dash; a
-number lies between two bounds; ``*`` never stands for ``/``. A value that an operator cannot judge is not taken.
+Invariant: a text that an operator takes is one plain word in NFC, without ``%``, ``\\``, ``..``, ``//`` or a leading dash; a
+number lies between two bounds; ``*`` never stands for ``/``. A value that an operator cannot judge is not taken. A constraint
+without operators takes every clear value of its type; only an argument of a tool may have one (widened.py).
 """
 
 from __future__ import annotations
@@ -16,21 +17,32 @@ from typing import Any, Final, Literal, TypeGuard
 from threegate.approval.ssh_wire import MalformedError
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
-from threegate.core.json_operators import BUILDERS, BadPattern, Test, compile_pattern
+from threegate.core.json_operators import BadPattern, Test, compile_pattern
 from threegate.request.characters import has_hidden
+from threegate.request.strict_texts import OPERATORS, BadOperand, all_clear
 
-Kind = Literal["string", "integer", "number"]
+Kind = Literal["string", "integer", "number", "boolean"]
 
-_KINDS: Final[Mapping[Kind, type]] = {"string": str, "integer": int, "number": float}
-_SHAPES: Final = ({"like"}, {"regex"}, {"one_of"}, {"gte", "lte"})
+_KINDS: Final[Mapping[Kind, type]] = {"string": str, "integer": int, "number": float, "boolean": bool}
+_NAMED: Final = ("starts_with", "ends_with", "glob", "under", "host_in", "email_domain_in")
+"""Operators over texts that are written by their names."""
+_LISTED: Final = ("host_in", "email_domain_in")
+"""Those of them whose operand is a list."""
+_SHAPES: Final[tuple[set[str], ...]] = (
+    set(),
+    {"like"},
+    {"regex"},
+    {"one_of"},
+    {"gte", "lte"},
+    {"equals"},
+    *({name} for name in _NAMED),
+)
 """The operators that a constraint has: exactly one of these sets."""
 _BARRED: Final = ("%", "\\", "..", "//")
 _PROBE: Final = "q#7é_Z"
 """A constraint that takes this takes any word: it constrains nothing."""
-_WRITTEN: Final = re.compile(r"\s*([=~])\s*(.*?)\s*", re.DOTALL)
-_RANGE: Final = re.compile(
-    r"(-?[0-9]+(?:\.[0-9]+)?) ?(KiB|MiB)?\s*\.\.\s*(-?[0-9]+(?:\.[0-9]+)?) ?(KiB|MiB)?"
-)
+_WRITTEN: Final = re.compile(rf"\s*([=~]|(?:{'|'.join(_NAMED)})\b|any\b)\s*(.*?)\s*", re.DOTALL)
+RANGE: Final = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?) ?(KiB|MiB)?\s*\.\.\s*(-?[0-9]+(?:\.[0-9]+)?) ?(KiB|MiB)?")
 _UNITS: Final = {"": 1, "KiB": limits.KIB, "MiB": limits.MIB}
 
 
@@ -65,28 +77,32 @@ class Constraint:
         if not _is_kind(kind) or operators.keys() not in _SHAPES:
             raise MalformedError("has a constraint of a type or with operators that there are not")
         made = cls(kind, operators, tuple(_test(kind, name, operand) for name, operand in operators.items()))
-        if made.takes(_PROBE):
+        if operators and made.takes(_PROBE):
             raise MalformedError("has a constraint that takes any text; name what stays the same")
         return made
 
     @classmethod
     def read(cls, kind: Kind, text: str) -> Constraint:
-        """Read ``= glob``, ``= ["a", "b"]``, ``= 1..100``, ``~ pattern``, as an operator writes it. Raises MalformedError."""
+        """Read ``= glob``, ``= ["a", "b"]``, ``= 1..100``, ``~ pattern``, ``under /srv``, as an operator writes it. Raises MalformedError."""
         match = _WRITTEN.fullmatch(text)
         if match is None:
             raise MalformedError("has a constraint without = or ~")
         sign, rest = match.groups()
+        if sign == "any":
+            return cls.of(kind, {})
         if sign == "~":
             return cls.of(kind, {"regex": rest})
-        if rest.startswith("["):
-            try:
-                values = json.loads(rest)
-            except (ValueError, RecursionError):
-                raise MalformedError('has a list that is no JSON; write ["a", "b"]') from None
+        values = read_list(rest) if rest.startswith("[") else None
+        if sign != "=":
+            plain = [rest] if sign in _LISTED else rest
+            return cls.of(kind, {sign: plain if values is None else values})
+        if values is not None:
             return cls.of(kind, {"one_of": values})
         if kind == "string":
             return cls.of(kind, {"like": rest})
-        found = _RANGE.fullmatch(rest)
+        if kind == "boolean":
+            return cls.of(kind, {"equals": {"true": True, "false": False}.get(rest)})
+        found = RANGE.fullmatch(rest)
         if found is None:
             raise MalformedError("has no range of numbers; write 1..100")
         try:
@@ -97,18 +113,43 @@ class Constraint:
 
     def takes(self, value: object) -> bool:
         """Whether a value is one that the grant's operator allowed."""
-        if type(value) is not _KINDS[self.kind] or (isinstance(value, str) and not is_plain_word(value)):
+        if type(value) is not _KINDS[self.kind]:
+            return False
+        if not self.operators:
+            return all_clear(value) and not (isinstance(value, int | float) and abs(value) > INTEGER_MAX)
+        if isinstance(value, str) and not is_plain_word(value):
             return False
         return all(test(value) is True for test in self._tests)
+
+    @property
+    def is_free_text(self) -> bool:
+        """Whether it takes every text."""
+        return self.kind == "string" and not self.operators
 
     def __str__(self) -> str:
         """As `read` reads it."""
         operators = self.operators
+        if not operators:
+            return f"any {self.kind}"
         if "gte" in operators:
             return f"= {operators['gte']}..{operators['lte']}"
-        if "one_of" in operators:
-            return f"= {json.dumps(operators['one_of'], ensure_ascii=False)}"
-        return f"~ {operators['regex']}" if "regex" in operators else f"= {operators['like']}"
+        ((name, operand),) = operators.items()
+        said = operand if isinstance(operand, str) else json.dumps(operand, ensure_ascii=False)
+        return f"{_SIGNS.get(name, name)} {said}"
+
+
+_SIGNS: Final = {"regex": "~", "like": "=", "one_of": "=", "equals": "="}
+
+
+def read_list(text: str) -> list[Any]:
+    """The JSON list that somebody wrote. Raises MalformedError."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, list):
+        raise MalformedError('has a list that is no JSON; write ["a", "b"]')
+    return values
 
 
 def _bound(kind: Kind, digits: str, unit: str | None) -> int | float:
@@ -129,21 +170,31 @@ def _fits(kind: Kind, value: object) -> bool:
 def _test(kind: Kind, name: str, operand: Any) -> Test:
     if name == "one_of":
         most = limits.GRANT_CHOICES
-        if not isinstance(operand, list) or not 1 <= len(operand) <= most:
+        if kind == "boolean" or not isinstance(operand, list) or not 1 <= len(operand) <= most:
             raise MalformedError(f"has a list of other than 1 to {most} values")
         for item in operand:
             if not _fits(kind, item) or (kind == "string" and not is_plain_word(item)):
                 raise MalformedError("has a list with a value that no constraint takes")
-        return BUILDERS["one_of"](operand)
+        return OPERATORS["one_of"](operand)
+    if name == "equals":
+        if kind != "boolean" or type(operand) is not bool:
+            raise MalformedError("has a value of yes or no that is neither true nor false")
+        return OPERATORS["equals"](operand)
     if name in ("gte", "lte"):
-        if kind == "string" or not _fits(kind, operand) or abs(operand) > INTEGER_MAX:
+        if kind not in ("integer", "number") or not _fits(kind, operand) or abs(operand) > INTEGER_MAX:
             raise MalformedError("has a bound that is no number of the value's type")
-        return BUILDERS[name](operand)
-    if kind != "string" or not isinstance(operand, str) or len(operand) > limits.GRANT_WORD_CHARS:
+        return OPERATORS[name](operand)
+    many = isinstance(operand, list) and (name in _LISTED or name == "under")
+    texts = operand if many else [operand]
+    if kind != "string" or not 1 <= len(texts) <= limits.GRANT_CHOICES or (name in _LISTED and not many):
+        raise MalformedError("has a pattern that is no short text, or for what is none")
+    if not all(isinstance(item, str) and len(item) <= limits.GRANT_WORD_CHARS for item in texts):
         raise MalformedError("has a pattern that is no short text, or for what is none")
     try:
+        if name in _NAMED:
+            return OPERATORS[name](operand)
         return _whole(operand if name == "regex" else _from_glob(operand))
-    except BadPattern as error:
+    except (BadPattern, BadOperand) as error:
         raise MalformedError(f"has {error}") from None
 
 

@@ -98,6 +98,8 @@ class LaunchFacts:
     """Whether the trail has an `approved` event for this id."""
     grants: bool = False
     """`approval.grants` of the settings."""
+    grants_write: bool = False
+    """`approval.grants_write` of the settings."""
     grant_uses: Callable[[str], int | None] = lambda grant: None
     """How often a grant was used; None when the trail never knew it or it was revoked (`TrailIndex.grant_uses`)."""
     mode: Literal["required", "optional"] = "required"
@@ -122,13 +124,18 @@ class VerifiedApproval:
     grant: str | None = None
     """id of the grant that it runs under, None for a signature of its own."""
     grant_max_uses: int = 0
+    grant_writes: bool = False
+    """Whether it is a grant for calls of a tool where `approval.grants_write` lets such a one cover a write."""
     operators: tuple[str | None, ...] | None = None
     """Digests of the operators' files that its signatures were checked against; a claim asks whether they still hold."""
 
     @property
     def authorization(self) -> Literal["confirmed", "validated"]:
-        """What it is worth to AANA: a signature confirms; a guarded folder or a grant only validates."""
-        return "validated" if self.approval_sha256 is None or self.grant is not None else "confirmed"
+        """What it is worth to AANA: a signature confirms; a guarded folder or a grant only validates, but for a grant that
+        may write, which an operator signed over every name and type of the call."""
+        if self.approval_sha256 is None or (self.grant is not None and not self.grant_writes):
+            return "validated"
+        return "confirmed"
 
 
 @dataclass(frozen=True, slots=True)

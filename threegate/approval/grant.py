@@ -1,7 +1,8 @@
 """Standing grants: one signed act that lets the same job run again, a few times, for a while (docs/spec/2-approval.md, "Grants").
 
 Invariant: a grant covers a Job only when its canonical meaning is the same, but for the values of the parts that the
-operator widened one by one, each by a constraint (widened.py); it never covers network or effective risk high.
+operator widened one by one, each by a constraint (widened.py); it never covers network or effective risk high. Of a tool's
+call it covers one that writes only where the settings say so, and no free text where the server has network.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from threegate.approval.statement import Act, SignedBytes, format_utc, parse_utc
 from threegate.approval.widened import OpenJob, Widened, open_job
 from threegate.core import limits
 from threegate.core.errors import Refused
-from threegate.request.job import Job
+from threegate.core.json_operators import json_equal
+from threegate.request.job import Job, JobServer
 from threegate.trail import Owner
 from threegate.trail.payloads.placed import owner_fields
 
@@ -34,6 +36,7 @@ class Grant:
     signed: SignedBytes
     act: Act
     from_request: str
+    """The finished request that it was made from; empty where it was made from a tool's schema."""
     pattern: dict[str, Any]
     widened: tuple[Widened, ...]
     owner: Owner
@@ -46,6 +49,12 @@ class Grant:
     def id(self) -> str:
         """sha256 of the statement's bytes."""
         return self.signed.sha256
+
+    @property
+    def calls(self) -> str | None:
+        """``SERVER.TOOL`` where it is for calls of a tool."""
+        call = self.pattern.get("call")
+        return f"{call.get('server')}.{call.get('tool')}" if isinstance(call, dict) else None
 
     @classmethod
     def parse(cls, data: bytes) -> Grant:
@@ -91,15 +100,35 @@ def is_grant(data: bytes) -> bool:
 
 def opened(job: Job, widened: Sequence[Widened]) -> OpenJob:
     """A Job without the values that are left open. Raises Refused (grant_mismatch) for what no grant may cover."""
-    if job.network or job.effective_risk == "high":
+    if job.network or (job.effective_risk == "high" and job.call is None):
         raise Refused(
             "grant_mismatch", "a grant never covers network or effective risk high; approve it by hand"
         )
     if job.project is not None:
         raise Refused("grant_mismatch", "a grant never covers a change of a project; approve it by hand")
-    if job.call is not None:
-        raise Refused("grant_mismatch", "this grant never covers the call of a tool; approve it by hand")
+    if job.server is not None and reaches_network(job.server):
+        for item in widened:
+            if item.constraint is not None and item.constraint.is_free_text:
+                raise Refused(
+                    "grant_mismatch",
+                    f"{item.part}: the server has network, so a text that may be anything could carry anything out; "
+                    "say what it may be",
+                )
     return open_job(job, [item.part for item in widened])
+
+
+def reaches_network(server: JobServer) -> bool:
+    """Whether a server can send anything anywhere: it has hosts, or no walls."""
+    return bool(server.hosts) or server.place != "jail"
+
+
+def refuse_write(job: Job, *, allowed: bool) -> None:
+    """A call whose contract does not say ``side_effect: read`` has effective risk high. Raises Refused (grant_mismatch)."""
+    if job.call is not None and job.effective_risk == "high" and not allowed:
+        raise Refused(
+            "grant_mismatch",
+            f"{job.call.name}: no contract says side_effect: read of it; write one, or set approval.grants_write = true",
+        )
 
 
 def terms(
@@ -134,7 +163,7 @@ def matches(job: Job, widened: Sequence[Widened], pattern: dict[str, Any]) -> bo
         found = opened(job, widened)
     except Refused:
         return False
-    return found.pattern == pattern and all(item.takes(found.values[item.part]) for item in widened)
+    return json_equal(found.pattern, pattern) and all(item.takes(found.values[item.part]) for item in widened)
 
 
 def covers(grant: Grant, job: Job) -> bool:

@@ -9,7 +9,7 @@ import hashlib
 from datetime import datetime, timedelta
 
 from threegate.approval.facts import LaunchFacts, VerifiedApproval
-from threegate.approval.grant import Grant, covers
+from threegate.approval.grant import Grant, covers, refuse_write
 from threegate.approval.quorum import Signer
 from threegate.approval.signer import verify_signer
 from threegate.approval.ssh_wire import MalformedError
@@ -56,6 +56,7 @@ def check_grant_terms(facts: LaunchFacts, grant: Grant) -> str:
         )
     if grant.policy_sha256 != facts.policy_sha256:
         raise Refused("policy_changed", "settings, contracts, images or versions changed since the grant")
+    refuse_write(facts.job, allowed=facts.grants_write)
     if grant.owner != facts.owner:
         raise Refused("grant_mismatch", "the draft is of another owner than the grant is for")
     needed: int = getattr(facts.quorum, facts.job.effective_risk)
@@ -110,5 +111,6 @@ def verified_by_grant(facts: LaunchFacts, grant: Grant, signer: Signer) -> Verif
         signers=(signer,),
         grant=grant.id,
         grant_max_uses=grant.max_uses,
+        grant_writes=facts.grants_write and facts.job.call is not None,
         operators=facts.operators.digests,
     )

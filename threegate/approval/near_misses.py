@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from threegate.approval.grant import matches, opened
-from threegate.approval.widened import Widened, with_value
+from threegate.approval.widened import ARGUMENTS, Widened, with_arguments, with_value
+from threegate.core import limits
+from threegate.core.canonical import INTEGER_MAX
 from threegate.request.job import Job
+from threegate.tools.requested_call import arguments_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +42,55 @@ def examples(job: Job, widened: Sequence[Widened]) -> list[Example]:
         value = found.values[item.part]
         close = list(_close(value, item))
         runs = next((other for other in close if other != value and covered(item.part, other)), value)
-        waits = next(other for other in (*close, _FAR) if not covered(item.part, other))
+        waits = next(other for other in (*close, *_FAR) if not covered(item.part, other))
         made.append(Example(item, runs, waits))
     return made
 
 
-_FAR = "../x"
-"""What no constraint takes, of any type."""
+def near_calls(job: Job, widened: Sequence[Widened], absent: Sequence[str]) -> list[tuple[str, Job]]:
+    """NEAR_CALLS calls of a tool that are close to `job`, which is covered, and would wait: why, and the call.
+
+    One with another value, one with an argument more, one with a value of another type, then more of each.
+    """
+    assert job.call is not None
+    pattern, arguments = opened(job, widened).pattern, arguments_of(job.call)
+    values = [
+        (f"{_name(example.widened)} is another", with_value(job, example.widened.part, example.waits))
+        for example in examples(job, widened)
+        if example.widened.operators
+    ]
+    names = [name for name in absent if "." not in name and name not in arguments]
+    more = [(f"{name} is there", with_arguments(job, {**arguments, name: "x"})) for name in (*names, "more")]
+    further: tuple[Any, ...] = (1, [])
+    more += [("an argument more", with_arguments(job, {**arguments, "more": value})) for value in further]
+    types = [
+        (f"{_name(item)} is a list", with_value(job, item.part, [opened(job, [item]).values[item.part]]))
+        for item in widened
+    ]
+    near = [found for row in zip_longest(values, more, types) for found in row if found is not None]
+    return [found for found in near if not matches(found[1], widened, pattern)][: limits.NEAR_CALLS]
+
+
+def _name(widened: Widened) -> str:
+    return widened.part.removeprefix(ARGUMENTS)
+
+
+_FAR = ("../x", 0)
+"""What no constraint takes: the first one of any type but a free text, which takes no number."""
 
 
 def _close(value: Any, widened: Widened) -> Iterator[Any]:
     """Values near to one, and near to the edges of what is allowed: the nearest first."""
     operators = widened.operators
+    if isinstance(value, bool):
+        yield not value
+        return
     yield from map(type(value), operators.get("one_of", ()))
     if not isinstance(value, str):
         step = 1 if isinstance(value, int) else 0.01
         for edge in (operators.get("lte", value), operators.get("gte", value)):
-            yield from (type(value)(edge), type(value)(edge + step), type(value)(edge - step))
+            near = (type(value)(edge), type(value)(edge + step), type(value)(edge - step))
+            yield from (other for other in near if abs(other) <= INTEGER_MAX)  # what JSON can say exactly
         return
     for at in reversed(range(len(value))):  # a word differs at its end more often than at its beginning
         for other in _like(value[at]):

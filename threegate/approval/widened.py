@@ -1,8 +1,9 @@
 """The parts of a Job that a grant may leave open, and how they are taken out of it.
 
 Invariant: what is not named stays the same byte for byte: a Job without its open values equals the grant's pattern, or the
-grant is not for it. Code, programs, options, hosts, projects and the names of inputs are no parts; an argument is one only
-where the whole command is transparent, and content only where inputs are data.
+grant is not for it. Code, programs, options, hosts, projects and the names of inputs are no parts; a word of a command is one
+only where the whole command is transparent, and content only where inputs are data. Of a tool's arguments every leaf is one;
+names, lengths of lists and whatever is no leaf stay as they are.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ from threegate.request.command import script_word
 from threegate.request.command.data_tools import tool_of
 from threegate.request.exposure import command_exposure
 from threegate.request.job import Job
+from threegate.tools.requested_call import arguments_of
 
 _LIMITS: Final = ("time_sec", "memory_mb")
 _WORD: Final = re.compile(r"[A-Za-z0-9._,:=@+/-]+")
 """An argument that may be open: a name, path, number or date, which no data tool reads as a program of its own."""
 _PART: Final = re.compile(r"[A-Za-z0-9._-]+")
+_WRITTEN_NAMED: Final = re.compile(r"(\S+)\s+((?:[a-z]+_[a-z_]+|glob|under|any)\b.*)", re.DOTALL)
+ARGUMENTS: Final = "arguments."
+"""So the parts of a tool's arguments begin."""
 _EXPRESSIONS: Final = ("jq", "tar")
 """Data tools that read a plain word as a program or as options."""
 _DECODER: Final = JSONDecoder()
@@ -47,7 +52,14 @@ class Widened:
         if not isinstance(value, dict) or not isinstance(part := value.get("part"), str):
             raise MalformedError("has a widened part of a wrong form")
         operators = {name: item for name, item in value.items() if name not in ("part", "type")}
-        return cls(part, Constraint.of(value.get("type"), operators))
+        return cls.of(part, Constraint.of(value.get("type"), operators))
+
+    @classmethod
+    def of(cls, part: str, constraint: Constraint) -> Widened:
+        """Only an argument of a tool may be anything of its type. Raises MalformedError."""
+        if not constraint.operators and not part.startswith(ARGUMENTS):
+            raise MalformedError(f"leaves {part} open to anything; say what it may be")
+        return cls(part, constraint)
 
     def to_json(self) -> dict[str, Any]:
         """As a grant's terms have it."""
@@ -61,7 +73,12 @@ class Widened:
 
     def takes(self, value: object) -> bool:
         """Whether a value of the part is allowed."""
-        return self.constraint is None or self.constraint.takes(value)
+        if self.constraint is None:
+            return True
+        if self.constraint.kind == "number" and type(value) is int and self.part.startswith(ARGUMENTS):
+            # The canonical rendering of the number 5.0 is 5, which is read as a whole number.
+            return abs(value) <= canonical.INTEGER_MAX and self.constraint.takes(float(value))
+        return self.constraint.takes(value)
 
     def __str__(self) -> str:
         return f"{self.part} {self.constraint or '= anything'}"
@@ -76,21 +93,34 @@ class OpenJob:
 
 
 def read_widened(job: Job, texts: Sequence[str]) -> tuple[Widened, ...]:
-    """Read ``PART = …`` and ``PART ~ …``, by the types that the job's own values have. Raises Refused."""
-    named = {}
-    for text in texts:
-        cut = re.match(r"[^=~]*", text)
-        part = cut[0].strip() if cut else ""
-        if part in named:
-            raise _mismatch(f"{part}: widened twice; write one constraint")
-        named[part] = text[cut.end() if cut else 0 :]
+    """Read ``PART = …``, ``PART ~ …``, ``PART under …``, by the types that the job's own values have. Raises Refused."""
+    named = split_written(texts)
     values = open_job(job, tuple(named)).values
     try:
         return tuple(
-            Widened(part, Constraint.read(_kind(values[part]), text)) for part, text in sorted(named.items())
+            Widened.of(part, Constraint.read(_kind(values[part]), text))
+            for part, text in sorted(named.items())
         )
     except MalformedError as error:
         raise _mismatch(f"what you widen {error}") from None
+
+
+def split_written(texts: Sequence[str]) -> dict[str, str]:
+    """What was written of each part, by the part. Raises Refused for one that is named twice."""
+    named: dict[str, str] = {}
+    for text in texts:
+        part, rest = _split(text)
+        if part in named:
+            raise _mismatch(f"{part}: widened twice; write one constraint")
+        named[part] = rest
+    return named
+
+
+def _split(text: str) -> tuple[str, str]:
+    if (match := _WRITTEN_NAMED.fullmatch(text)) is not None:
+        return match[1], match[2]
+    at = next((at for at, character in enumerate(text) if character in "=~"), len(text))
+    return text[:at].strip(), text[at:]
 
 
 def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
@@ -111,6 +141,8 @@ def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
         elif kind == "limits" and name in _LIMITS:
             values[part] = meaning["limits"][name]
             meaning["limits"][name] = None
+        elif kind == "arguments" and name and job.call is not None:
+            pass  # all at once below
         elif kind != "vars" or not name:
             raise _mismatch(f"{part}: no such part; {_parts_there_are(job)}")
     variables = {part: part.split(".")[1:] for part in parts if part.startswith("vars.")}
@@ -118,6 +150,13 @@ def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
         around, found = _take_variables(job, variables)
         values.update(found)
         meaning["vars_sha256"], meaning["vars_around_sha256"] = None, canonical.digest(around)
+    paths = {part: part.split(".")[1:] for part in parts if part.startswith(ARGUMENTS)}
+    if paths and job.call is not None:
+        arguments = arguments_of(job.call)
+        for part, path in paths.items():
+            values[part] = _take_leaf(arguments, part, path)
+        del meaning["call"]["arguments_sha256"]
+        meaning["call"]["arguments"] = arguments
     return OpenJob(meaning, values)
 
 
@@ -138,9 +177,47 @@ def with_value(job: Job, part: str, value: Any) -> Job:
         text = job.vars_json or ""
         start, end = next(_spans(text, {part: part.split(".")[1:]}))[1:]
         return replace(job, vars_json=text[:start] + json.dumps(value, ensure_ascii=False) + text[end:])
+    if kind == "arguments" and job.call is not None:
+        arguments = arguments_of(job.call)
+        holder, key = _holder(arguments, part, name.split("."))
+        holder[key] = value
+        return with_arguments(job, arguments)
     words = list((job.argv if kind == "argv" else job.outputs) or ())
     words[int(name)] = value
     return replace(job, argv=tuple(words)) if kind == "argv" else replace(job, outputs=tuple(words))
+
+
+def with_arguments(job: Job, arguments: Mapping[str, Any]) -> Job:
+    """The same call of a tool with other arguments; for what a screen shows."""
+    assert job.call is not None
+    text = canonical.canonical_bytes(dict(arguments)).decode()
+    return replace(job, call=replace(job.call, arguments_json=text))
+
+
+def _take_leaf(arguments: dict[str, Any], part: str, path: Sequence[str]) -> Any:
+    """The value at a path, which has null in its place afterwards."""
+    holder, key = _holder(arguments, part, path)
+    value = holder[key]
+    if kind_of(value) is None:
+        raise _mismatch(f"{part}: not a text, a number, true or false; name what is below it")
+    holder[key] = None
+    return value
+
+
+def _holder(arguments: dict[str, Any], part: str, path: Sequence[str]) -> tuple[Any, Any]:
+    """The object or list that a leaf is in, and its name or place there."""
+    holder: Any = arguments
+    for name in path[:-1]:
+        holder = holder[_key(holder, part, name)]
+    return holder, _key(holder, part, path[-1])
+
+
+def _key(holder: Any, part: str, name: str) -> str | int:
+    if isinstance(holder, list):
+        return _index(name, holder, part)
+    if isinstance(holder, dict) and name in holder:
+        return name
+    raise _mismatch(f"{part}: the call has no such argument")
 
 
 def _take_input(job: Job, meaning: dict[str, Any], name: str) -> int:
@@ -188,7 +265,7 @@ def _take_variables(job: Job, parts: Mapping[str, Sequence[str]]) -> tuple[list[
     for part, start, end in spans:
         raw = text[start:end]
         value = values[part] = json.loads(raw)
-        if kind_of(value) is None or json.dumps(value, ensure_ascii=False) != raw:
+        if kind_of(value) in (None, "boolean") or json.dumps(value, ensure_ascii=False) != raw:
             raise _mismatch(f"{part}: not a plain text or number, or not in its usual spelling")
         around.append(text[last:start])
         last = end
@@ -227,7 +304,7 @@ def _skip(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def _index(name: str, items: Sequence[str], part: str) -> int:
+def _index(name: str, items: Sequence[Any], part: str) -> int:
     if not re.fullmatch(r"0|[1-9][0-9]{0,3}", name) or int(name) >= len(items):
         raise _mismatch(f"{part}: the request has no such word; they count from 0")
     return int(name)
@@ -246,6 +323,7 @@ def _parts_there_are(job: Job) -> str:
     names += [f"outputs.{number}" for number, _ in enumerate(job.outputs)]
     names += [f"argv.{number}" for number, _ in enumerate(job.argv or ()) if number]
     names += [f"vars.{name}" for name in json.loads(job.vars_json or "{}") if _PART.fullmatch(str(name))]
+    names += [f"arguments.{name}" for name in arguments_of(job.call)] if job.call else []
     return f"there are {', '.join(names)}"
 
 

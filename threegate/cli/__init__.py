@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cancel": ("cancel_command", "Stop a waiting or running request."),
     "retry": ("retry_command", "Make a fresh draft of an ended request."),
     "diff": ("diff_command", "Compare two requests."),
-    "grant": ("grant_command", "Standing grants: new, list, show, revoke."),
+    "grant": ("grant_command", "Standing grants: new, tool, list, show, revoke."),
     "drill": ("drill_command", "Drafts that must not be approved, to practise reading."),
     "run": ("run_command", "Run the daemon, or one pass with --once."),
     "worker": ("worker_command", "Be a machine of a cluster."),

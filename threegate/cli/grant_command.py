@@ -1,4 +1,4 @@
-"""`threegate grant`: new, list, show, revoke."""
+"""`threegate grant`: new, tool, list, show, revoke."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from threegate.trail.payloads.placed import owner_fields
 
 if TYPE_CHECKING:
     from threegate.acts.standing_grants import Standing
+    from threegate.approval import Grant
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -44,17 +45,12 @@ def new(
     threegate grant new TR-… --widen 'vars.month ~ 2026-[0-9]{2}' --widen 'inputs.data.csv = 0..1 MiB' --max-uses 30 --expires 30d
     """
     from threegate.acts.grants import finished_request, grant_sections, new_grant
-    from threegate.acts.standing_grants import Standing
     from threegate.approval import read_widened
-    from threegate.core.settings import parse_duration
     from threegate.launch.context import open_context
     from threegate.shown.escaped_lines import field
     from threegate.shown.screen_lines import render_sections
 
-    try:
-        seconds = parse_duration(expires)
-    except ValueError as error:
-        raise InvalidInput(f"--expires {expires}: {error}") from None
+    seconds = _seconds(expires)
     context = open_context(workspace_here())
     acting = acting_here(context, name, key)
     quiet = wants_json(json_)
@@ -81,7 +77,87 @@ def new(
         name=acting.name,
         key=acting.key,
     )
-    if quiet:
+    _say_granted(grant, json_)
+
+
+@app.command("tool")
+def tool(
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="As `threegate tools list` names it.")],
+    tool_name: Annotated[str, typer.Argument(metavar="TOOL", help="As `threegate tools show` names it.")],
+    max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000)],
+    expires: Annotated[str, typer.Option("--expires", metavar="8h", help="90s, 15m, 24h or 7d from now.")],
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="'ARG = …'",
+            help='What an argument may be: = acme/*, = 1..100, = true, = ["a", "b"], ~ PATTERN, or a contract\'s operator: '
+            "under /srv/notes, starts_with, ends_with, glob, host_in, email_domain_in. Below others: a.b, list.0.",
+        ),
+    ] = None,
+    any_of: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--any",
+            metavar="ARG",
+            help="An argument that may be anything of the one type that its schema says.",
+        ),
+    ] = None,
+    absent: Annotated[
+        list[str] | None, typer.Option("--absent", metavar="ARG", help="An argument that is not there.")
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by",
+            metavar="RUN|ACCOUNT",
+            help="Whose calls; without it the agent's run that goes on, where there is one.",
+        ),
+    ] = "",
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Let calls of a tool be made without a signature of their own: a few times, for a while.
+
+    Say of each argument what it may be; every other call waits for you. Example:
+    threegate grant tool github get_issue --where 'repo = acme/*' --where 'number = 1..99999' --absent token --by agent --max-uses 200 --expires 8h
+    """
+    from threegate.acts.tool_grants import calls_sections, grant_calls, look_at_calls
+    from threegate.launch.context import open_context
+    from threegate.shown.escaped_lines import field
+    from threegate.shown.screen_lines import render_sections
+
+    seconds = _seconds(expires)
+    context = open_context(workspace_here())
+    acting = acting_here(context, name, key)
+    quiet = wants_json(json_)
+    calls = look_at_calls(
+        context, server, tool_name, where=where or (), any_of=any_of or (), absent=absent or (), by=by
+    )
+    width = screen_width(to_stderr=quiet)
+    for label, value in (("uses", str(max_uses)), ("for", expires)):
+        put(field(label, value, width=width), to_stderr=quiet)
+    put(render_sections(calls_sections(calls), full=True, width=width), to_stderr=quiet)
+    ask(f"Sign this grant as {acting.name}?", yes)
+    grant = grant_calls(context, calls, max_uses=max_uses, seconds=seconds, name=acting.name, key=acting.key)
+    _say_granted(grant, json_)
+
+
+def _seconds(expires: str) -> int:
+    from threegate.core.settings import parse_duration
+
+    try:
+        return parse_duration(expires)
+    except ValueError as error:
+        raise InvalidInput(f"--expires {expires}: {error}") from None
+
+
+def _say_granted(grant: Grant, json_: bool) -> None:
+    from threegate.acts.standing_grants import Standing
+
+    if wants_json(json_):
         emit_json(_json(Standing(grant, 0)))
         return
     say(f"granted {grant.id}")
@@ -102,7 +178,8 @@ def list_(json_: JsonFlag = False) -> None:
     for standing in found:
         grant = standing.grant
         used = "revoked" if standing.uses is None else f"{standing.uses} of {grant.max_uses} used"
-        say(f"{grant.id[:16]}  from {grant.from_request}  by {grant.act.acted_by}  {used}"
+        made = f"calls {grant.calls}" if grant.calls else f"from {grant.from_request}"
+        say(f"{grant.id[:16]}  {made}  by {grant.act.acted_by}  {used}"
             f"  until {grant.expires_utc:%Y-%m-%dT%H:%M:%SZ}")  # fmt: skip
 
 
@@ -156,7 +233,8 @@ def _json(standing: Standing) -> dict[str, Any]:
     grant = standing.grant
     return {
         "grant": grant.id,
-        "from": grant.from_request,
+        "from": grant.from_request or None,
+        "calls": grant.calls,
         "by": grant.act.acted_by,
         "given_utc": f"{grant.act.acted_utc:%Y-%m-%dT%H:%M:%SZ}",
         "expires_utc": f"{grant.expires_utc:%Y-%m-%dT%H:%M:%SZ}",

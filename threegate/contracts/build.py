@@ -18,7 +18,6 @@ from threegate.contracts.model_operators import ToolCheckpoint, said
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.path_compiler import compile_path
 from threegate.contracts.schema_derived import Derived
-from threegate.contracts.strict_texts import BadOperand
 from threegate.contracts.tool_names import OURS, SERVED, WILDCARD
 from threegate.contracts.tool_plan import (
     BindPlan,
@@ -32,6 +31,7 @@ from threegate.contracts.tool_plan import (
     exact,
 )
 from threegate.core.json_operators import BadPattern, compile_pattern
+from threegate.request.strict_texts import BadOperand
 
 _FALLBACK = compile_path("$")
 

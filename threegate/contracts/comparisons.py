@@ -11,9 +11,9 @@ from typing import Any
 
 from threegate.contracts.json_paths import MISSING, Path, selected
 from threegate.contracts.path_compiler import compile_path
-from threegate.contracts.strict_texts import OPERATORS, all_clear, negation
 from threegate.core import limits
 from threegate.core.json_operators import Test, equals, json_equal
+from threegate.request.strict_texts import OPERATORS, all_clear, negation
 
 
 def _is_hidden(name: str, operand: Any) -> bool:

@@ -19,7 +19,6 @@ from threegate.contracts import contract_checkpoints, totals
 from threegate.contracts.calls import loop_key, plans_of
 from threegate.contracts.json_paths import MISSING, PathTooWide, selected
 from threegate.contracts.state import ALLOW, Call, Decision, OutputValues, Reason, Session, Total, block
-from threegate.contracts.strict_texts import negation
 from threegate.contracts.tool_plan import EXACT, Rules, ToolPlan, exact
 from threegate.contracts.transitions import (
     Effect,
@@ -33,6 +32,7 @@ from threegate.contracts.transitions import (
     reserve,
 )
 from threegate.core.json_operators import is_number, json_equal
+from threegate.request.strict_texts import negation
 
 if TYPE_CHECKING:
     from threegate.contracts.comparisons import Entry

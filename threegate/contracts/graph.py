@@ -9,9 +9,9 @@ from threegate.contracts.build import ToolParts
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document
 from threegate.contracts.phases import reachable
-from threegate.contracts.strict_texts import OPERATORS
 from threegate.contracts.tool_plan import Rules
 from threegate.core.json_operators import Test, is_number
+from threegate.request.strict_texts import OPERATORS
 
 CHECKS = frozenset(
     {

@@ -25,10 +25,10 @@ from threegate.contracts.state import (
     Session,
     Tally,
 )
-from threegate.contracts.strict_texts import all_clear
 from threegate.contracts.tool_plan import EXACT, Rules, ToolPlan, exact
 from threegate.contracts.totals import add, canonical_text, captured, effective_bounds, measured, value_digest
 from threegate.core import limits
+from threegate.request.strict_texts import all_clear
 
 if TYPE_CHECKING:
     from threegate.contracts.model_tool import ToolContract

@@ -47,16 +47,7 @@ def is_number(value: Any) -> bool:
 
 def compile_pattern(text: str, *, whole: bool = False) -> Callable[[str], Any]:
     """The search function of a RE2 pattern; with `whole` the text has to match from end to end. Raises BadPattern."""
-    if len(text) > limits.CONTRACT_REGEX_CHARS:
-        raise BadPattern(f"a pattern has at most {limits.CONTRACT_REGEX_CHARS} characters")
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = limits.CONTRACT_REGEX_MEMORY_BYTES
-    try:
-        pattern = re2.compile(text, options=options)
-    except (re2.error, UnicodeError) as error:
-        raise BadPattern(f"no linear-time pattern: {error}") from None
-
+    pattern = _compiled(text)
     search = pattern.fullmatch if whole else pattern.search
 
     def find(value: str) -> Any:
@@ -66,6 +57,28 @@ def compile_pattern(text: str, *, whole: bool = False) -> Callable[[str], Any]:
             return None
 
     return find
+
+
+def first_match(text: str) -> str | None:
+    """A text that a RE2 pattern matches whole: the first one in the order of bytes, where that can be known."""
+    try:
+        pattern = _compiled(text)
+        first = pattern.possiblematchrange(limits.GRANT_WORD_CHARS)[0].decode()
+    except (BadPattern, re2.error, UnicodeError):
+        return None
+    return first if pattern.fullmatch(first) else None
+
+
+def _compiled(text: str) -> Any:
+    if len(text) > limits.CONTRACT_REGEX_CHARS:
+        raise BadPattern(f"a pattern has at most {limits.CONTRACT_REGEX_CHARS} characters")
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = limits.CONTRACT_REGEX_MEMORY_BYTES
+    try:
+        return re2.compile(text, options=options)
+    except (re2.error, UnicodeError) as error:
+        raise BadPattern(f"no linear-time pattern: {error}") from None
 
 
 _TYPES: Mapping[str, Callable[[Any], bool]] = {

@@ -14,6 +14,8 @@ TOOL_ARGUMENTS_BYTES: Final = 48 * KIB
 """The arguments of one tool call, in canonical form."""
 TOOL_SCHEMA_STEPS: Final = 100_000
 """Keywords that are looked at while arguments are held against a tool's schema."""
+TOOL_SCHEMA_NODES: Final = 256
+"""Parts of a tool's schema, alternatives and references followed, that are read for one argument of a grant."""
 TOOL_SCHEMA_PATH_CHARS: Final = 120
 TOOL_CALL_SECONDS: Final = 120
 """The time that a call of the door asks for."""
@@ -381,6 +383,8 @@ AUDIT_FILE_BYTES: Final = 1 * MIB
 """A file that is given to `threegate audit`: a checkpoint or a proof."""
 GRANT_USES: Final = 10_000
 GRANT_PARTS: Final = 16
+NEAR_CALLS: Final = 3
+"""Calls of a tool that the screen of a grant shows, and that it does not cover."""
 GRANT_CHOICES: Final = 50
 """Values of a list that a widened value may be one of."""
 GRANT_WORD_CHARS: Final = 200

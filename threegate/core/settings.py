@@ -104,6 +104,10 @@ class ApprovalSettings(_Part):
     )
     quorum: QuorumSettings = QuorumSettings()
     grants: bool = Field(default=False, description="whether standing grants may be given and used")
+    grants_write: bool = Field(
+        default=False,
+        description="whether a standing grant may cover calls of tools whose contract does not say `side_effect: read`",
+    )
     passkey_origin: str = Field(
         default="",
         description="where `threegate serve approve` is reached, like https://approve.example.org:8443;"

@@ -92,7 +92,7 @@ def aana_event(
     """The Agent Action Contract event of a request, in production form (structured references only)."""
     references: list[dict[str, Any]] = []
     if approval_sha256 is not None and approved_utc is not None:
-        kind, summary = ("approval", "Operator confirmed exactly this request by signature.")
+        kind, summary = ("approval", "Operator confirmed this request by signature.")
         if authorization == "validated":
             kind, summary = ("policy", "Request validated; promoted by hand into a guarded folder.")
         references.append(_reference(f"approval.sha256.{approval_sha256}", kind, summary, approved_utc))

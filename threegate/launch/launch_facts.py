@@ -86,6 +86,7 @@ def facts_for_launch(
         recorded_file=approved.file if approved else None,
         was_approved=approved is not None,
         grants=settings.approval.grants,
+        grants_write=settings.approval.grants_write,
         grant_uses=index.grant_uses,
         mode=settings.approval.signature,
         shown_sha256=shown,

@@ -5,7 +5,6 @@ Invariant: what is signed comes from `shown/request_sections.py` alone; this add
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,7 +15,8 @@ from threegate.request.backend_rules import BACKENDS
 from threegate.review.change_screen import change_items
 from threegate.review.preview import previews
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
-from threegate.shown.parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
+from threegate.review.server_card import tool_claims
+from threegate.shown.parts import Fact, Field, Item, Listing, Note, Quote, Section
 from threegate.shown.request_sections import Beside, Warning_, read_all, request_sections
 from threegate.shown.signed_text import shown_request
 
@@ -117,20 +117,7 @@ def _warnings(reviewed: ReviewedDraft) -> Iterator[Warning_]:
 
 
 def _claims(reviewed: ReviewedDraft) -> Section | None:
-    """What a server says about its own tool: words of others, of which nothing is believed or decided."""
-    if reviewed.call is None:
-        return None
-    tool = reviewed.call.tool
-    items: list[Item] = [
-        Note("written by the server; nothing here was checked, and nothing is decided by it")
-    ]
-    if tool.title:
-        items.append(Field("title", tool.title))
-    if tool.description:
-        items.append(Field("description", tool.description, LIMIT))
-    for name, value in sorted((tool.annotations or {}).items()):
-        items.append(Field("it claims", f"{name}: {json.dumps(value, ensure_ascii=False)}"))
-    return Section("WHAT THE SERVER SAYS ABOUT ITS TOOL", tuple(items))
+    return None if reviewed.call is None else tool_claims(reviewed.call.tool)
 
 
 def _judgement(reviewed: ReviewedDraft) -> Section:

@@ -374,12 +374,13 @@ def refuse_anothers(history: RequestHistory | None, draft: Draft) -> None:
     if first is not None and first != draft.owner:
         raise Refused(
             "replayed",
-            f"{draft.path.name}: its request_id was first used by {_who(first)}, and this file belongs to "
-            f"{_who(draft.owner)}; make a new request with: threegate draft",
+            f"{draft.path.name}: its request_id was first used by {who_asks(first)}, and this file belongs to "
+            f"{who_asks(draft.owner)}; make a new request with: threegate draft",
         )
 
 
-def _who(owner: Owner | None) -> str:
+def who_asks(owner: Owner | None) -> str:
+    """Whose a draft is, in words."""
     return f"the agent's run {owner}" if isinstance(owner, str) else f"the account with uid {owner}"
 
 

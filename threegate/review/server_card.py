@@ -9,7 +9,7 @@ import json
 import shlex
 from collections.abc import Iterable
 
-from threegate.shown.parts import Fact, Field, Item, Listing, Note, Quote, Section
+from threegate.shown.parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
 from threegate.tools.differences import Difference
 from threegate.tools.door_names import door_name
 from threegate.tools.manifest import Manifest, PinnedTool
@@ -24,10 +24,29 @@ def server_sections(manifest: Manifest) -> list[Section]:
     tools = [Section(f"TOOL {tool.name}", tuple(_tool(manifest, tool))) for tool in manifest.tools]
     return [
         Section("THE SERVER", tuple(_process(manifest))),
-        Section("WHAT IT REACHES", tuple(_reach(manifest))),
+        reach_section(manifest),
         Section("WHAT IT SAYS OF ITSELF (not believed)", tuple(_words(manifest))),
         *tools,
     ]
+
+
+def reach_section(manifest: Manifest) -> Section:
+    """Hosts and folders, by its walls."""
+    return Section("WHAT IT REACHES", tuple(_reach(manifest)))
+
+
+def tool_claims(tool: PinnedTool) -> Section:
+    """What a server says about its own tool: words of others, of which nothing is believed or decided."""
+    items: list[Item] = [
+        Note("written by the server; nothing here was checked, and nothing is decided by it")
+    ]
+    if tool.title:
+        items.append(Field("title", tool.title))
+    if tool.description:
+        items.append(Field("description", tool.description, LIMIT))
+    for name, value in sorted((tool.annotations or {}).items()):
+        items.append(Field("it claims", f"{name}: {json.dumps(value, ensure_ascii=False)}"))
+    return Section("WHAT THE SERVER SAYS ABOUT ITS TOOL", tuple(items))
 
 
 def difference_section(changed: Iterable[Difference]) -> Section:

@@ -177,6 +177,7 @@ def _facts(
         owner=envelope.owner,
         was_approved=True,
         grants=approval.grants,
+        grants_write=approval.grants_write,
         grant_uses=journal.grant_uses,
         mode="required",
     )

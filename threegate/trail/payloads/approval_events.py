@@ -155,7 +155,9 @@ class Granted(Payload):
     grant: str | None
     """The grant's id."""
     from_: str | None = None
-    """The finished request that it was made from."""
+    """The finished request that it was made from. None: it was made from a tool's schema."""
+    calls: str | None = None
+    """The tool whose calls it is for, as SERVER.TOOL. None: it is for no calls."""
     inputs: tuple[str, ...] | None = None
     """Names of the inputs whose bytes may differ, in a grant of version 1."""
     widened: tuple[str, ...] | None = None
@@ -171,6 +173,7 @@ class Granted(Payload):
     def sentence(self) -> str:
         uses = f", for at most {self.max_uses} runs" if self.max_uses is not None else ""
         source = f", made from {self.from_}" if self.from_ else ""
+        source += f", for calls of {self.calls}" if self.calls else ""
         widened = f", with {', '.join(self.widened)} widened" if self.widened else ""
         return f"gave the standing grant{named(self.grant)}{uses}{source}{widened}"
 

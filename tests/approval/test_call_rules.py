@@ -1,0 +1,251 @@
+"""What an operator writes of a tool's arguments: the types that come out, the call that is shown, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.approval import material
+from threegate.approval import MalformedError, Widened, read_widened
+from threegate.approval.call_rules import read_rules
+from threegate.approval.constraint import Constraint
+from threegate.approval.grant import matches, opened
+from threegate.approval.near_misses import near_calls
+from threegate.approval.widened import open_job, with_value
+from threegate.core import limits
+from threegate.core.canonical import canonical_bytes
+from threegate.core.errors import Refused
+from threegate.core.json_operators import first_match
+from threegate.request.job import Job, JobServer
+from threegate.request.model import ToolCall
+
+JAIL = JobServer(place="jail", argv=("/usr/bin/hub",), hosts=(), binds=(), secrets=())
+
+
+def call(arguments: dict[str, Any], server: JobServer = JAIL, **changes: Any) -> Job:
+    made = ToolCall("hub", "issue", "0" * 64, canonical_bytes(arguments).decode())
+    request = material.make_request(
+        backend="mcp", code=None, inputs=(), outputs=(), call=made, tool=made.name, risk_level="medium"
+    )
+    return material.make_job(request, server=server, **changes)
+
+
+def schema(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+def rules(of: dict[str, Any], *where: str, any_of: tuple[str, ...] = (), absent: tuple[str, ...] = ()) -> Any:
+    return read_rules(of, where=where, any_of=any_of, absent=absent)
+
+
+TEXT, WHOLE, NUMBER, TRUTH = ({"type": name} for name in ("string", "integer", "number", "boolean"))
+EITHER = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+REFERS = {"$ref": "#/$defs/Size"}
+DEFINED = {"$defs": {"Size": {"type": "integer", "minimum": 5}}}
+
+READ: list[tuple[dict[str, Any], str, str, Any]] = [
+    (TEXT, "a = acme/*", "= acme/*", "acme/x"),
+    (TEXT, "a=acme/*", "= acme/*", "acme/x"),
+    (TEXT, "a = 5", "= 5", "5"),
+    (TEXT, "a = true", "= true", "true"),
+    (TEXT, "a = 1..5", "= 1..5", None),
+    (TEXT, 'a = ["x", "y"]', '= ["x", "y"]', "x"),
+    (TEXT, "a ~ 2026-[0-9]{2}", "~ 2026-[0-9]{2}", "2026-00"),
+    (TEXT, "a ~ [a-z-]+/[a-z]+", "~ [a-z-]+/[a-z]+", "a/a"),
+    (TEXT, "a ~ [a-z]+/(x|y)[0-9]{3}\\.md", "~ [a-z]+/(x|y)[0-9]{3}\\.md", "a/x000.md"),
+    (TEXT, "a under /srv/notes", "under /srv/notes", "/srv/notes/x"),
+    (TEXT, 'a under ["/srv/a", "/srv/b/"]', 'under ["/srv/a", "/srv/b/"]', "/srv/a/x"),
+    (TEXT, "a glob src/**/*.py", "glob src/**/*.py", "src/x/x.py"),
+    (TEXT, "a starts_with v", "starts_with v", "v"),
+    (TEXT, "a ends_with .txt", "ends_with .txt", ".txt"),
+    (TEXT, "a host_in *.example.com", 'host_in ["*.example.com"]', "x.example.com"),
+    (TEXT, 'a host_in ["a.com"]', 'host_in ["a.com"]', "a.com"),
+    (TEXT, "a email_domain_in example.com", 'email_domain_in ["example.com"]', "x@example.com"),
+    (TEXT, "a any", "any string", "text"),
+    ({"type": "string", "enum": ["open", "closed"]}, "a any", "any string", "open"),
+    ({"const": "only"}, "a any", "any string", "only"),
+    ({"type": "string", "pattern": "^v[0-9]$"}, "a any", "any string", "v0"),
+    ({"type": "string", "pattern": "^v[0-9]$"}, "a = v*", "= v*", "v0"),
+    ({"type": "string", "minLength": 7}, "a any", "any string", "xxxxxxx"),
+    ({"type": "string", "examples": ["acme/eg"]}, "a = acme/*", "= acme/*", "acme/eg"),
+    (WHOLE, "a = 3..9", "= 3..9", 3),
+    (WHOLE, "a = 1..2 KiB", "= 1..2048", 1),
+    (WHOLE, "a = 7", "= 7..7", 7),
+    (WHOLE, "a = [3, 5]", "= [3, 5]", 3),
+    (WHOLE, "a any", "any integer", 1),
+    (EITHER, "a = 3..9", "= 3..9", 3),
+    (EITHER, "a any", "any integer", 1),
+    (REFERS, "a any", "any integer", 5),
+    ({"type": ["integer", "null"], "minimum": 4, "maximum": 9}, "a any", "any integer", 4),
+    (NUMBER, "a = 0.5..1", "= 0.5..1", 0.5),
+    (NUMBER, "a = 2..3", "= 2..3", 2),
+    (NUMBER, "a = [2, 3]", "= [2, 3]", 2),
+    (NUMBER, "a = [2.5]", "= [2.5]", 2.5),
+    (NUMBER, "a any", "any number", 1),
+    ({"type": ["integer", "number"]}, "a any", "any number", 1),
+    (TRUTH, "a = true", "= true", True),
+    (TRUTH, "a any", "any boolean", True),
+    ({}, "a = 1..9", "= 1..9", 1),
+    ({}, "a = 1.5..9", "= 1.5..9", 1.5),
+    ({}, "a = 7", "= 7..7", 7),
+    ({}, "a = false", "= false", False),
+    ({}, "a = x*", "= x*", "xx"),
+    ({}, "a = []", "", None),
+    ({"enum": ["a", None]}, "a any", "any string", "a"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("of", "text", "shown", "example"), READ, ids=lambda value: str(value)[:30])
+def test_the_type_is_what_text_and_schema_leave(of: Any, text: str, shown: str, example: Any) -> None:
+    whole = {**schema(a=of), **DEFINED}
+    if example is None:
+        with pytest.raises(Refused):
+            rules(whole, text)
+        return
+    found = rules(whole, text)
+    (item,) = found.widened
+    assert str(item) == f"arguments.a {shown}"
+    assert found.example == {"a": example} and type(found.example["a"]) is type(example)
+    job = call(found.example)
+    assert matches(job, found.widened, opened(job, found.widened).pattern)
+    assert Widened.parse(item.to_json()) == item
+    assert item.constraint is not None
+    assert Constraint.read(item.constraint.kind, shown) == item.constraint
+
+
+def test_depth_and_lists() -> None:
+    inside = {"type": "array", "prefixItems": [{"type": "object", "properties": {"x": WHOLE}}], "items": TEXT}
+    found = rules(
+        schema(rows=inside, deep=schema(one=TEXT, two=TEXT)),
+        "rows.0.x = 1..3", "rows.1 = b*", "deep.one = c*", "free.0 = d*", absent=("deep.two", "gone"),
+    )  # fmt: skip
+    assert found.example == {"rows": [{"x": 1}, "bx"], "deep": {"one": "cx"}, "free": ["dx"]}
+    assert found.absent == ("deep.two", "gone")
+    job = call(found.example)
+    assert opened(job, found.widened).pattern["call"] == {
+        "server": "hub", "tool": "issue", "manifest_sha256": "0" * 64,
+        "arguments": {"rows": [{"x": None}, None], "deep": {"one": None}, "free": [None]},
+    }  # fmt: skip
+    assert rules(schema()).example == {}
+    refers = {"properties": {"a": {"$ref": "#/properties/b"}, "b": TEXT}}
+    assert rules(refers, "b = y*", any_of=("a",)).example == {"a": "text", "b": "yx"}
+    for odd in ({"$ref": "#/properties/a"}, {"$ref": "#/nowhere/x"}, {"anyOf": 5}):
+        with pytest.raises(Refused, match="no value was found"):
+            rules(schema(a=odd), "a = x*")
+    assert rules({"properties": 5}, "a = x*").example == {"a": "xx"}
+
+
+REFUSED: list[tuple[dict[str, Any], tuple[str, ...], tuple[str, ...], tuple[str, ...], str]] = [
+    (schema(a=TEXT, b=TEXT), ("a = x*",), (), (), "b: nothing is said of it"),
+    (schema(a=schema(b=TEXT, c=TEXT)), ("a.b = x*",), (), (), "a.c: nothing is said of it"),
+    (schema(a=TEXT), ("a = x*",), (), ("a",), "there and not be there"),
+    (schema(a=TEXT), ("a = x*",), ("a",), (), "widened twice"),
+    (schema(a=TEXT), ("a",), (), (), "without = or ~"),
+    (schema(a=TEXT), ("a = *",), (), (), "takes any text"),
+    (schema(a=TEXT), ("a = x*", "a.b = y*"), (), (), "name one or the other"),
+    (schema(a=TEXT), ("a b = y*",), (), (), "no name of an argument"),
+    (schema(a=TEXT), (" = y*",), (), (), "no name of an argument"),
+    (schema(a=schema()), ("a = x*",), (), (), "is an object in the tool's schema; name what is below it"),
+    (schema(a=TEXT), ("a = [1]",), (), (), "is no integer in the tool's schema, but string"),
+    (schema(a=TEXT), ('a = ["x", 1]',), (), (), "a list with a value that no constraint takes"),
+    (schema(a=WHOLE), ("a = x*",), (), (), "is no string in the tool's schema, but integer"),
+    (schema(a=WHOLE), ("a = [1.5]",), (), (), "is no number in the tool's schema, but integer"),
+    (schema(a=WHOLE), ("a ~ [0-9]",), (), (), "is no string"),
+    (schema(a=WHOLE), ("a = [",), (), (), "no JSON"),
+    (schema(a=WHOLE), ("a = 1.5..2",), (), (), "a fraction"),
+    (schema(a={}), (), ("a",), (), "does not say one type"),
+    (schema(a={"type": ["string", "integer"]}), (), ("a",), (), "does not say one type"),
+    (schema(a={"type": "string", "enum": ["b"]}), ("a = c*",), (), (), "no value was found"),
+    (schema(a=TEXT), ("a ~ [^a]/[^b]{3}",), (), (), "no value was found"),
+    (schema(), ("a.0 = x*", "a.2 = y*"), (), (), "without a gap"),
+    (schema(), tuple(f"a{n} = x*" for n in range(limits.GRANT_PARTS + 1)), (), (), "at most 16"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("of", "where", "any_of", "absent", "why"), REFUSED, ids=lambda value: str(value)[:30]
+)
+def test_what_is_refused(of: Any, where: Any, any_of: Any, absent: Any, why: str) -> None:
+    with pytest.raises(Refused) as caught:
+        rules(of, *where, any_of=any_of, absent=absent)
+    assert caught.value.code == "grant_mismatch" and why in str(caught.value)
+
+
+def test_the_near_calls_are_near_and_wait() -> None:
+    of = schema(repo=TEXT, body=TEXT, flag=TRUTH, token=TEXT)
+    found = rules(of, "repo = acme/*", "flag = true", any_of=("body",), absent=("token", "deep.x"))
+    job = call(found.example)
+    near = near_calls(job, found.widened, found.absent)
+    assert [why for why, _ in near] == ["flag is another", "token is there", "body is a list"]
+    assert not any(matches(other, found.widened, opened(job, found.widened).pattern) for _, other in near)
+    without = rules(schema())
+    near = near_calls(call({}), without.widened, ())
+    assert [why for why, _ in near] == ["more is there", "an argument more", "an argument more"]
+
+
+def test_values_of_a_call() -> None:
+    job = call({"a": [1, {"b": "x"}], "n": None, "flag": True})
+    assert open_job(job, ["arguments.a.1.b"]).values == {"arguments.a.1.b": "x"}
+    assert with_value(job, "arguments.a.0", 2) == call({"a": [2, {"b": "x"}], "n": None, "flag": True})
+    for part, why in (
+        ("arguments.n", "not a text, a number, true or false"),
+        ("arguments.a", "not a text"),
+        ("arguments.z", "no such argument"),
+        ("arguments.a.1.b.c", "no such argument"),
+        ("arguments.a.x", "no such word"),
+        ("arguments.", "no such part"),
+    ):
+        with pytest.raises(Refused, match=why):
+            open_job(job, [part])
+    with pytest.raises(Refused, match=r"there are limits\.time_sec, .*arguments\.flag"):
+        open_job(job, ["code"])
+    with pytest.raises(Refused, match="no such part"):
+        open_job(material.make_job(material.make_request()), ["arguments.a"])
+    (item,) = read_widened(job, ["arguments.flag = true"])
+    assert item.takes(True) and not item.takes(1) and not item.takes(False)
+
+
+def test_numbers_beyond_what_json_holds_exactly_match_nothing() -> None:
+    edge = 2**53 - 1
+    for text in ("a any", f"a = 1..{edge}"):
+        for of in (WHOLE, NUMBER):
+            (item,) = rules(schema(a=of), text).widened
+            assert item.takes(edge) and not item.takes(2**53) and not item.takes(2**53 + 1)
+            assert not item.takes(1e300) and not item.takes(True) and not item.takes("1")
+    (item,) = rules(schema(a=NUMBER), "a any").widened
+    assert item.takes(0.5) and not item.takes(-1e300)
+
+
+def test_only_an_argument_may_be_anything() -> None:
+    with pytest.raises(MalformedError, match="open to anything"):
+        Widened.parse({"part": "vars.month", "type": "string"})
+    with pytest.raises(Refused, match="open to anything"):
+        read_widened(material.make_job(material.make_request(vars_json='{"a": "b"}')), ["vars.a any"])
+    for term in (
+        {"type": "boolean", "equals": 1}, {"type": "string", "equals": True}, {"type": "string", "host_in": "a.com"},
+        {"type": "string", "host_in": []}, {"type": "string", "under": [5]}, {"type": "string", "under": "../x"},
+        {"type": "boolean", "gte": 0, "lte": 1}, {"type": "boolean", "one_of": [True]}, {"type": "string", "glob": "**"},
+        {"type": "string", "starts_with": ["a"]}, {"type": "string", "contains": "a"},
+    ):  # fmt: skip
+        with pytest.raises(MalformedError):
+            Widened.parse({"part": "arguments.a", **term})
+    with pytest.raises(MalformedError, match="neither true nor false"):
+        Constraint.read("boolean", "= perhaps")
+
+
+def test_a_pattern_says_its_first_text_where_it_can() -> None:
+    assert first_match("v[0-9]+") == "v0"
+    assert first_match(".*x") is None and first_match("(?=x)") is None and first_match("(") is None
+
+
+@pytest.mark.parametrize(
+    "server", [JobServer("jail", ("/h",), ("a.com",), (), ()), JobServer("host", ("/h",), (), (), ())]
+)
+def test_free_text_never_goes_to_a_server_with_network(server: JobServer) -> None:
+    (item,) = rules(schema(a=TEXT), "a any").widened
+    opened(call({"a": "x"}), [item])
+    with pytest.raises(Refused, match="could carry anything out"):
+        opened(call({"a": "x"}, server), [item])
+    (number,) = rules(schema(a=WHOLE), "a any").widened
+    opened(call({"a": 1}, server), [number])

@@ -1,0 +1,154 @@
+"""Standing grants for calls of a tool: made from its pinned schema and what an operator says of each argument.
+
+Invariant: what is signed is the Job of a call that the door would write, with its arguments left open by the rules; so at a
+launch it is compared like every other grant. The call on the screen was held against the schema, and the near ones against
+the grant.
+"""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from threegate.acts.grants import refuse_off, sign_grant
+from threegate.approval import Grant
+from threegate.approval.call_rules import CallRules, read_rules
+from threegate.approval.grant import opened, refuse_write
+from threegate.approval.near_misses import near_calls
+from threegate.approval.widened import ARGUMENTS
+from threegate.core.errors import InvalidInput, Refused
+from threegate.launch.context import Context
+from threegate.request.job import Job, build_job
+from threegate.review.reviewed_draft import who_asks
+from threegate.review.server_card import reach_section, tool_claims
+from threegate.shown.parts import Fact, Field, Item, Note, Section
+from threegate.tools.call_draft import draft_call, tool_call
+from threegate.tools.manifest import Manifest, PinnedTool, read_manifest
+from threegate.tools.requested_call import requested_call
+from threegate.trail import KnownRun, Owner, TrailIndex
+
+_INBOX_REQUESTER = "core"
+"""Who asks at the door of the inbox, as its drafts say."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedCalls:
+    """The calls that a grant would cover: one of them as a Job, and what may differ."""
+
+    job: Job
+    rules: CallRules
+    owner: Owner
+    manifest: Manifest
+    tool: PinnedTool
+
+
+def look_at_calls(
+    context: Context,
+    server: str,
+    tool: str,
+    *,
+    where: Sequence[str],
+    any_of: Sequence[str],
+    absent: Sequence[str],
+    by: str,
+) -> GrantedCalls:
+    """What a grant for a tool would cover; `by` is a run or an account. Raises Refused, InvalidInput, Unavailable, TrailError."""
+    refuse_off(context)
+    with context.trail.locked() as held:
+        index = held.index
+    manifest = read_manifest(context.workspace, index, server)
+    pinned = manifest.tool(tool)
+    if pinned is None:
+        raise Refused("tools_unknown", f"{server}: has no tool {tool}; see: threegate tools show {server}")
+    owner = _owner(index, by)
+    run = index.run(owner)
+    rules = read_rules(pinned.input_schema, where=where, any_of=any_of, absent=absent)
+    policy = context.policy
+    call = tool_call(server, tool, manifest.digest, rules.example)
+    request, _ = draft_call(
+        call,
+        requested_by=_INBOX_REQUESTER if run is None else run.profile,
+        now=datetime.now(UTC),
+        settings=policy.settings.request,
+    )
+    job = build_job(
+        request,
+        input_sizes={},
+        platform=policy.platform,
+        write_class=context.contracts.write_class(policy, request),
+        time_cap_sec=context.contracts.time_cap_sec(policy, request),
+        server=requested_call(context.workspace, index, call).server,
+    )
+    refuse_write(job, allowed=policy.settings.approval.grants_write)
+    opened(job, rules.widened)
+    return GrantedCalls(job, rules, owner, manifest, pinned)
+
+
+def calls_sections(calls: GrantedCalls) -> list[Section]:
+    """The screen before the signature: what may be called, one call that would be made, and three that would wait."""
+    rules = calls.rules
+    reads = calls.job.effective_risk != "high"
+    items: list[Item] = [
+        Field("calls", f"{calls.tool.name} of the server {calls.manifest.server}"),
+        Field("asked by", who_asks(calls.owner)),
+        Fact("effect", "read, as its contract says" if reads else "MAY WRITE (approval.grants_write is on)"),
+    ]
+    items += [Field("argument", str(item).removeprefix(ARGUMENTS)) for item in rules.widened]
+    items += [Field("not there", name) for name in rules.absent]
+    if not rules.widened:
+        items.append(Note("without arguments"))
+    items.append(
+        Note("names, types and lengths of lists are these at every depth; any other call waits for you")
+    )
+    near = near_calls(calls.job, rules.widened, rules.absent)
+    for label, why, job in (
+        ("would run", "", calls.job),
+        *(("would wait", f" ({why})", job) for why, job in near),
+    ):
+        assert job.call is not None
+        items.append(Field(label, f"{job.call.arguments_json}{why}"))
+    return [
+        Section("WHAT MAY BE CALLED WITHOUT ASKING YOU", tuple(items)),
+        reach_section(calls.manifest),
+        tool_claims(calls.tool),
+    ]
+
+
+def grant_calls(
+    context: Context, calls: GrantedCalls, *, max_uses: int, seconds: int, name: str, key: Path
+) -> Grant:
+    """Sign it. Raises Refused, InvalidInput, TrailError, Unavailable."""
+    return sign_grant(
+        context,
+        calls.job,
+        from_request="",
+        widened=calls.rules.widened,
+        owner=calls.owner,
+        max_uses=max_uses,
+        seconds=seconds,
+        name=name,
+        key=key,
+    )
+
+
+def _owner(index: TrailIndex, by: str) -> Owner:
+    """Whose calls are meant: a run or an account that is named, else the one run that goes on. Raises InvalidInput."""
+    live = [run for run in index.runs if not run.ended]
+    if not by:
+        if len(live) == 1:
+            return live[0].run
+        raise InvalidInput(f"--by: say whose calls: {_choices(live)}")
+    if any(run.run == by for run in index.runs):
+        return by
+    try:
+        return pwd.getpwuid(int(by)).pw_uid if by.isdigit() else pwd.getpwnam(by).pw_uid
+    except (KeyError, OverflowError):
+        raise InvalidInput(f"--by {by}: is no run and no account; name {_choices(live)}") from None
+
+
+def _choices(live: Sequence[KnownRun]) -> str:
+    runs = ", ".join(f"{run.run} ({run.profile})" for run in live[-8:])
+    return f"a run that goes on ({runs}), or an account" if runs else "an account that writes into the inbox"
