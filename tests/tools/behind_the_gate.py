@@ -31,6 +31,8 @@ NODE = "/usr/bin/node"
 def installed(name: str) -> Path:
     """`node_modules` of a lock file."""
     jail_programs()
+    if not Path(NODE).exists():
+        missing(f"{NODE} (apt-get install nodejs)")
     try:
         return install(name) / "node_modules"
     except Unavailable as error:
