@@ -48,7 +48,7 @@ CALLS = (
     Asked(F, "read_text_file", {"path": "/etc/passwd"}),
     Asked(F, "edit_file", {"path": "$F/a.txt", "edits": [{"oldText": "one", "newText": "two"}]}, True),
     Asked(M, "create_entities", {"entities": [{"name": "b", "entityType": "bee", "observations": ["é\n"]}]}, True),
-    soak(E, "echo", message='\u00e9\u4e2d "\\ \u0007'),
+    soak(E, "echo", message='\u00e9\u4e2d "\\'),
     soak(E, "get-sum", a=0.1, b=0.2),
     soak(E, "get-tiny-image"),
     soak(E, "get-resource-reference", resourceType="Text", resourceId=1),
