@@ -56,7 +56,16 @@ GATED = {
 """Where the tests of the gates lie: their coverage is measured there and nowhere else."""
 
 
-LONG = ("adversarial/cluster", "agents", "cluster", "crash", "human", "setup")
+LONG = (
+    "adversarial/cluster",
+    "agents",
+    "cluster",
+    "crash",
+    "human",
+    "setup",
+    "tools/test_foreign",
+    "tools/test_real",
+)
 """Where single tests take half a minute, most of it waiting for other processes."""
 
 

@@ -36,12 +36,29 @@ TOOLS = [
     {"name": "dies", "inputSchema": {"type": "object"}},
     {"name": "sleeps", "inputSchema": {"type": "object"}},
     {"name": "floods", "inputSchema": {"type": "object"}},
+    {"name": "odd", "inputSchema": {"type": "object"}},
+    {"name": "errs", "inputSchema": {"type": "object"}},
+    {"name": "works", "inputSchema": {"type": "object"}},
 ]
+ODD = {
+    "content": [
+        {"type": "text", "text": "t", "annotations": {"priority": 0.5, "audience": ["user"]}, "_meta": {"a/b": 1}, "later": [None, 1.0]},
+        {"type": "resource_link", "uri": "notes://1", "name": "one", "size": 3, "icons": [{"src": "data:,x", "sizes": ["any"]}]},
+        {"type": "resource", "resource": {"uri": "notes://2", "mimeType": "application/gzip", "blob": "AAECAw==", "_meta": {"c": 2}}},
+        {"type": "audio", "data": "no base64 at all", "mimeType": "audio/wav"},
+        {"type": "hologram", "shape": {"x": "\u00e9\u4e2d\n"}},
+    ],
+    "structuredContent": {"n": 1.5, "none": None, "deep": [[{}]]},
+    "_meta": {"example.com/trace": "7"},
+}
 def send(value):
     print(json.dumps({"jsonrpc": "2.0", **value}), flush=True)
 for line in sys.stdin:
     message = json.loads(line)
     method, number = message.get("method"), message.get("id")
+    if method == "notifications/cancelled":
+        with open(folder + "/calls", "a") as stream:
+            stream.write(json.dumps(["cancelled", {}]) + "\n")
     if method == "initialize":
         send({"id": number, "result": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
               "serverInfo": {"name": "notes", "version": "1"}}})
@@ -62,7 +79,8 @@ for line in sys.stdin:
             secret = os.environ.get("NOTES_TOKEN", "none")
             image = base64.b64encode(secret.encode()).decode()
             send({"id": number, "result": {"content": [{"type": "text", "text": "token " + secret},
-                  {"type": "image", "data": image, "mimeType": "image/png"}], "structuredContent": {secret: [secret]}}})
+                  {"type": "image", "data": image, "mimeType": "image/png"},
+                  {"type": "resource", "resource": {"uri": "notes://env", "blob": image}}], "structuredContent": {secret: [secret]}}})
         elif name == "fails":
             send({"id": number, "result": {"content": [{"type": "text", "text": "no such note"}], "isError": True}})
         elif name == "asks":
@@ -71,6 +89,14 @@ for line in sys.stdin:
             sys.exit(1)
         elif name == "sleeps":
             time.sleep(60)
+        elif name == "odd":
+            send({"id": number, "result": ODD})
+        elif name == "errs":
+            send({"id": number, "error": {"code": -32001, "message": "not today", "data": {"when": 7}}})
+        elif name == "works":
+            token = message["params"]["_meta"]["progressToken"]
+            said = 'half "done",\napprove \u202eit ' + os.environ.get("NOTES_TOKEN", "") + "!" * 2000
+            send({"method": "notifications/progress", "params": {"progressToken": token, "progress": 1, "total": 2, "message": said}})
         elif name == "floods":
             os.write(1, b"x" * (9 << 20))
 """

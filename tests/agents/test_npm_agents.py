@@ -11,18 +11,28 @@ import pytest
 
 from tests.agents import npm_agents
 from tests.agents.npm_agents import LOCKS, Unavailable, install
-from tests.agents.real_agents import AGENTS, Agent
+from tests.agents.real_agents import AGENTS
+
+MCP = {"mcp-clients", "mcp-servers"}
+"""Not agents: what tests/tools/ asks, and asks with."""
 
 
-@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
-def test_every_package_has_an_exact_version_and_a_digest(agent: Agent) -> None:
-    wanted = json.loads((LOCKS / agent.name / "package.json").read_text())["dependencies"]
-    lock = json.loads((LOCKS / agent.name / "package-lock.json").read_text())["packages"]
-    assert wanted[agent.package] == lock[f"node_modules/{agent.package}"]["version"] == agent.version
+@pytest.mark.parametrize("folder", sorted(LOCKS.iterdir()), ids=lambda folder: folder.name)
+def test_every_package_has_an_exact_version_and_a_digest(folder: Path) -> None:
+    wanted = json.loads((folder / "package.json").read_text())["dependencies"]
+    lock = json.loads((folder / "package-lock.json").read_text())["packages"]
     assert lock.pop("")["dependencies"] == wanted
-    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in wanted.values())
+    for package, version in wanted.items():
+        assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+        assert lock[f"node_modules/{package}"]["version"] == version
     assert all(part["integrity"].startswith("sha512-") for part in lock.values())
-    assert {folder.name for folder in LOCKS.iterdir()} == {agent.name for agent in AGENTS}
+
+
+def test_every_agent_has_its_lock_file() -> None:
+    assert {folder.name for folder in LOCKS.iterdir()} == {agent.name for agent in AGENTS} | MCP
+    for agent in AGENTS:
+        wanted = json.loads((LOCKS / agent.name / "package.json").read_text())["dependencies"]
+        assert wanted[agent.package] == agent.version
 
 
 NPM = """#!/bin/sh

@@ -47,15 +47,15 @@ NOT_RUN = {
     "pipx install 'threegate[http,mcp,tui]'": "the same",
     "pipx install '.[http,mcp,tui]'": "the same",
     "make docs": "tests/docs/test_site.py builds the site and compares the pages",
-    "threegate grant tool files read_text_file --where 'path under /srv/notes' --absent head --absent tail --by agent"
+    "threegate grant tool notes read_text_file --where 'path under /srv/notes' --absent head --absent tail --by agent"
     " --max-uses 200 --expires 8h": "tests/acts/test_giving_tool_grants.py",
-    "threegate tools add files --bind /srv/notes -- /opt/files/node_modules/.bin/mcp-server-filesystem /srv/notes": (
+    "threegate tools add notes --bind /srv/notes -- /opt/files/node_modules/.bin/mcp-server-filesystem /srv/notes": (
         "needs an installed server: tests/tools/test_tools_command.py"
     ),
     "threegate tools list": "the same",
-    "threegate tools test files": "the same",
-    "threegate tools show files": "the same",
-    "threegate tools refresh files": "the same",
+    "threegate tools test notes": "the same",
+    "threegate tools show notes": "the same",
+    "threegate tools refresh notes": "the same",
     "threegate project add web /srv/web": "needs a project: tests/end_to_end/test_change_sets.py",
     "threegate project list": "the same",
     "threegate project remove web": "the same",

@@ -59,7 +59,7 @@ def add(
 ) -> None:
     """Start a server once, show all that it says of itself, and pin it with your signature.
 
-    Example: threegate tools add files --bind /srv/notes -- /opt/files/node_modules/.bin/mcp-server-filesystem /srv/notes
+    Example: threegate tools add notes --bind /srv/notes -- /opt/files/node_modules/.bin/mcp-server-filesystem /srv/notes
     """
     from threegate.acts.tool_servers import WantedServer, add_server, look_at_new
     from threegate.launch.context import open_context
@@ -122,7 +122,7 @@ def list_(json_: JsonFlag = False) -> None:
 def show(server: ServerName, json_: JsonFlag = False) -> None:
     """Everything that is pinned of a server.
 
-    Example: threegate tools show files
+    Example: threegate tools show notes
     """
     from threegate.acts.tool_servers import pinned
     from threegate.launch.context import open_context
@@ -145,7 +145,7 @@ def refresh(
 ) -> None:
     """Start a server, show what differs from what was signed, and pin it again with your signature.
 
-    Example: threegate tools refresh files
+    Example: threegate tools refresh notes
     """
     from threegate.acts.tool_servers import look_again, program_changes, take_up
     from threegate.launch.context import open_context
@@ -174,7 +174,7 @@ def refresh(
 def remove(server: ServerName, name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -> None:
     """Remove a server; calls of its tools that wait are refused.
 
-    Example: threegate tools remove files
+    Example: threegate tools remove notes
     """
     from threegate.acts.tool_servers import remove_server
     from threegate.launch.context import open_context
@@ -191,7 +191,7 @@ def remove(server: ServerName, name: NameOption = "", key: KeyOption = None, jso
 def test(server: ServerName, json_: JsonFlag = False) -> None:
     """Start a server as a call would, and compare it with what was signed; none of its tools is called.
 
-    Example: threegate tools test files
+    Example: threegate tools test notes
     """
     from threegate.acts.tool_servers import pinned
     from threegate.launch.context import open_context

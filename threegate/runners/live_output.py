@@ -20,12 +20,15 @@ from threegate.secretscan import mask_secrets
 if TYPE_CHECKING:
     from threegate.core.workspace import Workspace
 
+PROGRESS: Final = "progress"
+"""In the place of a stream's name: what a server says of the call that it works on."""
+_STREAMS: Final = ("stdout", "stderr", PROGRESS)
 _ENDS: Final = re.compile(r"[\r\n]+")
 
 
 @dataclass(frozen=True, slots=True)
 class OutputLine:
-    """`stream` is ``stdout`` or ``stderr``; `text` is foreign, at most LIVE_LINE_CHARS, secrets masked."""
+    """`stream` is ``stdout``, ``stderr`` or ``progress``; `text` is foreign, at most LIVE_LINE_CHARS, secrets masked."""
 
     stream: str
     text: str
@@ -96,6 +99,6 @@ def live_output(workspace: Workspace, request_id: str) -> OutputLine | None:
         stream, text = value[request_id]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if stream not in ("stdout", "stderr") or not isinstance(text, str) or not workspace.daemon_lock_held():
+    if stream not in _STREAMS or not isinstance(text, str) or not workspace.daemon_lock_held():
         return None
     return OutputLine(stream, text[: limits.LIVE_LINE_CHARS])

@@ -14,7 +14,7 @@ from typing import Any, Final
 from threegate.core import canonical, limits
 from threegate.core.errors import ThreeGateError
 from threegate.core.workspace import Workspace
-from threegate.runners.mcp.answer_files import FILE_KEY, RESULT
+from threegate.runners.mcp.answer_files import FILE_KEY, RESULT, binary_part
 from threegate.tools.door_names import door_name
 from threegate.tools.manifest import PinnedTool, read_manifest, server_names
 from threegate.trail import Trail
@@ -71,9 +71,14 @@ def tool_answer(
         return None
     blocks = []
     for block in value["content"]:
-        name = block.get(FILE_KEY)
+        holder, key = binary_part(block)
+        name = holder.pop(FILE_KEY, None)
         if name in sizes:
-            data = base64.b64encode(read(name, sizes[name])).decode()
-            block = {**{key: item for key, item in block.items() if key != FILE_KEY}, "data": data}
+            holder[key] = base64.b64encode(read(name, sizes[name])).decode()
+        elif name is not None:
+            block = {
+                "type": "text",
+                "text": f"the bytes of this {block['type']} were held back; ask the operator",
+            }
         blocks.append(block)
     return {**value, "content": blocks}

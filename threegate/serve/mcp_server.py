@@ -65,6 +65,10 @@ class ToolServer:
         self._gates = gates
         self._answers: dict[Any, str] = {}
         """By the id of a message: the call whose answer it gets."""
+        self._given: dict[Any, dict[str, Any]] = {}
+        """By the id of a message: a server's own answer to it."""
+        self._cancelled: set[Any] = set()
+        """Ids of messages that the client cancelled while they were worked on."""
         self._mode: EvidenceMode = evidence_mode
         self._now = now
 
@@ -88,6 +92,7 @@ class ToolServer:
             on_read_resource=self._guide.read_resource,
         )
         server.middleware.append(_always_an_object)
+        server.middleware.append(self._as_given)
         return server
 
     async def _list(self, _context: Any, _params: Any) -> ListToolsResult:
@@ -104,20 +109,37 @@ class ToolServer:
         async def tell(waited: float, seconds: float, what: str) -> None:
             await context.session.report_progress(waited, seconds, what)
 
+        number = context.request_id
         try:
-            answer = await door.call(name, arguments, tell)
+            answer = await door.call(name, arguments, tell, lambda: number in self._cancelled)
         except ThreeGateError as error:
             return _failed(str(error))
         except OSError as error:
             return _failed(f"could not be done: {error.strerror or 'the disk refused'}")
+        finally:
+            self._cancelled.discard(number)
         if answer.digest is not None:
-            self._answers[context.request_id] = answer.digest
+            self._answers[number] = answer.digest
         if answer.result is not None:
-            return _given(answer.result, answer.value)
+            self._given[number] = _given(answer.result, answer.value)
+            return CallToolResult(content=[])
         return _answered(answer.value, is_error=answer.refused)
+
+    async def _as_given(self, ctx: Any, call_next: Any) -> Any:
+        """A server's own answer in the place of ours: the SDK leaves out what its version of the protocol does not know."""
+        result = await call_next(ctx)
+        given = self._given.pop(ctx.request_id, None)
+        if given is None:
+            return result
+        return {**result, **given, "_meta": {**given["_meta"], **result.get("_meta", {})}}
+
+    def cancelled(self, message_id: Any) -> None:
+        """The client cancels a message: called before the SDK ends what works on it."""
+        self._cancelled.add(message_id)
 
     def sent(self, message_id: Any) -> None:
         """An answer reached the client."""
+        self._cancelled.discard(message_id)
         digest = self._answers.pop(message_id, None)
         if digest is not None and self._door is not None:
             self._door.delivered(digest)
@@ -268,18 +290,19 @@ def _answered(value: dict[str, Any], *, is_error: bool = False) -> CallToolResul
     )
 
 
-def _given(result: dict[str, Any], about: dict[str, Any]) -> CallToolResult:
-    """A server's own answer, with what is ours in its `_meta`."""
-    if "error" in result:
-        text = f"the server refused the call: {json.dumps(result['error'])}"
-        result = {"content": [{"type": "text", "text": text}], "isError": True}
-    meta = result.get("_meta")
-    meta = {**(meta if isinstance(meta, dict) else {}), "threegate/request": about}
+def _given(result: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    """A server's own answer, with what is ours in its `_meta`. A JSON-RPC error becomes a result: ours look the same."""
+    if (error := result.get("error")) is not None:
+        text = f"the server refused the call: {json.dumps(error)}"
+        structured = {"error": error}
+        result = {
+            "content": [{"type": "text", "text": text}],
+            "structuredContent": structured,
+            "isError": True,
+        }
+    meta = {**result.get("_meta", {}), "threegate/request": about}
     value = {key: item for key, item in result.items() if key in ("content", "structuredContent", "isError")}
-    try:
-        return CallToolResult.model_validate({**value, "_meta": meta})
-    except ValueError:  # blocks of a kind that this version of the protocol does not have
-        return _answered({**about, "result": value}, is_error=value.get("isError") is True)
+    return {**value, "_meta": meta}
 
 
 def _failed(message: str) -> CallToolResult:

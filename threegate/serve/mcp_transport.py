@@ -36,8 +36,9 @@ class _Lines:
 
     write: Any = None
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, tools: ToolServer) -> None:
         self._stream = stream
+        self._tools = tools
         self.due: set[Any] = set()
         """Ids of requests that were read and are not answered yet."""
 
@@ -46,10 +47,18 @@ class _Lines:
             message = json.loads(text)
             if "method" in message and "id" in message:
                 self.due.add(message["id"])
+            elif message.get("method") == "notifications/cancelled":
+                self._cancelled(message.get("params"))
             yield text
         with anyio.move_on_after(limits.MCP_LAST_ANSWERS_SECONDS):
             while self.due:
                 await anyio.sleep(_PAUSE_SECONDS)
+
+    def _cancelled(self, params: Any) -> None:
+        number = params.get("requestId") if isinstance(params, dict) else None
+        if isinstance(number, int | str) and number in self.due:
+            self.due.discard(number)  # the protocol wants no answer then
+            self._tools.cancelled(number)
 
     async def _readline(self, most: int) -> bytes:
         try:
@@ -132,7 +141,7 @@ async def _serve_client(connection: socket.socket, tools: ToolServer, room: anyi
 
 
 async def _serve(tools: ToolServer, stream: BinaryIO, write: Callable[[bytes], object]) -> None:
-    lines = _Lines(stream)
+    lines = _Lines(stream, tools)
     server = tools.server()
     out = _Out(write, lines, tools)
     async with stdio_server(stdin=cast(Any, lines), stdout=cast(Any, out)) as (read_stream, write_stream):

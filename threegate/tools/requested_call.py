@@ -48,10 +48,15 @@ def requested_call(workspace: Workspace, index: TrailIndex, call: ToolCall) -> R
             "tools_unknown",
             f"{call.server}: has no tool {call.tool}; see: threegate tools show {call.server}",
         )
+    check_arguments(tool, call)
+    return RequestedCall(tool, _server(manifest))
+
+
+def check_arguments(tool: PinnedTool, call: ToolCall) -> None:
+    """Compare a call with the schema that is pinned of its tool. Raises Refused (`arguments_unfit`)."""
     why = why_unfit(tool.input_schema, arguments_of(call))
     if why is not None:
         raise Refused("arguments_unfit", f"{call.name} does not take these arguments: {why}")
-    return RequestedCall(tool, _server(manifest))
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a tool answered, as the files of a run: `result.json`, and each image or sound as a file of its own.
+"""What a tool answered, as the files of a run: `result.json`, and each image, sound or other binary as a file of its own.
 
 Invariant: no value of a secret that the server was given is in any of them, and no hit of the secret scan; everything in
 them is data that a stranger's program wrote.
@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from threegate.core import limits
 from threegate.secretscan import mask_secrets
 from threegate.tools.server_process import Answer
 
 RESULT: Final = "result.json"
 FILE_KEY: Final = "threegate_file"
-"""In the place of a block's `data`: the name of the file that has its bytes."""
+"""In the place of a block's base64 (`binary_part`): the name of the file that has its bytes."""
 _ENDINGS: Final[Mapping[str, str]] = {
     "image/png": "png",
     "image/jpeg": "jpg",
@@ -34,17 +36,20 @@ def answer_files(answer: Answer, secrets: Sequence[str]) -> tuple[tuple[str, byt
     files: list[tuple[str, bytes]] = []
     blocks: list[Any] = []
     for given in answer.content:
-        block = {key: value for key, value in given.items() if key != FILE_KEY}  # that one is ours to set
-        data = _bytes_of(block)
+        block: dict[str, Any] = copy.deepcopy(dict(given))
+        holder, key = binary_part(block)
+        holder.pop(FILE_KEY, None)  # that one is ours to set
+        data = _decoded(holder.get(key))
         if data is None:
             blocks.append(block)
         elif any(value.encode() in data for value in secrets if value):
             blocks.append({"type": "text", "text": f"{_MASKED} was in these bytes, so they are not here"})
         else:
-            name = f"content-{len(blocks)}.{_ENDINGS.get(str(block.get('mimeType')), 'bin')}"
+            name = f"content-{len(blocks)}.{_ENDINGS.get(str(holder.get('mimeType')), 'bin')}"
             files.append((name, data))
-            del block["data"]
-            blocks.append({**block, FILE_KEY: name})
+            del holder[key]
+            holder[FILE_KEY] = name
+            blocks.append(block)
     value: dict[str, Any] = {"content": blocks, "isError": answer.is_error}
     for key, said in (
         ("structuredContent", answer.structured),
@@ -64,14 +69,33 @@ def texts_of(files: Sequence[tuple[str, bytes]]) -> str:
     return "".join(f"{text}\n" for text in texts if isinstance(text, str))
 
 
-def _bytes_of(block: Mapping[str, Any]) -> bytes | None:
-    """The bytes that an image or audio block carries; None for any other one, which stays as it is."""
-    if block.get("type") not in ("image", "audio") or not isinstance(block.get("data"), str):
+def progress_line(said: Mapping[str, Any], secrets: Sequence[str]) -> bytes:
+    """A progress notification as one line for people and for the door: `3 of 5: message`; what is of no such form is left out."""
+    numbers = [said[key] for key in ("progress", "total") if type(said.get(key)) in (int, float)]
+    message = said.get("message")
+    parts = [" of ".join(map(str, numbers))]
+    if isinstance(message, str):
+        parts.append(" ".join(_mask(message, secrets).split()))
+    return ": ".join(filter(None, parts))[: limits.LIVE_LINE_CHARS].encode("utf-8", "replace")
+
+
+def binary_part(block: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Where the base64 of a block would be: the object that has it, and the key (`data`; an embedded resource's `blob`)."""
+    resource = block.get("resource")
+    if block.get("type") == "resource" and isinstance(resource, dict):
+        return resource, "blob"
+    return block, "data"
+
+
+def _decoded(text: object) -> bytes | None:
+    """The bytes of base64 that can be written again the same; None for anything else, which stays as it is."""
+    if not isinstance(text, str):
         return None
     try:
-        return base64.b64decode(block["data"], validate=True)
+        data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return None
+    return data if base64.b64encode(data).decode() == text else None
 
 
 def _mask(text: str, secrets: Sequence[str]) -> str:

@@ -23,6 +23,7 @@ from threegate.core.workspace import Workspace
 from threegate.request.job import Job
 from threegate.request.model import ToolCall
 from threegate.runners.interface import Artifact, Control, Outcome, Status
+from threegate.runners.live_output import PROGRESS
 from threegate.runners.streams import EMPTY, StreamMeter
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class CallRunner:
 
     def _call(self, workspace: Workspace, call: ToolCall, seconds: int, control: Control) -> _Ended:
         """Everything from the manifest to the answer; what goes wrong is an end."""
+        from threegate.runners.mcp.answer_files import progress_line
         from threegate.tools.requested_call import arguments_of, pinned_manifest
         from threegate.tools.server_process import ServerError, open_server
         from threegate.tools.server_start import secret_values
@@ -98,7 +100,13 @@ class CallRunner:
             masked = tuple(secret_values(self._settings, manifest.secrets).values())
             with open_server(workspace, self._settings, manifest) as server, _stoppable(server, control):
                 server.check_pinned()
-                answer = server.call(call.tool, arguments_of(call), seconds, limits.TOOL_ANSWER_BYTES)
+                answer = server.call(
+                    call.tool,
+                    arguments_of(call),
+                    seconds,
+                    limits.TOOL_ANSWER_BYTES,
+                    lambda said: control.output.put(PROGRESS, progress_line(said, masked)),
+                )
         except Refused as error:
             return _Ended("tools_changed", f"Nothing was called: {error}")
         except ServerError as error:
