@@ -11,11 +11,15 @@ from threegate.contracts.scenario import run_tests
 from threegate.contracts.skeleton import skeleton
 
 
-@pytest.mark.parametrize("name", ["session-sample", "trading", "threegate", "filesystem", "github"])
+@pytest.mark.parametrize(
+    "name", ["session-sample", "trading", "threegate", "filesystem", "github", "agentdojo"]
+)
 def test_examples(name: str) -> None:
     files = read_folder(EXAMPLES / name)
     found = compile_folder(files, environment={})
-    served = {"NO_IMPLEMENTS"} if name in ("filesystem", "github") else set()  # tools of servers, no requests
+    served = (
+        {"NO_IMPLEMENTS"} if name in ("filesystem", "github", "agentdojo") else set()
+    )  # tools of servers, no requests
     assert {item.code for item in found.diagnostics} == served, found.diagnostics
     report = run_tests(found, files)
     assert len(report.results) >= 15
