@@ -1,0 +1,204 @@
+"""What ThreeGate adds to a read call of a server's tool, beside the same call to a server that already runs.
+
+    python -m bench.tools [--calls N]
+
+Three ways, one call of each in turn: the MCP client of the `mcp` package and the server itself, which runs all the time; a fresh process of the
+server in its jail, compared with its manifest and called once, as the daemon does it; and the whole way: the client calls the door, the daemon
+finds the grant, makes the call, and the door gives the answer back. What is added besides the fresh process is the third less the second
+(aim: p50 at most 30 ms). Flat: the medians of the first and of the last tenth of the calls; `--calls 10000` is the long form.
+
+Where there are no tool grants (`granted` is false) each call is signed while it waits, and the time of that is left out: from the verdict on
+the draft to the delivered signature.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from mcp import Client, StdioServerParameters
+
+from tests.agent_runs import make_run
+from tests.serve.door_client import daemon, parameters
+from tests.support import Place, make_place
+from threegate.acts.approve import promote, seal, sign
+from threegate.core import limits
+from threegate.core.workspace import AgentRun, Workspace
+from threegate.launch.context import open_context
+from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
+from threegate.tools.manifest import Manifest, read_manifest
+from threegate.tools.server_process import open_server
+from threegate.trail import Trail
+
+_PYTHON = "/usr/bin/python3"
+_SERVER = r"""
+import json, sys
+TOOL = {"name": "ping", "inputSchema": {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"],
+        "additionalProperties": False}}
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    if method == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "bench", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [TOOL]}
+    elif method == "tools/call":
+        result = {"content": [{"type": "text", "text": str(message["params"]["arguments"]["number"])}]}
+    else:
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+_CONTRACT = """schema_version: "1.1"
+tool: bench.ping
+side_effect: read
+evidence_class: ack_only
+commit_requirement: acknowledged
+timeouts: {total_ms: 30000}
+retries: {max_attempts: 1, retry_on: []}
+rate_limits: {on_429: {respect_retry_after: true, max_sleep_seconds: 60}}
+assertions: {input_invariants: [], output_invariants: []}
+golden_cases: [{id: ping, arguments: {number: 1}, expect_ok: true}]
+allowed_errors: []
+"""
+_SESSION = 'schema_version: "1.0"\nagent: core\n'
+
+
+def _fresh_ms(place: Place, manifest: Manifest, number: int) -> float:
+    """A process of its own, called once."""
+    workspace = Workspace(place.root)
+    begun = time.perf_counter()
+    with open_server(workspace, workspace.load_settings(), manifest) as server:
+        server.check_pinned()
+        answer = server.call("ping", {"number": number}, 60, limits.TOOL_ANSWER_BYTES)
+    assert not answer.is_error
+    return (time.perf_counter() - begun) * 1000
+
+
+async def _direct_ms(client: Client, number: int) -> float:
+    begun = time.perf_counter()
+    answer = await client.call_tool("ping", {"number": number})
+    assert not answer.is_error, answer
+    return (time.perf_counter() - begun) * 1000
+
+
+async def _door_ms(client: Client, place: Place, run: AgentRun, number: int, *, granted: bool) -> float:
+    """The whole way, without the time of a signature."""
+    begun = time.perf_counter()
+    call = asyncio.create_task(client.call_tool("bench__ping", {"number": number}))
+    signing = 0.0 if granted else await _signed_while_it_waits(place, run)
+    answer = await call
+    assert not answer.is_error and answer.content[0].text == str(number), answer
+    return (time.perf_counter() - begun - signing) * 1000
+
+
+async def _signed_while_it_waits(place: Place, run: AgentRun) -> float:
+    """Seconds that signing took."""
+    verdicts = run.inbox.parent / "verdicts"
+    while True:
+        for name in os.listdir(run.inbox):
+            if name.startswith("TR-") and (verdicts / f"{name}.json").exists():
+                begun = time.perf_counter()
+                await asyncio.to_thread(_sign, place, run.inbox / name)
+                return time.perf_counter() - begun
+        await asyncio.sleep(0.001)
+
+
+def _sign(place: Place, draft: Path) -> None:
+    context = open_context(Workspace(place.root))
+    with open_reviewed_draft(context, read_draft(context.workspace, draft), compared=False) as reviewed:
+        sealed = seal(context, reviewed, "operator")
+        promote(context, reviewed, sealed, sign(sealed, place.key), actor="operator:operator")
+
+
+async def _measure(
+    place: Place, run: AgentRun, manifest: Manifest, calls: int, *, granted: bool
+) -> list[list[float]]:
+    """Milliseconds of each way, call by call."""
+    found: list[list[float]] = [[], [], []]
+    bare = StdioServerParameters(command=_PYTHON, args=list(manifest.argv[1:]))
+    door = parameters(place, run, "--wait-sec", "120")
+    async with (
+        Client(bare, read_timeout_seconds=150) as there,
+        Client(door, read_timeout_seconds=150) as here,
+    ):
+        for number in range(calls):
+            found[0].append(await _direct_ms(there, number))
+            found[1].append(_fresh_ms(place, manifest, number))
+            found[2].append(await _door_ms(here, place, run, number, granted=granted))
+    return found
+
+
+def _grant(place: Place, run: AgentRun, calls: int) -> bool:
+    """Write the grant; whether there are such grants."""
+    words = (
+        "grant",
+        "tool",
+        "bench",
+        "ping",
+        "--any",
+        "number",
+        "--by",
+        run.run_id,
+        "--max-uses",
+        str(calls),
+    )
+    return (
+        place.run(*words, "--expires", "24h", "--as", "operator", "--key", str(place.key), "--yes").code == 0
+    )
+
+
+def _p50(values: Sequence[float]) -> float:
+    return round(statistics.median(values), 1)
+
+
+def main() -> None:
+    """Print one JSON object."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--calls", type=int, default=200)
+    calls = parser.parse_args().calls
+    with tempfile.TemporaryDirectory(prefix="threegate-bench-") as name:
+        server = Path(name, "server", "server.py")
+        server.parent.mkdir()
+        server.write_text(_SERVER)
+        Path(name).chmod(0o755)  # the server runs as another account
+        place = make_place(Path(name), settings={"approval.grants": True})
+        contracts = place.root / "tool-exec" / "contracts"
+        (contracts / "bench.ping.yaml").write_text(_CONTRACT)
+        (contracts / "session.yaml").write_text(_SESSION)
+        signing = ("--as", "operator", "--key", str(place.key), "--yes")
+        place.run("tools", "add", "bench", *signing, "--", _PYTHON, "-I", str(server), expect=0)
+        workspace = Workspace(place.root)
+        with Trail(workspace).locked() as held:
+            manifest = read_manifest(workspace, held.index, "bench")
+        run = make_run(place)
+        granted = _grant(place, run, calls)
+        with daemon(place):
+            direct, fresh, whole = asyncio.run(_measure(place, run, manifest, calls, granted=granted))
+    tenth = max(1, calls // 10)
+    print(
+        json.dumps(
+            {
+                "calls": calls,
+                "granted": granted,
+                "direct, p50 ms": _p50(direct),
+                "a fresh process, p50 ms": _p50(fresh),
+                "the whole way, p50 ms": _p50(whole),
+                "added besides the fresh process, ms": round(
+                    statistics.median(whole) - statistics.median(fresh), 1
+                ),
+                "the whole way, first tenth, p50 ms": _p50(whole[:tenth]),
+                "the whole way, last tenth, p50 ms": _p50(whole[-tenth:]),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
