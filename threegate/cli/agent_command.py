@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli import completion, invocation
+from threegate.cli import invocation, tab_completion
 from threegate.cli.agent_connect_command import connect
 from threegate.cli.progress import busy
 
@@ -25,7 +25,9 @@ app.command()(connect)
 
 RunId = Annotated[
     str,
-    typer.Argument(metavar="RUN", help="A run's id, or how it begins.", autocompletion=completion.agent_runs),
+    typer.Argument(
+        metavar="RUN", help="A run's id, or how it begins.", autocompletion=tab_completion.agent_runs
+    ),
 ]
 
 
@@ -36,7 +38,7 @@ def run(
         typer.Argument(
             metavar="PROFILE",
             help="codex, opencode, gemini, claude, qwen, generic, or one of the settings.",
-            autocompletion=completion.profiles,
+            autocompletion=tab_completion.profiles,
         ),
     ],
     arguments: Annotated[
@@ -70,7 +72,9 @@ def run(
     ] = False,
     operator: Annotated[
         str,
-        typer.Option(metavar="NAME", help="With --allow: who signs.", autocompletion=completion.operators),
+        typer.Option(
+            metavar="NAME", help="With --allow: who signs.", autocompletion=tab_completion.operators
+        ),
     ] = "",
     key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --allow: the key to sign with.")

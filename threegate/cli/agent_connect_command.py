@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli import completion, invocation
+from threegate.cli import invocation, tab_completion
 
 if TYPE_CHECKING:
     from threegate.agents.client_entry import ClientEntry
@@ -19,7 +19,7 @@ def connect(
         typer.Argument(
             metavar="PROFILE",
             help="codex, opencode, gemini, claude, qwen or generic.",
-            autocompletion=completion.profiles,
+            autocompletion=tab_completion.profiles,
         ),
     ],
     write: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.core.errors import EXIT_REFUSED
 
@@ -26,7 +26,7 @@ def verify(
         typer.Argument(
             metavar="ID|FILE",
             help="A request in approved/: its id or file.",
-            autocompletion=completion.waiting,
+            autocompletion=tab_completion.waiting,
         ),
     ],
     json_: JsonFlag = False,

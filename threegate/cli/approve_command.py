@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, warn, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
@@ -30,7 +30,9 @@ def approve(
     which: Annotated[
         str,
         typer.Argument(
-            metavar="ID|FILE", help="A draft: its id, its file or its name.", autocompletion=completion.drafts
+            metavar="ID|FILE",
+            help="A draft: its id, its file or its name.",
+            autocompletion=tab_completion.drafts,
         ),
     ],
     name: NameOption = "",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, moment_of, say, wants_json, workspace_here
 from threegate.cli.progress import busy
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
@@ -31,7 +31,7 @@ def show(
     request: Annotated[
         str,
         typer.Option(
-            "--request", metavar="ID", help="Only this request.", autocompletion=completion.with_result
+            "--request", metavar="ID", help="Only this request.", autocompletion=tab_completion.with_result
         ),
     ] = "",
     since: Annotated[
@@ -270,7 +270,7 @@ def export(
     request: Annotated[
         str,
         typer.Option(
-            "--request", metavar="ID", help="Only this request.", autocompletion=completion.with_result
+            "--request", metavar="ID", help="Only this request.", autocompletion=tab_completion.with_result
         ),
     ] = "",
 ) -> None:

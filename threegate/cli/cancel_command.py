@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, decision_here
 from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
@@ -19,7 +19,9 @@ def cancel(
     which: Annotated[
         str,
         typer.Argument(
-            metavar="ID|FILE", help="A request by its id or file.", autocompletion=completion.open_requests
+            metavar="ID|FILE",
+            help="A request by its id or file.",
+            autocompletion=tab_completion.open_requests,
         ),
     ],
     reason: Annotated[str, typer.Option("--reason", help="Kept in the trail.")] = "",

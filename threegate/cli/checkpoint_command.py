@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
@@ -23,7 +23,7 @@ RequestId = Annotated[
     typer.Argument(
         metavar="REQUEST_ID",
         help="As `threegate checkpoint list` names it.",
-        autocompletion=completion.checkpoints,
+        autocompletion=tab_completion.checkpoints,
     ),
 ]
 

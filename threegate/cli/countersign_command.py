@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.approve_command import show, show_group
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
@@ -25,7 +25,7 @@ def countersign(
         typer.Argument(
             metavar="ID|FILE",
             help="A request in approved/: its id or file.",
-            autocompletion=completion.waiting,
+            autocompletion=tab_completion.waiting,
         ),
     ],
     name: NameOption = "",

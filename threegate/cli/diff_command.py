@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, screen_width, wants_json, workspace_here
 
@@ -18,7 +18,7 @@ def diff(
     first: Annotated[
         str,
         typer.Argument(
-            metavar="A", help="A request: id, file name or path.", autocompletion=completion.any_request
+            metavar="A", help="A request: id, file name or path.", autocompletion=tab_completion.any_request
         ),
     ],
     second: Annotated[
@@ -26,7 +26,7 @@ def diff(
         typer.Argument(
             metavar="B",
             help="Another; without it, A is compared with the last finished request of its slug.",
-            autocompletion=completion.any_request,
+            autocompletion=tab_completion.any_request,
         ),
     ] = "",
     full: Annotated[bool, typer.Option("--full", help="Shorten nothing.")] = False,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, moment_of, say, wants_json, workspace_here
 from threegate.cli.progress import busy
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
@@ -24,7 +24,9 @@ def evidence(
     ],
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID]...", help="Only these requests.", autocompletion=completion.with_result),
+        typer.Argument(
+            metavar="[ID]...", help="Only these requests.", autocompletion=tab_completion.with_result
+        ),
     ] = None,
     since: Annotated[
         str,

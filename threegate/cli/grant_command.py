@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
@@ -25,7 +25,7 @@ def new(
     request_id: Annotated[
         str,
         typer.Argument(
-            metavar="REQUEST_ID", help="A request that has finished.", autocompletion=completion.ran
+            metavar="REQUEST_ID", help="A request that has finished.", autocompletion=tab_completion.ran
         ),
     ],
     max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000, help="How often it may run.")],
@@ -121,7 +121,7 @@ def show(
     which: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="A grant, by the beginning of its id.", autocompletion=completion.grants
+            metavar="ID", help="A grant, by the beginning of its id.", autocompletion=tab_completion.grants
         ),
     ],
     json_: JsonFlag = False,
@@ -158,7 +158,7 @@ def revoke(
     which: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="A grant, by the beginning of its id.", autocompletion=completion.grants
+            metavar="ID", help="A grant, by the beginning of its id.", autocompletion=tab_completion.grants
         ),
     ],
     json_: JsonFlag = False,

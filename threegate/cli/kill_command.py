@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.invocation import say, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask, decision_here
 
@@ -33,7 +33,7 @@ def kill(
     which: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="The name of the session or workflow.", autocompletion=completion.of_scope
+            metavar="ID", help="The name of the session or workflow.", autocompletion=tab_completion.of_scope
         ),
     ],
     name: NameOption = "",

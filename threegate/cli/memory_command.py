@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
@@ -19,7 +19,9 @@ def approve(
     request_id: Annotated[
         str,
         typer.Argument(
-            metavar="REQUEST_ID", help="A finished request of memory.propose.", autocompletion=completion.ran
+            metavar="REQUEST_ID",
+            help="A finished request of memory.propose.",
+            autocompletion=tab_completion.ran,
         ),
     ],
     name: NameOption = "",

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.invocation import (
     JsonFlag,
     emit_json,
@@ -157,7 +157,7 @@ def revoke(
         typer.Argument(
             metavar="NAME|SHA256:…",
             help="A name (all its keys) or one key.",
-            autocompletion=completion.operators,
+            autocompletion=tab_completion.operators,
         ),
     ],
     json_: JsonFlag = False,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 
 app = typer.Typer(no_args_is_help=True)
@@ -66,7 +66,9 @@ def remove(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="As `threegate project list` names it.", autocompletion=completion.projects
+            metavar="NAME",
+            help="As `threegate project list` names it.",
+            autocompletion=tab_completion.projects,
         ),
     ],
     json_: JsonFlag = False,
@@ -88,7 +90,8 @@ def remove(
 @app.command()
 def redraft(
     which: Annotated[
-        str, typer.Argument(metavar="ID|FILE", help="A draft that waits.", autocompletion=completion.drafts)
+        str,
+        typer.Argument(metavar="ID|FILE", help="A draft that waits.", autocompletion=tab_completion.drafts),
     ],
     json_: JsonFlag = False,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, actor_here, decision_here
 
@@ -18,7 +18,9 @@ def reject(
     which: Annotated[
         list[str],
         typer.Argument(
-            metavar="ID|FILE...", help="Drafts: their ids, files or names.", autocompletion=completion.drafts
+            metavar="ID|FILE...",
+            help="Drafts: their ids, files or names.",
+            autocompletion=tab_completion.drafts,
         ),
     ],
     reason: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
@@ -18,7 +18,7 @@ def replay(
     request_id: Annotated[
         str,
         typer.Argument(
-            metavar="REQUEST_ID", help="A request that ran to its end.", autocompletion=completion.ran
+            metavar="REQUEST_ID", help="A request that ran to its end.", autocompletion=tab_completion.ran
         ),
     ],
     name: NameOption = "",

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.core.errors import InvalidInput
 
@@ -20,7 +20,7 @@ def results(
         typer.Argument(
             metavar="[ID]",
             help="A request or a result; default: list all.",
-            autocompletion=completion.with_result,
+            autocompletion=tab_completion.with_result,
         ),
     ] = "",
     json_: JsonFlag = False,

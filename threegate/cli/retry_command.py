@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.core.errors import InvalidInput
 
@@ -18,7 +18,7 @@ def retry(
     which: Annotated[
         str,
         typer.Argument(
-            metavar="ID|FILE", help="A request that has ended.", autocompletion=completion.ended_requests
+            metavar="ID|FILE", help="A request that has ended.", autocompletion=tab_completion.ended_requests
         ),
     ],
     json_: JsonFlag = False,

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 SessionId = Annotated[
-    str, typer.Argument(metavar="SESSION", help="A session's name.", autocompletion=completion.sessions)
+    str, typer.Argument(metavar="SESSION", help="A session's name.", autocompletion=tab_completion.sessions)
 ]
 
 
@@ -72,11 +72,11 @@ def open_(
     session: Annotated[str, typer.Argument(metavar="SESSION", help="A name that no session has yet.")],
     requester: Annotated[str, typer.Option(help="Only this requester may use it.")] = "",
     workflow: Annotated[
-        str, typer.Option(help="The workflow it belongs to.", autocompletion=completion.workflows)
+        str, typer.Option(help="The workflow it belongs to.", autocompletion=tab_completion.workflows)
     ] = "",
     role: Annotated[str, typer.Option(help="Its role in the workflow.")] = "",
     parent: Annotated[
-        str, typer.Option(help="The session that hands over to it.", autocompletion=completion.sessions)
+        str, typer.Option(help="The session that hands over to it.", autocompletion=tab_completion.sessions)
     ] = "",
 ) -> None:
     """Open a session that requests may name.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.core.errors import NoWorkspace
@@ -30,7 +30,7 @@ def show(
         typer.Argument(
             metavar="ID|FILE",
             help="A request id, a file name, or a path.",
-            autocompletion=completion.any_request,
+            autocompletion=tab_completion.any_request,
         ),
     ],
     input_name: Annotated[

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.invocation import on_terminal, screen_width, warn
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
 
@@ -28,7 +28,7 @@ NameOption = Annotated[
         "--as",
         metavar="NAME",
         help="Who signs; default: whose key it is.",
-        autocompletion=completion.operators,
+        autocompletion=tab_completion.operators,
     ),
 ]
 KeyOption = Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, actor_here, ask
@@ -21,7 +21,7 @@ app = typer.Typer(no_args_is_help=True)
 ServerName = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="As `threegate tools list` names it.", autocompletion=completion.servers
+        metavar="NAME", help="As `threegate tools list` names it.", autocompletion=tab_completion.servers
     ),
 ]
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli import completion
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption
 
@@ -18,7 +18,7 @@ def show(
     workflow: Annotated[
         str,
         typer.Argument(
-            metavar="[WORKFLOW]", help="One workflow; default: all.", autocompletion=completion.workflows
+            metavar="[WORKFLOW]", help="One workflow; default: all.", autocompletion=tab_completion.workflows
         ),
     ] = "",
     json_: JsonFlag = False,
@@ -70,7 +70,7 @@ def kill(
         typer.Argument(
             metavar="WORKFLOW",
             help="As `threegate workflow show` names it.",
-            autocompletion=completion.workflows,
+            autocompletion=tab_completion.workflows,
         ),
     ],
     name: NameOption = "",
