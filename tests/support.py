@@ -266,3 +266,15 @@ def _draft(
 def request_id(slug: str) -> str:
     """A fresh request id with the recommended form."""
     return f"TR-{datetime.now(UTC):%Y%m%d-%H%M%SZ}-{slug}"
+
+
+def offered(place: Place, *words: str, shell: str = "bash") -> list[str]:
+    """What Tab offers after `threegate` and these words, the last of which is not ended; one shell's own lines."""
+    line = " ".join(("threegate", *words))
+    asks = {
+        "bash": {"COMP_WORDS": line, "COMP_CWORD": str(len(words))},
+        "zsh": {"_TYPER_COMPLETE_ARGS": line},
+        "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }
+    done = place.run(env={"_THREEGATE_COMPLETE": f"complete_{shell}", **asks[shell]}, expect=0)
+    return done.out.split("\n")[:-1] if done.out.strip() else []

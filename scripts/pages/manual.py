@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 from collections.abc import Iterator
-from typing import Any, get_type_hints
+from typing import Any
 
 from scripts.pages.codes import EXITS
 
@@ -51,18 +50,19 @@ def _options(command: Any) -> list[tuple[str, str]]:
 
 
 def _arguments(command: Any) -> list[tuple[str, str]]:
-    """(name, help) of each argument; Typer keeps their help in the function's annotations only."""
+    """(name, help) of each argument."""
     items = [item for item in command.params if item.param_type_name == "argument"]
-    hints = get_type_hints(inspect.unwrap(command.callback), include_extras=True) if items else {}
-    rows = []
-    for item in items:
-        told = [getattr(note, "help", None) for note in getattr(hints.get(item.name), "__metadata__", ())]
-        rows.append((item.metavar or item.name.upper(), next((text for text in told if text), "")))
-    return rows
+    texts = command.argument_texts() if items else {}
+    return [(item.metavar or item.name.upper(), texts.get(item.name, "")) for item in items]
 
 
 def _help(command: Any) -> str:
-    return " ".join((command.help or "").split("\f")[0].split())
+    """What a command says of itself, without its examples."""
+    return " ".join((command.help or "").partition("\n\nExample")[0].split())
+
+
+def _examples(command: Any) -> list[str]:
+    return command.examples() if hasattr(command, "examples") else []
 
 
 def cli_page() -> str:
@@ -82,6 +82,9 @@ def _page() -> Iterator[str]:
             yield from ("", "| | |", "|---|---|")
         for name, text in rows:
             yield f"| `{name.replace('|', chr(92) + '|')}` | {text.replace('|', chr(92) + '|')} |"
+        examples = _examples(command)
+        if examples:
+            yield from ("", "For example:", "", *(f"    {line}" for line in examples))
 
 
 def man_page(version: str) -> str:
@@ -120,6 +123,9 @@ def _man(version: str) -> Iterator[str]:
             yield ".TP"
             yield f".B {_roff(name)}"
             yield _roff(text) if text else "\\&"
+        examples = _examples(command)
+        if examples:
+            yield from (".PP", "For example:", ".PP", ".nf", ".RS", *map(_roff, examples), ".RE", ".fi")
     yield ".SH EXIT STATUS"
     for code, text in EXITS.items():
         yield ".TP"

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.acts.bench_workspace import Bench
+from tests.support import Place, offered
 from threegate.acts import drills
 from threegate.acts.drill_plants import PLANTS, Planted
 from threegate.acts.drills import answer_drill, due_utc, place_drill, set_drills, settle_drill
@@ -149,6 +150,8 @@ def test_it_is_listed_and_found_like_any_draft(ran: Bench) -> None:
     shown = show_request(ran.workspace, drill.name)
     with open_input(ran.workspace, shown, "data.csv") as (_, copy), copy.open() as stream:
         assert stream.read() == b"1\n2\n"
+    place = Place(ran.workspace.root, ran.keys["alice"])
+    assert offered(place, "approve", "TR-") == [drill.name.removesuffix(".md")]  # Tab does not give it away
     assert drafts_of(ran.workspace) == [] and drafts_of(ran.workspace, drill=True) == [listed]
 
 

@@ -1,10 +1,48 @@
-"""Every command has a help that can be shown, whatever brackets are in it."""
+"""Every command's help: it can be shown, fits 80 columns, describes each argument and option, and its examples are right."""
 
 from __future__ import annotations
 
-import pytest
+import re
+import shlex
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import Any
 
-from threegate.cli import COMMANDS, execute
+import pytest
+import typer
+
+from threegate.cli import COMMANDS, Command, app, execute
+
+_HELP = ("--help", "--install-completion", "--show-completion")
+
+
+def tree(path: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from tree((*path, name), below)
+
+
+@pytest.fixture(scope="module")
+def commands() -> dict[tuple[str, ...], Any]:
+    root: Any = typer.main.get_command(app)
+    context = typer.Context(root)
+    return dict(item for name in COMMANDS for item in tree((name,), root.get_command(context, name)))
+
+
+@pytest.fixture(scope="module")
+def leaves(commands: dict[tuple[str, ...], Any]) -> dict[tuple[str, ...], Command]:
+    return {path: command for path, command in commands.items() if isinstance(command, Command)}
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def help_of(path: tuple[str, ...], command: Any) -> str:
+    context = typer.Context(command, info_name=" ".join(("threegate", *path)), terminal_width=80)
+    shown = command.get_help(context)
+    assert isinstance(shown, str)
+    return shown
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -17,3 +55,45 @@ def test_every_help_can_be_shown(name: str, capsys: pytest.CaptureFixture[str]) 
 def test_brackets_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["worker", "--help"]) == 0
     assert "HOST[:PORT][/VHOST]" in "".join(capsys.readouterr().out.split())
+
+
+def test_every_example_parses_as_the_command_that_shows_it(leaves: dict[tuple[str, ...], Command]) -> None:
+    assert len(leaves) > 90
+    for path, command in leaves.items():
+        examples = command.examples()
+        assert examples, f"{path} has no example"
+        for example in examples:
+            program, *arguments = takewhile(lambda word: word[0] not in "<>", shlex.split(example))
+            assert (program, *arguments[: len(path)]) == ("threegate", *path), example
+            command.make_context(path[-1], arguments[len(path) :])  # parses, and runs nothing
+            assert f"{example}\n" in help_of(path, command) + "\n", f"{path}: the example is wrapped"
+
+
+def test_every_argument_and_option_is_described(leaves: dict[tuple[str, ...], Command]) -> None:
+    for path, command in leaves.items():
+        shown = flat(help_of(path, command))
+        for item in command.params:
+            if set(_HELP) & set(item.opts):
+                continue
+            text = getattr(item, "help", None)
+            assert text, f"{path} {item.name} has no description"
+            assert "…" not in text, f"{path} {item.name}: {text}"
+            assert flat(text) in shown, f"{path} {item.name}: its description is not shown"
+
+
+def test_every_summary_is_one_whole_sentence_that_fits(commands: dict[tuple[str, ...], Any]) -> None:
+    root: Any = typer.main.get_command(app)
+    lists: dict[tuple[str, ...], Any] = {(): (root, {name: commands[(name,)] for name in COMMANDS})}
+    lists |= {path: (group, group.commands) for path, group in commands.items() if hasattr(group, "commands")}
+    for path, (group, below) in lists.items():
+        shown = help_of(path, group).splitlines()
+        for name, command in below.items():
+            summary = (command.help or "").split("\n\n")[0]
+            assert re.fullmatch(r"[A-Z][^…]*\.", summary) and ". " not in summary, f"{path} {name}: {summary}"
+            assert any(line.split(maxsplit=1) == [name, summary] for line in shown), f"{path} {name} is cut"
+            assert max(map(len, shown)) <= 80
+
+
+def test_a_command_and_the_list_of_commands_say_the_same(commands: dict[tuple[str, ...], Any]) -> None:
+    for name, (_, summary) in COMMANDS.items():
+        assert commands[(name,)].help.split("\n\n")[0] == summary

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.material import folder
-from tests.support import Done, Place, make_place, monty_draft, request_id
+from tests.support import Done, Place, make_place, monty_draft, offered, request_id
 from threegate import cli
 
 
@@ -143,6 +143,7 @@ def test_a_checkpoint_waits_for_a_signed_answer(place: Place) -> None:
     listed = place.run("checkpoint", "list", "--json", expect=0).json()
     assert sorted(item["request_id"] for item in listed) == sorted([yes, no])
     assert listed[0]["checkpoints"][0]["context"] == [{"label": "Memory", "value": 128}]
+    assert offered(Place(place.root, place.key), "checkpoint", "approve", "") == sorted([yes, no])
     sign = ("--as", "operator", "--key", str(place.key), "--yes")
     place.run("checkpoint", "approve", yes, *sign, expect=0)
     place.run("checkpoint", "deny", no, *sign, expect=0)

@@ -10,11 +10,13 @@ import errno
 import gc
 import importlib
 import importlib.util
+import inspect
 import sys
-from typing import Any
+from typing import Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.models import ArgumentInfo
 
 from threegate.cli import invocation
 from threegate.core.errors import EXIT_FAILED, EXIT_USAGE, ThreeGateError, place_of
@@ -23,61 +25,101 @@ _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 """Wrong usage. Typer has moved Click's class before; its own public subclass names it wherever it lives."""
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    # name: (module below threegate.cli, one line of help)
-    "init": ("init_command", "Make a workspace: folders, settings, key, operators."),
+    # name: (module below threegate.cli, one line of help: the first line of the command's own)
+    "init": ("init_command", "Make a workspace: folders, settings, key and first operator."),
     "validate": ("validate_command", "Check tool requests and say what is wrong and where."),
     "rules": ("rules_command", "List the rules of gate 1."),
-    "explain": ("explain_command", "Explain one rule, or any other code that is shown."),
+    "explain": ("explain_command", "Explain a rule or any other code that ThreeGate shows."),
     "draft": ("draft_command", "Write a well-formed draft into the inbox."),
-    "approve": ("approve_command", "Read, sign and promote a draft."),
+    "approve": ("approve_command", "Read, sign and promote a draft or a group of drafts."),
     "countersign": ("countersign_command", "Add a second operator's signature to an approved request."),
     "approval": ("approval_command", "Verify an approval, check by check."),
-    "review": ("review_command", "Walk through all drafts, one by one."),
-    "reject": ("reject_command", "Refuse a draft, with a reason."),
+    "review": ("review_command", "Walk through all drafts and decide on each."),
+    "reject": ("reject_command", "Refuse drafts, with a reason for the agent."),
     "cancel": ("cancel_command", "Stop a waiting or running request."),
     "retry": ("retry_command", "Make a fresh draft of an ended request."),
-    "diff": ("diff_command", "Compare two requests."),
-    "grant": ("grant_command", "Standing grants: new, tool, list, show, revoke."),
-    "drill": ("drill_command", "Drafts that must not be approved, to practise reading."),
-    "run": ("run_command", "Run the daemon, or one pass with --once."),
-    "worker": ("worker_command", "Be a machine of a cluster."),
-    "cluster": ("cluster_command", "Many machines: make a CA, certificates and the broker's files."),
-    "status": ("status_command", "What waits, runs and has ended."),
-    "show": ("show_command", "Everything that is known about one request."),
-    "results": ("results_command", "List results, or print one."),
-    "result": ("result_command", "Check a result file."),
-    "replay": ("replay_command", "Run a finished request again and compare."),
-    "stats": ("stats_command", "How people decided: how much, how fast, and how stops went."),
+    "diff": ("diff_command", "Compare two requests, field by field."),
+    "grant": ("grant_command", "Make, list, show and revoke standing grants."),
+    "drill": ("drill_command", "Practise reading with drafts that must not be approved."),
+    "run": ("run_command", "Run the daemon in the foreground."),
+    "worker": ("worker_command", "Run requests on this machine for a cluster."),
+    "cluster": ("cluster_command", "Make the certificates and broker files of a cluster."),
+    "status": ("status_command", "Show what waits, runs and has ended, and who must act."),
+    "show": ("show_command", "Show everything that is known about one request."),
+    "results": ("results_command", "List the results, or print those of one request."),
+    "result": ("result_command", "Check result files."),
+    "replay": ("replay_command", "Run a finished request again and compare its outputs."),
+    "stats": ("stats_command", "Show who decided how much and how fast."),
     "audit": ("audit_command", "Show, verify, prove and export the trail."),
     "evidence": ("evidence_command", "Write a pack that an auditor checks without ThreeGate."),
     "witness": ("witness_command", "Cosign the trail checkpoints of other workspaces."),
-    "operator": ("operator_command", "Who may approve: add, list, revoke."),
-    "aana": ("aana_command", "The Agent Action Contract: check events, sum up decisions."),
-    "contracts": ("contracts_command", "The contract language: check, test, decide."),
-    "session": ("session_command", "Sessions of the contract gate."),
-    "workflow": ("workflow_command", "Workflows of the contract gate."),
+    "operator": ("operator_command", "Add, list and revoke the people who may approve."),
+    "aana": ("aana_command", "Check events of the Agent Action Contract."),
+    "contracts": ("contracts_command", "Check, test and play contracts."),
+    "session": ("session_command", "Open, show and end sessions of the contract gate."),
+    "workflow": ("workflow_command", "Show and end workflows of the contract gate."),
     "checkpoint": ("checkpoint_command", "Answer what a contract asks of a person."),
-    "kill": ("kill_command", "Kill a session, a subtree or a workflow."),
-    "proposal": ("proposal_command", "JSON action proposals: validate, explain, draft."),
-    "undo": ("undo_command", "Take a change of a project back."),
-    "project": ("project_command", "Projects that may be changed: add, list, remove."),
-    "tools": ("tools_command", "Servers of tools (MCP): add, list, show, refresh, remove, test."),
-    "memory": ("memory_command", "Notes that proposals may search."),
+    "kill": ("kill_command", "End a session, a subtree or a workflow for good."),
+    "proposal": ("proposal_command", "Validate, explain and draft JSON action proposals."),
+    "undo": ("undo_command", "Take back a change that was made to a project."),
+    "project": ("project_command", "Add, list and remove projects that may be changed."),
+    "tools": ("tools_command", "Add, list, test and remove servers of tools (MCP)."),
+    "memory": ("memory_command", "Store, list and remove notes that proposals may search."),
     "sandbox": ("sandbox_command", "Build and check the sandbox images."),
     "notify": ("notify_command", "Try the notices of the settings."),
     "settings": ("settings_command", "Check and show the settings."),
     "workspace": ("workspace_command", "Adopt a moved or restored workspace."),
-    "prune": ("prune_command", "Remove what nothing needs any more."),
-    "page": ("page_command", "The operator's page in a browser, to look at only."),
-    "serve": ("serve_command", "HTTP and MCP servers (extras)."),
-    "agent": ("agent_command", "Agents: run one in a jail, list, show, stop, connect."),
-    "service": ("service_command", "The daemon as a systemd service."),
-    "doctor": ("doctor_command", "What is enforced on this machine, measured."),
+    "prune": ("prune_command", "Remove runs and inputs that nothing needs any more."),
+    "page": ("page_command", "Print a link to the operator's page in a browser."),
+    "serve": ("serve_command", "Serve the gates over HTTP or MCP, or the passkey page."),
+    "agent": ("agent_command", "Run, list, show, stop and connect agents."),
+    "service": ("service_command", "Run the daemon as a systemd service."),
+    "doctor": ("doctor_command", "Check and measure what is enforced on this machine."),
 }
 
 
 def _module_exists(name: str) -> bool:
     return importlib.util.find_spec(f"threegate.cli.{name}") is not None
+
+
+class Command(TyperCommand):
+    """A command whose help shows its examples as they are typed, and what each argument is."""
+
+    def argument_texts(self) -> dict[str, str]:
+        """The help of each argument by its name.
+
+        It is read from the annotations: Click 8.5 empties the `help` that Typer below 0.25 gives an argument.
+        """
+        hints = get_type_hints(inspect.unwrap(self.callback), include_extras=True) if self.callback else {}
+        return {
+            name: note.help
+            for name, hint in hints.items()
+            for note in getattr(hint, "__metadata__", ())
+            if isinstance(note, ArgumentInfo) and note.help
+        }
+
+    def examples(self) -> list[str]:
+        """The command lines of the help's last paragraph, `Example: …` or `Examples: …`."""
+        *_, last = (self.help or "").split("\n\n")
+        label, _, lines = last.partition(":")
+        return [line.strip() for line in lines.splitlines()] if label in ("Example", "Examples") else []
+
+    def format_help_text(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Write what the command does; its examples are not wrapped."""
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text((self.help or "").replace("\n\nExample", "\n\n\b\nExample"))
+
+    def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Write the arguments and the options; nobody else needs the arguments' texts."""
+        texts = self.argument_texts()
+        for item in self.params:
+            if item.name in texts:
+                setattr(item, "help", texts[item.name])  # noqa: B010 - Click's class has it from 8.5 on only
+        super().format_options(ctx, formatter)
+
+    def format_arguments(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Nothing: Click from 8.5 on would list the arguments that Typer lists."""
 
 
 class LazyGroup(TyperGroup):
@@ -99,9 +141,12 @@ class LazyGroup(TyperGroup):
         module = importlib.import_module(f"threegate.cli.{entry[0]}")
         module.app._add_completion = False  # completion is of the whole command, not of each part
         module.app.rich_markup_mode = None  # a help text is text: [HOST] is no markup
+        for registered in module.app.registered_commands:
+            registered.cls = Command
         command = typer.main.get_command(module.app)
         command.name = cmd_name
-        command.help = command.help or entry[1]
+        if isinstance(command, TyperGroup):
+            command.help = entry[1]
         return command  # type: ignore[return-value]
 
     def shell_complete(self, ctx: typer.Context, incomplete: str) -> list[Any]:  # type: ignore[override]

@@ -19,11 +19,7 @@ from threegate.cli.invocation import JsonFlag, emit_json, safe, say, wants_json,
 from threegate.core import limits
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="The Agent Action Contract: check events, sum up decisions.",
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 class Format(StrEnum):
@@ -56,7 +52,12 @@ def check(
     ] = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Say whether a proposed tool call should run now. Exit 0 only if it is accepted."""
+    """Say whether a proposed tool call should run now.
+
+    Exit 0 only if it is accepted.
+
+    Example: threegate aana check event.json --format json
+    """
     from threegate.aana import DecisionLog, check_bytes
 
     as_json = form is Format.json or wants_json(json_) or (jsonl and form is None)
@@ -95,7 +96,10 @@ def summary(
     until: Annotated[str, typer.Option(metavar="ISO", help="Count up to this moment.")] = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Count routes, blockers and tools of a decision log."""
+    """Count routes, blockers and tools of a decision log.
+
+    Example: threegate aana summary --since 2026-05-10T00:00:00Z
+    """
     from threegate.aana import summarise
 
     if not file:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli import invocation
+from threegate.cli import invocation, tab_completion
 from threegate.cli.agent_connect_command import connect
 from threegate.cli.progress import busy
 
@@ -19,18 +19,16 @@ if TYPE_CHECKING:
     from threegate.core.workspace import AgentRun
     from threegate.launch.context import Context
 
-app = typer.Typer(
-    no_args_is_help=True, help="Agents: run one in a jail, list, show, stop, connect; and what to tell one."
-)
+app = typer.Typer(no_args_is_help=True)
 
 app.command()(connect)
 
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or how it begins.")]
-
-
-@app.callback()
-def agent() -> None:
-    """Agents: run one in a jail, list, show, stop, connect; and what to tell one."""
+RunId = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN", help="A run's id, or how it begins.", autocompletion=tab_completion.agent_runs
+    ),
+]
 
 
 @app.command()
@@ -38,7 +36,9 @@ def run(
     profile: Annotated[
         str,
         typer.Argument(
-            metavar="PROFILE", help="codex, opencode, gemini, claude, qwen, generic, or one of the settings."
+            metavar="PROFILE",
+            help="codex, opencode, gemini, claude, qwen, generic, or one of the settings.",
+            autocompletion=tab_completion.profiles,
         ),
     ],
     arguments: Annotated[
@@ -70,12 +70,19 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start with an empty home, not with that of its last run here.")
     ] = False,
-    operator: Annotated[str, typer.Option(metavar="NAME", help="With --allow: who signs.")] = "",
+    operator: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="With --allow: who signs.", autocompletion=tab_completion.operators
+        ),
+    ] = "",
     key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --allow: the key to sign with.")
     ] = None,
 ) -> None:
-    """Run an agent in a jail, on a copy of a project. What reaches outside is a request that a person signs.
+    """Run an agent in a jail, on a copy of a project.
+
+    What reaches outside is a request that a person signs.
 
     Examples: threegate agent run codex --project ~/app
               threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'
@@ -185,7 +192,10 @@ def _changes_line(changes: MadeChangeSet) -> str:
 
 @app.command("list")
 def list_(json_: invocation.JsonFlag = False) -> None:
-    """List the runs of agents, the newest last."""
+    """List the runs of agents, the newest last.
+
+    Example: threegate agent list
+    """
     from threegate.agents.runs import all_runs, end_dead_runs, is_alive
     from threegate.launch.context import open_context
     from threegate.setup.init import account
@@ -223,7 +233,10 @@ def _state(facts: RunFacts, alive: bool) -> str:
 
 @app.command()
 def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
-    """Show what is known of a run, and what it changed."""
+    """Show what is known of a run, and what it changed.
+
+    Example: threegate agent show ar-20261122
+    """
     from dataclasses import asdict
 
     from threegate.agents.runs import find_run, is_alive
@@ -269,7 +282,12 @@ def _changed_paths(run: AgentRun, facts: RunFacts) -> list[str]:
 
 @app.command()
 def stop(run: RunId) -> None:
-    """Stop a run: the agent ends at once, and its end is recorded."""
+    """Stop a run and record its end.
+
+    The agent ends at once.
+
+    Example: threegate agent stop ar-20261122
+    """
     from threegate.agents.runs import end_dead_runs, find_run, stop_run
     from threegate.launch.context import open_context
     from threegate.setup.init import account
@@ -297,7 +315,12 @@ def prompt(
     ] = False,
     json_: invocation.JsonFlag = False,
 ) -> None:
-    """Print a text that teaches an agent to ask, with this workspace's maxima, backends and tools."""
+    """Print a text that teaches an agent to ask.
+
+    It has this workspace's maxima, backends and tools.
+
+    Example: threegate agent prompt --format json
+    """
     if form not in ("markdown", "json"):
         raise typer.BadParameter("--format is markdown or json")
     from threegate.core.workspace import find_workspace

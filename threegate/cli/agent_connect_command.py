@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli import invocation
+from threegate.cli import invocation, tab_completion
 
 if TYPE_CHECKING:
     from threegate.agents.client_entry import ClientEntry
@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 def connect(
     profile: Annotated[
-        str, typer.Argument(metavar="PROFILE", help="codex, opencode, gemini, claude, qwen or generic.")
+        str,
+        typer.Argument(
+            metavar="PROFILE",
+            help="codex, opencode, gemini, claude, qwen or generic.",
+            autocompletion=tab_completion.profiles,
+        ),
     ],
     write: Annotated[
         bool,
@@ -30,7 +35,9 @@ def connect(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="With --write: do not ask.")] = False,
 ) -> None:
-    """Print the MCP entry for an agent that runs elsewhere, without a jail, or put it into the agent's settings.
+    """Print or install the MCP entry for an agent without a jail.
+
+    The agent runs elsewhere; --write puts the entry into its settings.
 
     Examples: threegate agent connect codex --write
               threegate agent connect claude --write --file ~/app/.mcp.json

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.core.errors import EXIT_REFUSED
 
@@ -15,15 +16,27 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def approval() -> None:
-    """Approvals: what a launch would say about one."""
+    """Verify an approval, check by check."""
 
 
 @app.command("verify")
 def verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A request in approved/.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ID|FILE",
+            help="A request in approved/: its id or file.",
+            autocompletion=tab_completion.waiting,
+        ),
+    ],
     json_: JsonFlag = False,
 ) -> None:
-    """Make every check that a launch makes. Ends with 2 when one fails."""
+    """Make every check that a launch makes.
+
+    Exit 2 when one fails.
+
+    Example: threegate approval verify tool-exec/approved/TR-20261122-101500Z-sum.md
+    """
     from threegate.launch.context import open_context
     from threegate.review.countersign import verify_approval
 

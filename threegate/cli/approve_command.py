@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, warn, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
@@ -26,7 +27,14 @@ app = typer.Typer()
 
 @app.command()
 def approve(
-    which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A draft: its id, or inbox/TR-….md")],
+    which: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID|FILE",
+            help="A draft: its id, its file or its name.",
+            autocompletion=tab_completion.drafts,
+        ),
+    ],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
@@ -46,7 +54,13 @@ def approve(
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Read, sign and promote one draft, or a group of drafts that differ in plain values only."""
+    """Read, sign and promote a draft or a group of drafts.
+
+    The drafts of a group differ in plain values only.
+
+    Examples: threegate approve TR-20261122-101500Z-sum
+              threegate approve TR-20261122-101500Z-sum --group --as alice
+    """
     from threegate.acts.approve import known_operators, read_signature, seal, seal_as, sign
     from threegate.acts.signing_key import acting_operator
     from threegate.launch.context import open_context

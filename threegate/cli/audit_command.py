@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, moment_of, say, wants_json, workspace_here
 from threegate.cli.progress import busy
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _Key = TypeVar("_Key", bound="VerifierKey")
 
-app = typer.Typer(no_args_is_help=True, help="Show, verify, prove and export the trail.")
+app = typer.Typer(no_args_is_help=True)
 
 KeyOption = Annotated[
     str, typer.Option("--key", metavar="KEY.pub", help="The workspace's verifier key, kept elsewhere.")
@@ -27,14 +28,24 @@ KeyOption = Annotated[
 
 @app.command()
 def show(
-    request: Annotated[str, typer.Option("--request", metavar="ID", help="Only this request.")] = "",
+    request: Annotated[
+        str,
+        typer.Option(
+            "--request", metavar="ID", help="Only this request.", autocompletion=tab_completion.with_result
+        ),
+    ] = "",
     since: Annotated[
         str, typer.Option("--since", metavar="WHEN", help="From this date or moment on, or 24h, 7d ago.")
     ] = "",
     type_: Annotated[list[str] | None, typer.Option("--type", help="Only events of this type.")] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Tell what happened, one line an event; every line is verified as it is read."""
+    """Show what happened, one line for each event.
+
+    Every line is verified as it is read.
+
+    Example: threegate audit show --request TR-20261122-101500Z-sum
+    """
     from threegate.trail import Trail
     from threegate.trail.event import TYPES
     from threegate.trail.story import select, story_line
@@ -75,7 +86,13 @@ def verify(
     ] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Check the chain, the tree, signatures, and that folders and artifacts agree with the trail; 2 if not."""
+    """Check the trail, its signatures and the folders.
+
+    The chain and the tree have to be whole, and folders and artifacts have to agree with the trail. Exit
+    2 when they do not.
+
+    Example: threegate audit verify --checkpoint kept.note --key workspace.pub
+    """
     from threegate.records.audit_verify import verify_workspace
     from threegate.trail.cosignature import WitnessKey
 
@@ -131,7 +148,12 @@ def checkpoint(
     ] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Sign size and root of the tree; keep the note on paper, in mail or on another machine."""
+    """Sign the size and the root of the trail's tree.
+
+    Keep the note on paper, in mail or on another machine.
+
+    Example: threegate audit checkpoint --out kept.note
+    """
     from threegate.core import durable
     from threegate.launch.completion import still_open
     from threegate.records.trail_checkpoints import write_trail_checkpoint
@@ -158,7 +180,12 @@ def prove(
         Path | None, typer.Option("--checkpoint", help="Prove for this checkpoint instead of a fresh one.")
     ] = None,
 ) -> None:
-    """Print a proof that an event is in the trail, which anyone can check with the key alone."""
+    """Print a proof that an event is in the trail.
+
+    Anyone can check it with the key alone.
+
+    Example: threegate audit prove 17
+    """
     from threegate.records.trail_checkpoints import prove_line
     from threegate.trail import Trail
     from threegate.trail.checkpoint import TrailCheckpoint
@@ -175,7 +202,12 @@ def verify_proof(
     key: KeyOption = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Check a proof, with no workspace when --key is given; prints the event that it proves."""
+    """Check a proof and print the event that it proves.
+
+    With --key it needs no workspace.
+
+    Example: threegate audit verify-proof event-17.proof --key workspace.pub
+    """
     from threegate.trail.checkpoint import LineProof
     from threegate.trail.event import LineError, parse_line
     from threegate.trail.workspace_key import VerifierKey
@@ -210,7 +242,12 @@ def verify_proof(
 
 @app.command()
 def rotate(json_: JsonFlag = False) -> None:
-    """Close the trail's file with a signed checkpoint and begin the next one."""
+    """Close the trail's file and begin the next one.
+
+    A signed checkpoint is its last line.
+
+    Example: threegate audit rotate
+    """
     from threegate.records.trail_checkpoints import rotate as rotate_trail
     from threegate.setup.init import account
     from threegate.trail import Trail
@@ -230,9 +267,19 @@ def export(
         Path | None,
         typer.Option("--out", help="A file (csv, jsonl, ack) or a folder (in-toto); default stdout."),
     ] = None,
-    request: Annotated[str, typer.Option("--request", metavar="ID", help="Only this request.")] = "",
+    request: Annotated[
+        str,
+        typer.Option(
+            "--request", metavar="ID", help="Only this request.", autocompletion=tab_completion.with_result
+        ),
+    ] = "",
 ) -> None:
-    """Write the trail for other programs: csv, jsonl, a trace for AgentAck, or one signed in-toto statement a run."""
+    """Write the trail for other programs.
+
+    As csv, jsonl, a trace for AgentAck, or one signed in-toto statement for each run.
+
+    Example: threegate audit export --format csv --out trail.csv
+    """
     from threegate.records.export import export_trail
 
     with busy("exporting the trail"):
@@ -246,7 +293,12 @@ def report(
     out: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
     since: Annotated[str, typer.Option("--since", metavar="WHEN", help="Requests from then on.")] = "",
 ) -> None:
-    """Write one page that needs no network: requests, decisions, durations, artifacts, and the verification."""
+    """Write the trail as one page that needs no network.
+
+    It has requests, decisions, durations, artifacts and the verification.
+
+    Example: threegate audit report --out report.html --since 30d
+    """
     from threegate.records.trail_report import write_report
 
     with busy("verifying the trail and writing the page"):

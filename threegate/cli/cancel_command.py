@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, decision_here
 from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
@@ -15,7 +16,14 @@ app = typer.Typer()
 
 @app.command()
 def cancel(
-    which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A request by its id or file.")],
+    which: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID|FILE",
+            help="A request by its id or file.",
+            autocompletion=tab_completion.open_requests,
+        ),
+    ],
     reason: Annotated[str, typer.Option("--reason", help="Kept in the trail.")] = "",
     wait: Annotated[
         float, typer.Option("--wait", min=0, max=600, help="Seconds to wait for a running one.")
@@ -24,7 +32,12 @@ def cancel(
     key: KeyOption = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Stop a waiting or running request. Ends with 3 when the daemon has not answered yet. Signed where your key asks nothing."""
+    """Stop a waiting or running request.
+
+    Exit 3 when the daemon has not answered yet. It is signed if your key asks for no passphrase.
+
+    Example: threegate cancel TR-20261122-101500Z-sum --reason 'Wrong month.'
+    """
     from threegate.acts.cancel import CANCEL, cancel_about, cancel_request
     from threegate.launch.context import open_context
     from threegate.review.show import show_request

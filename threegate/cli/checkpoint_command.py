@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
@@ -17,12 +18,22 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
-RequestId = Annotated[str, typer.Argument(metavar="REQUEST_ID")]
+RequestId = Annotated[
+    str,
+    typer.Argument(
+        metavar="REQUEST_ID",
+        help="As `threegate checkpoint list` names it.",
+        autocompletion=tab_completion.checkpoints,
+    ),
+]
 
 
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
-    """List the requests that wait for a person."""
+    """List the requests that wait for a person.
+
+    Example: threegate checkpoint list
+    """
     from threegate.acts.contract_checkpoint_answers import open_checkpoints
     from threegate.launch.context import open_context
 
@@ -51,13 +62,19 @@ def _show(item: OpenCheckpoint) -> None:
 def approve(
     request_id: RequestId, name: NameOption = "", key: KeyOption = None, yes: YesOption = False
 ) -> None:
-    """Let this very call run."""
+    """Let exactly this call run.
+
+    Example: threegate checkpoint approve TR-20261122-101500Z-sum
+    """
     _answer(request_id, name, key, yes, approve=True)
 
 
 @app.command()
 def deny(request_id: RequestId, name: NameOption = "", key: KeyOption = None, yes: YesOption = False) -> None:
-    """Refuse this call."""
+    """Refuse this call.
+
+    Example: threegate checkpoint deny TR-20261122-101500Z-sum
+    """
     _answer(request_id, name, key, yes, approve=False)
 
 

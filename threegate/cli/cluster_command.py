@@ -9,12 +9,12 @@ import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 
-app = typer.Typer(no_args_is_help=True, help="Many machines.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
 def cluster() -> None:
-    """Many machines: files for the broker and its workers."""
+    """Make the certificates and broker files of a cluster."""
 
 
 @app.command()
@@ -33,7 +33,12 @@ def init(
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Make a development CA, certificates, and RabbitMQ's definitions and configuration; again: add workers."""
+    """Make a CA, certificates and the files of RabbitMQ.
+
+    The CA is for development. Run it again to add workers.
+
+    Example: threegate cluster init cluster --worker w1 --worker w2 --host broker.example --enter
+    """
     from threegate.cluster.extra import require_extra
 
     workspace = workspace_here()

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
+Contracts = Annotated[
+    str, typer.Option("--contracts", metavar="DIR", help="A contracts folder; default: the workspace's.")
+]
 Folder = Annotated[str, typer.Argument(metavar="[DIR]", help="A contracts folder; default: the workspace's.")]
 
 
@@ -51,7 +54,12 @@ def _compiled(folder: str) -> tuple[Compiled, dict[str, bytes]]:
 
 @app.command()
 def check(folder: Folder = "", json_: JsonFlag = False) -> None:
-    """Compile a folder and say what is wrong, and where. Exit 2 with any error."""
+    """Compile a folder and say what is wrong, and where.
+
+    Exit 2 when there is an error.
+
+    Example: threegate contracts check contracts/
+    """
     compiled, _ = _load(folder)
     errors = sum(item.severity == "error" for item in compiled.diagnostics)
     if wants_json(json_):
@@ -74,7 +82,12 @@ def check(folder: Folder = "", json_: JsonFlag = False) -> None:
 
 @app.command()
 def test(folder: Folder = "", json_: JsonFlag = False) -> None:
-    """Run golden cases and *.test.yaml files; say which rules no case has reached."""
+    """Run golden cases and *.test.yaml files.
+
+    It names the rules that no case has reached.
+
+    Example: threegate contracts test contracts/
+    """
     from threegate.contracts.scenario import run_tests
 
     compiled, files = _compiled(folder)
@@ -105,8 +118,12 @@ def decide(
     form: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
     json_: JsonFlag = False,
 ) -> None:
-    """Play calls, one a line, and print a decision a line. Exit 0: all were played, whatever was decided; exit 2: the
-    contracts do not compile."""
+    """Play calls, one a line, and print a decision a line.
+
+    Exit 0 when all were played, whatever was decided; 2 when the contracts do not compile.
+
+    Example: threegate contracts decide contracts/ --calls calls.jsonl --format json
+    """
     from threegate.contracts.play import Play
     from threegate.core import durable
 
@@ -155,8 +172,14 @@ def _decide_line(play: Any, line: bytes, where: str, as_json: bool) -> None:
 
 
 @app.command()
-def explain(code: Annotated[str, typer.Argument(metavar="CODE")], json_: JsonFlag = False) -> None:
-    """Say what a diagnostic code or a reason code means."""
+def explain(
+    code: Annotated[str, typer.Argument(metavar="CODE", help="A code as a check or a decision prints it.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Say what a diagnostic or reason code means.
+
+    Example: threegate contracts explain FILE_TOO_LARGE
+    """
     from threegate.contracts.codes import CODES
     from threegate.contracts.reasons import REASONS
 
@@ -175,8 +198,15 @@ def explain(code: Annotated[str, typer.Argument(metavar="CODE")], json_: JsonFla
 
 
 @app.command()
-def new(tool: Annotated[str, typer.Argument(metavar="TOOL")]) -> None:
-    """Print a commented contract for a tool, to be saved as TOOL.yaml."""
+def new(
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name, as calls name it.")],
+) -> None:
+    """Print a commented contract for a tool.
+
+    Save it as TOOL.yaml.
+
+    Example: threegate contracts new web.fetch >web.fetch.yaml
+    """
     import re
 
     from threegate.contracts.skeleton import skeleton
@@ -191,7 +221,12 @@ def graph(
     folder: Folder = "",
     out: Annotated[str, typer.Option("--out", metavar="FILE.svg|.mmd", help="Where to write it.")] = "",
 ) -> None:
-    """Draw phases, tools and preconditions; without --out as Mermaid text."""
+    """Draw phases, tools and preconditions.
+
+    Without --out it prints Mermaid text.
+
+    Example: threegate contracts graph contracts/ --out contracts.svg
+    """
     from threegate.contracts.drawing import mermaid, svg
 
     if out and not out.endswith((".svg", ".mmd")):
@@ -234,11 +269,16 @@ def _tell(findings: list[Any], json_: bool) -> None:
 
 @app.command("check-response")
 def check_response(
-    file: Annotated[str, typer.Argument(metavar="FILE.json")],
-    folder: Annotated[str, typer.Option("--contracts", metavar="DIR")] = "",
+    file: Annotated[str, typer.Argument(metavar="FILE.json", help="The response, as the model sent it.")],
+    folder: Contracts = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Hold a recorded model response against response_format_invariants."""
+    """Check a recorded response of a model.
+
+    It is checked against response_format_invariants.
+
+    Example: threegate contracts check-response response.json --contracts contracts/
+    """
     from threegate.contracts.provider import check_response as checked
 
     compiled, _ = _compiled(folder)
@@ -247,12 +287,20 @@ def check_response(
 
 @app.command("check-request")
 def check_request(
-    file: Annotated[str, typer.Argument(metavar="FILE.json")],
-    provider: Annotated[str, typer.Option("--provider", metavar="NAME")],
-    folder: Annotated[str, typer.Option("--contracts", metavar="DIR")] = "",
+    file: Annotated[str, typer.Argument(metavar="FILE.json", help="The request, as it is sent.")],
+    provider: Annotated[
+        str,
+        typer.Option("--provider", metavar="NAME", help="The provider, as provider_constraints names it."),
+    ],
+    folder: Contracts = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Hold a request to a model provider against provider_constraints."""
+    """Check a request to a model provider.
+
+    It is checked against provider_constraints.
+
+    Example: threegate contracts check-request request.json --provider openai
+    """
     from threegate.contracts.provider import check_request as checked
 
     compiled, _ = _compiled(folder)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.approve_command import show, show_group
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
@@ -19,7 +20,14 @@ app = typer.Typer()
 
 @app.command()
 def countersign(
-    file: Annotated[Path, typer.Argument(metavar="ID|FILE", help="A request in approved/: its id or file.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ID|FILE",
+            help="A request in approved/: its id or file.",
+            autocompletion=tab_completion.waiting,
+        ),
+    ],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
@@ -30,7 +38,12 @@ def countersign(
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Add a second operator's signature to an approved request, or to a group that was approved together."""
+    """Add a second operator's signature to an approved request.
+
+    With --group, it signs all waiting requests that were approved together with it.
+
+    Example: threegate countersign TR-20261122-101500Z-sum --as bob
+    """
     from threegate.launch.context import open_context
     from threegate.review.countersign import countersign as add_signature
     from threegate.review.countersign import countersign_all, open_waiting, waiting_group

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, screen_width, wants_json, workspace_here
 
@@ -14,17 +15,29 @@ app = typer.Typer()
 
 @app.command()
 def diff(
-    first: Annotated[str, typer.Argument(metavar="A", help="A request: id, file name or path.")],
+    first: Annotated[
+        str,
+        typer.Argument(
+            metavar="A", help="A request: id, file name or path.", autocompletion=tab_completion.any_request
+        ),
+    ],
     second: Annotated[
         str,
         typer.Argument(
-            metavar="B", help="Another; without it, A is compared with the last finished of its slug."
+            metavar="B",
+            help="Another; without it, A is compared with the last finished request of its slug.",
+            autocompletion=tab_completion.any_request,
         ),
     ] = "",
     full: Annotated[bool, typer.Option("--full", help="Shorten nothing.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Compare what two requests mean: every field, inputs by digest and, for text, by content."""
+    """Compare two requests, field by field.
+
+    Inputs are compared by digest and, if they are text, by content.
+
+    Example: threegate diff TR-20261122-101500Z-sum TR-20261123-090000Z-sum
+    """
     from threegate.review.compare import compare
     from threegate.review.screen import render_comparison
 

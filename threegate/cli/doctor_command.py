@@ -19,7 +19,12 @@ def doctor(
     ] = True,
     json_: JsonFlag = False,
 ) -> None:
-    """Look at everything that has to hold, measure the walls, and say how to fix what does not."""
+    """Check and measure what is enforced on this machine.
+
+    It says how to fix what is wrong.
+
+    Example: threegate doctor
+    """
     from threegate.core.errors import EXIT_REFUSED, NoWorkspace
     from threegate.setup.doctor import examine
 

@@ -62,7 +62,12 @@ def draft(
     time: Annotated[int, typer.Option(help="Seconds.")] = 60,
     json_: invocation.JsonFlag = False,
 ) -> None:
-    """Write a well-formed draft into the inbox, with its inputs hashed and copied to inbox/files/."""
+    """Write a well-formed draft into the inbox.
+
+    Its inputs are hashed and copied to inbox/files/.
+
+    Example: threegate draft --backend monty --code sum.py --input numbers.json --purpose 'Add up the numbers.'
+    """
     for name, given in (("backend", backend), ("risk", risk), ("sensitivity", sensitivity)):
         if given not in _CHOICES[name]:
             raise typer.BadParameter(f"--{name} is one of {', '.join(_CHOICES[name])}")

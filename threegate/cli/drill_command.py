@@ -7,12 +7,14 @@ import typer
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, acting_here
 
-app = typer.Typer(no_args_is_help=True, help="Drafts that must not be approved, to practise reading.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("on")
 def on(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -> None:
-    """Consent to drills: now and then the daemon places a draft that must not be approved. Signed with your key.
+    """Consent to drills; signed with your key.
+
+    Now and then the daemon places a draft that must not be approved.
 
     Example: threegate drill on
     """
@@ -21,7 +23,9 @@ def on(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) ->
 
 @app.command("off")
 def off(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -> None:
-    """End drills; one that is open is withdrawn. Signed with your key.
+    """End drills; signed with your key.
+
+    An open drill is withdrawn.
 
     Example: threegate drill off
     """
@@ -46,7 +50,9 @@ def _set(name: str, key: KeyOption, json_: bool, *, on: bool) -> None:
 
 @app.command("status")
 def status(json_: JsonFlag = False) -> None:
-    """Whether drills are on, since when, and how they went. Whether one is open is not said.
+    """Show whether drills are on, since when, and how they went.
+
+    It does not say whether one is open.
 
     Example: threegate drill status
     """

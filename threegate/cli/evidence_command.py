@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, moment_of, say, wants_json, workspace_here
 from threegate.cli.progress import busy
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
@@ -21,7 +22,12 @@ def evidence(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="The folder to make; a zip when it ends in .zip.")
     ],
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Only these requests.")] = None,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID]...", help="Only these requests.", autocompletion=tab_completion.with_result
+        ),
+    ] = None,
     since: Annotated[
         str,
         typer.Option(
@@ -30,9 +36,10 @@ def evidence(
     ] = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Write a pack that a stranger checks without ThreeGate; 2 when something is missing from it.
+    """Write a pack that an auditor checks without ThreeGate.
 
-    Without IDs and --since it has the whole trail. HOW-TO-CHECK.md in it says how.
+    Without IDs and --since it has the whole trail. HOW-TO-CHECK.md in it says how to check it. Exit 2
+    when something is missing from it.
 
     Example: threegate evidence --since 30d --out evidence.zip
     """

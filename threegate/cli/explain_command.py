@@ -31,7 +31,10 @@ def explain(
     ],
     json_: invocation.JsonFlag = False,
 ) -> None:
-    """Explain one rule, or a code that a screen or a file shows."""
+    """Explain a rule or any other code that ThreeGate shows.
+
+    Example: threegate explain TG101
+    """
     from dataclasses import asdict
 
     from threegate.request.rules import RULES

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
@@ -22,8 +23,13 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("new")
 def new(
-    request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="A request that has finished.")],
-    max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000)],
+    request_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="REQUEST_ID", help="A request that has finished.", autocompletion=tab_completion.ran
+        ),
+    ],
+    max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000, help="How often it may run.")],
     expires: Annotated[str, typer.Option("--expires", metavar="7d", help="90s, 15m, 24h or 7d from now.")],
     widen: Annotated[
         list[str] | None,
@@ -39,10 +45,11 @@ def new(
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Let the same job run again without a signature of its own: a few times, for a while.
+    """Let a job run again, a few times, without a new signature.
 
-    What you do not widen stays the same byte for byte. Example:
-    threegate grant new TR-… --widen 'vars.month ~ 2026-[0-9]{2}' --widen 'inputs.data.csv = 0..1 MiB' --max-uses 30 --expires 30d
+    What you do not widen stays the same byte for byte.
+
+    Example: threegate grant new TR-20261122-101500Z-report --widen 'vars.month ~ 2026-[0-9]{2}' --widen 'inputs.data.csv = 0..1 MiB' --max-uses 30 --expires 30d
     """
     from threegate.acts.grants import finished_request, grant_sections, new_grant
     from threegate.approval import read_widened
@@ -166,7 +173,10 @@ def _say_granted(grant: Grant, json_: bool) -> None:
 
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
-    """All grants and how often they were used."""
+    """List all grants and how often they were used.
+
+    Example: threegate grant list
+    """
     from threegate.acts.standing_grants import list_grants
     from threegate.trail import Trail
 
@@ -185,10 +195,18 @@ def list_(json_: JsonFlag = False) -> None:
 
 @app.command("show")
 def show(
-    which: Annotated[str, typer.Argument(metavar="ID", help="A grant, by the beginning of its id.")],
+    which: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="A grant, by the beginning of its id.", autocompletion=tab_completion.grants
+        ),
+    ],
     json_: JsonFlag = False,
 ) -> None:
-    """Everything that a grant is bound to."""
+    """Show everything that a grant is bound to.
+
+    Example: threegate grant show 3f9c
+    """
     from threegate.acts.standing_grants import find_grant
     from threegate.shown.escaped_lines import field, quoted
     from threegate.trail import Trail
@@ -214,10 +232,18 @@ def show(
 
 @app.command("revoke")
 def revoke(
-    which: Annotated[str, typer.Argument(metavar="ID", help="A grant, by the beginning of its id.")],
+    which: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="A grant, by the beginning of its id.", autocompletion=tab_completion.grants
+        ),
+    ],
     json_: JsonFlag = False,
 ) -> None:
-    """End a grant; what was promoted under it and waits does not run."""
+    """End a grant; what waits under it does not run.
+
+    Example: threegate grant revoke 3f9c
+    """
     from threegate.acts.grants import revoke_grant
     from threegate.launch.context import open_context
     from threegate.setup.init import account

@@ -24,7 +24,12 @@ def init(
     ] = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Make a workspace: folders, settings, identity and the first operator. Asks nothing."""
+    """Make a workspace: folders, settings, key and first operator.
+
+    It asks nothing.
+
+    Example: threegate init ws --operator alice --key ~/.ssh/id_ed25519.pub
+    """
     from threegate.setup.init import init_workspace
 
     made = init_workspace(folder, operator=operator, public_key=key, agent=agent)

@@ -7,21 +7,45 @@ from typing import Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.invocation import say, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask, decision_here
 
 app = typer.Typer(add_completion=False)
 
 
+def _scopes(incomplete: str) -> list[str]:
+    from threegate.acts.session_acts import SCOPES
+
+    return [scope for scope in SCOPES if scope.startswith(incomplete)]
+
+
 @app.command()
 def kill(
-    scope: Annotated[str, typer.Argument(metavar="session|subtree|workflow")],
-    which: Annotated[str, typer.Argument(metavar="ID")],
+    scope: Annotated[
+        str,
+        typer.Argument(
+            metavar="session|subtree|workflow",
+            help="What to end: a session, a session with those below it, or all of a workflow.",
+            autocompletion=_scopes,
+        ),
+    ],
+    which: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="The name of the session or workflow.", autocompletion=tab_completion.of_scope
+        ),
+    ],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
 ) -> None:
-    """End sessions for good; a workflow needs your signature."""
+    """End a session, a subtree or a workflow for good.
+
+    A workflow needs your signature.
+
+    Example: threegate kill session march
+    """
     kill_and_tell(scope, which, name=name, key=key, yes=yes)
 
 

@@ -6,22 +6,33 @@ from typing import Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
-app = typer.Typer(no_args_is_help=True, help="Notes that proposals may search.", rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
 def approve(
-    request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="A finished memory.propose.")],
+    request_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="REQUEST_ID",
+            help="A finished request of memory.propose.",
+            autocompletion=tab_completion.ran,
+        ),
+    ],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Store a proposed note."""
+    """Store a proposed note.
+
+    Example: threegate memory approve TR-20261122-101500Z-note
+    """
     from threegate.acts.memory import proposed_note, store_note
     from threegate.acts.proposal_finished import APPLY
     from threegate.acts.signed_acts import sign_act
@@ -50,7 +61,10 @@ def remove(
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Remove a stored note; the trail keeps its digest."""
+    """Remove a stored note; the trail keeps its digest.
+
+    Example: threegate memory remove notes.jsonl:3
+    """
     from threegate.acts.memory import remove_note
     from threegate.launch.context import open_context
     from threegate.setup.init import account
@@ -65,7 +79,10 @@ def remove(
 
 @app.command("list")
 def list_notes(json_: JsonFlag = False) -> None:
-    """List the stored notes."""
+    """List the stored notes.
+
+    Example: threegate memory list
+    """
     from threegate.acts.memory import notes
     from threegate.launch.context import open_context
 

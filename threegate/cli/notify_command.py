@@ -7,7 +7,7 @@ import typer
 from threegate.cli.invocation import say, warn, workspace_here
 from threegate.core.errors import EXIT_FAILED
 
-app = typer.Typer(no_args_is_help=True, help="Try the notices of the settings.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
@@ -17,7 +17,12 @@ def notify() -> None:
 
 @app.command()
 def test() -> None:
-    """Send a test notice to each URL of the settings, and say which took it. Ends with 3 when one did not."""
+    """Send a test notice to each URL of the settings.
+
+    It says which URL took it. Exit 3 when one did not.
+
+    Example: threegate notify test
+    """
     from threegate.daemon.notices import send_test
 
     taken, problems = send_test(workspace_here().load_settings())

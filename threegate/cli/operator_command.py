@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.invocation import (
     JsonFlag,
     emit_json,
@@ -34,11 +35,18 @@ def add(
     authority: Annotated[
         bool, typer.Option("--cert-authority", help="The key signs certificates for this name.")
     ] = False,
-    valid_after: Annotated[str, typer.Option("--valid-after", metavar="YYYYMMDDZ")] = "",
-    valid_before: Annotated[str, typer.Option("--valid-before", metavar="YYYYMMDDZ")] = "",
+    valid_after: Annotated[
+        str, typer.Option("--valid-after", metavar="YYYYMMDDZ", help="The key counts from then on (UTC).")
+    ] = "",
+    valid_before: Annotated[
+        str, typer.Option("--valid-before", metavar="YYYYMMDDZ", help="The key counts until then (UTC).")
+    ] = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Let somebody approve."""
+    """Add an operator, who may then approve.
+
+    Example: threegate operator add bob --key bob.pub
+    """
     from threegate.acts.operator import add_operator
     from threegate.setup.init import account, read_public_key
 
@@ -59,9 +67,12 @@ def add(
 
 @app.command("passkey")
 def passkey(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -> None:
-    """Enrol a passkey for yourself: prints a link to the page of `threegate serve approve`, waits, and signs it with your SSH key.
+    """Enrol a passkey of yours, signed with your SSH key.
 
-    It always asks: comparing the fingerprints is all that keeps out the passkey of somebody else who had the link.
+    It prints a link to the page of `threegate serve approve` and waits. It always asks: only comparing
+    the fingerprints keeps out the passkey of somebody else who had the link.
+
+    Example: threegate operator passkey --as alice
     """
     import time
 
@@ -96,7 +107,12 @@ def passkey(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = Fals
 
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
-    """Who may approve, with which keys and passkeys. Ends with 2 when the files are not as recorded."""
+    """List who may approve, with which keys and passkeys.
+
+    Exit 2 when the files are not as recorded.
+
+    Example: threegate operator list
+    """
     from threegate.acts.operator import list_operators
 
     lines, problem = list_operators(workspace_here())
@@ -136,10 +152,22 @@ def list_(json_: JsonFlag = False) -> None:
 
 @app.command("revoke")
 def revoke(
-    which: Annotated[str, typer.Argument(metavar="NAME|SHA256:…", help="A name (all its keys) or one key.")],
+    which: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|SHA256:…",
+            help="A name (all its keys) or one key.",
+            autocompletion=tab_completion.operators,
+        ),
+    ],
     json_: JsonFlag = False,
 ) -> None:
-    """Take the right to approve away; approvals that wait do not run any more."""
+    """Take away the right to approve.
+
+    Waiting requests that this operator or key approved no longer run.
+
+    Example: threegate operator revoke bob
+    """
     from threegate.acts.operator import revoke_operator
     from threegate.setup.init import account
 
@@ -156,7 +184,10 @@ def record(
     yes: Annotated[bool, typer.Option("--yes", help="The files were looked at and are right.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Record the operators' files as they are now, after they were changed by hand."""
+    """Record the operators' files after a change by hand.
+
+    Example: threegate operator record --yes
+    """
     from threegate.acts.operator import record_operators
     from threegate.setup.init import account
 

@@ -23,7 +23,12 @@ def page(
         typer.Option(min=0, max=65535, help="The port of a server that is started; 0 takes a free one."),
     ] = 0,
 ) -> None:
-    """Print a link to the operator's page: for one browser, once, for ten minutes. Starts its server where none runs, until Ctrl-C."""
+    """Print a link to the operator's page in a browser.
+
+    The link works once, in one browser, for ten minutes. If no server runs, it starts one until Ctrl-C.
+
+    Example: threegate page --port 8766
+    """
     from threegate.setup.page_login import served_port
 
     workspace = workspace_here()

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 
-app = typer.Typer(no_args_is_help=True, help="Projects that may be changed.", rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
@@ -18,7 +19,10 @@ def add(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder.")],
     json_: JsonFlag = False,
 ) -> None:
-    """Register a folder that change sets may be applied to."""
+    """Register a folder that change sets may be applied to.
+
+    Example: threegate project add web /srv/web
+    """
     from threegate.acts.registered_projects import add_project
     from threegate.setup.init import account
 
@@ -31,7 +35,12 @@ def add(
 
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
-    """The registered projects, and project.root as the default one."""
+    """List the registered projects.
+
+    project.root of the settings is the default one.
+
+    Example: threegate project list
+    """
     from threegate.changes.projects import find_project, project_names
     from threegate.core.errors import Refused
 
@@ -54,10 +63,20 @@ def list_(json_: JsonFlag = False) -> None:
 
 @app.command()
 def remove(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As `threegate project list` names it.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="As `threegate project list` names it.",
+            autocompletion=tab_completion.projects,
+        ),
+    ],
     json_: JsonFlag = False,
 ) -> None:
-    """Take a project out of the list; its folder stays as it is."""
+    """Take a project off the list; its folder stays as it is.
+
+    Example: threegate project remove web
+    """
     from threegate.acts.registered_projects import remove_project
     from threegate.setup.init import account
 
@@ -70,10 +89,18 @@ def remove(
 
 @app.command()
 def redraft(
-    which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A draft that waits.")],
+    which: Annotated[
+        str,
+        typer.Argument(metavar="ID|FILE", help="A draft that waits.", autocompletion=tab_completion.drafts),
+    ],
     json_: JsonFlag = False,
 ) -> None:
-    """Draft a change set again where its project moved on: what both sides changed is merged, and nothing is applied."""
+    """Draft a change set again after its project moved on.
+
+    What both sides changed is merged, and nothing is applied.
+
+    Example: threegate project redraft TR-20261123-140501Z-changes-9be8da
+    """
     from threegate.agents.redraft import redraft as draft_again
     from threegate.launch.context import open_context
     from threegate.review.reviewed_draft import find_draft, open_reviewed_draft, read_draft

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from threegate.core.workspace import Workspace
     from threegate.proposals import ProposalVerdict
 
-app = typer.Typer(no_args_is_help=True, help="JSON action proposals.", rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True)
 
 
 class Format(StrEnum):
@@ -37,13 +37,23 @@ FormatOption = Annotated[Format, typer.Option("--format", help="text or json.")]
 
 @app.command()
 def validate(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = Format.text) -> None:
-    """Say the verdict and every error. Exit 0 for auto and approval, 2 otherwise."""
+    """Print the verdict and every error.
+
+    Exit 0 for auto and approval, 2 otherwise.
+
+    Example: threegate proposal validate proposal.json
+    """
     _judge(file, jsonl, form, explain=False)
 
 
 @app.command()
 def explain(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = Format.text) -> None:
-    """As validate, with the reasons, what the tool is and what the proposal would become."""
+    """Print the verdict with reasons and the resulting draft.
+
+    It also says what the tool is.
+
+    Example: threegate proposal explain proposal.json
+    """
     _judge(file, jsonl, form, explain=True)
 
 
@@ -54,7 +64,12 @@ def draft(
     form: FormatOption = Format.text,
     drop: Annotated[bool, typer.Option("--drop", help="Put the proposal into the inbox instead.")] = False,
 ) -> None:
-    """Print the tool request that a proposal would become; nothing is written but with --drop."""
+    """Print the tool request that a proposal would become.
+
+    Nothing is written without --drop.
+
+    Example: threegate proposal draft proposal.json --drop
+    """
     from threegate.proposals import draft_from_proposal
     from threegate.proposals.in_workspace import moment
 

@@ -21,7 +21,12 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Remove runs, inputs and snapshots that nothing needs; the trail, results and request files stay."""
+    """Remove runs and inputs that nothing needs any more.
+
+    Snapshots too. The trail, results and request files stay.
+
+    Example: threegate prune --older-than 30d --dry-run
+    """
     from datetime import UTC, datetime, timedelta
 
     from threegate.core.settings import parse_duration

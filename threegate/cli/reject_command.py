@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, actor_here, decision_here
 
@@ -15,7 +16,12 @@ app = typer.Typer()
 @app.command()
 def reject(
     which: Annotated[
-        list[str], typer.Argument(metavar="ID|FILE...", help="Drafts: their ids, or inbox/TR-….md")
+        list[str],
+        typer.Argument(
+            metavar="ID|FILE...",
+            help="Drafts: their ids, files or names.",
+            autocompletion=tab_completion.drafts,
+        ),
     ],
     reason: Annotated[
         str, typer.Option("--reason", help="Told to the agent and kept in the trail, for each of them.")
@@ -25,7 +31,13 @@ def reject(
     key: KeyOption = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Say no to drafts: a copy goes to refused/, the agent gets a verdict and a result. Signed where your key asks nothing."""
+    """Refuse drafts, with a reason for the agent.
+
+    A copy goes to refused/, and the agent gets a verdict and a result. It is signed if your key needs no
+    passphrase.
+
+    Example: threegate reject TR-20261122-101500Z-sum --reason 'Reads more than it needs.'
+    """
     from threegate.acts.approve_group import group_paths
     from threegate.acts.reject import REJECT, reject_about, reject_draft
     from threegate.cli.approve_command import reveal

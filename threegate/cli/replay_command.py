@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
@@ -14,13 +15,23 @@ app = typer.Typer()
 
 @app.command()
 def replay(
-    request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="A request that ran to its end.")],
+    request_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="REQUEST_ID", help="A request that ran to its end.", autocompletion=tab_completion.ran
+        ),
+    ],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Run a finished request again, within the same walls, and compare every output; exit 2 when one differs."""
+    """Run a finished request again and compare its outputs.
+
+    It runs within the same walls. Exit 2 when an output differs.
+
+    Example: threegate replay TR-20261122-101500Z-sum
+    """
     from threegate.acts.replay import ended_request
     from threegate.acts.replay import replay as run_again
     from threegate.core.errors import EXIT_REFUSED

@@ -10,12 +10,12 @@ import typer
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
 
-app = typer.Typer(no_args_is_help=True, help="Check a result file.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
 def result() -> None:
-    """Check a result file."""
+    """Check result files."""
 
 
 @app.command()
@@ -23,7 +23,12 @@ def validate(
     files: Annotated[list[Path], typer.Argument(help="TS-*.md files.")],
     json_: JsonFlag = False,
 ) -> None:
-    """Say whether each file is a well-formed tool result, and what is wrong with it; 2 if one is not."""
+    """Check whether files are well-formed tool results.
+
+    Exit 2 when one is not; it says what is wrong.
+
+    Example: threegate result validate tool-exec/results/TS-20261122-101530Z-sum.md
+    """
     from threegate.core import durable, limits
     from threegate.results import validate_result
 

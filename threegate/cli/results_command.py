@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.core.errors import InvalidInput
 
@@ -15,11 +16,19 @@ app = typer.Typer()
 @app.command()
 def results(
     request_id: Annotated[
-        str, typer.Argument(metavar="[ID]", help="A request or a result; default: list all.")
+        str,
+        typer.Argument(
+            metavar="[ID]",
+            help="A request or a result; default: list all.",
+            autocompletion=tab_completion.with_result,
+        ),
     ] = "",
     json_: JsonFlag = False,
 ) -> None:
-    """List the results, or print those of one request."""
+    """List the results, or print those of one request.
+
+    Example: threegate results TR-20261122-101500Z-sum
+    """
     from threegate.review.results import list_results
 
     workspace = workspace_here()

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.core.errors import InvalidInput
 
@@ -14,10 +15,20 @@ app = typer.Typer()
 
 @app.command()
 def retry(
-    which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A request that has ended.")],
+    which: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID|FILE", help="A request that has ended.", autocompletion=tab_completion.ended_requests
+        ),
+    ],
     json_: JsonFlag = False,
 ) -> None:
-    """Make a fresh draft of an ended request, with a new id, for a new approval."""
+    """Make a fresh draft of an ended request.
+
+    The draft has a new id and needs a new approval.
+
+    Example: threegate retry TR-20261122-101500Z-sum
+    """
     from threegate.acts.retry import retry_request
     from threegate.launch.context import open_context
     from threegate.review.show import show_request

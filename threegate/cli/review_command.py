@@ -40,7 +40,12 @@ def review(
     key: KeyOption = None,
     plain: PlainFlag = False,
 ) -> None:
-    """Walk through all drafts: read, then approve, reject or skip each."""
+    """Walk through all drafts and decide on each.
+
+    Read one, then approve, reject or skip it.
+
+    Example: threegate review --as alice
+    """
     from threegate.acts.list_drafts import drafts_of
     from threegate.launch.context import open_context
 

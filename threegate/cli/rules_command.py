@@ -16,7 +16,10 @@ def rules(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/rules.md.")] = False,
     json_: invocation.JsonFlag = False,
 ) -> None:
-    """List the rules of gate 1."""
+    """List the rules of gate 1.
+
+    Example: threegate rules --json
+    """
     from threegate.request.rules import RULES
     from threegate.request.rules.rules_page import rules_page
 

@@ -31,9 +31,13 @@ def run(
     json_log: Annotated[bool, typer.Option("--json-log", help="The same as --log json.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The same as --log none.")] = False,
 ) -> None:
-    """Run the daemon in the foreground; SIGTERM stops it gracefully, SIGHUP has it read its settings again.
+    """Run the daemon in the foreground.
 
-    Exit 3 when launches had to stop.
+    SIGTERM stops it gracefully, and SIGHUP makes it read its settings again. Exit 3 when launches had to
+    stop.
+
+    Examples: threegate run
+              threegate run --once
     """
     from threegate.daemon import run_daemon
     from threegate.daemon.log import Form, Log

@@ -9,12 +9,17 @@ import typer
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.progress import busy
 
-app = typer.Typer(no_args_is_help=True, help="Build and check the sandbox images.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
 def build(json_: JsonFlag = False) -> None:
-    """Build the images that are missing, and enter their digests into threegate.toml."""
+    """Build missing images and enter their digests.
+
+    The digests go into threegate.toml.
+
+    Example: threegate sandbox build
+    """
     from threegate.setup.init import account
     from threegate.setup.sandbox import build_images, enter_images
 
@@ -41,7 +46,12 @@ def check(
     network: Annotated[bool, typer.Option("--network/--no-network", help="Also try the way out.")] = True,
     json_: JsonFlag = False,
 ) -> None:
-    """Run a container of ours that tries every wall; exit 2 when one does not hold."""
+    """Run a container of ours that tries every wall.
+
+    Exit 2 when a wall does not hold.
+
+    Example: threegate sandbox check --no-network
+    """
     from threegate.core.errors import EXIT_REFUSED
     from threegate.runners.era.era_doctor import prove_era
 

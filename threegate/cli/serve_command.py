@@ -20,11 +20,7 @@ from threegate.core.workspace import Workspace
 if TYPE_CHECKING:
     from threegate.core.settings import Settings
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="HTTP and MCP servers, and the page that takes passkeys (extras).",
-)
+app = typer.Typer(no_args_is_help=True)
 
 TOKEN_VARIABLE = "THREEGATE_TOKEN"  # noqa: S105 - the variable's name
 
@@ -53,7 +49,13 @@ def http(
     ] = limits.SERVE_REQUESTS_PER_MINUTE,
     log: _LogOption = "",
 ) -> None:
-    """Serve POST /pre-tool-check, /proposals/validate and /contracts/decide. The bearer token is read from THREEGATE_TOKEN."""
+    """Serve the gates over HTTP.
+
+    The paths are POST /pre-tool-check, /proposals/validate and /contracts/decide. The bearer token is
+    read from THREEGATE_TOKEN.
+
+    Example: threegate serve http --port 8765
+    """
     for module in ("fastapi", "uvicorn"):
         need_extra(module, "http")
     token = os.environ.pop(TOKEN_VARIABLE, "") or None
@@ -103,7 +105,12 @@ def mcp(
         ),
     ] = limits.DOOR_USUAL_WAIT_SECONDS,
 ) -> None:
-    """Serve the MCP tools on stdin and stdout, or to the clients of a listening socket that is stdin: an agent asks and waits."""
+    """Serve the MCP tools on stdin and stdout.
+
+    When stdin is a listening socket, it serves the clients of that. An agent asks and waits.
+
+    Example: threegate serve mcp
+    """
     need_extra("mcp", "mcp")
     from threegate.serve.recording import decision_log
 
@@ -159,7 +166,13 @@ def approve(
         ),
     ] = False,
 ) -> None:
-    """Serve the page that takes passkeys, at the https address approval.passkey_origin, until Ctrl-C."""
+    """Serve the page that takes passkeys, until Ctrl-C.
+
+    Its https address is approval.passkey_origin of the settings.
+
+    Examples: threegate serve approve --make-ca
+              threegate serve approve --cert approve.pem --key-file approve.key
+    """
     from threegate.core.web_origin import parse_origin
     from threegate.setup.page_certificate import certificate_files, make_certificate
 

@@ -13,7 +13,7 @@ from threegate.core.errors import EXIT_REFUSED, Unavailable
 if TYPE_CHECKING:
     from threegate.setup.systemd_service import Plan
 
-app = typer.Typer(no_args_is_help=True, help="The daemon as a systemd service: install, uninstall, status.")
+app = typer.Typer(no_args_is_help=True)
 
 _Name = Annotated[str, typer.Option("--name", help="The service's name.")]
 
@@ -34,7 +34,12 @@ def install(
     print_: Annotated[bool, typer.Option("--print", help="Print the unit and do nothing.")] = False,
     yes: YesOption = False,
 ) -> None:
-    """Say what will be done, ask, then write the unit and start it."""
+    """Write the systemd unit and start it.
+
+    It says what will be done, and asks before.
+
+    Example: threegate service install --user threegate
+    """
     from threegate.setup import systemd_service
 
     plan = systemd_service.plan_install(workspace_here(), name=name, user=user, era=era)
@@ -54,7 +59,12 @@ def install(
 
 @app.command()
 def uninstall(name: _Name = "threegate", yes: YesOption = False) -> None:
-    """Say what will be done, ask, then stop the service and take its unit away. The workspace stays."""
+    """Stop the service and remove its unit.
+
+    It says what will be done, and asks before. The workspace stays.
+
+    Example: threegate service uninstall
+    """
     from threegate.setup import systemd_service
 
     systemd_service.need_systemd()
@@ -67,7 +77,12 @@ def uninstall(name: _Name = "threegate", yes: YesOption = False) -> None:
 
 @app.command()
 def status(name: _Name = "threegate", json_: JsonFlag = False) -> None:
-    """What systemd says about the service; exit 2 when it does not run."""
+    """Show what systemd says about the service.
+
+    Exit 2 when it does not run.
+
+    Example: threegate service status
+    """
     from threegate.setup import systemd_service
 
     systemd_service.need_systemd()

@@ -6,16 +6,22 @@ from typing import Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="A session's name.")]
+SessionId = Annotated[
+    str, typer.Argument(metavar="SESSION", help="A session's name.", autocompletion=tab_completion.sessions)
+]
 
 
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
-    """List the sessions: phase, steps, and whether they go on."""
+    """List the sessions with phase, steps and state.
+
+    Example: threegate session list
+    """
     from threegate.acts.session_acts import session_table
     from threegate.launch.context import open_context
 
@@ -37,7 +43,10 @@ def list_(json_: JsonFlag = False) -> None:
 
 @app.command()
 def show(session: SessionId, json_: JsonFlag = False) -> None:
-    """Show everything that a session remembers."""
+    """Show everything that a session remembers.
+
+    Example: threegate session show march
+    """
     from threegate.acts.session_acts import session_table
     from threegate.contracts import engine
     from threegate.core.errors import Refused
@@ -60,13 +69,20 @@ def show(session: SessionId, json_: JsonFlag = False) -> None:
 
 @app.command("open")
 def open_(
-    session: SessionId,
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="A name that no session has yet.")],
     requester: Annotated[str, typer.Option(help="Only this requester may use it.")] = "",
-    workflow: Annotated[str, typer.Option(help="The workflow it belongs to.")] = "",
+    workflow: Annotated[
+        str, typer.Option(help="The workflow it belongs to.", autocompletion=tab_completion.workflows)
+    ] = "",
     role: Annotated[str, typer.Option(help="Its role in the workflow.")] = "",
-    parent: Annotated[str, typer.Option(help="The session that hands over to it.")] = "",
+    parent: Annotated[
+        str, typer.Option(help="The session that hands over to it.", autocompletion=tab_completion.sessions)
+    ] = "",
 ) -> None:
-    """Open a session that requests may name."""
+    """Open a session that requests may name.
+
+    Example: threegate session open march --requester agent
+    """
     from threegate.acts.session_acts import open_session
     from threegate.launch.context import open_context
     from threegate.setup.init import account
@@ -85,7 +101,12 @@ def open_(
 
 @app.command()
 def close(session: SessionId) -> None:
-    """End a session in good order; its totals count no more. Exit 2 when a lower bound was missed."""
+    """Close a session in good order.
+
+    Its totals no longer count. Exit 2 when a lower bound was missed.
+
+    Example: threegate session close march
+    """
     from threegate.acts.session_acts import close_session
     from threegate.core.errors import EXIT_REFUSED
     from threegate.launch.context import open_context
@@ -101,7 +122,10 @@ def close(session: SessionId) -> None:
 
 @app.command()
 def kill(session: SessionId) -> None:
-    """Kill a session and what runs in it."""
+    """Kill a session and what runs in it.
+
+    Example: threegate session kill march
+    """
     from threegate.cli.kill_command import kill_and_tell
 
     kill_and_tell("session", session, name="", key=None, yes=True)

@@ -11,14 +11,19 @@ from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, works
 
 _ADDRESSES = frozenset(("notify.urls", "notify.requester_hook", "runners.cluster.broker"))
 
-app = typer.Typer(no_args_is_help=True, help="Check and show the settings.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
 def check(
     file: Annotated[Path | None, typer.Argument(help="Another settings file than the workspace's.")] = None,
 ) -> None:
-    """Say whether the settings hold; exit 2 and the place of the first mistake where they do not."""
+    """Check the settings.
+
+    Exit 2 with the place of the first mistake.
+
+    Example: threegate settings check
+    """
     from threegate.core import durable, limits
     from threegate.core.errors import InvalidInput
     from threegate.core.settings import parse_settings
@@ -40,7 +45,12 @@ def show(
     origin: Annotated[bool, typer.Option("--origin", help="Say where each value comes from.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Show every setting with its value as threegate.toml would have it; of addresses that may hold a secret, the kind."""
+    """Show every setting as threegate.toml would have it.
+
+    Of an address that may hold a secret it shows the kind only.
+
+    Example: threegate settings show --origin
+    """
     import tomllib
 
     from threegate.setup.settings_file import toml_value

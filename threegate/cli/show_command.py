@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.core.errors import NoWorkspace
@@ -24,7 +25,14 @@ app = typer.Typer()
 
 @app.command()
 def show(
-    which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A request id, a file name, or a path.")],
+    which: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID|FILE",
+            help="A request id, a file name, or a path.",
+            autocompletion=tab_completion.any_request,
+        ),
+    ],
     input_name: Annotated[
         str,
         typer.Option(
@@ -45,7 +53,11 @@ def show(
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Show everything that is known about one request."""
+    """Show everything that is known about one request.
+
+    Examples: threegate show TR-20261122-101500Z-sum
+              threegate show TR-20261122-101500Z-sum --follow
+    """
     if approved:
         _say_as_approved(which)
         return

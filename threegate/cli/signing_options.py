@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.invocation import on_terminal, screen_width, warn
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
 
@@ -21,7 +22,15 @@ if TYPE_CHECKING:
     from threegate.acts.signing_key import Acting
     from threegate.launch.context import Context
 
-NameOption = Annotated[str, typer.Option("--as", metavar="NAME", help="Who signs; default: whose key it is.")]
+NameOption = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        metavar="NAME",
+        help="Who signs; default: whose key it is.",
+        autocompletion=tab_completion.operators,
+    ),
+]
 KeyOption = Annotated[
     Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's key.")
 ]

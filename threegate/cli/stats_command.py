@@ -18,7 +18,9 @@ def stats(
     ] = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Show who decided how much and how fast, why drafts were rejected, what ran under grants, and how stops went.
+    """Show who decided how much and how fast.
+
+    Also why drafts were rejected, what ran under grants, and how stops went.
 
     Example: threegate stats --since 30d
     """

@@ -37,7 +37,10 @@ def status(
     plain: PlainFlag = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Show what waits, runs and has ended, and who has to act."""
+    """Show what waits, runs and has ended, and who must act.
+
+    Example: threegate status --watch
+    """
     from threegate.cluster.capacity import worker_lines
     from threegate.review.asked import AskedReader
     from threegate.review.readiness import Readiness

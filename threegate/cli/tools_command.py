@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, actor_here, ask
@@ -15,9 +16,14 @@ if TYPE_CHECKING:
     from threegate.shown.parts import Section
     from threegate.tools.manifest import Manifest
 
-app = typer.Typer(no_args_is_help=True, help="Servers of tools (MCP) that agents may ask to call.")
+app = typer.Typer(no_args_is_help=True)
 
-ServerName = Annotated[str, typer.Argument(metavar="NAME", help="As `threegate tools list` names it.")]
+ServerName = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="As `threegate tools list` names it.", autocompletion=tab_completion.servers
+    ),
+]
 
 
 @app.command("add")
@@ -57,7 +63,9 @@ def add(
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Start a server once, show all that it says of itself, and pin it with your signature.
+    """Start a server once, show it and pin it.
+
+    It shows all that the server says of itself, and pins it with your signature.
 
     Example: threegate tools add notes --bind /srv/notes -- /opt/files/node_modules/.bin/mcp-server-filesystem /srv/notes
     """
@@ -89,7 +97,7 @@ def add(
 
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
-    """The added servers, and whether their manifest is what was signed.
+    """List the servers, and whether each is what was signed.
 
     Example: threegate tools list
     """
@@ -120,7 +128,7 @@ def list_(json_: JsonFlag = False) -> None:
 
 @app.command("show")
 def show(server: ServerName, json_: JsonFlag = False) -> None:
-    """Everything that is pinned of a server.
+    """Show everything that is pinned of a server.
 
     Example: threegate tools show notes
     """
@@ -143,7 +151,7 @@ def refresh(
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Start a server, show what differs from what was signed, and pin it again with your signature.
+    """Show what differs from what was signed, and sign again.
 
     Example: threegate tools refresh notes
     """
@@ -172,7 +180,7 @@ def refresh(
 
 @app.command("remove")
 def remove(server: ServerName, name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -> None:
-    """Remove a server; calls of its tools that wait are refused.
+    """Remove a server; waiting calls of its tools are refused.
 
     Example: threegate tools remove notes
     """
@@ -189,7 +197,9 @@ def remove(server: ServerName, name: NameOption = "", key: KeyOption = None, jso
 
 @app.command("test")
 def test(server: ServerName, json_: JsonFlag = False) -> None:
-    """Start a server as a call would, and compare it with what was signed; none of its tools is called.
+    """Start a server and compare it with what was signed.
+
+    It starts as for a call, but none of its tools is called.
 
     Example: threegate tools test notes
     """

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
@@ -15,13 +16,23 @@ app = typer.Typer()
 
 @app.command()
 def undo(
-    request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="A change that was made.")],
+    request_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="REQUEST_ID", help="The request that made the change.", autocompletion=tab_completion.ran
+        ),
+    ],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Take a change of a project back, if everything that it changed is still as it left it."""
+    """Take back a change that was made to a project.
+
+    Everything that it changed must still be as the change left it.
+
+    Example: threegate undo TR-20261123-140501Z-changes-9be8da
+    """
     from threegate.acts.signed_acts import sign_act
     from threegate.acts.undo import UNDO, plan_undo, undo_change
     from threegate.launch.context import open_context

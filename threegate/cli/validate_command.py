@@ -57,7 +57,13 @@ def validate(
     ] = False,
     json_: invocation.JsonFlag = False,
 ) -> None:
-    """Check tool requests and say what is wrong and where. Exit 0: all valid; 2: not."""
+    """Check tool requests and say what is wrong and where.
+
+    Exit 0 when all are valid, 2 when one is not.
+
+    Examples: threegate validate inbox/
+              threegate validate --stage draft --format json - <request.md
+    """
     if invocation.wants_json(json_):
         form = "json"
     if form not in output.FORMATS:

@@ -16,12 +16,12 @@ from threegate.core.errors import InvalidInput
 if TYPE_CHECKING:
     from threegate.trail.workspace_key import VerifierKey
 
-app = typer.Typer(no_args_is_help=True, help="A witness of other workspaces' trails (C2SP tlog-witness).")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
 def witness() -> None:
-    """A witness of other workspaces' trails (C2SP tlog-witness)."""
+    """Cosign the trail checkpoints of other workspaces (C2SP tlog-witness)."""
 
 
 @app.command()
@@ -48,7 +48,12 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8767,
     json_log: Annotated[bool, typer.Option("--json-log", help="Log JSON lines (for a journal).")] = False,
 ) -> None:
-    """Serve POST /add-checkpoint. Prints the verifier key and the URL; a refusal is one line on stderr."""
+    """Serve POST /add-checkpoint.
+
+    It prints the verifier key and the URL; a refusal is one line on stderr.
+
+    Example: threegate witness serve --log workspace.pub
+    """
     need_extra("starlette", "http")
     need_extra("uvicorn", "http")
     import time

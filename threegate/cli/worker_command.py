@@ -39,7 +39,12 @@ def worker(
     ] = None,
     json_log: Annotated[bool, typer.Option("--json-log", help="Log JSON lines (for a journal).")] = False,
 ) -> None:
-    """Be a machine of a cluster; SIGTERM stops it gracefully. Whatever is sent, only signed requests run."""
+    """Run requests on this machine for a cluster.
+
+    SIGTERM stops it gracefully. Only signed requests run, whatever the broker sends.
+
+    Example: threegate worker --broker amqps://broker.example:5671/threegate --operators operators --identity worker-1
+    """
     from threegate.cluster.extra import require_extra
     from threegate.core.errors import NoWorkspace
     from threegate.daemon.log import Log

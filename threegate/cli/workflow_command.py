@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption
 
@@ -14,10 +15,18 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 @app.command()
 def show(
-    workflow: Annotated[str, typer.Argument(metavar="[WORKFLOW]", help="One workflow; default: all.")] = "",
+    workflow: Annotated[
+        str,
+        typer.Argument(
+            metavar="[WORKFLOW]", help="One workflow; default: all.", autocompletion=tab_completion.workflows
+        ),
+    ] = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Show workflows: their sessions, who owns what, whether they go on."""
+    """Show workflows with their sessions, owners and state.
+
+    Example: threegate workflow show monthly
+    """
     from threegate.acts.session_acts import session_table
     from threegate.core.errors import Refused
     from threegate.launch.context import open_context
@@ -56,12 +65,24 @@ def show(
 
 @app.command()
 def kill(
-    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW")],
+    workflow: Annotated[
+        str,
+        typer.Argument(
+            metavar="WORKFLOW",
+            help="As `threegate workflow show` names it.",
+            autocompletion=tab_completion.workflows,
+        ),
+    ],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
 ) -> None:
-    """End a workflow with all its sessions; needs your signature."""
+    """End a workflow with all its sessions.
+
+    It needs your signature.
+
+    Example: threegate workflow kill monthly
+    """
     from threegate.cli.kill_command import kill_and_tell
 
     kill_and_tell("workflow", workflow, name=name, key=key, yes=yes)

@@ -7,7 +7,7 @@ import typer
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
-app = typer.Typer(no_args_is_help=True, help="Adopt a moved or restored workspace.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
@@ -22,7 +22,12 @@ def adopt(
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Say why launches stopped, and go on from here: approvals given before are void."""
+    """Say why launches stopped, and go on from here.
+
+    Earlier approvals become void.
+
+    Example: threegate workspace adopt --as alice --key ~/.ssh/id_ed25519
+    """
     from threegate.acts.adopt import adopt as adopt_now
     from threegate.acts.adopt import adopt_about
     from threegate.launch.context import open_context

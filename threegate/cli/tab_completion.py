@@ -1,0 +1,149 @@
+"""What the shell's Tab key offers where a command takes an id or a name.
+
+Invariant: nothing is read, and no module of a gate imported, before the shell asks. Looking changes nothing and never fails: what
+cannot be read is not offered. Only plain names are offered, so no character of a file's name means anything to a shell.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import typer
+
+from threegate.core.errors import ThreeGateError
+
+if TYPE_CHECKING:
+    from threegate.contracts.session_table import SessionTable
+    from threegate.core.workspace import Workspace
+
+_plain = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+:-]*").fullmatch
+_request_of_result = re.compile(r"TS-[0-9]{8}-[0-9]{6}Z-(.+)\.md").fullmatch
+_Completion = Callable[[typer.Context, str], list[str]]
+
+
+def _offer(names: Callable[[Workspace, typer.Context], Iterable[str]]) -> _Completion:
+    """The completion of what `names` gives for the workspace of the command line."""
+
+    def offered(ctx: typer.Context, incomplete: str) -> list[str]:
+        from threegate.core.workspace import find_workspace
+
+        try:
+            workspace = find_workspace(explicit=ctx.find_root().params.get("workspace") or None)
+            found = {name for name in names(workspace, ctx) if name.startswith(incomplete) and _plain(name)}
+        except (ThreeGateError, OSError):
+            return []
+        return sorted(found)
+
+    return offered
+
+
+def _requests(workspace: Workspace, *folders: str) -> list[str]:
+    """The names of the request files in folders, without their ending; a drill is among the drafts, like any draft."""
+    from threegate.core.file_names import is_request_name
+    from threegate.review.status import files_in
+
+    names = [entry.path.name for folder in folders for entry in files_in(workspace, folder)]
+    return [name.removesuffix(".md") for name in names if is_request_name(name)]
+
+
+def _drafts(workspace: Workspace, _: typer.Context) -> list[str]:
+    from threegate.review.status import draft_folder_names
+
+    return _requests(workspace, *draft_folder_names(workspace))
+
+
+def _any_request(workspace: Workspace, ctx: typer.Context) -> list[str]:
+    return [*_drafts(workspace, ctx), *_requests(workspace, "approved", "running", "finished", "refused")]
+
+
+def _with_result(workspace: Workspace, _: typer.Context) -> list[str]:
+    matches = map(_request_of_result, os.listdir(workspace.results))
+    return [match[1] for match in matches if match]
+
+
+def _checkpoints(workspace: Workspace, _: typer.Context) -> list[str]:
+    from threegate.review.status import files_in, line_of
+
+    lines = [line_of(workspace, entry) for entry in files_in(workspace, "approved")]
+    return [line.request_id for line in lines if line.request_id and line.reason == "checkpoint_required"]
+
+
+def _operators(workspace: Workspace, _: typer.Context) -> list[str]:
+    from threegate.launch.launch_problem import read_operators
+
+    return [entry.name for entry in read_operators(workspace).entries]
+
+
+def _grants(workspace: Workspace, _: typer.Context) -> list[str]:
+    return [path.stem for path in workspace.grants.glob("*.grant")]
+
+
+def _servers(workspace: Workspace, _: typer.Context) -> Iterable[str]:
+    from threegate.tools.manifest import server_names
+    from threegate.trail import Trail
+
+    with Trail(workspace).locked() as held:
+        return server_names(held.index)
+
+
+def _projects(workspace: Workspace, _: typer.Context) -> list[str]:
+    from threegate.changes.projects import read_projects
+
+    return [project.name for project in read_projects(workspace)]
+
+
+def _agent_runs(workspace: Workspace, _: typer.Context) -> list[str]:
+    from threegate.agents.runs import all_runs
+
+    return [run.run_id for run, _ in all_runs(workspace)]
+
+
+def _profiles(workspace: Workspace, _: typer.Context) -> list[str]:
+    from threegate.agents.profile import profile_names
+
+    return profile_names(workspace.load_settings())
+
+
+def _session_table(workspace: Workspace) -> SessionTable:
+    from threegate.acts.session_acts import session_table
+    from threegate.launch.context import open_context
+
+    context = open_context(workspace)
+    with context.trail.locked() as held:
+        return session_table(context, held)
+
+
+def _sessions(workspace: Workspace, _: typer.Context) -> Iterable[str]:
+    return _session_table(workspace).sessions
+
+
+def _workflows(workspace: Workspace, _: typer.Context) -> Iterable[str]:
+    return _session_table(workspace).workflows
+
+
+def _of_scope(workspace: Workspace, ctx: typer.Context) -> Iterable[str]:
+    """The workflows or the sessions, by the first argument of `threegate kill`."""
+    table = _session_table(workspace)
+    return table.workflows if ctx.params.get("scope") == "workflow" else table.sessions
+
+
+drafts = _offer(_drafts)
+waiting = _offer(lambda workspace, _: _requests(workspace, "approved"))
+open_requests = _offer(lambda workspace, _: _requests(workspace, "approved", "running"))
+ended_requests = _offer(lambda workspace, _: _requests(workspace, "finished", "refused"))
+any_request = _offer(_any_request)
+ran = _offer(lambda workspace, _: os.listdir(workspace.runs))
+with_result = _offer(_with_result)
+checkpoints = _offer(_checkpoints)
+operators = _offer(_operators)
+grants = _offer(_grants)
+servers = _offer(_servers)
+projects = _offer(_projects)
+agent_runs = _offer(_agent_runs)
+profiles = _offer(_profiles)
+sessions = _offer(_sessions)
+workflows = _offer(_workflows)
+of_scope = _offer(_of_scope)
