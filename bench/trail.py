@@ -2,7 +2,7 @@
 
     python -m bench.trail [LINES]        (default 1,000,000; wants about 400 MB on the disk of TMPDIR)
 
-Verification is told in lines per second by the clock, start of the program included, and by the CPU seconds of its process
+Verification is reported in lines per second by the clock, start of the program included, and by the CPU seconds of its process
 beside it: on a machine that is busy the clock tells little. References, run in turn: a bare append+fdatasync loop of lines of
 the same length; a bare loop over the same file of what verification cannot do without (two sha256 and one json parse a line).
 """

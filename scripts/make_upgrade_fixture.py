@@ -35,7 +35,7 @@ def main() -> int:
     target = ROOT / "tests" / "data" / "upgrade" / f"{__version__}.tar.gz"
     if target.exists():
         print(
-            f"{target}: is there already; a released version's workspace is never made anew", file=sys.stderr
+            f"{target}: is there already; a released version's workspace is never made again", file=sys.stderr
         )
         return 2
     HOME.mkdir(mode=0o700)

@@ -110,7 +110,7 @@ def main() -> int:
         shutil.rmtree(home, ignore_errors=True)
     for path in sorted(DIST.iterdir()):
         print(f"{path.stat().st_size:>9}  {path.relative_to(ROOT)}")
-    print("release-check: everything holds")
+    print("release-check: all checks pass")
     return 0
 
 

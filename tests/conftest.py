@@ -95,7 +95,7 @@ IN_MEMORY = {
     "upgrade",
     "worker",
 }
-"""Where a test's folder lies in memory: every change of state is synced to the disk several times, and half of the time of
+"""Where a test's folder is in memory: every change of state is synced to the disk several times, and half of the time of
 these tests was waiting for it. What a disk loses is simulated by tests/crash; whole ways over a real disk are those of
 tests/end_to_end, adversarial, cluster, runners, docs and agents."""
 

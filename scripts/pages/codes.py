@@ -40,7 +40,7 @@ def codes_page() -> str:
 def _lines() -> Iterator[str]:
     yield "# Every exit code, status and reason code"
     yield ""
-    yield "Made by `scripts/generate_docs.py`. Rules of gate 1 (TG…) stand in [rules.md](rules.md), diagnostics of contract"
+    yield "Made by `scripts/generate_docs.py`. Rules of gate 1 (TG…) are in [rules.md](rules.md), diagnostics of contract"
     yield "files in [contracts.md](contracts.md), kinds of event in [events.md](events.md). `threegate explain CODE` prints any of them."
     yield from _table("Exit codes of the command", "exit code", EXITS)
     known = get_args(ToolResult.model_fields["status"].annotation)

@@ -74,7 +74,7 @@ def _page() -> Iterator[str]:
     yield "# Every command"
     yield ""
     yield "Made by `scripts/generate_docs.py` from the commands themselves; `man threegate` says the same. How to write a request's own"
-    yield "Command section stands in [commands.md](commands.md); exit codes in [codes.md](codes.md)."
+    yield "Command section is in [commands.md](commands.md); exit codes in [codes.md](codes.md)."
     for path, command in commands():
         yield from ("", f"## {path}", "", _help(command), "", f"    {usage(path, command)}")
         rows = [*_arguments(command), *_options(command)]
@@ -108,7 +108,7 @@ def _man(version: str) -> Iterator[str]:
         "An agent drops a request into a folder; an operator reads it and signs it with an SSH key; it runs once, in a"
     )
     yield _roff(
-        "sandbox, on exactly the bytes that were signed; what came out is a file. Nothing runs that nobody signed."
+        "sandbox, on exactly the bytes that were signed; the output is a file. Nothing runs that nobody signed."
     )
     yield ".SH COMMANDS"
     for path, command in commands():

@@ -19,7 +19,7 @@ def settings_page() -> str:
 def _lines() -> Iterator[str]:
     yield "# Every setting"
     yield ""
-    yield "Made by `scripts/generate_docs.py`. `threegate.toml` lies in the workspace's folder; `threegate init` writes it with every"
+    yield "Made by `scripts/generate_docs.py`. `threegate.toml` is in the workspace's folder; `threegate init` writes it with every"
     yield "setting as a comment. One mistake refuses the whole file. `threegate settings check` says whether it holds,"
     yield "`threegate settings show --origin` what each value is and whether it comes from the file."
     yield ""

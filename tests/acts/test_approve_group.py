@@ -72,7 +72,7 @@ def test_a_group_is_approved_by_one_signature(bench: Bench, capfd: pytest.Captur
 
 
 def test_every_line_that_is_signed_is_in_the_full_draft_or_in_the_table(bench: Bench) -> None:
-    """But for digests of what is there, and where a value stands in a longer text of which the rest is the same."""
+    """But for digests of what is there, and where a value is in a longer text of which the rest is the same."""
     paths = drafts(bench, [3, 40])
     for path, data in zip(paths, (b"1\n", b"20\n21\n"), strict=True):
         digest = hashlib.sha256(data).hexdigest()

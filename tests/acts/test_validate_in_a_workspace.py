@@ -57,7 +57,7 @@ def test_validate_and_the_daemon_agree(bench: Bench, case: str, capfd: pytest.Ca
 def test_validate_and_the_daemon_agree_on_drafts_of_proposals(
     bench: Bench, case: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Their inputs are beside them, named by digest; what lies in the inbox is not theirs."""
+    """Their inputs are beside them, named by digest; what is in the inbox is not theirs."""
     made = bench.draft()
     path = made.rename(bench.workspace.drafts / made.name)
     place = draft_inputs_folder(bench.workspace) / hashlib.sha256(DATA).hexdigest()

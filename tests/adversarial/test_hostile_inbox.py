@@ -1,4 +1,4 @@
-"""Anything can lie in the inbox; the daemon never follows, never blocks, never crashes, and goes on."""
+"""Anything can be in the inbox; the daemon never follows, never blocks, never crashes, and goes on."""
 
 from __future__ import annotations
 

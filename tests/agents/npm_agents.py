@@ -28,7 +28,7 @@ class Unavailable(Exception):
 
 
 def cache() -> Path:
-    """The folder of all agents: another account may have to read it, so root's does not lie in root's HOME."""
+    """The folder of all agents: another account may have to read it, so root's is not in root's HOME."""
     if named := os.environ.get("THREEGATE_AGENTS_CACHE"):
         return Path(named)
     shared = Path("/var/cache") if os.geteuid() == 0 else Path.home() / ".cache"

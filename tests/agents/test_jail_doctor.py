@@ -58,11 +58,11 @@ def test_missing_packages_and_libraries_are_named_with_what_installs_them(
         jail_doctor, "measure_walls", lambda account: pytest.fail("there is nothing to measure")
     )
     lines = {line.name: line for line in jail_doctor.agent_lines(Settings(), True)}
-    assert (lines["agents: packages"].state, lines["agents: packages"].mend) == (
+    assert (lines["agents: packages"].state, lines["agents: packages"].fix) == (
         "warning",
         "on Debian: apt-get install bubblewrap util-linux",
     )
-    assert lines["agents: libraries"].mend == "pip install 'threegate[agents,mcp]'"
+    assert lines["agents: libraries"].fix == "pip install 'threegate[agents,mcp]'"
     with pytest.raises(Unavailable, match="apt-get install bubblewrap util-linux$"):
         jail.measure_walls(jail.Account.own())
 

@@ -1,4 +1,4 @@
-"""An ssh-keygen that is not there, cannot be started or does not answer: one line with the mend, and no approval."""
+"""An ssh-keygen that is not there, cannot be started or does not answer: one line with the fix, and no approval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command has a help that can be shown, whatever brackets stand in it."""
+"""Every command has a help that can be shown, whatever brackets are in it."""
 
 from __future__ import annotations
 

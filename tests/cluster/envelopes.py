@@ -24,7 +24,7 @@ from threegate.trail.workspace_key import load_key
 
 
 def evidence_of(root: Path, request_id: str, folder: str = "approved") -> Evidence:
-    """What a launch would show of a request that lies in a state folder."""
+    """What a launch would show of a request that is in a state folder."""
     workspace = Workspace(root)
     policy = load_policy(workspace, facts=policy_facts())
     path = workspace.state_folder(folder) / f"{request_id}.md"

@@ -81,7 +81,7 @@ def one(cluster: Cluster, number: int, digest: str) -> str:
 
 
 def break_things(cluster: Cluster, stop: threading.Event, faults: list[str]) -> None:
-    """One fault after the other until told to stop; what was broken is mended again."""
+    """One fault after the other until told to stop; what was broken is fixed again."""
     chance = random.Random(11)
     while not stop.wait(chance.uniform(6, 12)):
         what = ("worker", "net", "broker", "worker", "after its result")[len(faults) % 5]
@@ -155,7 +155,7 @@ except OSError:
 @pytest.mark.soak
 @pytest.mark.engine
 def test_an_allowlist_on_a_worker(tmp_path: Path) -> None:
-    """What is not listed is refused by the run's own proxy on the worker's machine, and stands in result and trail here."""
+    """What is not listed is refused by the run's own proxy on the worker's machine, and is in result and trail here."""
     if (reason := missing_parts()) is not None:
         missing(reason)
     cluster = with_engine(tmp_path)

@@ -300,7 +300,7 @@ def test_too_many_files_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_published_schemas_are_current(name: str) -> None:
     assert (ROOT / "schemas" / name).read_text() == schema_text(name), (
-        "write schemas/ anew with contracts.schemas"
+        "write schemas/ again with contracts.schemas"
     )
     schema = json.loads(schema_text(name))
     jsonschema.Draft202012Validator.check_schema(schema)

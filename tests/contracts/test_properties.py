@@ -114,7 +114,7 @@ def test_deciding_and_blocking_leave_the_state_alone(history: Any, arguments: di
 METRICS = ["sum", "count", "max", "min", "count_distinct"]
 
 
-def anew(metric: str, values: list[Any]) -> Any:
+def again(metric: str, values: list[Any]) -> Any:
     """An aggregate from the whole history, computed the plain way."""
     if metric == "count":
         return len(values)
@@ -145,7 +145,7 @@ def test_aggregates_and_envelopes_are_what_the_history_says(history: list[tuple[
             counted.append(number)
     for metric in METRICS if counted else []:
         kept = session.tally.aggregates[metric]
-        assert (len(kept) if isinstance(kept, set) else kept) == anew(metric, counted)
+        assert (len(kept) if isinstance(kept, set) else kept) == again(metric, counted)
     assert session.references == ({"e/ceiling": counted[-1]} if counted else {})
     assert session.tally.steps == len(counted) and not session.pending
 

@@ -85,7 +85,7 @@ threegate.runners.era.runner.EraRunner = CountingRunner
 
 @dataclass
 class Place:
-    """The workspace under test, always at the same path, and the template that it is made of anew."""
+    """The workspace under test, always at the same path, and the template that it is made of again."""
 
     base: Path
     ids: dict[str, str] = field(default_factory=dict)

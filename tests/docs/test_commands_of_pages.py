@@ -1,4 +1,4 @@
-"""Every command line that a page shows is run here as it is shown, or stands in NOT_RUN with the reason.
+"""Every command line that a page shows is run here as it is shown, or is in NOT_RUN with the reason.
 
 Only names that a reader would fill in are filled in (`ID`, `TR-….md`, key files). The commands are run in this process,
 in one workspace that a day of work goes through.

@@ -61,7 +61,7 @@ def prompt(place: Place) -> str:
 
 
 def test_files_alone(place: Place) -> None:
-    """A limit above the maximum is mended from the verdict; a person's no and a program's failure come back as such."""
+    """A limit above the maximum is fixed from the verdict; a person's no and a program's failure come back as such."""
     folder = importlib.import_module("folder")
     agent = folder.Folder(place.root, "test-agent", 0.1)
     result = agent.run_python("print(6 * 7)", PURPOSE, seconds=999_999, timeout=60)

@@ -14,7 +14,7 @@ from threegate.results.verdict_schema import verdict_schema
 
 
 def test_verdicts_carry_fixes_that_any_program_can_apply(tmp_path: Path) -> None:
-    """A real daemon pass; the draft is mended from the verdict's JSON alone, by an applier written here."""
+    """A real daemon pass; the draft is fixed from the verdict's JSON alone, by an applier written here."""
     place = make_place(tmp_path)
     good = place.input("data.csv", b"1,2\n")
     draft = monty_draft(request_id("first"), "x = 1\nx + 1", inputs={"data.csv": good}, time_sec=99999)

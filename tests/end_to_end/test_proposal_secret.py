@@ -147,7 +147,7 @@ def run_it(folder: Path, network: str, trusted: Path, patch: pytest.MonkeyPatch)
 
 
 def nowhere(place: Place) -> None:
-    """The token stands in no file of the workspace and of its state."""
+    """The token is in no file of the workspace and of its state."""
     for root in (place.root, Path(os.environ["XDG_STATE_HOME"])):
         for path in root.rglob("*"):
             if path.is_file():

@@ -1,4 +1,4 @@
-"""Ten faults that people cause: each is caused for real, and what is printed leads to the mend.
+"""Ten faults that people cause: each is caused for real, and what is printed leads to the fix.
 
 docs/faq.md shows the same lines; `test_the_faq_shows_what_is_printed` compares them. Paths and numbers that differ from
 run to run stand there as words in angle brackets.
@@ -211,15 +211,15 @@ def test_4_the_disk_is_full(tmp_path: Path) -> None:
 
 SETTINGS = [
     ("[notify]\n", "[notify]\nmax_memory = 12\n",
-     "threegate: <workspace>/threegate.toml:<line>: notify.max_memory: unknown key; remove it or mend its spelling; did you mean request.max_memory_mb?"),
+     "threegate: <workspace>/threegate.toml:<line>: notify.max_memory: unknown key; remove it or fix its spelling; did you mean request.max_memory_mb?"),
     ("[approval]\n", "[aproval]\n",
-     "threegate: <workspace>/threegate.toml:<line>: aproval: unknown key; remove it or mend its spelling; did you mean approval?"),
+     "threegate: <workspace>/threegate.toml:<line>: aproval: unknown key; remove it or fix its spelling; did you mean approval?"),
     ("[notify]\n", '[notify]\n[approval]\nttl = "1h"\n',
      "threegate: <workspace>/threegate.toml:<line>: the table [approval] stands twice; put all of its keys below the first one"),
     ("[approval]\n", '[approval]\nttl = "5 minutes"\n',
      "threegate: <workspace>/threegate.toml:<line>: approval.ttl: a duration is a number and a unit: 90s, 15m, 24h or 7d"),
     ("[approval]\n", "[approval]\nttl = 15m\n",
-     "threegate: <workspace>/threegate.toml:<line>: no TOML: Expected newline or end of document after a statement; mend this line"),
+     "threegate: <workspace>/threegate.toml:<line>: no TOML: Expected newline or end of document after a statement; fix this line"),
 ]  # fmt: skip
 
 
@@ -244,7 +244,7 @@ def test_6_a_contract_with_a_typo(place: Place) -> None:
     draft = place.drop(monty_draft(request_id("typo"), "1 + 1"))
     told(
         place.once().err,
-        "contracts    code=contracts_do_not_compile what=threegate.monty.yaml:2:1: no field 'side_efect' here; did you mean 'side_effect'?; every request is refused until this is mended, see: threegate contracts check",
+        "contracts    code=contracts_do_not_compile what=threegate.monty.yaml:2:1: no field 'side_efect' here; did you mean 'side_effect'?; every request is refused until this is fixed, see: threegate contracts check",
     )
     told(
         place.approve(draft, expect=2).err,

@@ -1,6 +1,6 @@
 """Fifty ways to slip something past the person at the gate, and what must stand on every screen for each.
 
-Each attack is a draft that looks like everyday work, with one thing planted in it. `card` has to stand in the first section,
+Each attack is a draft that looks like everyday work, with one thing planted in it. `card` has to be in the first section,
 `line` anywhere on the screen, and `gate` in the findings of a draft that gate 1 does not even let a person approve.
 Spaces and the rows that a long line is broken into do not count: only whether a person can read it.
 """

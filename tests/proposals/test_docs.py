@@ -1,4 +1,4 @@
-"""docs/proposals.md says what the rules say today. To write it anew: python -m tests.proposals.test_docs"""
+"""docs/proposals.md says what the rules say today. To write it again: python -m tests.proposals.test_docs"""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ PARTS = {
 
 
 def generated(text: str) -> str:
-    """The document with every generated part made anew."""
+    """The document with every generated part made again."""
     for name, make in PARTS.items():
         start, end = f"<!-- generated: {name} -->\n", f"\n<!-- end: {name} -->"
         head, _, rest = text.partition(start)

@@ -32,7 +32,7 @@ def offered(text: str | bytes, name: str = NAME) -> tuple[Fix, ...]:
     return propose_fixes(data, read(data, name), settings=SETTINGS, now=NOW)
 
 
-def mend(text: str, name: str = NAME) -> tuple[str, Report]:
+def fix(text: str, name: str = NAME) -> tuple[str, Report]:
     """Apply what is offered until nothing more is, at most three times, as an agent would."""
     for _ in range(3):
         made = offered(text, name)
@@ -110,8 +110,8 @@ MENDED = {
 @pytest.mark.parametrize("text", MENDED.values(), ids=MENDED)
 def test_a_draft_passes_when_its_fixes_are_applied(text: str) -> None:
     assert not read(text.encode()).valid or read(text.encode()).findings
-    mended, report = mend(text)
-    assert report.valid and ids(report) <= {"TG332"}, (report.findings, mended)
+    fixed, report = fix(text)
+    assert report.valid and ids(report) <= {"TG332"}, (report.findings, fixed)
 
 
 UNMENDED = {
@@ -149,7 +149,7 @@ def test_what_has_no_mechanical_answer_gets_none(text: str) -> None:
     report = read(text.encode())
     assert not report.valid
     wrong = {finding.rule for finding in report.findings}
-    _, after = mend(text)
+    _, after = fix(text)
     assert not after.valid and wrong & {finding.rule for finding in after.findings}
 
 
@@ -172,8 +172,8 @@ def test_the_examples_of_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
             assert {fix.rule for fix in made} <= MENDED_RULES
             if made:
                 name = next((fix.text for fix in made if fix.op == "rename"), more["path"])
-                mended = apply_fixes(data.decode(), made).encode()
-                again = read_request(mended, **{**more, "path": name})
+                fixed = apply_fixes(data.decode(), made).encode()
+                again = read_request(fixed, **{**more, "path": name})
                 assert {(f.rule, f.line) for f in again.findings} != {
                     (f.rule, f.line) for f in report.findings
                 }

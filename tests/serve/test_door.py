@@ -101,7 +101,7 @@ def test_the_same_call_finds_the_same_request_and_its_answer_is_given_once(
         async def later(client: Client) -> None:
             waited = answer(await client.call_tool("run_python", ASK))
             assert (waited["request_id"], waited["status"]) == (request, "succeeded")
-            assert (await ask(client))["request_id"] != request, "its answer was given: this asks anew"
+            assert (await ask(client))["request_id"] != request, "its answer was given: this asks again"
 
         with_door(place, run, later)
 

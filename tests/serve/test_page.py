@@ -191,7 +191,7 @@ def test_what_waits_is_told_with_the_checks_of_a_launch(bench: Bench, tmp_path: 
 
 
 def approved_bytes(bench: Bench, request_id: str) -> bytes:
-    """A request as it lies in approved/."""
+    """A request as it is in approved/."""
     draft = bench.draft(request_id, data=None, code="print('hello')")
     data = draft.read_bytes()
     draft.unlink()

@@ -138,7 +138,8 @@ def test_the_life_of_the_service(machine: Machine) -> None:
 
     changed = machine.root / f"{WS}/threegate.toml".lstrip("/")
     changed.write_text(changed.read_text().replace("# checkpoint_every = 1000", "checkpoint_every = 7"))
-    machine.run("systemctl", "reload", "threegate")
+    machine.run("systemctl", "reload", "threegate")  # returns when the signal is sent
+    wait_until(lambda: events(machine, "settings_changed") != [])
     assert [event["data"]["changed"] for event in events(machine, "settings_changed")] == [  # type: ignore[index]
         ["audit.checkpoint_every"]
     ]

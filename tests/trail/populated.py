@@ -18,7 +18,7 @@ def digest(text: str) -> str:
 
 
 def populate(root: Path, requests: int, *, days: int = 30, seed: int = 1) -> tuple[Workspace, Trail]:
-    """A workspace whose trail tells of `requests` requests (about seven events each); nothing lies in its folders."""
+    """A workspace whose trail tells of `requests` requests (about seven events each); nothing is in its folders."""
     random_ = random.Random(seed)
     workspace, trail = make_workspace(root)
     first = parse_line(workspace.trail_file.read_bytes().rstrip(b"\n"))

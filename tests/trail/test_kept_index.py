@@ -328,7 +328,7 @@ def test_a_torn_end_is_looked_at_with_the_whole_trail(long: Workspace) -> None:
         file.write(b'{"torn')
     trail = Trail(long)
     with trail.locked() as held:
-        assert held.index.head.seq == 71 and trail.mended
+        assert held.index.head.seq == 71 and trail.fixed
     unannounced = long.refused / "nobody.md"
     unannounced.write_bytes(b"x")
     with long.trail_file.open("ab") as file:

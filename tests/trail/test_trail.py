@@ -178,7 +178,7 @@ def test_a_torn_end_is_set_aside_and_told(tmp_path: Path) -> None:
         with fresh.locked() as held:
             assert held.index.head.seq == 6
             assert held.index.counts["quarantined"] == 1
-        (line,) = fresh.mended
+        (line,) = fresh.fixed
         assert "set aside" in line
         kept = [path for path in workspace.audit.iterdir() if path.name.startswith("torn-")]
         assert torn[:length] in [path.read_bytes() for path in kept]

@@ -170,5 +170,5 @@ def test_a_mistake_of_ours_is_one_line_without_values(bench: Bench) -> None:
     terminal.type("\r")
     assert terminal.end() not in (0, None)
     said = terminal.text()
-    assert "a mistake of ThreeGate itself: ZeroDivisionError at" in said and "please report" in said
+    assert "an internal error: ZeroDivisionError at" in said and "please report" in said
     assert "Traceback" not in said and b"words of the request" not in terminal.wrote

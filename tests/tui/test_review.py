@@ -322,7 +322,7 @@ def test_refusals_are_told_on_the_screen(bench: Bench) -> None:
 
 
 def test_all_inputs_are_paged_through_from_the_copies(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than any screen holds, a page at a time; what lies in the inbox meanwhile is not what is read."""
+    """More than any screen holds, a page at a time; what is in the inbox meanwhile is not what is read."""
     monkeypatch.setattr(limits, "SHOWN_BYTES", 100)
     monkeypatch.setattr(limits, "INPUT_PAGE_BYTES", 400)
     text = "".join(f"line {number}\n" for number in range(1, 121))

@@ -42,7 +42,7 @@ def goes_on(place: Place, before: dict[str, bytes]) -> None:
     assert "status: succeeded" in place.result(waits)
     end = place.result(approved)
     if "status: succeeded" not in end:
-        # Bound to the policy, version and epoch that it was signed under, or too old: said, and asked for anew.
+        # Bound to the policy, version and epoch that it was signed under, or too old: said, and asked for again.
         assert any(
             f'reason: "{code}"' in end for code in ("policy_changed", "expired", "workspace_mismatch")
         ), end

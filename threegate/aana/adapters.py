@@ -58,7 +58,7 @@ def guard_openai_tool(tool: Any, gate: Gate) -> Any:
 def guard_mcp_handler(handler: Handler, gates: Mapping[str, Gate]) -> Handler:
     """An MCP ``tools/call`` handler ``(context, params)`` that passes on only accepted calls.
 
-    `gates` holds one gate for each tool; the call's own name stands in the event. A tool without a gate is
+    `gates` holds one gate for each tool; the call's own name is in the event. A tool without a gate is
     checked as category `unknown`, so it never runs. Raises ToolCallBlocked.
     """
 

@@ -150,7 +150,7 @@ def malformed(
             "hard_blockers": list(blockers),
             "aix_score": 0.0,
             "authorization_state": "none",
-            "recovery": "Mend the event: see validation_errors." if event_is_at_fault else _ADVICE[-1],
+            "recovery": "Fix the event: see validation_errors." if event_is_at_fault else _ADVICE[-1],
         },
         "authorization": {
             "declared_state": "none",

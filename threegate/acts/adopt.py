@@ -56,7 +56,7 @@ def adopt(context: Context, acting: Acting, about: Mapping[str, Any]) -> Adopted
         new_key = _own_key(held)
         epoch = held.index.epoch + 1
         held.append(WorkspaceAdopted(**{**about, **act, "epoch": epoch, "vkey": new_key}), actor=actor)
-        held.keep_head(anew=True)
+        held.keep_head(replace=True)
     return Adopted(problem, epoch, new_key is not None)
 
 

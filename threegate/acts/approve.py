@@ -158,7 +158,7 @@ def seal_as(context: Context, reviewed: ReviewedDraft, statement: Statement) -> 
             for name in Statement.__dataclass_fields__
             if getattr(sealed.statement, name) != getattr(statement, name)
         ]
-        raise Refused("statement_mismatch", f"the statement differs in {', '.join(names)}; print it anew")
+        raise Refused("statement_mismatch", f"the statement differs in {', '.join(names)}; print it again")
     return sealed
 
 

@@ -24,12 +24,12 @@ from threegate.request.backend_rules import BACKENDS
 from threegate.request.fields import check_file_name
 from threegate.request.hosts import HostError, read_target
 from threegate.request.model import Backend, InputFile, NetworkTarget, OutputFile, Risk, Sensitivity
-from threegate.request.render_draft import file_name, render_request, slug_of
+from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
 
 
 @dataclass(frozen=True, slots=True)
 class DraftOptions:
-    """What a draft is made of. Paths are files of the one who drafts; everything else stands in the request."""
+    """What a draft is made of. Paths are files of the one who drafts; everything else is in the request."""
 
     backend: Backend
     purpose: str
@@ -88,37 +88,21 @@ def draft_request(
 ) -> Request:
     """The request that a draft of these options is, with an id of its own. Raises InvalidInput."""
     targets = tuple(_target(host) for host in options.network_allow)
-    return Request(
-        file_name=name,
-        data=b"",
-        sha256="",
-        stage="draft",
+    return replace(
+        blank_draft(name, moment, options.backend),
         request_id=f"{slug[:48].strip('-') or 'r'}-{moment:%Y%m%d%H%M%S}-{secrets.token_hex(4)}",
-        created_utc=moment,
         requested_by=options.requested_by,
-        approved_by=None,
-        approved_utc=None,
         purpose=options.purpose,
-        backend=options.backend,
         language="python" if BACKENDS[options.backend].runs == "code" else options.language,
         network="allowlist" if targets else "none",
         cpu_limit=_cores(options.cpu),
         memory_limit_mb=options.memory_mb,
         time_limit_sec=options.time_sec,
         inputs=tuple(inputs),
-        workdir="/in",
         outputs=tuple(
             OutputFile(path if path.startswith("/") else f"/out/{path}") for path in options.outputs
         ),
         network_allowlist=targets,
-        constraints=(),
-        session_id=None,
-        tool=None,
-        labels=(),
-        workflow=None,
-        role=None,
-        risk_domain=None,
-        evidence=(),
         argv=_argv(options),
         code=_ended(options.code) if BACKENDS[options.backend].runs == "code" else None,
         vars_json=_ended(options.vars_json) if options.vars_json is not None else None,
@@ -150,7 +134,7 @@ def _argv(options: DraftOptions) -> tuple[str, ...] | None:
     try:
         return tuple(shlex.split(options.command))
     except ValueError as error:
-        raise InvalidInput(f"--command: {error}; mend the quoting") from None
+        raise InvalidInput(f"--command: {error}; fix the quoting") from None
 
 
 def _cores(text: str) -> Decimal:

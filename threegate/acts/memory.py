@@ -140,8 +140,8 @@ def _read_notes(workspace: Workspace) -> list[dict[str, Any]]:
             try:
                 note = canonical.loads_strict(line, max_bytes=2 * limits.PROPOSAL_BYTES)
             except canonical.StrictJSONError as error:
-                raise InvalidInput(f"{path}:{number}: no note: {error}; mend or remove the line") from None
+                raise InvalidInput(f"{path}:{number}: no note: {error}; fix or remove the line") from None
             if not isinstance(note, dict) or not isinstance(note.get("content"), str):
-                raise InvalidInput(f"{path}:{number}: no note: it needs a content; mend or remove the line")
+                raise InvalidInput(f"{path}:{number}: no note: it needs a content; fix or remove the line")
             found.append({"file": path.name, "line": number, **note})
     return found

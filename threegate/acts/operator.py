@@ -143,7 +143,7 @@ def record_operators(workspace: Workspace, *, actor: str) -> Operators:
     with _trail(workspace).locked() as held:
         current = read_operators(workspace)
         if current.problem is not None:
-            raise InvalidInput(f"{current.problem}; mend it first")
+            raise InvalidInput(f"{current.problem}; fix it first")
         names = tuple(sorted({entry.name for entry in current.entries}))
         recorded = OperatorAdded(operator="(file recorded)", names=names, **_digests(current))
         moves.announce(held, recorded, actor=actor)
@@ -190,7 +190,7 @@ def _recorded(workspace: Workspace, held: LockedTrail) -> Operators:
             f"{workspace.operators_file}: not what the trail last recorded; look at it, then: threegate operator record",
         )
     if current.problem is not None:
-        raise Refused("operators_changed", f"{current.problem}; mend it, then: threegate operator record")
+        raise Refused("operators_changed", f"{current.problem}; fix it, then: threegate operator record")
     return current
 
 
@@ -201,7 +201,7 @@ def _digests(changed: Operators) -> dict[str, Any]:
 
 
 def _public_line(data: bytes, entry: Operator) -> str:
-    """Type and base64 of an entry as they stand in the file."""
+    """Type and base64 of an entry as they are in the file."""
     for raw in data.decode("ascii").splitlines():
         parts = raw.split(" ")
         if len(parts) >= 4 and not raw.startswith("#") and parse_key_text(parts[2], parts[3]) == entry.key:

@@ -93,7 +93,7 @@ def _read(context: Context, source: Path, now: datetime) -> Request:
         )
         if report.request is not None:
             return report.request
-    first = next(finding for finding in report.findings if finding.severity == "error")
+    first = report.first_error
     raise InvalidInput(f"{source}:{first.line}: {first.rule}: {first.message}; write a new draft")
 
 

@@ -35,7 +35,7 @@ def session_table(context: Context, held: LockedTrail) -> SessionTable:
     """The sessions as the trail has them. Raises InvalidInput without contracts that compile."""
     compiled = context.policy.contracts
     if not compiled.ok:
-        raise InvalidInput("the contracts do not compile; mend them first: threegate contracts check")
+        raise InvalidInput("the contracts do not compile; fix them first: threegate contracts check")
     if compiled.empty:
         raise InvalidInput("there are no contracts, so there are no sessions; see: threegate contracts new")
     return context.contracts.view(held, context.policy)

@@ -1,4 +1,4 @@
-"""The agent's HOME: its configuration written anew for each run, and what it kept of earlier runs on the same project.
+"""The agent's HOME: its configuration rewritten for each run, and what it kept of earlier runs on the same project.
 
 Invariant: an agent may have left links, FIFOs and folders of any name in its HOME, so a file is written beneath held descriptors,
 under a name that was removed before, and never through anything that was there.

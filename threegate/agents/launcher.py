@@ -276,7 +276,7 @@ class _Launch:
         if not self._wanted.fresh:
             self._before = take_over_state(self._context.workspace, run, self._facts)
         if self._before is not None:
-            self._say(f"it goes on with what it kept of the run {self._before.run_id} (--fresh starts anew)")
+            self._say(f"it goes on with what it kept of the run {self._before.run_id} (--fresh starts over)")
         write_files(run, Filled(plan.profile, str(plan.root), _INSTRUCTIONS), plan.account)
         for folder in (run.inbox, run.files):
             os.chown(folder, plan.account.uid, plan.account.gid)

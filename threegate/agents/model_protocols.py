@@ -23,7 +23,7 @@ class ModelRequestRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A request that goes on: path and body for the provider. The body is built anew from what was read."""
+    """A request that goes on: path and body for the provider. The body is rebuilt from what was read."""
 
     path: str
     body: dict[str, Any]

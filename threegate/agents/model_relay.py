@@ -1,7 +1,7 @@
 """The relay between a jailed agent and its model: a process of its own, outside of the jail, and the only way out.
 
 Invariant: nothing that the agent sent goes on as it came. Head and body are parsed (h11, strict JSON), judged
-(`model_protocols`) and written anew, with the operator's key for one host over TLS and no other credential; no redirect is
+(`model_protocols`) and rewritten, with the operator's key for one host over TLS and no other credential; no redirect is
 followed and no connection is upgraded. The key is read from a pipe, so it is in no argument, no environment and no file.
 When the pipe closes, because the launcher ended or was killed, the relay ends.
 

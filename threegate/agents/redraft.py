@@ -1,4 +1,4 @@
-"""An agent's change set, drafted anew over what the project has become since: a three-way merge, file by file.
+"""An agent's change set, drafted again over what the project has become since: a three-way merge, file by file.
 
 Invariant: nothing of the project is written, and what comes out is a draft like any other, which a person reads and signs. A file
 that both sides changed is merged by `git merge-file` from three plain files outside of any repository: the bytes that the
@@ -40,7 +40,7 @@ from threegate.review.reviewed_draft import ReviewedDraft
 
 @dataclass(frozen=True, slots=True)
 class Redrafted:
-    """A draft that was made anew, the paths that were merged, and those that the project has already."""
+    """A draft that was made again, the paths that were merged, and those that the project has already."""
 
     path: Path
     request_id: str
@@ -49,7 +49,7 @@ class Redrafted:
 
 
 def redraft(context: Context, reviewed: ReviewedDraft) -> Redrafted:
-    """Draft a change set anew over the project as it is now; the old draft stays.
+    """Draft a change set again over the project as it is now; the old draft stays.
 
     Raises InvalidInput when there is nothing to merge, Refused (project_changed, input_unfit) for what cannot be merged,
     Unavailable without git or without the inbox, OSError.
@@ -210,7 +210,7 @@ def _request(context: Context, old: Request, merging: _Merging, data: bytes) -> 
         request_id = free_request_id(held, old.request_id)
     slug = old.file_name[len("TR-20260101-000000Z-") : -len(".md")].removesuffix("-merged")
     name = file_name(now, slug_of(f"{slug}-merged"))
-    told = f"drafted anew from {old.request_id}: {len(merging.merged)} files merged with the project, {len(merging.there)} there already"
+    told = f"drafted again from {old.request_id}: {len(merging.merged)} files merged with the project, {len(merging.there)} there already"
     for named in (True, False):
         fresh = replace(
             old,
@@ -226,4 +226,6 @@ def _request(context: Context, old: Request, merging: _Merging, data: bytes) -> 
         )
         if report.request is not None:
             return report.request
-    raise InvalidInput(f"{old.file_name}: cannot be drafted anew as the same request; have it proposed again")
+    raise InvalidInput(
+        f"{old.file_name}: cannot be drafted again as the same request; have it proposed again"
+    )

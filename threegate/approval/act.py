@@ -48,7 +48,7 @@ def check_act(
     if act.acted_utc > now + timedelta(seconds=limits.APPROVED_AHEAD_SECONDS):
         raise Refused("not_yet_valid", "the act lies ahead of now")
     if now >= act.acted_utc + timedelta(seconds=max_age_sec):
-        raise Refused("expired", "the act was signed too long ago; sign it anew")
+        raise Refused("expired", "the act was signed too long ago; sign it again")
     if nonce_used(act.nonce):
         raise Refused("replayed", "the act was done before")
     return act, Signer(act.acted_by, fingerprint)

@@ -1,4 +1,4 @@
-"""SSH public keys and certificates as they stand in signatures and in the operators file.
+"""SSH public keys and certificates as they are in signatures and in the operators file.
 
 Invariant: a `PublicKey` exists only for a blob that was read whole, of a type that may approve. What it says
 about a certificate is what the blob says; whether the certificate is genuine is ssh-keygen's to verify.
@@ -105,7 +105,7 @@ def parse_key(blob: bytes) -> PublicKey:
 
 
 def parse_key_text(type_name: str, text: str) -> PublicKey:
-    """Read a plain key as it stands in a file: type and base64. Raises MalformedError."""
+    """Read a plain key as it is in a file: type and base64. Raises MalformedError."""
     blob = decode_base64(text)
     key = parse_key(blob)
     if key.type != type_name or key.certificate is not None:

@@ -123,7 +123,7 @@ def _check_clock(state: LaunchState) -> str:
 def _check_operators(state: LaunchState) -> str:
     operators = state.facts.operators
     if operators.problem is not None:
-        raise Refused("operators_changed", f"{operators.problem}; mend it with: threegate operator")
+        raise Refused("operators_changed", f"{operators.problem}; fix it with: threegate operator")
     if operators.digests != state.facts.recorded_operators:
         raise Refused(
             "operators_changed",
@@ -139,7 +139,7 @@ def _check_file(state: LaunchState) -> str:
         state.approval = SignedApproval.parse(state.facts.signature, state.facts.request.request_id)
     except MalformedError as error:
         raise Refused(
-            "signature_file_malformed", f"the signature file {error}; approve the request anew"
+            "signature_file_malformed", f"the signature file {error}; approve the request again"
         ) from None
     kind = "one statement" if state.approval.batch is None else "a batch of statements"
     return f"{kind} and one signature, approval {state.approval.approval_sha256}"
@@ -194,7 +194,7 @@ def _check_batch(state: LaunchState) -> str:
     if place != facts.recorded_batch and not facts.on_worker:
         raise Refused(
             "statement_mismatch",
-            "the trail recorded no approval of this request at this place of this batch; approve it anew",
+            "the trail recorded no approval of this request at this place of this batch; approve it again",
         )
     if place is None or batch is None:
         return "not one of a batch"
@@ -221,7 +221,7 @@ def _check_request(state: LaunchState) -> str:
 def _check_policy(state: LaunchState) -> str:
     if state.statement.policy_sha256 != state.facts.policy_sha256:
         raise Refused(
-            "policy_changed", "settings, contracts, images or versions changed since; approve it anew"
+            "policy_changed", "settings, contracts, images or versions changed since; approve it again"
         )
     return f"sha256 {state.facts.policy_sha256}"
 
@@ -242,7 +242,7 @@ def _check_shown(state: LaunchState) -> str:
     if again() != signed:
         raise Refused(
             "shown_changed",
-            "the request would be shown otherwise today than when it was signed; approve it anew",
+            "the request would be shown otherwise today than when it was signed; approve it again",
         )
     return f"sha256 {signed}"
 

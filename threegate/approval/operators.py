@@ -82,7 +82,7 @@ class Operators:
 def load_operators(
     operators: bytes | None, revoked: bytes | None, passkeys: bytes | None = None
 ) -> Operators:
-    """Read the files' bytes (None: there is no such file). Never raises: what is wrong stands in `problem`."""
+    """Read the files' bytes (None: there is no such file). Never raises: what is wrong is in `problem`."""
     try:
         if operators is None:
             raise MalformedError("there is no operators file")

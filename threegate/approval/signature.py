@@ -145,7 +145,7 @@ def _wait(process: subprocess.Popen[bytes], until: float) -> None:
 
 
 def _why(error: OSError | subprocess.TimeoutExpired) -> str:
-    """Why ssh-keygen did nothing, and the mend."""
+    """Why ssh-keygen did nothing, and the fix."""
     if isinstance(error, FileNotFoundError):
         return "it is not there; install it: apt-get install openssh-client"
     return "no answer in time" if isinstance(error, subprocess.TimeoutExpired) else str(error.strerror)

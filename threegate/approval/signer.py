@@ -33,7 +33,7 @@ def verify_signer(
     ssh-keygen is needed and cannot be run (nothing is known then, and nothing runs).
     """
     if signature.namespace != namespace:
-        raise Refused("signature_invalid", f"the signature is not for {namespace}: sign the statement anew")
+        raise Refused("signature_invalid", f"the signature is not for {namespace}: sign the statement again")
     entry = _entry_of(signature, name, operators)
     _check_use(signature, entry, namespace)
     if (wrong := signature.problem()) is not None:

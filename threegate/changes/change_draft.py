@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Final
 
 from threegate.changes.make import MadeChangeSet
@@ -20,8 +19,8 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.request import GateSettings, read_request
 from threegate.request.changes_section import ARCHIVE
-from threegate.request.model import Changes, InputFile, Request, Risk, Sensitivity
-from threegate.request.render_draft import file_name, render_request, slug_of
+from threegate.request.model import Changes, InputFile, Risk, Sensitivity
+from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
 
 _LEFT_OUT_NAMED: Final = 20
 _DATED: Final = re.compile(r"^TR-[0-9]{8}-[0-9]{6}Z-")
@@ -56,42 +55,20 @@ def draft_change_set(
     one of the words given is refused by gate 1."""
     if not made.rows:
         raise InvalidInput(f"{project}: nothing was changed that could be proposed")
-    request = Request(
-        file_name=file_name(now, slug_of(_DATED.sub("", request_id))),
-        data=b"",
-        sha256="",
-        stage="draft",
+    name = file_name(now, slug_of(_DATED.sub("", request_id)))
+    request = replace(
+        blank_draft(name, now, "apply"),
         request_id=request_id,
-        created_utc=now,
         requested_by=requested_by,
-        approved_by=None,
-        approved_utc=None,
         purpose=purpose,
-        backend="apply",
-        language="",
-        network="none",
-        cpu_limit=Decimal(0),
-        memory_limit_mb=0,
         time_limit_sec=min(time_limit_sec, settings.max_time_sec),
         inputs=(InputFile(ARCHIVE, sha256_hex(made.data)),),
-        workdir="/in",
-        outputs=(),
-        network_allowlist=(),
         constraints=(*constraints, *left_out_lines(made)),
         session_id=session_id,
         tool=tool,
-        labels=(),
-        workflow=None,
-        role=None,
-        risk_domain=None,
-        evidence=(),
-        argv=None,
-        code=None,
-        vars_json=None,
         risk_level=risk_level,
         justification=justification,
         data_sensitivity=data_sensitivity,
-        network_rationale="",
         project=project,
         changes=said_changes(made.rows, made.sha256),
     )
@@ -105,7 +82,7 @@ def draft_change_set(
         report = read_request(data, path=form.file_name, settings=settings, now=now, stage="draft")
         if report.request is not None:
             return ChangeDraft(form.file_name, data)
-    first = next(finding for finding in report.findings if finding.severity == "error")
+    first = report.first_error
     raise InvalidInput(f"the draft is refused by {first.rule}: {first.message}")
 
 

@@ -82,7 +82,7 @@ def _check_place(project: Tree, row: Row, uid: int, after: _After) -> None:
                 f"{row.path}: lies below what is no folder in the project (a link, or nothing)"
             )
         if entry.uid != uid:
-            raise ChangeSetError(f"{row.path}: lies in a folder of another account than the project's")
+            raise ChangeSetError(f"{row.path}: is in a folder of another account than the project's")
 
 
 def _check_link(path: str, target: str, after: _After) -> None:

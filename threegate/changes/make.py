@@ -51,7 +51,7 @@ class LeftOut:
 class MadeChangeSet:
     """A change set, and what is not in it. `data` is `changes.tar`, empty when there is nothing to propose.
 
-    `ignored` and `git` count paths that the project ignores, or that lie in a `.git`; a folder of them counts once.
+    `ignored` and `git` count paths that the project ignores, or that are in a `.git`; a folder of them counts once.
     """
 
     data: bytes

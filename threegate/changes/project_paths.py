@@ -85,7 +85,7 @@ def _any_protected(names: list[str]) -> bool:
 
 
 def is_own(parts: tuple[str, ...]) -> bool:
-    """Whether a path lies in what belongs to ThreeGate."""
+    """Whether a path is in what belongs to ThreeGate."""
     return any(folded(part) in _OWN for part in parts)
 
 

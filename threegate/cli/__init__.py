@@ -198,10 +198,8 @@ def execute(arguments: list[str]) -> int:
         return EXIT_FAILED
     except _UsageError as error:
         return _wrong_usage(error)
-    except Exception as error:  # noqa: BLE001 - nobody is shown a traceback; a mistake of ours is named as one
-        invocation.warn(
-            f"a mistake of ThreeGate itself: {place_of(error)}; please report it, nothing more was done"
-        )
+    except Exception as error:  # noqa: BLE001 - nobody is shown a traceback; an internal error is named as one
+        invocation.warn(f"an internal error: {place_of(error)}; please report it, nothing more was done")
         return EXIT_FAILED
     return int(code) if isinstance(code, int) else 0
 

@@ -110,7 +110,7 @@ def approve(
 def _approve_group(
     context: Context, draft: Draft, acting: Acting, *, yes: bool, reason: str, full: bool, quiet: bool
 ) -> None:
-    """Show the group of a draft, ask once, sign once, deliver each; what was delivered before a failure is told."""
+    """Show the group of a draft, ask once, sign once, deliver each; what was delivered before a failure is reported."""
     from threegate.acts.approve_group import deliver_group, open_group, seal_group, sign_group
     from threegate.core.canonical import sha256_hex
 

@@ -158,7 +158,7 @@ def prove(
         Path | None, typer.Option("--checkpoint", help="Prove for this checkpoint instead of a fresh one.")
     ] = None,
 ) -> None:
-    """Print a proof that an event stands in the trail, which anyone can check with the key alone."""
+    """Print a proof that an event is in the trail, which anyone can check with the key alone."""
     from threegate.records.trail_checkpoints import prove_line
     from threegate.trail import Trail
     from threegate.trail.checkpoint import TrailCheckpoint

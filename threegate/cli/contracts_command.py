@@ -40,12 +40,12 @@ def _load(folder: str) -> tuple[Compiled, dict[str, bytes]]:
 
 
 def _compiled(folder: str) -> tuple[Compiled, dict[str, bytes]]:
-    """As `_load`; a folder that does not compile is told and ends the command with 2."""
+    """As `_load`; a folder that does not compile is reported and ends the command with 2."""
     compiled, files = _load(folder)
     if not compiled.ok:
         for item in compiled.diagnostics:
             warn(item.render())
-        raise InvalidInput("the contracts do not compile; mend them first: threegate contracts check")
+        raise InvalidInput("the contracts do not compile; fix them first: threegate contracts check")
     return compiled, files
 
 

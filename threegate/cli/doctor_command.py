@@ -19,7 +19,7 @@ def doctor(
     ] = True,
     json_: JsonFlag = False,
 ) -> None:
-    """Look at everything that has to hold, measure the walls, and say how to mend what does not."""
+    """Look at everything that has to hold, measure the walls, and say how to fix what does not."""
     from threegate.core.errors import EXIT_REFUSED, NoWorkspace
     from threegate.setup.doctor import examine
 
@@ -33,7 +33,7 @@ def doctor(
         emit_json(
             {
                 "lines": [
-                    {"name": line.name, "state": line.state, "seen": line.seen, "mend": line.mend}
+                    {"name": line.name, "state": line.state, "seen": line.seen, "fix": line.fix}
                     for line in lines
                 ],
                 "ok": all(line.state != "failure" for line in lines),
@@ -41,7 +41,7 @@ def doctor(
         )
     else:
         for line in lines:
-            mend = f"  → {line.mend}" if line.mend else ""
-            say(f"{line.state:<8} {line.name}: {line.seen}{mend}")
+            fix = f"  → {line.fix}" if line.fix else ""
+            say(f"{line.state:<8} {line.name}: {line.seen}{fix}")
     if any(line.state == "failure" for line in lines):
         raise typer.Exit(EXIT_REFUSED)

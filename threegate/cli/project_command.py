@@ -73,15 +73,15 @@ def redraft(
     which: Annotated[str, typer.Argument(metavar="ID|FILE", help="A draft that waits.")],
     json_: JsonFlag = False,
 ) -> None:
-    """Draft a change set anew where its project moved on: what both sides changed is merged, and nothing is applied."""
-    from threegate.agents.redraft import redraft as draft_anew
+    """Draft a change set again where its project moved on: what both sides changed is merged, and nothing is applied."""
+    from threegate.agents.redraft import redraft as draft_again
     from threegate.launch.context import open_context
     from threegate.review.reviewed_draft import find_draft, open_reviewed_draft, read_draft
 
     context = open_context(workspace_here())
     draft = read_draft(context.workspace, find_draft(context.workspace, which))
     with open_reviewed_draft(context, draft, compared=False) as reviewed:
-        done = draft_anew(context, reviewed)
+        done = draft_again(context, reviewed)
     if wants_json(json_):
         emit_json(
             {
@@ -93,7 +93,7 @@ def redraft(
             }
         )
         return
-    say(f"draft {done.path} ({done.request_id}, anew from {reviewed.request.request_id})")
+    say(f"draft {done.path} ({done.request_id}, again from {reviewed.request.request_id})")
     for path in done.merged:
         say(f"      merged with the project: {path}")
     say(f"next  threegate approve {done.path}")

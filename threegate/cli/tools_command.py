@@ -143,7 +143,7 @@ def refresh(
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Start a server, show what differs from what was signed, and pin it anew with your signature.
+    """Start a server, show what differs from what was signed, and pin it again with your signature.
 
     Example: threegate tools refresh files
     """

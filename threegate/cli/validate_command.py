@@ -43,7 +43,7 @@ def validate(
         list[str], typer.Argument(metavar="FILE|DIR|-...", help="Requests, folders of them, or - .")
     ],
     stage: Annotated[
-        str, typer.Option(help="draft or approved; default: by the folder the file lies in.")
+        str, typer.Option(help="draft or approved; default: by the folder the file is in.")
     ] = "",
     form: Annotated[str, typer.Option("--format", help="text, json, sarif or github.")] = "text",
     strict: Annotated[bool, typer.Option("--strict", help="Warnings make the exit code 2 too.")] = False,

@@ -171,7 +171,7 @@ class Queued:
             try:
                 work()
             except Exception as error:  # noqa: BLE001 - the thread serves every later message too
-                self._say(f"{self._name}: a mistake of ThreeGate itself ({type(error).__name__})")
+                self._say(f"{self._name}: an internal error ({type(error).__name__})")
 
 
 class Wire:

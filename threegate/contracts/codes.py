@@ -42,7 +42,7 @@ CODES: Final[dict[str, Code]] = {
     "TOO_MANY_VALUES": _error("The file holds more values than a contract may have."),
     "UNEXPECTED_FILE": _error(
         "Only <tool>.yaml, session.yaml, workflow.yaml, *.test.yaml, <tool>.schema.json, README.md, and the files "
-        "that these name, belong into a contracts folder. Move it away or mend its name."
+        "that these name, belong into a contracts folder. Move it away or fix its name."
     ),
     # ---- fields
     "UNKNOWN_FIELD": _error("No such field exists here; an unknown rule would be a rule that never holds."),

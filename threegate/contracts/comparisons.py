@@ -36,7 +36,7 @@ def _is_related(name: str, operand: Any) -> bool:
 
 
 def _related(name: str, operand: Any, environment: Mapping[str, str]) -> Callable[[Any, Any], bool | None]:
-    """A test of a value beside the root that it stands in."""
+    """A test of a value beside the root that it is in."""
     if name == "equals_arg":
         other = compile_path(operand)
         return lambda value, root: _same(value, selected(other, root))
@@ -55,7 +55,7 @@ def _same(value: Any, others: list[Any] | None) -> bool | None:
 class Entry:
     """A path and its operators, compiled.
 
-    `failure(root)` gives None when everything holds, else (operator, expected, found).
+    `failure(root)` gives None when all checks pass, else (operator, expected, found).
     `matches(root)` is for what holds back: any value at the path, a missing or a mistyped one.
     """
 

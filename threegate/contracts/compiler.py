@@ -198,7 +198,7 @@ class _Compilation:
             self._take(scope)
             if loaded.tool in tools:
                 self.diagnostics.append(
-                    document.error("DUPLICATE_TOOL", ("tool",), f"{loaded.tool!r} stands in two files")
+                    document.error("DUPLICATE_TOOL", ("tool",), f"{loaded.tool!r} is in two files")
                 )
             tools[loaded.tool] = parts
         return tools

@@ -15,7 +15,7 @@ from threegate.core import limits
 from threegate.core.strict_yaml import Kind, Node, StrictYAMLRefused, read_yaml
 
 KeyPath = tuple[str | int, ...]
-"""Where a value stands in its file: keys and list indices from the top."""
+"""Where a value is in its file: keys and list indices from the top."""
 
 _NULL = frozenset({"", "~", "null"})
 _BOOLEAN = {"true": True, "false": False}

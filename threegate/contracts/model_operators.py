@@ -97,7 +97,7 @@ class ToolInvariant(ValueInvariant, _Extended):
 
 
 def said(model: Model, without: frozenset[str]) -> dict[str, Any]:
-    """The operators that an entry really says, by name and sorted; what stands in `not` as such a mapping."""
+    """The operators that an entry really says, by name and sorted; what is in `not` as such a mapping."""
     found = {name: getattr(model, name) for name in sorted(model.model_fields_set - without)}
     if "negated" in found:
         found["not"] = said(found.pop("negated"), frozenset())

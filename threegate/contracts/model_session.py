@@ -89,7 +89,7 @@ class Provider(Model):
 
 
 class ExtractFrom(Model):
-    """Where a resource's id stands in the arguments."""
+    """Where a resource's id is in the arguments."""
 
     path: JsonPath
 

@@ -93,7 +93,7 @@ class SessionStore:
                 table = SessionTable.from_json(compiled, kept["book"])
                 self._seq = kept["trail_seq"]
         except (OSError, StrictJSONError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
-            pass  # a cache that is missing or unreadable is no state: the trail is folded anew
+            pass  # a cache that is missing or unreadable is no state: the trail is folded again
         self._table = table
         return table
 

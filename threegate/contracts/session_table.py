@@ -143,7 +143,7 @@ class SessionTable:
         return self._merged[scope]
 
     def forget_totals(self) -> None:
-        """Merge the tallies anew when they are next asked for."""
+        """Merge the tallies again when they are next asked for."""
         self._merged.clear()
 
     def _pending(self, scope: tuple[str, str | None], session: Session) -> list[Pending]:

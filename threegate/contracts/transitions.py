@@ -2,7 +2,7 @@
 
 Invariant: state moves here and nowhere else. Under commit_requirement acknowledged nothing but labels and the
 breaker moves unless the call succeeded, its evidence is there and its output_invariants hold; totals are exact,
-so that the order of calls and the way of counting (one by one, or anew from the history) make no difference.
+so that the order of calls and the way of counting (one by one, or again from the history) make no difference.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ FOLDER_DEPTH: Final = 64
 SINGLE_FILE_BYTES: Final = 64 * MIB
 """Of a file that the trail announces as a whole (operators, notes, a torn end of the trail), when it is verified."""
 TRAIL_INDEX_LINES: Final = 10_000
-"""So many new lines, and a twentieth of what is there, before the index of a long trail is kept anew."""
+"""So many new lines, and a twentieth of what is there, before the index of a long trail is kept again."""
 TRAIL_INDEX_BYTES: Final = 2048 * MIB
 TRAIL_EVENTS_PER_OWNER_MINUTE: Final = 600
 REPORT_REQUESTS: Final = 10_000
@@ -425,7 +425,7 @@ OUT_DEPTH: Final = 32
 RUN_SHM_BYTES: Final = 16 * MIB
 MONTY_PATH_CHARS: Final = 4096
 EGRESS_REFUSED: Final = 64
-"""Refused destinations that are told; the allowed ones are all told, and are as few as the request lists."""
+"""Refused destinations that are listed; the allowed ones are all listed, and are as few as the request lists."""
 EGRESS_LOG_BYTES: Final = 4 * MIB
 SECRET_BYTES: Final = 4096
 SHOWN_TEXT_BYTES: Final = 16 * MIB

@@ -497,7 +497,7 @@ def parse_settings(data: bytes, path: Path | str = SETTINGS_FILE) -> Settings:
         first = error.errors(include_input=False, include_context=False, include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
         what = (
-            f"unknown key; remove it or mend its spelling{_nearest_setting(key, [name for name, _ in setting_rows()])}"
+            f"unknown key; remove it or fix its spelling{_nearest_setting(key, [name for name, _ in setting_rows()])}"
             if first["type"] == "extra_forbidden"
             else first["msg"].removeprefix("Value error, ")
         )
@@ -519,14 +519,14 @@ def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _toml_mistake(said: str) -> str:
-    """What the TOML reader says as `:line: what; mend`."""
+    """What the TOML reader says as `:line: what; fix`."""
     match = re.fullmatch(r"(.*) \(at line ([0-9]+), column [0-9]+\)", said)
     what, line = (match[1], f":{match[2]}") if match else (said, "")
     twice = re.fullmatch(r"Cannot declare \((.*?),?\) twice", what)
     if twice is not None:
         table = ".".join(re.findall(r"'([^']*)'", twice[1]))
         return f"{line}: the table [{table}] stands twice; put all of its keys below the first one"
-    return f"{line}: no TOML: {what}; mend this line"
+    return f"{line}: no TOML: {what}; fix this line"
 
 
 def _nearest_setting(key: str, known: Sequence[str]) -> str:

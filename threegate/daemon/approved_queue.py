@@ -65,7 +65,7 @@ class ApprovedQueue:
             self._again = now + max(_LONG_SECONDS, pause)
 
     def taken(self, name: str) -> None:
-        """This one was started or is gone: it is not given out again before the folder is listed anew."""
+        """This one was started or is gone: it is not given out again before the folder is listed again."""
         self._known.pop(name, None)
 
     def _list(self) -> list[Queued]:

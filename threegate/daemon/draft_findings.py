@@ -1,6 +1,6 @@
 """What only the daemon can say about a draft: whether its id is free and whether its inputs are what it says.
 
-Invariant: these findings depend on the workspace, so they stand in the verdict and are checked again by
+Invariant: these findings depend on the workspace, so they are in the verdict and are checked again by
 `approve`; gate 1 itself never reads another file.
 """
 
@@ -23,10 +23,10 @@ SURROUNDING_RULES = {
     "TG904": "Name a program that the sandbox image has (python3, git, curl, the usual Debian tools), or ask the operator.",
     "TG905": "Ask for fewer cores or less memory (cpu_limit, memory_limit_mb), or ask the operator for a larger budget.",
     "TG906": "List the tools again: only those of servers that the operator added can be called.",
-    "TG907": "List the tools again and write the call anew: manifest_sha256 is that of the server as it is signed now.",
+    "TG907": "List the tools again and write the call again: manifest_sha256 is that of the server as it is signed now.",
     "TG908": "Give the tool the arguments that its input schema asks for.",
 }
-"""What only a workspace can find, with the mend."""
+"""What only a workspace can find, with the fix."""
 
 
 def surrounding_findings(

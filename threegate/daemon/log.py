@@ -23,7 +23,7 @@ _PRIORITIES = {
     "stopped": _ERROR,
     "settings": _WARNING,
     "contracts": _WARNING,
-    "mended": _WARNING,
+    "fixed": _WARNING,
     "watching": _WARNING,
     "notice": _WARNING,
     "grants": _WARNING,

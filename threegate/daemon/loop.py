@@ -111,8 +111,8 @@ class Daemon:
     def _work(self) -> int:
         problem = self._begin()
         self._policy_reload.record_contracts()
-        for line in self._trail.mended:
-            self.log.say("mended", what=line)
+        for line in self._trail.fixed:
+            self.log.say("fixed", what=line)
         self._report_contracts()
         proposer = Proposer(
             self.workspace,
@@ -243,7 +243,7 @@ class Daemon:
                 self.supervisor.ready()
         problem = self._policy_reload.problem
         if problem is not None and (at_once or problem != self._reported_problem):
-            self.log.say("settings", what=f"{problem}; nothing is started until this is mended")
+            self.log.say("settings", what=f"{problem}; nothing is started until this is fixed")
         self._reported_problem = problem
         if changed:
             names = ", ".join(changed[:_NAMES_SHOWN])

@@ -1,4 +1,4 @@
-"""Notices: the operator hears that a draft waits, the requester that a request has ended ([notify] extra).
+"""Notices: the operator is notified of a waiting draft, the requester of the end of a request ([notify] extra).
 
 Invariant: an operator's notice says who asks for what, how far it reaches and its risk; the agent's own words are quoted,
 cut, and have no character that a messenger takes for a link, a mention or markup. Nothing of a request's code, inputs or

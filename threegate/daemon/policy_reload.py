@@ -3,7 +3,7 @@
 Invariant: `policy` is always one value that was read whole and held; another one takes its place only after the
 trail says `settings_changed`. While what lies on the disk does not hold, the old one stays and `problem` says why:
 the daemon starts nothing under a policy that is not the one on the disk. A file that was touched is read when it has
-lain still for a moment, so that an editor's half-written file is not taken for a whole one.
+been unchanged for a short time, so that an editor's half-written file is not taken for a whole one.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def contracts_problem(policy: Policy) -> str | None:
         return None
     wrong = min(errors, key=lambda item: item.code in ("UNKNOWN_TOOL_REFERENCE", "MISSING_FIELD"))
     return (
-        f"{wrong.file}:{wrong.line}:{wrong.column}: {wrong.message}; every request is refused until this is mended, "
+        f"{wrong.file}:{wrong.line}:{wrong.column}: {wrong.message}; every request is refused until this is fixed, "
         "see: threegate contracts check"
     )
 

@@ -1,4 +1,4 @@
-"""Inclusion proofs for chosen leaves of a long tree, in constant memory: the nodes of each level lie in a file.
+"""Inclusion proofs for chosen leaves of a long tree, in constant memory: the nodes of each level are in a file.
 
 Invariant: `path` gives the audit path that RFC 6962, 2.1.1, defines for the leaves that were added. A complete subtree is one
 read; what is not complete (the right edge) is made of complete ones, as the RFC's recursion has it.

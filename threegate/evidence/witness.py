@@ -218,6 +218,6 @@ def _read(path: Path) -> tuple[SigningKey, dict[str, TrailCheckpoint]]:
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, InvalidInput):
         raise InvalidInput(
-            f"{path}: is not what a witness wrote; restore it, or begin anew with another --state"
+            f"{path}: is not what a witness wrote; restore it, or begin again with another --state"
         ) from None
     return key, seen

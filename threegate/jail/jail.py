@@ -12,6 +12,7 @@ import json
 import os
 import pwd
 import select
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -158,13 +159,16 @@ class JailProcess(subprocess.Popen[bytes]):
     def wait_empty(self) -> None:
         """End whatever is left in the jail, and wait until nothing is. Raises Unavailable when something does not go.
 
-        bubblewrap itself may end earlier than what the agent left in the background.
+        bubblewrap itself may end earlier than what the agent left in the background. And where it was killed before it let
+        the first process go on, that one would wait for it for ever: the kernel ends it with bubblewrap only from then on.
         """
         if self.poll() is None:
             self.kill()
             self.wait()
         if self.first < 0:
             return
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.first, signal.SIGKILL)
         ended = select.poll()
         ended.register(self.first, select.POLLIN)
         if not ended.poll(limits.AGENT_END_SECONDS * 1000):
@@ -321,8 +325,12 @@ class Jail:
             except OSError as error:
                 raise Unavailable(f"the jail cannot be started ({error.strerror or error})") from None
             written.close()
-            with suppress(ValueError, KeyError, ProcessLookupError):
-                process.first = os.pidfd_open(json.loads(read.read())["child-pid"])
+            try:
+                with suppress(ValueError, KeyError, ProcessLookupError):
+                    process.first = os.pidfd_open(json.loads(read.read())["child-pid"])
+            except BaseException:  # a Ctrl-C: nobody else knows of this process
+                process.kill()
+                raise
             return process
 
 

@@ -1,4 +1,4 @@
-"""What the gates are told about a request: the AANA event and the contract call (docs/spec/3-aana.md and docs/spec/4-contracts.md).
+"""What the gates get to see of a request: the AANA event and the contract call (docs/spec/3-aana.md and docs/spec/4-contracts.md).
 
 Invariant: nothing that the request's text says about its own trustworthiness reaches a gate as more than a
 user's claim; summaries are fixed sentences and references carry digests only.

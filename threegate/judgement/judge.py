@@ -224,7 +224,7 @@ STOPPING_CODES = frozenset({"operators_changed", "clock_went_back"})
 """Approval failures that are about the workspace and not about one request: nothing is launched meanwhile."""
 
 WAITING_CODES = STOPPING_CODES | {"quorum_missing"}
-"""Approval failures that a person or the clock can mend without a new approval: the request stays in approved/."""
+"""Approval failures that a person or the clock can fix without a new approval: the request stays in approved/."""
 
 
 def _blocked(assessment: Assessment) -> tuple[Literal["wait", "refuse"], str, str] | None:

@@ -68,7 +68,7 @@ given = json.load(open("/in/args.json", encoding="utf-8"))["given"]
 
 
 class Stay(urllib.request.HTTPRedirectHandler):
-    """A redirect is told, not followed: another place needs another approval."""
+    """A redirect is reported, not followed: another place needs another approval."""
 
     def redirect_request(self, *_):
         return None

@@ -40,7 +40,7 @@ def check_proposal_draft(
     if draft.parent != workspace.drafts:
         if recorded_sha256 is not None:
             raise Refused(
-                "proposal_changed", f"{draft.name}: has the id of a proposal and lies in the inbox; reject it"
+                "proposal_changed", f"{draft.name}: has the id of a proposal and is in the inbox; reject it"
             )
         return
     from threegate.proposals import derive_again  # few drafts were proposals

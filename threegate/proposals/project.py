@@ -58,7 +58,7 @@ class Project:
             raise ProjectError("no project is set; put its absolute path into project.root of threegate.toml")
         path = Path(root)
         if not path.is_absolute() or not path.is_dir():
-            raise ProjectError("project.root of threegate.toml is no absolute path of a folder; mend it")
+            raise ProjectError("project.root of threegate.toml is no absolute path of a folder; fix it")
         return cls(path.resolve())
 
     def resolve(self, path: ProjectPath, *, writing: bool = False) -> ProjectPath:
@@ -187,7 +187,7 @@ def _kind(status: os.stat_result) -> Kind:
 
 
 def _plain(name: str) -> bool:
-    """Whether a name can stand in a tar and on a screen: UTF-8, nothing hidden, no backslash."""
+    """Whether a name can be in a tar and on a screen: UTF-8, nothing hidden, no backslash."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:

@@ -19,7 +19,7 @@ import idna
 from threegate.request.hosts import HostError, is_local_name, read_host
 
 Reach = Literal["public", "address", "unnameable", "private", "metadata"]
-"""public: may stand in an allowlist · address: a public IP literal · unnameable: a name that no allowlist takes ·
+"""public: may be in an allowlist · address: a public IP literal · unnameable: a name that no allowlist takes ·
 private: not on the public internet · metadata: a cloud's secrets."""
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address

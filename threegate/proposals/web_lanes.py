@@ -88,7 +88,7 @@ def _public(text: str, setting: str) -> URL:
     except URLError as error:
         raise ProjectError(f"{setting} of threegate.toml: {error}") from None
     if reach(url) != "public":
-        raise ProjectError(f"{setting} of threegate.toml names no public host; mend it")
+        raise ProjectError(f"{setting} of threegate.toml names no public host; fix it")
     return url
 
 

@@ -70,7 +70,7 @@ class Gauge:
 
 
 class SharedGauge:
-    """A gauge that many threads may ask; a look that failed is begun anew with the next question."""
+    """A gauge that many threads may ask; a look that failed is begun again with the next question."""
 
     def __init__(self, workspace: Workspace, decisions: Path | None = None) -> None:
         self._workspace = workspace
@@ -90,7 +90,7 @@ class SharedGauge:
 
 
 def _files(folder: Path) -> tuple[int, float]:
-    """How many requests lie in a folder, and when the oldest came."""
+    """How many requests are in a folder, and when the oldest came."""
     count, first = 0, float("inf")
     with os.scandir(folder) as entries:
         for entry in entries:

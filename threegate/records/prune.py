@@ -98,7 +98,7 @@ def _ended_before(history: RequestHistory, before: datetime) -> bool:
 
 
 def _closed_sessions(index: TrailIndex) -> set[str]:
-    """Sessions that gave their totals back and stand in no workflow: nothing depends on their runs any more."""
+    """Sessions that gave their totals back and are in no workflow: nothing depends on their runs any more."""
     closed: set[str] = set()
     bound: set[str] = set()
     for event in index.session_events_after(0):

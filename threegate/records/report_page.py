@@ -1,6 +1,6 @@
 """The report's page: one HTML file with its style and script inside; nothing is loaded from anywhere.
 
-Invariant: every value stands in the page escaped (HTML) or in one JSON block in which no ``<`` is left; the
+Invariant: every value is in the page escaped (HTML) or in one JSON block in which no ``<`` is left; the
 page's own policy allows only this style and this script, by their hash.
 """
 

@@ -159,7 +159,7 @@ def rotate(held: LockedTrail, *, actor: str) -> tuple[Path, TrailCheckpoint]:
 
 
 def prove_line(trail: Trail, seq: int, *, note: TrailCheckpoint | None = None) -> LineProof:
-    """That event `seq` stands in the tree of `note` (default: a fresh checkpoint of now). Raises InvalidInput, TrailError."""
+    """That event `seq` is in the tree of `note` (default: a fresh checkpoint of now). Raises InvalidInput, TrailError."""
     leaves: list[bytes] = []
     line = b""
     workspace_id = ""

@@ -165,7 +165,7 @@ def write_report(workspace: Workspace, out: Path, *, since: datetime | None = No
             gathered.take(event)
             practice.take(event)
     except TrailError as error:
-        problems.append(f"what follows is told up to the first line that does not verify: {error}")
+        problems.append(f"this covers the trail up to the first line that does not verify: {error}")
     requests, counts = gathered.newest_first(), gathered.counts()
     total = sum(counts.values())
     groups = {key: sum(number for (_, group), number in counts.items() if group == key) for key, _ in GROUPS}
@@ -190,7 +190,7 @@ def write_report(workspace: Workspace, out: Path, *, since: datetime | None = No
         note=""
         if total == len(requests)
         else f"The newest {len(requests)} of {total} requests are listed; numbers and chart count all of them. "
-        "An older one is told by: threegate audit show --request ID",
+        "An older one is shown by: threegate audit show --request ID",
     )
     durable.overwrite(out.absolute(), page.encode(), 0o644)
     return total

@@ -47,7 +47,7 @@ def check_code(text: str) -> tuple[Problem, ...]:
         line, column = error.lineno or 1, max(error.offset or 1, 1)
         if "too many nested" in error.msg or "too complex" in error.msg:
             return (Problem("TG402", line, column, "nested too deeply to be read; make it flatter"),)
-        return (Problem("TG401", line, column, f"not Python: {_plain(error.msg)}; mend the code"),)
+        return (Problem("TG401", line, column, f"not Python: {_plain(error.msg)}; fix the code"),)
     except ValueError:
         return (Problem("TG401", 1, 1, "not Python: a NUL or a number of absurd length; take it out"),)
     except (RecursionError, MemoryError):

@@ -45,7 +45,7 @@ def check_vars(text: str) -> tuple[Problem, ...]:
             text, object_pairs_hook=_unique, parse_constant=_constant, parse_float=_float, parse_int=_integer
         )
     except json.JSONDecodeError as error:
-        return (Problem("TG411", error.lineno, error.colno, f"not JSON: {_plain(error.msg)}; mend it"),)
+        return (Problem("TG411", error.lineno, error.colno, f"not JSON: {_plain(error.msg)}; fix it"),)
     except _Refused as error:
         return (Problem(error.rule, 1, 1, str(error)),)
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Rules for the whole file: what may stand in no part of a request, prose or code.
+"""Rules for the whole file: what may be in no part of a request, prose or code.
 
 Prose is judged sentence by sentence: what a sentence denies ("does not read /etc") is no attempt. Command,
 Code and Inputs (JSON) have readers of their own that know what is a pattern and what a path; here those

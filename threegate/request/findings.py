@@ -20,7 +20,7 @@ class Findings:
         self._count: dict[str, int] = {}
 
     def add(self, rule: str, line: int, column: int, message: str) -> None:
-        """Note a problem; the same words at the same place are told once."""
+        """Note a problem; the same words at the same place are reported once."""
         place = Problem(rule, line, column, message)
         count = self._count.get(rule, 0)
         if place in self._seen or count >= limits.FINDINGS_PER_RULE:

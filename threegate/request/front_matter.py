@@ -85,7 +85,7 @@ def check_together(root: Node, values: Mapping[str, Any], backend: Backend, find
     stems = {item.name.removesuffix(".tar") for item in values.get("inputs", ()) if item.unpack}
     if below and values["workdir"] != "/out" and below not in stems:
         findings.at(
-            "TG155", place("workdir"), "workdir lies in no unpacked input; only those make folders in /in"
+            "TG155", place("workdir"), "workdir is in no unpacked input; only those make folders in /in"
         )
 
 

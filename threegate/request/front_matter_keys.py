@@ -147,7 +147,7 @@ def _word(rule: str, *allowed: str) -> Callable[[Node, Bounds], str]:
 def _created(node: Node, bounds: Bounds) -> datetime:
     created = fields.read_time(node, "TG133")
     if created > bounds.now + timedelta(seconds=limits.CREATED_AHEAD_SECONDS):
-        raise FieldError("TG133", "lies in the future; set it to the moment of writing, in UTC")
+        raise FieldError("TG133", "is in the future; set it to the moment of writing, in UTC")
     return created
 
 

@@ -115,7 +115,7 @@ class Request:
     code: str | None
     """monty: the text of the code block, ending with a newline. None for ERA."""
     vars_json: str | None
-    """monty: the text of the Inputs (JSON) block as it stands in the file, or None."""
+    """monty: the text of the Inputs (JSON) block as it is in the file, or None."""
     risk_level: Risk
     justification: str
     data_sensitivity: Sensitivity

@@ -51,7 +51,7 @@ READ_CLOSELY = frozenset({"Command", "Code", "Inputs (JSON)", "Changes", "Argume
 
 
 def stage_of(path: str) -> Stage:
-    """The stage that a file's place says: drafts lie in inbox/ and tool-exec/drafts/, all others are approved."""
+    """The stage that a file's place says: drafts are in inbox/ and tool-exec/drafts/, all others are approved."""
     parent = PurePath(path).parent
     if parent.name == "inbox" or (parent.name == "drafts" and parent.parent.name == "tool-exec"):
         return "draft"

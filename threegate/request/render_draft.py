@@ -17,7 +17,7 @@ from typing import Any
 from threegate.core import limits
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.changes_section import changes_lines
-from threegate.request.model import NetworkTarget, Request
+from threegate.request.model import Backend, NetworkTarget, Request
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._-]*(?: [A-Za-z0-9._-]+)*")
 _NO_STRINGS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
@@ -29,6 +29,50 @@ def render_request(request: Request) -> bytes:
     """The canonical text of a request, as UTF-8 with LF line ends."""
     lines = ["---", *_front_matter(request), "---", "", *_body(request)]
     return ("\n".join(lines) + "\n").encode("utf-8")
+
+
+def blank_draft(name: str, created: datetime, backend: Backend) -> Request:
+    """A draft with nothing in it yet, for `dataclasses.replace`: it is named, asks for nothing and reaches nothing.
+
+    `name` is its file name, whose stem is its id; `created` is an aware moment in UTC.
+    """
+    return Request(
+        file_name=name,
+        data=b"",
+        sha256="",
+        stage="draft",
+        request_id=name.removesuffix(".md"),
+        created_utc=created,
+        requested_by="core",
+        approved_by=None,
+        approved_utc=None,
+        purpose="",
+        backend=backend,
+        language="",
+        network="none",
+        cpu_limit=Decimal(0),
+        memory_limit_mb=0,
+        time_limit_sec=0,
+        inputs=(),
+        workdir="/in",
+        outputs=(),
+        network_allowlist=(),
+        constraints=(),
+        session_id=None,
+        tool=None,
+        labels=(),
+        workflow=None,
+        role=None,
+        risk_domain=None,
+        evidence=(),
+        argv=None,
+        code=None,
+        vars_json=None,
+        risk_level="medium",
+        justification="",
+        data_sensitivity="internal",
+        network_rationale="",
+    )
 
 
 def render_time(moment: datetime) -> str:

@@ -73,6 +73,11 @@ class Report:
         """Whether no finding is an error."""
         return all(finding.severity != "error" for finding in self.findings)
 
+    @property
+    def first_error(self) -> Finding:
+        """What keeps the file from being a request; only where it is none."""
+        return next(finding for finding in self.findings if finding.severity == "error")
+
     def to_json(self) -> dict[str, Any]:
         """The report of one file as in `threegate.report/1`."""
         return {

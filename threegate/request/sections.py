@@ -1,4 +1,4 @@
-"""What stands in the sections: the command's line, the code's text, the lists of files, the risk lines.
+"""What is in the sections: the command's line, the code's text, the lists of files, the risk lines.
 
 Invariant: a section that is not exactly of its form is an error; nothing in it is skipped silently. What is
 taken out (command, code, variables) is a piece of the raw lines, so the human reads what will run.
@@ -229,9 +229,7 @@ def merge_outputs(
         return tuple(read.values())
     for path in sorted({item.path for item in declared} ^ read.keys()):
         where = "outputs_expected only" if path not in read else "this section only"
-        findings.add(
-            "TG242", section.heading, 1, f"one output stands in {where}; both lists name the same files"
-        )
+        findings.add("TG242", section.heading, 1, f"one output is in {where}; both lists name the same files")
         break
     return tuple(
         OutputFile(item.path, item.description or read[item.path].description)
@@ -280,7 +278,7 @@ def read_risk(section: Section, network: str | None, findings: Findings) -> Risk
 
 
 def _fenced_lines(section: Section) -> set[int]:
-    """The file's lines that stand in fenced blocks, at any depth, as Markdown has it."""
+    """The file's lines that are in fenced blocks, at any depth, as Markdown has it."""
     lines: set[int] = set()
     for token in section.tokens:
         if token.type == "fence" and token.map is not None:

@@ -52,7 +52,7 @@ def check_types(
     """
     try:
         told = _ask(code, _stubs(vars_json), binary or _installed(), seconds)
-    except Exception as error:  # noqa: BLE001 - warnings only: whatever fails is told as a warning
+    except Exception as error:  # noqa: BLE001 - warnings only: whatever fails is reported as a warning
         return (_could_not(type(error).__name__),)
     return tuple(sorted(_problems(told))[: limits.FINDINGS_PER_RULE])
 

@@ -1,6 +1,6 @@
 """The tool result, `TS-*.md`: what goes back to CORE, and how it is delivered.
 
-Invariant: nothing of a run leaves the fence or the quoted value that it stands in; the same facts give the
+Invariant: nothing of a run leaves the fence or the quoted value that it is in; the same facts give the
 same bytes; a result is never replaced.
 """
 
@@ -57,7 +57,7 @@ def show_streams(facts: ResultFacts) -> Shown:
 
 
 def render_result(facts: ResultFacts, shown: Shown | None = None) -> bytes:
-    """The result file's bytes; `shown` is what `show_streams` gave for it. Raises ValueError for an unknown status (a mistake of ours)."""
+    """The result file's bytes; `shown` is what `show_streams` gave for it. Raises ValueError for an unknown status (an internal error)."""
     if facts.status not in _SUMMARIES:
         raise ValueError(f"no status {facts.status!r}")
     stdout, stderr = shown or show_streams(facts)
@@ -267,7 +267,7 @@ def _safety(facts: ResultFacts, masked: int) -> list[str]:
     else:
         network = (
             f"{len(facts.destinations) - refused} destinations were reached, {refused} were refused; "
-            "they stand in network_destinations."
+            "they are in network_destinations."
         )
     return [
         f"Untrusted Output Statement: {UNTRUSTED}",

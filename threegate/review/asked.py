@@ -79,7 +79,7 @@ class AskedReader:
             with self._workspace.hold(place.parent) as held:
                 data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
             owner = facts.st_uid if drill is None else drill.owner
-            if run:  # whose inbox it lies in is who asks
+            if run:  # whose inbox it is in is who asks
                 owner, names = folder, {folder: f"run {folder}"}
         else:  # a copy of ours: its owner is not who asked
             data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)

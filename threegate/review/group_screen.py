@@ -48,7 +48,7 @@ def render_group(
 
 
 def in_table(copy: InputCopy) -> bool:
-    """Whether all of an input can stand in the table: short, and plain text. Raises OSError."""
+    """Whether all of an input can be in the table: short, and plain text. Raises OSError."""
     return copy.size <= limits.GROUP_INPUT_BYTES and not why_not_plain(_bytes(copy))
 
 

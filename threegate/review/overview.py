@@ -1,4 +1,4 @@
-"""What lies in the folders of a workspace, for screens that show a part of many thousand requests.
+"""What is in the folders of a workspace, for screens that show a part of many thousand requests.
 
 Invariant: this only reads, and what it reads grows with what is asked for: a listing costs a look at the folder, a
 row costs the verdict of its file.

@@ -1,6 +1,6 @@
 """Whether anything can run here now: the daemon, the engines of the backends, the trail.
 
-Invariant: a look waits no longer than it is told to; what has not answered by then is said so, and the screen goes on.
+Invariant: a look waits no longer than it is asked to; what has not answered by then is said so, and the screen goes on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The results that went back to CORE, as they lie in `results/`."""
+"""The results that went back to CORE, as they are in `results/`."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ from threegate.trail.payloads import Rejected
 DRAFT_EXPIRED = "draft_expired"
 """Why a draft was refused on which nobody decided within `approval.draft_ttl`."""
 _HELPED = {"contracts_do_not_compile": "check"}
-"""Reasons that another command than `contracts explain` mends."""
+"""Reasons that another command than `contracts explain` fixes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def _valid(context: Context, draft: Draft) -> tuple[Report, Request]:
     if request is None:
         raise InvalidDraft(draft.path, report)
     if request.created_utc > now:
-        raise Refused("not_yet_valid", f"{draft.path.name}: created_utc lies ahead of now; wait or mend it")
+        raise Refused("not_yet_valid", f"{draft.path.name}: created_utc lies ahead of now; wait or fix it")
     return replace(report, findings=(*report.findings, *type_findings(request))), request
 
 

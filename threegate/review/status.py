@@ -233,8 +233,8 @@ def health_rows(looked: Sequence[DoctorLine], *, width: int) -> list[str]:
     """What was looked at, a row or more each, and what to type where it is not as it should be."""
     rows: list[str] = []
     for line in looked:
-        mend = f": {line.mend}" if line.mend and line.state != "ok" else ""
-        head, *rest = own(f"{line.seen}{mend}", width=width, indent=10)
+        fix = f": {line.fix}" if line.fix and line.state != "ok" else ""
+        head, *rest = own(f"{line.seen}{fix}", width=width, indent=10)
         rows += [f"{line.name:<9} {head[10:]}", *rest]
     return rows
 

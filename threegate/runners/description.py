@@ -28,7 +28,7 @@ class DoctorLine:
     name: str
     state: LineState
     seen: str
-    mend: str = ""
+    fix: str = ""
 
 
 def guarded(

@@ -32,7 +32,7 @@ class StreamMeter:
         self.size += len(data)
 
     def result(self) -> Stream:
-        """The stream as it stands in an Outcome."""
+        """The stream as it is in an Outcome."""
         return Stream(bytes(self._kept), self.size, self._hash.hexdigest())
 
 

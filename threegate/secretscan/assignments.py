@@ -53,7 +53,7 @@ _HASH_WORD: Final = re.compile(
 
 
 class Value(NamedTuple):
-    """Where an assigned secret stands in the text."""
+    """Where an assigned secret is in the text."""
 
     start: int
     end: int

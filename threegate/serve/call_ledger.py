@@ -1,7 +1,7 @@
 """Which call made which request, and whether its answer was delivered.
 
 Invariant: a call that is repeated while its request is open, or before its answer reached the client, finds that request;
-afterwards the same call asks anew. Of a run this outlives the door; the agent can neither read nor write it.
+afterwards the same call asks again. Of a run this outlives the door; the agent can neither read nor write it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CallLedger:
                 )
                 self._made[path.stem] = Made(**value) if isinstance(value, dict) else Made("", "", "")
             except (OSError, ValueError, TypeError):
-                continue  # derived: a repeated call asks anew
+                continue  # derived: a repeated call asks again
 
     def find(self, digest: str) -> Made | None:
         """The last request of a call."""

@@ -1,4 +1,4 @@
-"""The MCP surface: the pre-tool check, the way of a request as its requester sees it, and the door (`serve/door.py`).
+"""The MCP surface: the pre-tool check, a request as its requester sees it, and the door (`serve/door.py`).
 
 Invariants: every line of the client that holds an id is answered (`mcp_reading`); `aana_pre_tool_check` answers a message
 with a decision, whatever the arguments are, and repeats no value of them; what is read lies on CORE's side (inbox, verdicts, results). There is no tool that approves, and there

@@ -7,16 +7,16 @@ test proves it, and runs those that need no engine.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 from threegate.core.canonical import sha256_hex
 from threegate.proposals.tools import SCHEMA_VERSION
-from threegate.request import GateSettings, Request
+from threegate.request import GateSettings
 from threegate.request.model import InputFile, NetworkTarget, OutputFile
-from threegate.request.render_draft import file_name, render_request
+from threegate.request.render_draft import blank_draft, file_name, render_request
 
 SALES = b"region,amount\nnorth,120\nsouth,310\nnorth,205\n"
 """The bytes of the examples' input file ``sales.csv``."""
@@ -90,39 +90,17 @@ def _example(
     title: str, slug: str, fields: dict[str, Any], settings: GateSettings, moment: datetime
 ) -> Example:
     name = file_name(moment, slug)
-    values: dict[str, Any] = {
-        "file_name": name,
-        "data": b"",
-        "sha256": "",
-        "stage": "draft",
-        "request_id": name.removesuffix(".md"),
-        "created_utc": moment,
-        "requested_by": "core",
-        "approved_by": None,
-        "approved_utc": None,
-        "backend": "ERA",
-        "language": "python",
-        "network": "none",
-        "cpu_limit": min(Decimal(1), Decimal(str(settings.max_cpu))),
-        "memory_limit_mb": min(128, settings.max_memory_mb),
-        "time_limit_sec": min(30, settings.max_time_sec),
-        "inputs": (),
-        "workdir": "/in",
-        "outputs": (),
-        "network_allowlist": (),
-        "constraints": (),
-        "labels": (),
-        "evidence": (),
-        **dict.fromkeys(
-            ("session_id", "tool", "workflow", "role", "risk_domain", "argv", "code", "vars_json")
-        ),
-        "risk_level": "low",
-        "justification": "Reads only what is declared and writes only what is listed.",
-        "data_sensitivity": "internal",
-        "network_rationale": "none",
-        **fields,
-    }
-    return Example(title, name, render_request(Request(**values)).decode())
+    request = replace(
+        blank_draft(name, moment, "ERA"),
+        language="python",
+        cpu_limit=min(Decimal(1), Decimal(str(settings.max_cpu))),
+        memory_limit_mb=min(128, settings.max_memory_mb),
+        time_limit_sec=min(30, settings.max_time_sec),
+        risk_level="low",
+        justification="Reads only what is declared and writes only what is listed.",
+        network_rationale="none",
+    )
+    return Example(title, name, render_request(replace(request, **fields)).decode())
 
 
 def proposal_example() -> Example:

@@ -271,7 +271,7 @@ def _authority(folder: Path) -> _Authority:
         pass
     except (OSError, ValueError):
         raise Unavailable(
-            f"{folder}: ca.key or ca.pem cannot be read; mend it or name another folder"
+            f"{folder}: ca.key or ca.pem cannot be read; fix it or name another folder"
         ) from None
     made = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ThreeGate development CA")])

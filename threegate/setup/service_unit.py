@@ -64,7 +64,7 @@ def render_unit(facts: UnitFacts) -> str:
         "KillMode=mixed",
         "Restart=on-failure",
         "RestartSec=30",
-        "# 2: the settings do not hold; 64: no workspace. A person has to mend that.",
+        "# 2: the settings do not hold; 64: no workspace. A person has to fix that.",
         "RestartPreventExitStatus=2 64",
         "UMask=0077",
         "LimitCORE=0",

@@ -1,7 +1,7 @@
 """Installing the daemon as a systemd service: a plan that can be read before anything is done.
 
 Invariant: a plan changes nothing; `carry_out` does its steps in their order and stops at the first that fails. No step
-touches what lies in inbox/: the owner of a draft names its requester.
+touches what is in inbox/: the owner of a draft names its requester.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class _Account:
 
 
 def need_systemd() -> None:
-    """Raises Unavailable, with the mend, where no systemd runs or we may not tell it anything."""
+    """Raises Unavailable, with the fix, where no systemd runs or we may not tell it anything."""
     if not _BOOTED.is_dir() or shutil.which("systemctl") is None:
         raise Unavailable(
             "systemd does not run here; have your own supervisor start `threegate -w DIR run`, or read the unit with "
@@ -284,7 +284,7 @@ def _notes(settings: Settings, account: _Account, era: bool) -> list[str]:
 
 
 def _unreachable(workspace: Workspace, account: _Account) -> list[str]:
-    """What the account could not enter, each with its mend."""
+    """What the account could not enter, each with its fix."""
     found = []
     package = Path(threegate.__file__).resolve().parent
     for path in dict.fromkeys((Path(sys.executable), Path(sys.executable).resolve(), package)):

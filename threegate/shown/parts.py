@@ -1,6 +1,6 @@
 """The parts of a screen: what is ours and what is foreign, not yet escaped or wrapped.
 
-Invariant: foreign words stand in `Field`, `Listing` and `Quote` only, as their `value` or `text`, never in a label or a
+Invariant: foreign words are in `Field`, `Listing` and `Quote` only, as their `value` or `text`, never in a label or a
 head; everything else is ours. The terminal, the terminal application and the operator's page are made from these alone.
 """
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput
 from threegate.request import GateSettings, read_request
 from threegate.request.model import Request, ToolCall
-from threegate.request.render_draft import file_name, render_request, slug_of
+from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
 
 
 def tool_call(server: str, tool: str, manifest_sha256: str, arguments: Mapping[str, Any]) -> ToolCall:
@@ -34,49 +34,18 @@ def draft_call(
     """The request and its bytes. `now` is an aware moment in UTC. Raises InvalidInput where gate 1 refuses it."""
     moment = now.replace(microsecond=0)
     slug = f"{slug_of(call.name)[:40].strip('-')}-{secrets.token_hex(4)}"
-    words = f"Call the tool {call.tool} of the server {call.server}."
-    name = file_name(moment, slug)
-    request = Request(
-        file_name=name,
-        data=b"",
-        sha256="",
-        stage="draft",
-        request_id=name.removesuffix(".md"),
-        created_utc=moment,
+    request = replace(
+        blank_draft(file_name(moment, slug), moment, "mcp"),
         requested_by=requested_by,
-        approved_by=None,
-        approved_utc=None,
-        purpose=words,
-        backend="mcp",
-        language="",
-        network="none",
-        cpu_limit=Decimal(0),
-        memory_limit_mb=0,
+        purpose=f"Call the tool {call.tool} of the server {call.server}.",
         time_limit_sec=min(limits.TOOL_CALL_SECONDS, settings.max_time_sec),
-        inputs=(),
-        workdir="/in",
-        outputs=(),
-        network_allowlist=(),
-        constraints=(),
-        session_id=None,
         tool=call.name,
-        labels=(),
-        workflow=None,
-        role=None,
-        risk_domain=None,
-        evidence=(),
-        argv=None,
-        code=None,
-        vars_json=None,
-        risk_level="medium",
         justification="A tool call asks for it, with these arguments and no further word.",
-        data_sensitivity="internal",
-        network_rationale="",
         call=call,
     )
     data = render_request(request)
-    report = read_request(data, path=name, settings=settings, now=now, stage="draft")
+    report = read_request(data, path=request.file_name, settings=settings, now=now, stage="draft")
     if report.request is None:
-        first = next(finding for finding in report.findings if finding.severity == "error")
+        first = report.first_error
         raise InvalidInput(f"the call is refused by {first.rule}: {first.message}")
     return request, data

@@ -34,7 +34,7 @@ def requested_call(workspace: Workspace, index: TrailIndex, call: ToolCall) -> R
     if manifest.digest != call.manifest_sha256:
         raise Refused(
             "tools_changed",
-            f"{call.server}: its tools were signed anew since this call was written; list the tools again and repeat it",
+            f"{call.server}: its tools were signed again since this call was written; list the tools again and repeat it",
         )
     tool = manifest.tool(call.tool)
     if tool is None:

@@ -1,4 +1,4 @@
-"""The chain: each line names the hash of the one before; and the files that the lines stand in.
+"""The chain: each line names the hash of the one before; and the files that the lines are in.
 
 Invariant: `Chain` gives out an event only if it is the next one of everything that it gave out before. The
 trail is the closed segments ``trail-<last seq>.jsonl`` in order, then ``trail.jsonl``.
@@ -206,7 +206,7 @@ def segment_paths(folder: Path) -> list[Path]:
     try:
         names = sorted(name for name in os.listdir(folder) if SEGMENT.fullmatch(name))
     except OSError as error:
-        raise TrailError(f"{folder}: cannot be read ({error.strerror}); mend the folder") from None
+        raise TrailError(f"{folder}: cannot be read ({error.strerror}); fix the folder") from None
     return [folder / name for name in names]
 
 

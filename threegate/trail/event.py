@@ -46,7 +46,7 @@ class _Line(NamedTuple):
     request_id: str | None
     actor: str
     data: Mapping[str, Any]
-    """As it stands in the line. To read it, take `payload`."""
+    """As it is in the line. To read it, take `payload`."""
     prev: str
     hash: str
     line: bytes
@@ -70,7 +70,7 @@ class Event(_Line):
         return parse_time(self.time)
 
     def to_json(self) -> dict[str, Any]:
-        """The event as a JSON object, as it stands in the trail."""
+        """The event as a JSON object, as it is in the trail."""
         value: dict[str, Any] = orjson.loads(self.line)
         return value
 
@@ -155,7 +155,7 @@ def make_event(
     data: Mapping[str, Any] | None,
     prev: str,
 ) -> Event:
-    """Render one event. Raises ValueError for an unknown type (a mistake of ours, before anything is written)."""
+    """Render one event. Raises ValueError for an unknown type (an internal error, before anything is written)."""
     if type not in TYPES:
         raise ValueError(f"no event type {type!r}")
     clean = trail_value(dict(data or {}))

@@ -103,12 +103,12 @@ class LockedTrail:
         self._trail._finish_rotation()
         return event
 
-    def keep_head(self, *, anew: bool = False) -> None:
+    def keep_head(self, *, replace: bool = False) -> None:
         """Sync, and keep the head outside the workspace (before each launch). Raises TrailError, Unavailable.
 
-        `anew` is for a new workspace and for an adoption: anything else must not hide that the kept head disagrees.
+        `replace` is for a new workspace and for an adoption: anything else must not hide that the kept head disagrees.
         """
-        if not anew:
+        if not replace:
             self.refuse_mismatch()
         self.sync()
         try:

@@ -57,7 +57,7 @@ class TrailOnDisk:
         self.workspace = workspace
         self.clock = clock
         self._spill = spill
-        self.mended: list[str] = []
+        self.fixed: list[str] = []
         """One line for each torn end that was set aside since this object was made."""
         self._folder = workspace.audit
         self._path = workspace.trail_file
@@ -76,7 +76,7 @@ class TrailOnDisk:
         """Writes of ours, counted, and how many of them are on disk."""
 
     def __del__(self) -> None:
-        """An object that was forgotten gives its descriptor back: commands open the trail anew each time."""
+        """An object that was forgotten gives its descriptor back: commands open the trail again each time."""
         descriptor = getattr(self, "_descriptor", None)
         if descriptor is not None:
             os.close(descriptor)
@@ -235,7 +235,7 @@ class TrailOnDisk:
         except FileNotFoundError:
             moved = None
         if self._chain.type != "rotated" or moved is None or moved.st_ino != ours.st_ino:
-            raise TrailError(f"{self._path}: another file lies in the trail's place; nothing is started")
+            raise TrailError(f"{self._path}: another file is in the trail's place; nothing is started")
         self._close_segment(closed, self._offset)
         self._leave_file()
         self._open_current()
@@ -303,7 +303,7 @@ class TrailOnDisk:
         self._chain.take(event.line)
         self._index.add(event, self._base + start)
         self._offset = start + len(event.line) + 1
-        self.mended.append(f"{place}: {len(tail)} bytes were set aside as {name}")
+        self.fixed.append(f"{place}: {len(tail)} bytes were set aside as {name}")
 
     # ---- appending (called by LockedTrail only)
 

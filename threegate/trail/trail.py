@@ -54,7 +54,7 @@ class Trail(TrailOnDisk):
         if not WORKSPACE_ID.fullmatch(workspace_id):
             raise TrailError(f"{workspace_id!r} is no workspace id (ws- and 32 hex digits)")
         if workspace.trail_file.exists() or segment_paths(workspace.audit):
-            raise TrailError(f"{workspace.trail_file}: there is a trail already; it is never begun anew")
+            raise TrailError(f"{workspace.trail_file}: there is a trail already; it is never begun again")
         key = workspace_key.make_key(workspace_id)
         vkey = key.public.render()
         durable.overwrite(workspace.audit / "workspace.pub", vkey.encode() + b"\n", 0o644)
@@ -70,7 +70,7 @@ class Trail(TrailOnDisk):
         durable.deliver(workspace.trail_file, first.line + b"\n", 0o600)
         trail = cls(workspace, clock=clock)
         with trail.locked() as held:
-            held.keep_head(anew=True)
+            held.keep_head(replace=True)
         return trail
 
     def close(self) -> None:

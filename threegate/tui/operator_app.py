@@ -165,7 +165,7 @@ class OperatorApp(App[None]):
         self.panic()
 
     def go(self) -> None:
-        """Run until the operator quits. Raises TrailError, and a mistake of ours as it was."""
+        """Run until the operator quits. Raises TrailError, and an internal error as it was."""
         self.run()
         if self.stopped is not None:
             raise self.stopped
@@ -344,7 +344,7 @@ class RequestsScreen(Screen[None]):
         self._renew()
 
     def on_resize(self) -> None:
-        """Lines are made for the width that there is; they begin anew when it changes."""
+        """Lines are made for the width that there is; they begin again when it changes."""
         self.set_class(self.size.width >= SPLIT_COLUMNS, "split")
         if self._opened is not None:
             self.call_after_refresh(self._put_for_width)

@@ -1,7 +1,7 @@
 """One job on this worker, from the envelope to the signed result.
 
 Invariant: in this order and no other: verified, room for it, inputs here by digest, nonce on disk, start token, run,
-result on disk, result sent. Whatever goes wrong before the run is told as a signed refusal, and nothing ran.
+result on disk, result sent. Whatever goes wrong before the run is reported as a signed refusal, and nothing ran.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class JobHandler:
             self._refuse(nonce, refusal.code, str(refusal))
         except Unavailable as error:
             self._refuse(nonce, "unavailable", str(error))
-        except Exception as error:  # noqa: BLE001 - a mistake of ours ends this job, not the worker
-            self._refuse(nonce, "worker_failed", f"a mistake of ThreeGate itself ({type(error).__name__})")
+        except Exception as error:  # noqa: BLE001 - an internal error ends this job, not the worker
+            self._refuse(nonce, "worker_failed", f"an internal error ({type(error).__name__})")
 
     def _trust(self) -> Trust:
         """The operators as their files say now: a key that was taken out counts no more from here on."""
@@ -167,7 +167,7 @@ class JobHandler:
                 f"the runner failed ({type(error).__name__}); how far the request came is not known"
             )
         if outcome.status == "unavailable":
-            for sha256 in active.inputs:  # one of them may have gone bad here: the next run fetches it anew
+            for sha256 in active.inputs:  # one of them may have gone bad here: the next run fetches it again
                 (self._store.folder / sha256).unlink(missing_ok=True)
         return outcome
 
@@ -192,6 +192,6 @@ class JobHandler:
         outputs = {item.sha256: folder / "out" / item.path for item in outcome.artifacts}
         kept = self._outbox.keep(active.nonce, sealed, folder, outputs)
         self._say(f"ended {active.request_id}: {outcome.status}")
-        with contextlib.suppress(Unavailable):  # it lies in the outbox and is sent again
+        with contextlib.suppress(Unavailable):  # it is in the outbox and is sent again
             self._agent.send(sealed, lasting=True)
             kept.done.wait(_DONE_SECONDS)

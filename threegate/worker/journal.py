@@ -138,12 +138,12 @@ class NonceJournal:
                 _whole(entry.at), _whole(entry.expires)
             except (ValueError, TypeError):
                 raise Unavailable(
-                    f"{self._path}:{number}: is no entry of a nonce journal; nothing is started until it is mended"
+                    f"{self._path}:{number}: is no entry of a nonce journal; nothing is started until it is fixed"
                 ) from None
             self._keep(entry)
 
     def _rewrite(self, now: datetime) -> int:
-        """Write the journal anew without what has expired; returns the descriptor to append to."""
+        """Rewrite the journal without what has expired; returns the descriptor to append to."""
         if self.clock_behind(now) <= limits.CLOCK_BEHIND_SECONDS:
             kept = [entry for entry in self._spent.values() if entry.expires > now.timestamp()]
         else:

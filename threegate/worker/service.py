@@ -1,7 +1,7 @@
 """The life of a worker: identity, sweep, doctor, then jobs until told to stop.
 
 Invariant: nothing is taken before orphans of an earlier life are gone, the journal is open and the doctor is content; a
-worker that is told to stop takes nothing more, lets what runs finish for a moment, and then ends it.
+worker that is told to stop takes nothing more, gives what runs a short time to finish, and then ends it.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _request_of(envelope: Envelope, trust: Trust, now: datetime) -> Request:
         stage="approved",
     )
     if report.request is None:
-        first = next(finding for finding in report.findings if finding.severity == "error")
+        first = report.first_error
         raise Refused("request_invalid", f"{first.rule} at line {first.line}: {first.message}")
     return report.request
 

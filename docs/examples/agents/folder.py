@@ -81,7 +81,7 @@ class Folder:
                 return self.result(name, until)
             if not verdict["fixes"] or attempt == 3:
                 raise Refused("; ".join(f"{one['rule']}: {one['message']}" for one in verdict["findings"]))
-            text = mend(text, verdict["fixes"])
+            text = fix(text, verdict["fixes"])
         raise AssertionError("not reached")
 
     def drop(self, name: str, text: str) -> None:
@@ -115,7 +115,7 @@ class Folder:
         raise TimeoutError(f"no decision on {request_id} yet")
 
 
-def mend(text: str, fixes: list) -> str:
+def fix(text: str, fixes: list) -> str:
     """Apply a verdict's fixes: whole lines, the last one first."""
     lines = text.split("\n")
     for fix in sorted(fixes, key=lambda one: (-one["line"], one["op"] == "insert")):

@@ -4,7 +4,7 @@ import asyncio
 from datetime import datetime, timezone
 from pathlib import Path
 
-from folder import REQUEST, mend
+from folder import REQUEST, fix
 from mcp import Client, StdioServerParameters
 
 
@@ -29,7 +29,7 @@ async def run_python(command: list[str], workspace: Path, code: str, poll_second
             answer = call.structured_content
             if answer["submitted"]:
                 break
-            text = mend(text, answer["fixes"])
+            text = fix(text, answer["fixes"])
         while True:
             call = await client.call_tool("request_status", {"file_name": f"{name}.md"})
             if call.structured_content["state"] in ("finished", "refused"):

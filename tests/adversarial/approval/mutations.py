@@ -151,7 +151,7 @@ def statement_spelling(approved: Approved) -> Iterator[Mutation]:
 
 
 def statement_fields(approved: Approved) -> Iterator[Mutation]:
-    """Every field of the statement changed: with the old signature, and signed anew by the right key."""
+    """Every field of the statement changed: with the old signature, and signed again by the right key."""
     changes: list[tuple[str, Any, str]] = [
         ("workspace_id", "ws-" + "1" * 32, "workspace_mismatch"),
         ("epoch", 2, "workspace_mismatch"),

@@ -200,7 +200,7 @@ def test_what_was_signed_and_not_delivered_is_not_approved(bench: Bench) -> None
 
 
 def test_kill_9_between_members(bench: Bench) -> None:
-    """The rest are drafts as before; they can be approved anew, and the statements of the killed batch are spent."""
+    """The rest are drafts as before; they can be approved again, and the statements of the killed batch are spent."""
     paths = drafts(bench)
     done = subprocess.run(  # a process of its own: Monty's type checker has threads, so this one cannot be forked
         [sys.executable, "-m", "tests.adversarial.approval.killed_approver", str(bench.workspace.root),

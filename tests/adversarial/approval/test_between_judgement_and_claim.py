@@ -103,7 +103,7 @@ def test_what_changes_in_between_stops_the_claim(
 
 @pytest.fixture
 def queue(bench: Bench) -> Iterator[tuple[Dispatcher, HeldRunner]]:
-    """One lane, and what stands in it."""
+    """One lane, and what is in it."""
     runner = HeldRunner()
     (context,) = daemons(bench, runner, 1)
     dispatcher = Dispatcher(

@@ -348,7 +348,7 @@ def test_replays_reordering_kills_and_a_journal_of_yesterday(cluster: Cluster) -
     names = [approve(cluster, f"played{number}", f"{number}") for number in range(5)]
     hand = Hand(cluster)
     try:
-        with entered(cluster.daemon_space):  # a publisher that is opened anew belongs there too
+        with entered(cluster.daemon_space):  # a publisher that is opened again belongs there too
             jobs = [hand.envelope(name, str(number + 1)) for number, name in enumerate(names)]
             # A clock that is an hour off, on either side.
             for age, code in ((3600, "envelope_expired"), (-3600, "not_yet_valid")):

@@ -161,7 +161,7 @@ REFUSED: dict[str, str] = {
 }
 """Attempts that must end the code with an exception."""
 LINKS = _LINKS
-"""Attempts over links that lie in /in (put there by the test, as no staging would)."""
+"""Attempts over links that are in /in (put there by the test, as no staging would)."""
 
 BOMBS: dict[str, tuple[str, str]] = {
     "recursion": ("def f(n): return f(n + 1)\nf(0)", "failed"),

@@ -1,4 +1,4 @@
-"""Whatever lies in the inbox, and however much of it: the daemon goes on, and what was approved runs."""
+"""Whatever is in the inbox, and however much of it: the daemon goes on, and what was approved runs."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ PROSE = (
     "Indented sample:\n\n    a,b\n    1,2\n\nwith text after it.",
     "The risk is low since the data are public; justification is given in the ticket.",
     "Runs weekly; the password policy report lists ages, never passwords.",
-    "Counts how often the words install, mount and sudo stand in the logs.",
+    "Counts how often the words install, mount and sudo are in the logs.",
     "We need this to reconcile the March invoices; see TICKET-42 (opened by Ada). The script only reads CSV columns 1-3.",
     "Low risk: the code is pure Python, uses no network, and its output is < 1 MB.",
     "The dataset includes user agents such as Mozilla/5.0 (X11; Linux x86_64).",

@@ -173,7 +173,7 @@ def commands(lines: list[str]) -> list[list[str]]:
 def test_what_does_not_fit_is_read_whole_with_the_command_on_the_screen(
     bench: Bench, capfd: pytest.CaptureFixture[str], approved: bool
 ) -> None:
-    """Before the approval from the bytes that the draft declares, after it from the pinned ones, whatever lies in the inbox."""
+    """Before the approval from the bytes that the draft declares, after it from the pinned ones, whatever is in the inbox."""
     path = draft(bench, "python3 run.py", run_py=long_script())
     lines = screen(bench, path)
     assert not any(EVIL in line for line in lines)

@@ -274,7 +274,7 @@ def problems(workspace: Workspace) -> list[str]:
 
 
 def rewritten(workspace: Workspace, change: Callable[[dict[str, Any]], None]) -> None:
-    """The trail with changed data in it and all hashes made anew, and nothing outside that knows better."""
+    """The trail with changed data in it and all hashes made again, and nothing outside that knows better."""
     UserState.of(Trail(workspace).events().__next__().prev).head_file.unlink()
     lines, prev = [], ""
     for number, line in enumerate(workspace.trail_file.read_bytes().rstrip(b"\0").splitlines(), start=1):
@@ -295,7 +295,7 @@ def rewritten(workspace: Workspace, change: Callable[[dict[str, Any]], None]) ->
 
 
 def test_digests_that_were_stripped_from_an_event_are_missed(tmp_path: Path) -> None:
-    """Whoever can make all hashes anew cannot pass a line off as one of an older version: an event before it is newer."""
+    """Whoever can make all hashes again cannot pass a line off as one of an older version: an event before it is newer."""
     bench = make_bench(tmp_path)
     bench.approve(bench.draft())
 
@@ -322,7 +322,7 @@ def test_an_older_trail_is_noted_and_one_that_went_on_is_not_older_any_more(tmp_
         signature.write_bytes(b"{}\n")
         assert any("is not the statement" in item for item in problems(bench.workspace))
     with Trail(bench.workspace).locked() as held:
-        held.keep_head(anew=True)
+        held.keep_head(replace=True)
     bench.approve(bench.draft("req-2", slug="two"))
     assert verify_workspace(bench.workspace).ok
     seen = []

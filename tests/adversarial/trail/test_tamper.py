@@ -45,7 +45,7 @@ def a_trail(tmp_path: Path) -> tuple[Workspace, bytes]:
 
 
 def resign(lines: list[bytes]) -> list[bytes]:
-    """The same events with all hashes made anew, as a forger without the key would."""
+    """The same events with all hashes made again, as a forger without the key would."""
     out: list[bytes] = []
     prev = WORKSPACE_ID
     for seq, line in enumerate(lines, start=1):

@@ -83,7 +83,7 @@ def place_in_code(text: str) -> HostPath | None:
 
 
 def place_in_pattern(text: str) -> HostPath | None:
-    """As `place_in_code`, for languages in which ``/etc/`` may be a regular expression: only what stands in quotes,
+    """As `place_in_code`, for languages in which ``/etc/`` may be a regular expression: only what is in quotes,
     behind ``<`` or ``>``, or is a file that sed reads or writes."""
     if not _PATH_LIKE.search(text):
         return None

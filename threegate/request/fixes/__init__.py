@@ -2,7 +2,7 @@
 
 Invariant: every fix that is offered was applied and read again, and the finding that it answers is gone; a fix
 never brings back a secret, and a file that holds one gets none. Fixes are an offer to whoever drafts: gate 1 reads
-the mended file from its first byte, and nothing is applied by ThreeGate itself.
+the fixed file from its first byte, and nothing is applied by ThreeGate itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MENDED_RULES = frozenset(_MAKERS)
 """The rules whose findings may have a fix."""
 _LEAK = "TG501"
 _STOPPING = frozenset({"TG105", "TG106", "TG108", "TG110", "TG112", "TG113", "TG114"})
-"""At these the reader stops, so that mending one may show the next of its kind, elsewhere."""
+"""At these the reader stops, so that fixing one may show the next of its kind, elsewhere."""
 
 
 def propose_fixes(data: bytes, report: Report, *, settings: GateSettings, now: datetime) -> tuple[Fix, ...]:
@@ -38,7 +38,7 @@ def propose_fixes(data: bytes, report: Report, *, settings: GateSettings, now: d
         return ()
     try:
         return _proposed(data.decode("utf-8"), report, settings, now)
-    except Exception:  # noqa: BLE001 - what cannot be mended stays refused; an offer that fails is none
+    except Exception:  # noqa: BLE001 - what cannot be fixed stays refused; an offer that fails is none
         return ()
 
 
@@ -46,7 +46,7 @@ def _proposed(text: str, report: Report, settings: GateSettings, now: datetime) 
     draft = Draft(split_lines(text), PurePath(report.path).name, settings, now)
     taken: set[tuple[str, int]] = set()
     fixes: list[Fix] = []
-    mended: list[Finding] = []
+    fixed: list[Finding] = []
     for finding in report.findings:
         made = tuple(_MAKERS[finding.rule](draft, finding)) if finding.rule in _MAKERS else ()
         new = [fix for fix in made if fix not in fixes]
@@ -54,8 +54,8 @@ def _proposed(text: str, report: Report, settings: GateSettings, now: datetime) 
         if made and not places & taken:
             taken |= places
             fixes += new
-            mended.append(finding)
-    solved = _solved(text, report, fixes, mended, settings, now)
+            fixed.append(finding)
+    solved = _solved(text, report, fixes, fixed, settings, now)
     return tuple(sorted((fix for fix in fixes if fix.rule in solved), key=lambda fix: fix.line))
 
 
@@ -67,11 +67,11 @@ def _solved(
     text: str,
     report: Report,
     fixes: Sequence[Fix],
-    mended: Sequence[Finding],
+    fixed: Sequence[Finding],
     settings: GateSettings,
     now: datetime,
 ) -> frozenset[str]:
-    """The rules whose mended findings are gone when the file with all fixes is read. None when a secret came up."""
+    """The rules whose fixed findings are gone when the file with all fixes is read. None when a secret came up."""
     name = next((fix.text for fix in fixes if fix.op == "rename"), report.path)
     data = apply_fixes(text, fixes).encode("utf-8")
     again = read_request(data, path=name, settings=settings, now=now, stage=report.stage)
@@ -81,9 +81,9 @@ def _solved(
         return frozenset()
     left = {(finding.rule, finding.line) for finding in again.findings}
     solved = set()
-    for rule, count in Counter(finding.rule for finding in mended).items():
+    for rule, count in Counter(finding.rule for finding in fixed).items():
         if rule in _STOPPING:
-            places = [(rule, _moved(finding.line, fixes)) for finding in mended if finding.rule == rule]
+            places = [(rule, _moved(finding.line, fixes)) for finding in fixed if finding.rule == rule]
             good = left.isdisjoint(places)
         else:
             good = after[rule] <= before[rule] - count

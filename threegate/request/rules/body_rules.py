@@ -1,4 +1,4 @@
-"""The rules of the body: sections, the Markdown that may stand in them, and the lists of files."""
+"""The rules of the body: sections, the Markdown that may be in them, and the lists of files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ RULES = (
         "TG204",
         "section-order",
         "the sections are out of order",
-        "They stand in the order of the schema, so that every request reads the same way.",
+        "They are in the order of the schema, so that every request reads the same way.",
         (_RISK,),
         ("## Risk Assessment\n\n-\n\n## Output Expectations\n\nnone\n\n=order",),
     ),

@@ -15,7 +15,7 @@ RULES = (
     _rule(
         "TG501",
         "secret",
-        "a secret stands in the file",
+        "a secret is in the file",
         "Take it out and revoke it: whoever could read the inbox has it. Its place is shown, its value never.",
         (
             "the password is asked for nowhere",

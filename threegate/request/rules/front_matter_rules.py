@@ -256,7 +256,7 @@ RULES = (
         "TG143",
         "approved-by",
         "approved_by must be one line of at most 128 characters",
-        "It is the name under which the operator stands in tool-exec/operators.",
+        "It is the name under which the operator is in tool-exec/operators.",
         ("{approved}\napproved_by: ada",),
         ('{approved}\napproved_by: " ada"', '{approved}\napproved_by: "a\\nb"'),
     ),
@@ -289,7 +289,7 @@ RULES = (
         "TG151",
         "input-name",
         "an input's name is a bare file name",
-        "1 to 128 of A-Z a-z 0-9 . _ -; no folders, not '.' or '..'. The file lies in inbox/files/ and appears in /in/.",
+        "1 to 128 of A-Z a-z 0-9 . _ -; no folders, not '.' or '..'. The file is in inbox/files/ and appears in /in/.",
         (f"inputs: [{{name: data_v1.2.csv, sha256: {_A}}}]",),
         (
             f"inputs: [{{name: ../data.csv, sha256: {_A}}}]",
@@ -496,7 +496,7 @@ RULES = (
         "TG176",
         "call-files",
         "a call has neither inputs nor outputs_expected",
-        "What the tool is given stands in Arguments (JSON); its answer is the output.",
+        "What the tool is given is in Arguments (JSON); its answer is the output.",
         ("{mcp}", "{mcp}\ninputs: []"),
         (
             f"{{mcp}}\ninputs: [{{name: a, sha256: {_A}}}]",

@@ -70,7 +70,7 @@ PASSKEY_HEADERS: Final = {
 
 
 def foreign(text: str) -> str:
-    """A text of somebody else as it may stand in a page, line by line."""
+    """A text of somebody else as it may be in a page, line by line."""
     return "\n".join(shown(line) for line in text.split("\n"))
 
 
@@ -111,5 +111,5 @@ _ENVIRONMENT: Final = _environment()
 
 
 def render(template: str, **values: Any) -> str:
-    """A whole page. Raises jinja2's UndefinedError for a value that is not given (a mistake of ours)."""
+    """A whole page. Raises jinja2's UndefinedError for a value that is not given (an internal error)."""
     return _ENVIRONMENT.get_template(template).render(**values)

@@ -96,7 +96,7 @@ class _PasskeyViews(Views):
     def _entry(self, request: Request) -> Entry:
         entry = super()._entry(request)
         if drill_at(self._workspace, entry.path) is not None:
-            raise Missing("it lies in this folder no more: look for it in the lists, where it went")
+            raise Missing("it is no longer in this folder: look for it in the lists, where it went")
         return entry
 
     def _render(self, request: Request, template: str, **values: Any) -> str:

@@ -196,7 +196,7 @@ class Views:
         folder, key = request.path_params["folder"], request.path_params["key"]
         entry = find_entry(self._workspace, folder, key)
         if entry is None:
-            raise Missing("it lies in this folder no more: look for it in the lists, where it went")
+            raise Missing("it is no longer in this folder: look for it in the lists, where it went")
         return entry
 
     def _look(self, entry: Entry, **more: Any) -> Look:
