@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from threegate.agents.profile import load_profile, profile_names
-from threegate.agents.work_copy import SCRATCH, UPPER
 from threegate.core.settings import Settings
 from threegate.jail.jail import Account, measure_walls, missing_packages, overlay_works
 from threegate.jail.jail_cgroup import JailCgroup
@@ -89,6 +88,8 @@ def _overlay() -> Iterator[DoctorLine]:
     if os.geteuid() == 0:
         yield DoctorLine("agents: work copy", "ok", "a plain copy, for root's agents have another account")
         return
+    from threegate.agents.work_copy import SCRATCH, UPPER  # here: without probes no work copy is looked at
+
     with tempfile.TemporaryDirectory(prefix="threegate-doctor-") as folder:
         project, work = Path(folder, "project"), Path(folder, "work")
         for place in (project, work / UPPER, work / SCRATCH):

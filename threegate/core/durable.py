@@ -347,21 +347,23 @@ def staged(path: Path) -> Path:
 def write_all(folder: Path, files: Sequence[tuple[str, bytes]], mode: int = 0o600) -> None:
     """Make new files in a folder that nobody reads before an event names them: whole and durable when this returns.
 
-    All are written before the first is synced, so that the disk has one commit to make and not one for each. Raises
-    FileExistsError, OSError; then none of them is left.
+    All are written before the first is synced, so that the disk has one commit to make and not one for each. An empty file
+    has nothing to sync but its name, which is the folder's. Raises FileExistsError, OSError; then none of them is left.
     """
-    made: list[tuple[str, int]] = []
+    made: list[tuple[Path, int]] = []
     parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name, data in files:
-            made.append((name, create_at(parent, name, folder / name, mode)))
-            write_fd(made[-1][1], data, folder / name)
-        for name, descriptor in made:
-            sync_fd(descriptor, folder / name)
+            path = folder / name
+            made.append((path, create_at(parent, name, path, mode)))
+            write_fd(made[-1][1], data, path)
+        for (path, descriptor), (_, data) in zip(made, files, strict=True):
+            if data:
+                sync_fd(descriptor, path)
         sync_folder_at(parent, folder)
     except OSError:
-        for name, _ in made:
-            os.unlink(name, dir_fd=parent)
+        for path, _ in made:
+            os.unlink(path.name, dir_fd=parent)
         raise
     finally:
         for descriptor in (parent, *(descriptor for _, descriptor in made)):

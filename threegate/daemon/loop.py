@@ -6,6 +6,7 @@ outside head agrees; when the trail cannot be written it starts nothing more and
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import signal
@@ -353,7 +354,14 @@ def run_daemon(workspace: Workspace, *, once: bool, log: Log) -> int:
     """Run a daemon in this process. SIGTERM and SIGINT stop it gracefully, SIGHUP has it read its settings again;
     a SIGHUP of a terminal that was closed is a stop. Returns the exit code.
     """
-    daemon = Daemon(workspace, log, once=once, supervisor=Supervisor.of(os.environ), abandon=os._exit)
+    daemon = Daemon(
+        workspace,
+        log,
+        once=once,
+        supervisor=Supervisor.of(os.environ),
+        abandon=os._exit,
+        on_ready=gc.freeze,  # what was loaded until then stays: looking through it for garbage is all cost
+    )
     from_terminal = os.isatty(0)
 
     def react(number: signal.Signals) -> None:

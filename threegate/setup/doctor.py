@@ -20,11 +20,9 @@ from threegate.core.errors import Refused, ThreeGateError
 from threegate.core.settings import Settings
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
-from threegate.review.server_card import runs_where
 from threegate.runners.apply.runner import why_not_now
 from threegate.runners.description import DoctorLine, guarded
 from threegate.runners.registry import backends, make_runner
-from threegate.tools.manifest import read_manifest, server_names
 from threegate.trail import Trail
 
 _SPACE_LOW, _SPACE_NONE = 2 << 30, 256 << 20
@@ -70,6 +68,11 @@ def _tools(workspace: Workspace) -> Iterator[DoctorLine]:
             index = held.index
     finally:
         trail.close()
+    if not index.tools:
+        return
+    from threegate.review.server_card import runs_where  # here: few workspaces have a server of tools
+    from threegate.tools.manifest import read_manifest, server_names
+
     for name in server_names(index):
         try:
             manifest = read_manifest(workspace, index, name)

@@ -37,6 +37,7 @@ class Trail(TrailOnDisk):
         spill: Callable[[RequestHistory], bool] | None = None,
     ) -> None:
         super().__init__(workspace, clock=clock, spill=spill)
+        self._lock_path = self._folder / "lock"
         self._thread = threading.Lock()
         self._holder: int | None = None
 
@@ -143,11 +144,11 @@ class Trail(TrailOnDisk):
         """Hold audit/lock (never unlinked, close-on-exec)."""
         try:
             descriptor = os.open(
-                self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+                self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
             )
         except OSError as error:
             raise TrailError(
-                f"{self._folder / 'lock'}: the trail's lock cannot be had ({error.strerror}); nothing is started"
+                f"{self._lock_path}: the trail's lock cannot be had ({error.strerror}); nothing is started"
             ) from None
         try:
             fcntl.flock(descriptor, kind)
