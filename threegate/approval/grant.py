@@ -106,7 +106,7 @@ def opened(job: Job, widened: Sequence[Widened]) -> OpenJob:
         )
     if job.project is not None:
         raise Refused("grant_mismatch", "a grant never covers a change of a project; approve it by hand")
-    if job.server is not None and reaches_network(job.server):
+    if job.call is not None and reaches_network(job.server):
         for item in widened:
             if item.constraint is not None and item.constraint.is_free_text:
                 raise Refused(
@@ -117,9 +117,9 @@ def opened(job: Job, widened: Sequence[Widened]) -> OpenJob:
     return open_job(job, [item.part for item in widened])
 
 
-def reaches_network(server: JobServer) -> bool:
-    """Whether a server can send anything anywhere: it has hosts, or no walls."""
-    return bool(server.hosts) or server.place != "jail"
+def reaches_network(server: JobServer | None) -> bool:
+    """Whether a server can send anything anywhere: it has hosts, or no walls, or is not known."""
+    return server is None or bool(server.hosts) or server.place != "jail"
 
 
 def refuse_write(job: Job, *, allowed: bool) -> None:
