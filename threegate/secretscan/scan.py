@@ -18,11 +18,6 @@ from threegate.secretscan.linear import PatternSet, compiled, one_byte_each, spa
 from threegate.secretscan.patterns import ASSIGNED_NAME, FORMS
 
 _SET: Final = PatternSet((*(form.pattern for form in FORMS), ASSIGNED_NAME))
-_SHORT_CHARS: Final = 64
-_CLEAN_TEXTS: Final = 4096
-_clean: set[str] = set()
-"""Short texts in which a scan found nothing. Digests, keys and our own words come again with each request, and the answer
-follows from the text alone. A text with a secret is never kept here."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,17 +31,9 @@ class Found:
 
 def find_secrets(text: str) -> list[Found]:
     """All secrets in a text, by place; none overlaps the next. Linear in the length of the text; never raises."""
-    short = len(text) <= _SHORT_CHARS
-    if short and text in _clean:
-        return []
     data = one_byte_each(text)
     hits = _SET.which(data)
-    found = _disjoint([found for index in hits for found in _spans(index, data, text)]) if hits else []
-    if short and not found:
-        if len(_clean) >= _CLEAN_TEXTS:
-            _clean.clear()
-        _clean.add(text)
-    return found
+    return _disjoint([found for index in hits for found in _spans(index, data, text)]) if hits else []
 
 
 def has_secret(text: str) -> bool:
