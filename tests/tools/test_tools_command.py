@@ -134,3 +134,12 @@ def test_a_server_that_tells_its_secret_is_not_pinned(somebody: Person, folder: 
     )
     line = refused(somebody, *words[:-1], str(path), exit_code=3)
     assert "***" in line and "SECRET-VALUE" not in line
+
+
+def test_a_word_that_is_longer_than_any_path_is_no_file(folder: Path, plain_person: Person) -> None:
+    """Code on a command line is data of the program: it is pinned with the line, and looked for on no disk."""
+    code = f"exec(open({str(write_server(folder))!r}).read())  # {'x' * 3000}"
+    done = plain_person.threegate(
+        "tools", "add", "notes", "--yes", "--bind", str(folder), "--", PYTHON, "-c", code
+    )
+    assert done.returncode == 0, done.stderr

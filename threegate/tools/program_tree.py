@@ -77,7 +77,8 @@ def pinned_command(words: Sequence[str]) -> tuple[str, ...]:
     if place is None:
         raise Unavailable(f"{words[0]}: is not there, or is no program; install it first")
     relative = next(
-        (word for word in words[1:] if not Path(word).is_absolute() and Path(word).is_file()), None
+        (word for word in words[1:] if not Path(word).is_absolute() and os.path.isfile(word)),
+        None,  # noqa: PTH113 - a word may be too long for a path
     )
     if relative is not None:
         raise InvalidInput(f"{relative}: is a file here; write its whole path: {Path.cwd() / relative}")
@@ -89,7 +90,7 @@ def program_places(argv: Sequence[str], data: Sequence[str]) -> tuple[Path, ...]
     found: dict[Path, None] = {}
     named = [
         Path(argv[0]),
-        *(Path(word) for word in argv[1:] if Path(word).is_absolute() and Path(word).is_file()),
+        *(Path(word) for word in argv[1:] if Path(word).is_absolute() and os.path.isfile(word)),  # noqa: PTH113
     ]
     for path in named:
         real = path.resolve()
