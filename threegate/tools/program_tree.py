@@ -76,10 +76,7 @@ def pinned_command(words: Sequence[str]) -> tuple[str, ...]:
     place = shutil.which(words[0])
     if place is None:
         raise Unavailable(f"{words[0]}: is not there, or is no program; install it first")
-    relative = next(
-        (word for word in words[1:] if not Path(word).is_absolute() and os.path.isfile(word)),
-        None,  # noqa: PTH113 - a word may be too long for a path
-    )
+    relative = next((word for word in words[1:] if not Path(word).is_absolute() and _is_file(word)), None)
     if relative is not None:
         raise InvalidInput(f"{relative}: is a file here; write its whole path: {Path.cwd() / relative}")
     return (str(Path(place).absolute()), *words[1:])
@@ -90,7 +87,7 @@ def program_places(argv: Sequence[str], data: Sequence[str]) -> tuple[Path, ...]
     found: dict[Path, None] = {}
     named = [
         Path(argv[0]),
-        *(Path(word) for word in argv[1:] if Path(word).is_absolute() and os.path.isfile(word)),  # noqa: PTH113
+        *(Path(word) for word in argv[1:] if Path(word).is_absolute() and _is_file(word)),
     ]
     for path in named:
         real = path.resolve()
@@ -182,3 +179,8 @@ def _row(root: Path, name: str, facts: os.stat_result) -> list[object]:
 
 def _within(path: Path, folder: Path) -> bool:
     return path == folder or folder in path.parents
+
+
+def _is_file(word: str) -> bool:
+    """Also of a word that is too long for a path: it is none."""
+    return os.path.isfile(word)  # noqa: PTH113
