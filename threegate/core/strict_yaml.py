@@ -49,22 +49,23 @@ _FOREIGN = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
 """Line breaks to YAML 1.1 and libyaml but not to YAML 1.2, and what cannot be encoded."""
 
 # What may stand between two values. A comment begins a line or follows a blank; an indicator is not part of a word.
+# Groups are atomic where `)*+` would say the same: possessive groups give up too early before Python 3.11.5 (Debian 12 has 3.11.2).
 _SPACE = r"[ \t\n]++|(?<![^ \t\n])\#[^\n]*+"
 _BLOCK_GAP = re.compile(
-    rf"(?:{_SPACE}|[-?:](?![^ \t\n])|^(?:---|\.\.\.|%YAML[ \t]+[0-9]+\.[0-9]+|%TAG[ \t]+\S+[ \t]+\S+)(?![^ \t\n]))*+",
+    rf"(?>(?:{_SPACE}|[-?:](?![^ \t\n])|^(?:---|\.\.\.|%YAML[ \t]+[0-9]+\.[0-9]+|%TAG[ \t]+\S+[ \t]+\S+)(?![^ \t\n]))*)",
     re.MULTILINE,
 )
 _FLOW_GAP = re.compile(
-    rf"(?:{_SPACE}|,|(?<![^ \t\n,\[{{])\?(?![^ \t\n]|(?:{_SPACE})*+,)|:(?![^ \t\n,\[\]{{}}]))*+"
+    rf"(?>(?:{_SPACE}|,|(?<![^ \t\n,\[{{])\?(?![^ \t\n]|(?>(?:{_SPACE})*),)|:(?![^ \t\n,\[\]{{}}]))*)"
 )
-_ADJACENT_GAP = re.compile(rf"(?:(?:{_SPACE})*+:)?{_FLOW_GAP.pattern}")
+_ADJACENT_GAP = re.compile(rf"(?:(?>(?:{_SPACE})*):)?{_FLOW_GAP.pattern}")
 """In brackets, after a quoted text or a closing bracket: ``{"a":1}`` needs no blank."""
 
 _BLOCK_HEADER = re.compile(r"[|>][-+]?([1-9]?)[-+]?(?:[ \t]+(?:\#[^\n]*)?)?(?:\n|\Z)")
-_FIRST_LINES = re.compile(r"((?: *+\n)*+)( *+)(?=[^\n])")
+_FIRST_LINES = re.compile(r"((?>(?: *+\n)*))( *+)(?=[^\n])")
 _FLOW_WORD = re.compile(r"(?![-?:](?:[ \t\n,\[\]{}]|\Z))")
 _ESCAPES = re.compile(
-    r'(?:[^\\]|\\[0abt\tnvfre "/\\N_LP]|\\\n(?![ \t]*\n)|\\x..|\\u....|\\U........)*+', re.DOTALL
+    r'(?>(?:[^\\]++|\\[0abt\tnvfre "/\\N_LP]|\\\n(?![ \t]*\n)|\\x..|\\u....|\\U........)*)', re.DOTALL
 )
 
 

@@ -24,7 +24,7 @@ from threegate.request.problem import Problem
 from threegate.secretscan import has_secret
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_NESTING: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_NESTING: Final = re.compile(r'"(?>(?:[^"\\]++|\\.)*)"?|[\[\]{}]', re.DOTALL)
 _TAKEN: Final = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | frozenset(keyword.softkwlist)
 
 

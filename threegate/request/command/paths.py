@@ -51,7 +51,7 @@ _ALLOWED: Final = re.compile(r"/(?:in|out|tmp)(?:/.*)?|/dev/null")
 _SLASHES: Final = re.compile(r"/(?:\.?/)+")
 _PATH_LIKE: Final = re.compile(r"[/~]|\.\.|(?i:sock|docker_host|file:)")
 _PLAIN: Final = re.compile(
-    r"(?:--?[A-Za-z][A-Za-z-]*+=)?/(?:in|out|tmp)(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*+)*+/?"
+    r"(?:--?[A-Za-z][A-Za-z-]*+=)?/(?:in|out|tmp)(?>(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*+)*)/?"
 )
 """What most paths of honest requests look like."""
 _DELIMITER: Final = re.compile(r"-[A-Za-z]?/|--[a-z-]*(?:delim|separator|sep|ifs|split)[a-z-]*=/|/")

@@ -20,7 +20,7 @@ _EASY: Final = re.compile(r"[A-Za-z0-9_./:=,@%+^ -]*")
 _EASY_WORD: Final = re.compile(r"[^ ]+")
 _TOKEN: Final = re.compile(
     r"""(?P<blank>[ \t]+)|(?P<plain>[^ \t'"\\;&|<>()`$*?\[\]{}~\#]+)|'(?P<single>[^']*+)'"""
-    r"""|"(?P<double>(?:[^"\\]++|\\.)*+)"|\\(?P<escape>.)|(?P<other>.)""",
+    r"""|"(?P<double>(?>(?:[^"\\]++|\\.)*))"|\\(?P<escape>.)|(?P<other>.)""",
     re.DOTALL,
 )
 _LINE_END: Final = re.compile(r"[\n\r\0]")
