@@ -6,6 +6,7 @@ that is not open.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -166,6 +167,8 @@ class OperatorApp(App[None]):
 
     def go(self) -> None:
         """Run until the operator quits. Raises TrailError, and an internal error as it was."""
+        for name in ("COLUMNS", "LINES"):  # a size that the terminal has not would count cut lines as seen
+            os.environ.pop(name, None)
         self.run()
         if self.stopped is not None:
             raise self.stopped
