@@ -116,7 +116,7 @@ def test_the_documented_unit(machine: Machine) -> None:
     assert "\nstatus: succeeded\n" in text and "Run by worker w1" in text, text
 
     killed = main_pid(machine)
-    machine.run("systemctl", "kill", "--signal=KILL", "threegate-worker")
+    machine.run("systemctl", "kill", "--kill-who=main", "--signal=KILL", "threegate-worker")
     wait_until(lambda: main_pid(machine) not in ("0", killed), 60)
     wait_until(lambda: said(machine, "threegate-worker").count("connected to the broker") == 2, 120)
     assert "\nstatus: succeeded\n" in run_one(machine, "second")

@@ -89,9 +89,18 @@ def new(
 
 @app.command("tool")
 def tool(
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="As `threegate tools list` names it.")],
+    server: Annotated[
+        str,
+        typer.Argument(
+            metavar="SERVER",
+            help="As `threegate tools list` names it.",
+            autocompletion=tab_completion.servers,
+        ),
+    ],
     tool_name: Annotated[str, typer.Argument(metavar="TOOL", help="As `threegate tools show` names it.")],
-    max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000)],
+    max_uses: Annotated[
+        int, typer.Option("--max-uses", min=1, max=10_000, help="How many calls may be made.")
+    ],
     expires: Annotated[str, typer.Option("--expires", metavar="8h", help="90s, 15m, 24h or 7d from now.")],
     where: Annotated[
         list[str] | None,
@@ -126,10 +135,11 @@ def tool(
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Let calls of a tool be made without a signature of their own: a few times, for a while.
+    """Let calls of a tool be made without a signature of their own.
 
-    Say of each argument what it may be; every other call waits for you. Example:
-    threegate grant tool github get_issue --where 'repo = acme/*' --where 'number = 1..99999' --absent token --by agent --max-uses 200 --expires 8h
+    Say of each argument what it may be; every other call waits for you.
+
+    Example: threegate grant tool github get_issue --where 'repo = acme/*' --where 'number = 1..99999' --absent token --by agent --max-uses 200 --expires 8h
     """
     from threegate.acts.tool_grants import calls_sections, grant_calls, look_at_calls
     from threegate.launch.context import open_context
