@@ -6,6 +6,7 @@ The folder of the server is not in the agent's jail, so what the agent knows of 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -76,7 +77,7 @@ def read_card(screen: Terminal, tool: str) -> str:
     screen.type("\r")
     screen.wait_for("== REQUEST")
     pages = [screen.shown()]
-    while "all seen" not in pages[-1]:
+    while not re.search(r"of [1-9]\d*, all seen", pages[-1]):
         assert len(pages) < 60, pages[-1]
         screen.type(" ")
         time.sleep(0.3)  # a page that is passed over in a hurry was not seen
