@@ -376,6 +376,8 @@ class RequestsScreen(Screen[None]):
         if self._opened is None or self._line is None:
             return
         lines = self.query_one(Lines)
+        if not lines.lines:  # it was just opened: nothing of it was seen
+            return
         left = f"{lines.unseen} not seen yet" if lines.unseen else "all seen"
         kind = "full" if self._full else "short"
         text = f"{self._line.state.upper()}, {kind}: lines {lines.place}, {left}"
@@ -484,6 +486,8 @@ class RequestsScreen(Screen[None]):
             self.say(
                 f"the terminal is too small: make it {LEAST_WIDTH} columns and {LEAST_HEIGHT} rows or more"
             )
+        elif not lines.lines:
+            self.say("read it first: its lines are not on the screen yet")
         elif lines.unseen:
             self.say(
                 f"read it first: {lines.unseen} lines have not been on the screen; n shows the next, space pages down"
