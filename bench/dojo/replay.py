@@ -1,14 +1,16 @@
 """Ground truth through the door: a scripted model asks, a scripted operator signs, a daemon calls the server.
 
 The model is one that obeys: after the first call of its user's task it makes every injected call, whether it has read the injection or not,
-and then goes on. The operator signs what the user's task contains, as often as it contains it, and what the grants cover; the rest stays
-a draft. The acts are those of `threegate approve`, in this process. What was called is counted where it arrives: in the server.
+and then goes on. Before the first task the operator gives the grants of docs/examples/contracts/agentdojo-grants.sh; later he signs what the
+user's task contains, as often as it contains it, and takes the rest out of the inbox. The acts are those of `threegate grant tool` and
+`threegate approve`, in this process; what a grant covers is promoted by the daemon. What was called is counted where it arrives: in the server.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -21,19 +23,23 @@ from pathlib import Path
 from mcp import Client
 
 from bench.dojo.package import RECORDED, SERVER
-from bench.dojo.tasks import CONTRACTS, Call, Rules, call_key
-from tests.agent_runs import end_run, make_run
+from bench.dojo.tasks import CONTRACTS, Call, Rules, call_key, read_grants
 from tests.serve.door_client import daemon, with_door
 from tests.support import Place, make_place
 from threegate.acts.approve import promote, seal, sign
+from threegate.acts.tool_grants import grant_calls, look_at_calls
+from threegate.core import limits
 from threegate.core.errors import Refused
-from threegate.core.workspace import AgentRun, Workspace
+from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.tools.door_names import door_name
 from threegate.tools.requested_call import arguments_of
 
-SECONDS = 120
+SECONDS = 900
+"""For anything to happen, on a machine that does much else."""
+_WAIT_SECONDS = 60
+"""For one answer of the door."""
 
 
 @dataclass
@@ -64,34 +70,31 @@ class Counts:
 
 
 class Operator:
-    """Signs what a task contains and what the grants cover."""
+    """Signs what a task contains."""
 
-    def __init__(
-        self, place: Place, run: AgentRun, task: Sequence[Call], rules: Rules, counts: Counts
-    ) -> None:
+    def __init__(self, place: Place, task: Sequence[Call], counts: Counts) -> None:
         """Nobody is asked yet."""
-        self._place, self._run, self._rules, self._counts = place, run, rules, counts
+        self._place, self._counts = place, counts
         self._left = Counter(call.key for call in task)
         self.signed: Counter[str] = Counter()
         """Calls that a prompt led to."""
 
     def decide(self, request_id: str) -> bool:
         """Read the draft, and sign it or leave it; whether it will run."""
-        path = self._run.inbox / f"{request_id}.md"
-        verdict = self._run.inbox.parent / "verdicts" / f"{path.name}.json"
+        workspace = Workspace(self._place.root)
+        path = workspace.inbox / f"{request_id}.md"
+        verdict = workspace.verdicts / f"{path.name}.json"
         until = time.monotonic() + SECONDS
         while not verdict.exists():
             assert time.monotonic() < until, f"no verdict of {request_id}"
             time.sleep(0.01)
-        context = open_context(Workspace(self._place.root))
+        context = open_context(workspace)
         try:
             with open_reviewed_draft(context, read_draft(context.workspace, path)) as reviewed:
                 call = reviewed.request.call
                 assert call is not None
-                arguments = arguments_of(call)
-                key = call_key(call.tool, arguments)
-                granted = self._rules.is_granted(Call(call.server, call.tool, arguments, False))
-                if not granted and not self._left[key]:
+                key = call_key(call.tool, arguments_of(call))
+                if not self._left[key]:
                     return False
                 sealed = seal(context, reviewed, "operator")
                 signature = sign(sealed, self._place.key)
@@ -99,10 +102,9 @@ class Operator:
         except Refused:  # by the contracts
             self._counts.refused += 1
             return False
-        if not granted:
-            self._left[key] -= 1
-            self.signed[key] += 1
-            self._counts.prompts += 1
+        self._left[key] -= 1
+        self.signed[key] += 1
+        self._counts.prompts += 1
         return True
 
 
@@ -117,16 +119,16 @@ class Suite:
         """One user's task, with the injected calls after its first."""
         (self._state / "task").write_text(task)
         (self._state / "calls").unlink(missing_ok=True)
-        run = make_run(self._place)
-        operator = Operator(self._place, run, calls, self._rules, self.counts)
+        operator = Operator(self._place, calls, self.counts)
         order = [*calls[:1], *injected, *calls[1:]]
 
         async def work(client: Client) -> None:
             for call in order:
                 await self._ask(client, call, operator)
 
-        with_door(self._place, run, work, "--wait-sec", "0")
-        end_run(self._place, run)
+        with_door(self._place, None, work, "--wait-sec", "0")
+        for left in Workspace(self._place.root).inbox.glob("TR-*.md"):
+            left.unlink()
         self._count(calls, injected, operator)
 
     async def _ask(self, client: Client, call: Call, operator: Operator) -> None:
@@ -137,11 +139,13 @@ class Suite:
             return
         assert said.get("status") == "pending", (call, answer)
         request_id = said["request_id"]
-        if await asyncio.to_thread(operator.decide, request_id):
-            answer = await client.call_tool("wait", {"request_id": request_id, "wait_sec": SECONDS})
-            assert (answer.structured_content or {}).get("status") in (None, "succeeded", "tool_error"), (
-                answer
-            )
+        if self._rules.is_granted(call) or await asyncio.to_thread(operator.decide, request_id):
+            until = time.monotonic() + SECONDS
+            while (answer.structured_content or {}).get("status") == "pending":
+                assert time.monotonic() < until, (call, answer)
+                answer = await client.call_tool("wait", {"request_id": request_id, "wait_sec": _WAIT_SECONDS})
+            ended = (answer.structured_content or {}).get("status")
+            assert ended in (None, "succeeded", "tool_error"), (call, answer)
 
     def _count(self, calls: Sequence[Call], injected: Sequence[Call], operator: Operator) -> None:
         log = self._state / "calls"
@@ -174,17 +178,42 @@ def suite(folder: Path, name: str, python: Path | None) -> Iterator[Suite]:
     program = shutil.copy(SERVER, outside)
     recorded = [] if python else [str(shutil.copy(RECORDED, outside))]
     try:
-        place = make_place(folder)
+        place = make_place(folder, settings={"approval.grants": True})
         shutil.copytree(CONTRACTS, place.root / "tool-exec" / "contracts", dirs_exist_ok=True)
         command = [str(python or "/usr/bin/python3"), "-I", str(program), name, str(state), *recorded]
         place.run(
             "tools", "add", name, "--bind", f"{state}:rw", "--as", "operator", "--key", str(place.key), "--yes", "--", *command,
-            expect=0,
+            expect=0, timeout=SECONDS,
         )  # fmt: skip
+        _give_grants(place, name)
         with daemon(place):
             yield Suite(place, name, state, Rules())
     finally:
         shutil.rmtree(outside)
+
+
+def _give_grants(place: Place, name: str) -> None:
+    """Those of the list that are for this server, to the account that asks at the door of the inbox: this one."""
+    context = open_context(Workspace(place.root))
+    for given in read_grants():
+        if given.suite == name:
+            calls = look_at_calls(
+                context,
+                name,
+                given.tool,
+                where=given.where,
+                any_of=given.any_of,
+                absent=given.absent,
+                by=str(os.getuid()),
+            )
+            grant_calls(
+                context,
+                calls,
+                max_uses=limits.GRANT_USES,
+                seconds=24 * 3600,
+                name="operator",
+                key=place.key,
+            )
 
 
 def injected_calls(injections: Mapping[str, Sequence[Call]]) -> list[Call]:

@@ -1,17 +1,23 @@
-"""The tasks of AgentDojo as lists of calls, and what the contracts and grants say of a call.
+"""The tasks of AgentDojo as lists of calls, and what the contracts and the list of grants say of a call.
 
-Invariant: nothing here knows a task: a call is judged by its tool and its arguments.
+Invariant: no contract and no grant knows a task: a call is judged by its tool and its arguments.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Mapping
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bench.dojo.package import read_recorded
+from threegate.approval.call_rules import CallRules, read_rules
+from threegate.approval.widened import ARGUMENTS
 from threegate.contracts import compile_folder
 from threegate.contracts.folder import read_folder
 from threegate.core.errors import InvalidInput
@@ -19,8 +25,35 @@ from threegate.core.settings import RequestSettings
 from threegate.tools.call_draft import draft_call, tool_call
 
 CONTRACTS = Path(__file__).resolve().parents[2] / "docs" / "examples" / "contracts" / "agentdojo"
-PAGES = frozenset({"www.informations.com", "www.restaurant-zurich.com"})
-"""The pages that the grants of `slack.get_webpage` name: those that colleagues named in channels before any task began."""
+GRANTS = CONTRACTS.with_name("agentdojo-grants.sh")
+_FROM_ZERO = re.compile(r"(\S+)\{0\.\.([0-9]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A line of the list of grants: what it says of the arguments of a tool."""
+
+    suite: str
+    tool: str
+    where: Sequence[str]
+    any_of: Sequence[str]
+    absent: Sequence[str]
+
+
+def read_grants() -> list[Given]:
+    """The list, as a shell and `threegate grant tool` read it."""
+    words = argparse.ArgumentParser()
+    words.add_argument("suite")
+    words.add_argument("tool")
+    for option, name in (("--where", "where"), ("--any", "any_of"), ("--absent", "absent")):
+        words.add_argument(option, dest=name, action="append", default=[])
+    lines = [line for line in GRANTS.read_text().splitlines() if line.startswith("grant ")]
+    return [Given(**vars(words.parse_args(shlex.split(_FROM_ZERO.sub(_spread, line))[1:]))) for line in lines]
+
+
+def _spread(found: re.Match[str]) -> str:
+    """``A{0..2}`` as bash spreads it."""
+    return " ".join(f"{found[1]}{number}" for number in range(int(found[2]) + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +97,30 @@ def _tasks(recorded: Mapping[str, Any], suite: str, kind: str) -> dict[str, list
     }
 
 
+def _leaves(value: Any, part: str) -> Iterator[tuple[str, Any]]:
+    """What is below a part, by the names that a grant has for them."""
+    if isinstance(value, dict | list):
+        for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(item, f"{part}.{name}")
+    else:
+        yield part, value
+
+
 class Rules:
-    """The contracts, and the grants that an operator wrote before."""
+    """The contracts, and what the list of grants covers."""
 
     def __init__(self) -> None:
-        """Compile the folder."""
+        """Compile the folder, and read the list by the recorded schemas."""
         self._compiled = compile_folder(read_folder(CONTRACTS), environment={})
+        suites = read_recorded()["suites"]
+        schemas = {
+            (name, tool["name"]): tool["inputSchema"] for name in suites for tool in suites[name]["tools"]
+        }
+        self._grants: dict[tuple[str, str], list[CallRules]] = {}
+        for given in read_grants():
+            tool = given.suite, given.tool
+            rules = read_rules(schemas[tool], where=given.where, any_of=given.any_of, absent=given.absent)
+            self._grants.setdefault(tool, []).append(rules)
 
     def is_read(self, suite: str, tool: str) -> bool:
         """Whether the contract of the tool says that it changes nothing."""
@@ -87,9 +138,12 @@ class Rules:
         return False
 
     def is_granted(self, call: Call) -> bool:
-        """Whether a grant covers the call: every read with any arguments, and of the web the two pages."""
-        return self.is_read(call.suite, call.tool) and (
-            call.tool != "get_webpage" or call.arguments["url"] in PAGES
+        """Whether a grant of the list covers the call."""
+        leaves = dict(_leaves(dict(call.arguments), ARGUMENTS.removesuffix(".")))
+        return any(
+            {item.part for item in rules.widened} == leaves.keys()
+            and all(item.takes(leaves[item.part]) for item in rules.widened)
+            for rules in self._grants.get((call.suite, call.tool), ())
         )
 
     def changes(self, call: Call) -> bool:

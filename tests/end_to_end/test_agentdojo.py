@@ -5,6 +5,7 @@ CI replays a few recorded tasks through door, daemon and server; `make soak` rep
 
 from __future__ import annotations
 
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from bench.dojo.__main__ import counted
 from bench.dojo.package import interpreter, read_package, read_recorded
 from bench.dojo.replay import Counts, injected_calls, suite
-from bench.dojo.tasks import CONTRACTS, Call, Rules, injection_tasks, user_tasks
+from bench.dojo.tasks import CONTRACTS, GRANTS, Call, Rules, injection_tasks, read_grants, user_tasks
 from threegate.contracts import compile_folder
 from threegate.contracts.folder import read_folder
 from threegate.contracts.play import Play
@@ -55,6 +56,31 @@ def test_no_gate_stands_in_the_way_of_a_user(name: str) -> None:
             line = {"tool": f"{name}.{call.tool}", "arguments": dict(call.arguments)}
             played = play.line({**line, "outcome": {"status": "succeeded", "output": {}}})
             assert played.decision is not None and played.decision.verdict == "allow", (call, played)
+
+
+def test_the_list_of_grants_is_about_reads_and_bash_reads_it_as_the_replay_does(tmp_path: Path) -> None:
+    command = tmp_path / "threegate"
+    command.write_text('#!/bin/sh\nprintf "%s\\n" "$@" END\n')
+    command.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["bash", GRANTS, "agent"], env=environment, check=True, capture_output=True, text=True
+    )
+    given = read_grants()
+    assert all(Rules().is_read(grant.suite, grant.tool) for grant in given)
+    written = [
+        ["grant", "tool", grant.suite, grant.tool]
+        + [f"--any={name}" for name in grant.any_of]
+        + [f"--where={text}" for text in grant.where]
+        + [f"--absent={name}" for name in grant.absent]
+        + ["--by", "agent", "--max-uses", "10000", "--expires", "24h"]
+        for grant in given
+    ]
+    said = [row.strip("\n").split("\n") for row in done.stdout.split("END\n")[:-1]]
+    joined = [" ".join(row) for row in said]
+    for option in ("--any", "--where", "--absent"):
+        joined = [row.replace(f"{option} ", f"{option}=") for row in joined]
+    assert joined == [" ".join(row) for row in written]
 
 
 def test_a_person_is_asked_less_than_once_for_a_task() -> None:

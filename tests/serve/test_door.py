@@ -16,7 +16,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from tests.agent_runs import make_run
-from tests.serve.door_client import approved, daemon, with_client, with_door
+from tests.serve.door_client import approved, daemon, parameters, with_client, with_door
 from tests.support import Place, make_place
 from threegate.agents.runs import RunFacts
 from threegate.agents.work_copy import WorkCopy
@@ -123,6 +123,22 @@ def test_a_client_that_goes_away_withdraws_nothing(place: Place, run: AgentRun) 
 
         with_door(place, run, again)
     assert len(place.events("claimed")) == 1
+
+
+def test_a_client_that_no_longer_reads_is_no_internal_error(place: Place, run: AgentRun) -> None:
+    how = parameters(place, run)
+    door = subprocess.Popen(
+        [how.command, *how.args],
+        cwd=how.cwd,
+        env=how.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert door.stdin and door.stdout
+    door.stdout.close()
+    said = door.communicate(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')[1]
+    assert (door.returncode, said) == (0, b"")
 
 
 def test_a_daemon_that_is_dead_or_stopped_is_said_and_loses_nothing(place: Place, run: AgentRun) -> None:

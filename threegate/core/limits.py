@@ -14,6 +14,8 @@ TOOL_ARGUMENTS_BYTES: Final = 48 * KIB
 """The arguments of one tool call, in canonical form."""
 TOOL_SCHEMA_STEPS: Final = 100_000
 """Keywords that are looked at while arguments are held against a tool's schema."""
+TOOL_SCHEMAS_KNOWN: Final = 128
+"""Schemas of tools that a process knows to be schemas, so that it does not check them again."""
 TOOL_SCHEMA_NODES: Final = 256
 """Parts of a tool's schema, alternatives and references followed, that are read for one argument of a grant."""
 TOOL_SCHEMA_PATH_CHARS: Final = 120

@@ -101,7 +101,10 @@ async def serve_stdio(tools: ToolServer) -> None:
             while view:
                 view = view[stdout.write(view) or 0 :]
 
-        await _serve(tools, stdin, write)
+        try:
+            await _serve(tools, stdin, write)
+        except* BrokenPipeError:
+            pass  # the client is gone; what it asked for is kept
 
 
 def listening_stdin() -> socket.socket | None:

@@ -7,7 +7,9 @@ Source: JSON Schema 2020-12, which MCP takes where a schema names no other draft
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from threegate.core import limits
@@ -24,18 +26,17 @@ def why_unfit(schema: Mapping[str, Any], arguments: Any) -> str | None:
     """What of the arguments the tool does not take, in one line that repeats no value; None when it takes them."""
     import attrs
     from jsonschema import validators
-    from jsonschema.exceptions import SchemaError
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
     known = validators.validator_for(schema, default=validators.Draft202012Validator)
     try:
-        known.check_schema(dict(schema))
+        wrong = _why_no_schema(json.dumps(schema, sort_keys=True))
+        if wrong is not None:
+            return f"{_UNDECIDED}: at {_shown(wrong)} it is no JSON Schema"
         bounded = validators.extend(known, _bounded(known.VALIDATORS))  # type: ignore[no-untyped-call]
         # The library's own changes to an unbounded class where a part of the schema names a draft.
         bounded.evolve = attrs.evolve
         found = next(bounded(schema, registry=REGISTRY).iter_errors(arguments), None)
-    except SchemaError as error:
-        return f"{_UNDECIDED}: at {_shown(error.json_path)} it is no JSON Schema"
     except BadPattern:
         return f"{_UNDECIDED}: it has a pattern that cannot be matched in linear time"
     except _TooMuchError:
@@ -48,6 +49,23 @@ def why_unfit(schema: Mapping[str, Any], arguments: Any) -> str | None:
         missing = [name for name in found.validator_value if name not in found.instance]
         return f"{_shown(found.json_path)} lacks {_shown(', '.join(map(str, missing)))}"
     return f"{_shown(found.json_path)} is not what the tool's schema asks for ({found.validator or 'false'})"
+
+
+@lru_cache(maxsize=limits.TOOL_SCHEMAS_KNOWN)
+def _why_no_schema(text: str) -> str | None:
+    """Where a schema is none by the schema of its draft; None when it is one.
+
+    This is most of the time of a check, depends on the text of the schema alone, and a call's schema is checked several times.
+    """
+    from jsonschema import validators
+    from jsonschema.exceptions import SchemaError
+
+    schema = json.loads(text)
+    try:
+        validators.validator_for(schema, default=validators.Draft202012Validator).check_schema(schema)
+    except SchemaError as error:
+        return error.json_path
+    return None
 
 
 def _shown(text: str) -> str:
