@@ -131,7 +131,8 @@ keep = ("Umask Uid Gid FDSize Groups NoNewPrivs Seccomp Seccomp_filters CapInh C
         "SigCgt SigQ Threads").split()
 mounts = [line.split(" - ") for line in text("/proc/self/mountinfo").splitlines()]
 print(json.dumps({
-    "status": {name: status[name].strip() for name in keep if name in status},
+    # Of SigQ ("0/96365") the limit: the count before it is of all processes of the account.
+    "status": {name: status[name].strip().rpartition("/")[2] for name in keep if name in status},
     "environment": dict(os.environ),
     "files": sorted((number, os.readlink(f"/proc/self/fd/{number}").split(":")[0]) for number in os.listdir("/proc/self/fd")[:3]),
     "cwd": os.getcwd(), "session": os.getsid(0), "group": os.getpgid(0),
