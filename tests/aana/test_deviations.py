@@ -210,7 +210,8 @@ def test_d4_negated_validation_supports_nothing(kind: str, summary: str) -> None
     [
         "User explicitly confirmed the refund action.",
         "The user confirmed the redacted email draft should be sent.",
-        "Operator confirmed this request by signature.",
+        "Operator confirmed exactly this request by signature.",
+        "Operator confirmed calls of this form by signature.",
         "The release owner confirmed deployment to production.",
         "Confirmed by the user; no further steps are open.",
         "The user confirmed, not the assistant.",

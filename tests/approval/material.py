@@ -25,6 +25,7 @@ from threegate.approval import (
 from threegate.approval.operators import NAMESPACES
 from threegate.request.job import Job, Platform, build_job
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request
+from threegate.request.render_draft import blank_draft
 
 CREATED = datetime(2026, 11, 22, 10, 0, 0, tzinfo=UTC)
 APPROVED = CREATED + timedelta(minutes=5)
@@ -59,38 +60,22 @@ def line(name: str, key: Path, before: str = "", after: str = "") -> str:
 def make_request(**changes: Any) -> Request:
     """A Monty request with one input, as gate 1 would have read it at stage `approved`."""
     data = changes.pop("data", b"---\na request\n---\n")
-    request = Request(
-        file_name="TR-20261122-100000Z-sum.md",
+    request = replace(
+        blank_draft("TR-20261122-100000Z-sum.md", CREATED, "monty"),
         data=data,
         sha256=hashlib.sha256(data).hexdigest(),
         stage="approved",
         request_id="req-1",
-        created_utc=CREATED,
-        requested_by="core",
         approved_by="operator",
         approved_utc=APPROVED,
         purpose="Sum a column.",
-        backend="monty",
         language="python",
-        network="none",
         cpu_limit=Decimal("1"),
         memory_limit_mb=64,
         time_limit_sec=10,
         inputs=(InputFile("data.csv", DATA_SHA),),
-        workdir="/in",
         outputs=(OutputFile("/out/sum.json"),),
-        network_allowlist=(),
-        constraints=(),
-        session_id=None,
-        tool=None,
-        labels=(),
-        workflow=None,
-        role=None,
-        risk_domain=None,
-        evidence=(),
-        argv=None,
         code="print(1)\n",
-        vars_json=None,
         risk_level="low",
         justification="small",
         data_sensitivity="public",

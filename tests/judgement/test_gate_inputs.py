@@ -102,6 +102,22 @@ def route(event: dict[str, Any], later: timedelta = timedelta(0)) -> str:
 
 
 @pytest.mark.parametrize(
+    ("authorization", "granted", "summary"),
+    [
+        ("confirmed", False, "Operator confirmed exactly this request by signature."),
+        ("confirmed", True, "Operator confirmed calls of this form by signature."),
+        ("validated", True, "Request validated; covered by a grant that an operator signed."),
+    ],
+)
+def test_the_reference_says_what_was_signed(
+    authorization: Authorization, granted: bool, summary: str
+) -> None:
+    event = event_of(request(), authorization, granted=granted)
+    assert event["evidence_refs"][0]["summary"] == summary
+    assert route(event) == "accept"
+
+
+@pytest.mark.parametrize(
     "more", [{}, {"side_effect_above_read": True}, {"with_input": True}, {"tool": "get_customer_profile"}]
 )
 def test_a_signed_request_is_accepted_whatever_its_category(more: dict[str, Any]) -> None:

@@ -86,15 +86,22 @@ def aana_event(
     approval_sha256: str | None,
     approved_utc: datetime | None,
     now: datetime,
+    granted: bool = False,
     side_effect_above_read: bool = False,
     proposal_needs_approval: bool = False,
 ) -> dict[str, Any]:
-    """The Agent Action Contract event of a request, in production form (structured references only)."""
+    """The Agent Action Contract event of a request, in production form (structured references only).
+
+    `granted`: what an operator signed is a grant that covers the request, and not the request itself.
+    """
     references: list[dict[str, Any]] = []
     if approval_sha256 is not None and approved_utc is not None:
-        kind, summary = ("approval", "Operator confirmed this request by signature.")
         if authorization == "validated":
-            kind, summary = ("policy", "Request validated; promoted by hand into a guarded folder.")
+            kind, summary = ("policy", "Request validated; covered by a grant that an operator signed.")
+        elif granted:
+            kind, summary = ("approval", "Operator confirmed calls of this form by signature.")
+        else:
+            kind, summary = ("approval", "Operator confirmed exactly this request by signature.")
         references.append(_reference(f"approval.sha256.{approval_sha256}", kind, summary, approved_utc))
     elif authorization == "validated" and approved_utc is not None:
         references.append(

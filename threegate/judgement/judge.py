@@ -120,6 +120,7 @@ def assess(
     side_effect_above_read: bool,
     proposal_needs_approval: bool,
     now: datetime,
+    granted: bool = False,
 ) -> Assessment:
     """Ask AANA about a job, beside the contract decision that is already made. Raises nothing of its own."""
     event = aana_event(
@@ -130,6 +131,7 @@ def assess(
         approval_sha256=approval_sha256,
         approved_utc=approved_utc,
         now=now,
+        granted=granted,
         side_effect_above_read=side_effect_above_read,
         proposal_needs_approval=proposal_needs_approval,
     )
@@ -173,6 +175,7 @@ def judge(
         authorization=approval.authorization,
         approval_sha256=approval.approval_sha256,
         approved_utc=approval.approved_utc,
+        granted=approval.grant is not None,
         side_effect_above_read=side_effect_above_read,
         proposal_needs_approval=proposal_needs_approval,
         now=facts.now,

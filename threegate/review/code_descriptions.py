@@ -335,7 +335,7 @@ WORDS: Final[dict[str, str]] = {
     "user_claimed": "authorization: only somebody's word",
     "authenticated": "authorization: who asks is known",
     "validated": "authorization: checked, not confirmed by a person",
-    "confirmed": "authorization: a person confirmed exactly this",
+    "confirmed": "authorization: a person confirmed it by signature",
     "public_read": "a call that reads what anybody may see",
     "private_read": "a call that reads what belongs to somebody",
     "write": "a call that changes something",
