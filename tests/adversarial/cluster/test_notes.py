@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.cluster.test_parts import told
+from tests.support import wait_until
 from threegate.cluster.broker import Broker, Queued
 from threegate.cluster.ledger import Ledger
 from threegate.cluster.link import Link
@@ -39,7 +41,8 @@ class Daemon:
         self.ledger = Ledger(("w1", "w2"))
         self.said: list[str] = []
         self.told: list[tuple[str, str, dict[str, Any]]] = []
-        self.delay = 0.0
+        self.answers = threading.Event()
+        self.answers.set()
         self.link = Link(
             Broker("amqps://127.0.0.1:1/x", tmp_path),
             key("daemon"),
@@ -52,7 +55,7 @@ class Daemon:
         self.link.tell = self._tell  # type: ignore[method-assign]
 
     def _tell(self, worker: str, type: str, **value: Any) -> None:
-        time.sleep(self.delay)
+        assert self.answers.wait(60)
         self.told.append((worker, type, value))
 
     def hears(self, data: bytes, worker: str = "w1", **headers: Any) -> None:
@@ -61,12 +64,6 @@ class Daemon:
 
     def sends(self, type: str, by: str = "w1", **value: Any) -> bytes:
         return seal(self.keys[by], type, {**note(worker=by), **value})
-
-    def waits(self, condition: Any) -> None:
-        until = time.monotonic() + 5
-        while not condition():
-            assert time.monotonic() < until
-            time.sleep(0.01)
 
 
 @pytest.fixture
@@ -109,23 +106,24 @@ def test_a_status_beyond_its_bounds_changes_nothing(daemon: Daemon, more: dict[s
 
 def test_a_status_of_7_megabytes_does_not_make_another_worker_lost(daemon: Daemon) -> None:
     """175,000 runs that nobody knows: each was answered by a cancel, published by the listener itself."""
-    daemon.delay = 0.2
+    daemon.answers.clear()
     data = daemon.sends("status", running=[[f"{number:032x}", "TR-a"] for number in range(175_000)])
     assert 5_000_000 < len(data) < limits.CLUSTER_SEALED_BYTES
     began = time.monotonic()
     daemon.hears(data)
     daemon.hears(daemon.sends("status", "w2"), "w2")
     assert time.monotonic() - began < 2 and daemon.ledger.seats()[1].live()
-    daemon.waits(lambda: daemon.link._wire.dropped("res.w1") == 1)
+    wait_until(lambda: daemon.link._wire.dropped("res.w1") == 1)
+    daemon.answers.set()
     assert daemon.told == [] and not daemon.ledger.seats()[0].live()
     disguised = daemon.sends("status", reason='"type":"result"' * 5_000, worker='w1"type":"result"')
     daemon.hears(disguised)
-    daemon.waits(lambda: daemon.link._wire.dropped("res.w1") == 2)
+    wait_until(lambda: daemon.link._wire.dropped("res.w1") == 2)
 
 
 def test_the_listener_never_waits_for_the_broker(daemon: Daemon) -> None:
     """As many strangers as a status may name, and answers that take their time: hearing goes on."""
-    daemon.delay = 0.05
+    daemon.answers.clear()
     began = time.monotonic()
     for seq in range(1, 20):
         running = [[f"{seq:016x}{number:016x}", "TR-a"] for number in range(200)]
@@ -133,8 +131,9 @@ def test_the_listener_never_waits_for_the_broker(daemon: Daemon) -> None:
     for number in range(100):
         daemon.hears(daemon.sends("may-start", nonce=f"{number:032x}", envelope_sha256=DIGEST))
     assert time.monotonic() - began < 4
-    daemon.waits(lambda: daemon.told)
-    assert len(daemon.told) < 200
+    assert daemon.told == []
+    daemon.answers.set()
+    wait_until(lambda: daemon.told, "an answer")
 
 
 def test_a_status_that_was_kept_is_no_sign_of_life(daemon: Daemon) -> None:
@@ -236,7 +235,7 @@ def test_large_notes_of_one_worker_are_read_apart(daemon: Daemon) -> None:
     )
     box = daemon.link.open(NONCE, "w1")
     daemon.hears(data)
-    daemon.waits(lambda: box.answered)
+    wait_until(lambda: box.answered)
     reader = daemon.link._readers["w1"]
     gate = __import__("threading").Event()
     reader.put(gate.wait)
@@ -309,14 +308,12 @@ def test_what_is_left_to_a_thread_is_bounded_and_never_ends_it() -> None:
     """A piece of work that raises, more than there is room for, and the end."""
     said: list[str] = []
     queued = Queued("answers", 2, said.append)
-    gate, done = __import__("threading").Event(), []
+    gate, done = threading.Event(), []
     assert queued.put(lambda: 1 // 0)
-    until = time.monotonic() + 5
-    while not said and time.monotonic() < until:
-        time.sleep(0.01)
-    assert "ZeroDivisionError" in said[0]
-    assert queued.put(gate.wait)
-    time.sleep(0.05)
+    assert "ZeroDivisionError" in wait_until(lambda: said, "what a failed piece of work says", 5)[0]
+    begun = threading.Event()
+    assert queued.put(lambda: begun.set() or gate.wait())
+    assert begun.wait(5)
     assert [queued.put(lambda: done.append(1)) for _ in range(4)] == [True, True, False, False]
     queued.close(0)
     gate.set()

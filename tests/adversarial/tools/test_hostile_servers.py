@@ -13,6 +13,7 @@ from typing import cast
 
 import pytest
 
+from tests.support import wait_until
 from tests.tools.little_servers import described, nowhere, open_folder, pinned_server, write_server
 from threegate.core import limits
 from threegate.core.errors import Refused
@@ -130,6 +131,8 @@ def call(id, name, arguments):
     say({"id": id, "result": text("x")})
     say({"id": id, "result": text("y")})
     say({"id": id + 1, "result": text("an answer to what was not asked yet")})
+    with open(os.environ["COUNT"], "a") as file:
+        file.write("answered\\n")
 """
     path, count = write_server(folder, source), folder / "count"
     count.touch()
@@ -138,13 +141,13 @@ def call(id, name, arguments):
     with open_server(nowhere(path), Settings(), manifest) as server:
         server.check_pinned()
         assert server.call("echo", {}, 20, MIB).content[0]["text"] == "x"
-        time.sleep(0.3)
+        wait_until(lambda: "answered" in count.read_text(), "the second answer", 10)
         with pytest.raises(ServerError) as twice:
             server.call("echo", {}, 20, MIB)
         with pytest.raises(ServerError, match="start it again"):
             server.call("echo", {}, 20, MIB)
     assert (twice.value.code, twice.value.reached) == ("server_protocol", False)
-    assert count.read_text() == "called\n"
+    assert count.read_text() == "called\nanswered\n"
 
 
 @pytest.mark.parametrize(
