@@ -131,7 +131,7 @@ def test_the_id_stays_spent_in_a_kept_index(ran: Bench) -> None:
     drill = placed(ran)
     known = index(ran)
     again = TrailIndex()
-    again._begin_from(known.to_header())
+    again.begin_from(known.to_header())
     assert again.is_drill(drill.request_id) and again.drills == known.drills
     assert not again.is_drill("another") and "drills" not in TrailIndex().to_header()
 
@@ -353,7 +353,7 @@ class First(Random):
 
 def test_ids_look_like_those_of_their_source() -> None:
     now = datetime.fromisoformat("2026-11-23T14:00:00+00:00")
-    assert drills._fresh_id("TR-20260101-101010Z-0badcafe", now).startswith("TR-20261123-140000Z-")
-    assert drills._fresh_id("weekly-report", now).startswith("weekly-report-")
-    assert len(drills._fresh_id("x" * 128, now)) <= 128
-    assert drills._fresh_id("run-abcdef12", now) != "run-abcdef12"
+    assert drills.fresh_id("TR-20260101-101010Z-0badcafe", now).startswith("TR-20261123-140000Z-")
+    assert drills.fresh_id("weekly-report", now).startswith("weekly-report-")
+    assert len(drills.fresh_id("x" * 128, now)) <= 128
+    assert drills.fresh_id("run-abcdef12", now) != "run-abcdef12"

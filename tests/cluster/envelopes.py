@@ -153,8 +153,8 @@ class Hand:
 
         import amqp
 
-        with self.link._wire._publishing:
-            channel = self.link._wire._open_channel()
+        with self.link.wire._publishing:
+            channel = self.link.wire.open_channel()
             message = amqp.Message(
                 base64.b64decode(act["raw"]),
                 channel=channel,

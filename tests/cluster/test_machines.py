@@ -335,7 +335,7 @@ def net_cut(cluster: Cluster) -> str:
 
 def net_healed(cluster: Cluster, name: str) -> None:
     """It ended its run itself, before anybody reported it lost, and says so when it is back."""
-    cluster.workers["w3"].wait_said(f"ended {name}: interrupted", 15)
+    cluster.workers["w3"].wait_said(f"ended {name}: interrupted")
     assert name not in cluster.ends(), "it was reported lost before it was ended"
     cluster.net.heal("w3")
 

@@ -70,7 +70,7 @@ def test_the_order_the_hint_and_what_tells_a_changed_file(tmp_path: Path) -> Non
 
 
 def test_a_long_queue_is_listed_now_and_then_and_never_missed(tmp_path: Path) -> None:
-    for number in range(approved_queue._LONG + 1):
+    for number in range(approved_queue.LONG_QUEUE + 1):
         write(tmp_path / f"TR-{number:03d}.md", "x", number)
     queue = ApprovedQueue(tmp_path)
     listed = look(queue)

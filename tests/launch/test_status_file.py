@@ -72,7 +72,7 @@ def test_a_lasting_run_gets_the_running_status_and_its_end_is_the_last_one(bench
 
 
 def test_a_short_run_gets_the_status_of_its_end_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("threegate.daemon.dispatcher._LASTING_SECONDS", 60.0)
+    monkeypatch.setattr("threegate.daemon.dispatcher.LASTING_SECONDS", 60.0)
     path = approved(bench)
     written: list[str] = []
     name = f"{path.name}.json"

@@ -415,7 +415,7 @@ class TestPrivate:
         assert not any("proxy alone" in note for note in outcome.notes)
 
     def test_routes_that_cannot_be_laid_are_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(routes, "_TOOLS", "/nowhere")
+        monkeypatch.setattr(routes, "TOOLS", "/nowhere")
         assert "nsenter and ip are not installed" in str(routes.block_routes(1))
         monkeypatch.undo()
         monkeypatch.setattr(routes, "_run", lambda *_: "")

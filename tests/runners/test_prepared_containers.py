@@ -64,7 +64,7 @@ class Warm:
 
     def learn(self, job) -> None:
         """Have a container ready for such jobs, as a first run of one would."""
-        pool = self.runner._prepared
+        pool = self.runner.prepared
         assert pool is not None
         kind = prepared_containers.Kind.of(job, "runc")
         assert kind is not None
@@ -73,7 +73,7 @@ class Warm:
         self.wait(job)
 
     def wait(self, job) -> None:
-        pool = self.runner._prepared
+        pool = self.runner.prepared
         assert pool is not None
         wait_until(lambda: pool.has(job), "a prepared container", 30)
 
@@ -252,7 +252,7 @@ def test_one_that_becomes_something_else_is_seen_before_the_go(
     assert "the engine runs another PID 1 than ours; PID 1 is not the keeper" in outcome.detail
     assert outcome.status == "failed" and outcome.artifacts == ()
     monkeypatch.undo()
-    pool = warm.runner._prepared
+    pool = warm.runner.prepared
     assert pool is not None
     pool._recent.clear()
     pool._ready.pop().discard() if pool._ready else None

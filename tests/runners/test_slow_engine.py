@@ -89,7 +89,7 @@ def test_slow_and_wrong_answers(
     rules: list[tuple[str, Action]], status: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(container_engine, "ANSWER_SECONDS", 1.5)
-    monkeypatch.setattr(container_run, "_GONE_SECONDS", 1)
+    monkeypatch.setattr(container_run, "GONE_SECONDS", 1)
     if status == "succeeded":
         monkeypatch.undo()
     workspace = f"ws-{uuid.uuid4().hex}"

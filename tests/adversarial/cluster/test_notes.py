@@ -60,7 +60,7 @@ class Daemon:
 
     def hears(self, data: bytes, worker: str = "w1", **headers: Any) -> None:
         """As the wire hands a message over."""
-        self.link._heard(f"res.{worker}", data, headers)
+        self.link.heard(f"res.{worker}", data, headers)
 
     def sends(self, type: str, by: str = "w1", **value: Any) -> bytes:
         return seal(self.keys[by], type, {**note(worker=by), **value})
@@ -113,12 +113,12 @@ def test_a_status_of_7_megabytes_does_not_make_another_worker_lost(daemon: Daemo
     daemon.hears(data)
     daemon.hears(daemon.sends("status", "w2"), "w2")
     assert time.monotonic() - began < 2 and daemon.ledger.seats()[1].live()
-    wait_until(lambda: daemon.link._wire.dropped("res.w1") == 1)
+    wait_until(lambda: daemon.link.wire.dropped("res.w1") == 1)
     daemon.answers.set()
     assert daemon.told == [] and not daemon.ledger.seats()[0].live()
     disguised = daemon.sends("status", reason='"type":"result"' * 5_000, worker='w1"type":"result"')
     daemon.hears(disguised)
-    wait_until(lambda: daemon.link._wire.dropped("res.w1") == 2)
+    wait_until(lambda: daemon.link.wire.dropped("res.w1") == 2)
 
 
 def test_the_listener_never_waits_for_the_broker(daemon: Daemon) -> None:
@@ -159,7 +159,7 @@ def test_a_status_that_was_kept_is_no_sign_of_life(daemon: Daemon) -> None:
 
 def test_a_flood_of_garbage_is_one_line(daemon: Daemon) -> None:
     """A worker fills its own queue with what nobody can read, and the log stays readable."""
-    wire = daemon.link._wire
+    wire = daemon.link.wire
 
     class Channel:
         acknowledged = 0
@@ -249,7 +249,7 @@ def test_the_answer_to_one_question_is_none_for_another(daemon: Daemon) -> None:
     """A link repeats the mark of the question that it answers, whoever asks it to."""
     del daemon.link.tell  # type: ignore[method-assign]
     sent: list[bytes] = []
-    daemon.link._wire.publish = lambda *arguments, **_: sent.append(arguments[2])  # type: ignore[method-assign]
+    daemon.link.wire.publish = lambda *arguments, **_: sent.append(arguments[2])  # type: ignore[method-assign]
     daemon.link.open(NONCE, "w1")
     daemon.hears(daemon.sends("may-start", nonce=NONCE, envelope_sha256=DIGEST, ask="a" * 32))
     daemon.link.tell("w1", "go", nonce=NONCE, envelope_sha256=DIGEST)
@@ -274,7 +274,7 @@ def test_a_replayed_go_starts_nothing(tmp_path: Any, monkeypatch: pytest.MonkeyP
     def answer(type: str, **value: Any) -> None:
         go = {"worker": "w1", "boot": "b" * 16, "seq": 1, "nonce": NONCE, "envelope_sha256": DIGEST}
         recorded.append(seal(workspace, "go", {**go, "ask": value["ask"]}))
-        agent._heard("cancel.w1", recorded[0], {})
+        agent.heard("cancel.w1", recorded[0], {})
 
     agent.tell = answer  # type: ignore[method-assign]
     first = job()
@@ -298,9 +298,9 @@ def test_a_worker_takes_no_chunk_that_it_did_not_ask_for(tmp_path: Any) -> None:
     chunk = {"kind": "chunk", "nonce": NONCE, "sha256": DIGEST, "offset": 0}
     for nonce in (NONCE, "3" * 32):
         with pytest.raises(Refused):
-            agent._heard("cancel.w1", b"x", {**chunk, "nonce": nonce})
+            agent.heard("cancel.w1", b"x", {**chunk, "nonce": nonce})
     active.wanted = (DIGEST, 0)
-    agent._heard("cancel.w1", b"x", chunk)
+    agent.heard("cancel.w1", b"x", chunk)
     assert active.messages.qsize() == 1
 
 
@@ -332,7 +332,7 @@ def test_a_broker_that_is_gone_costs_one_timeout_and_not_one_for_each(tmp_path: 
         tries += 1
         raise OSError("unreachable")
 
-    wire._open_channel = fails  # type: ignore[method-assign]
+    wire.open_channel = fails  # type: ignore[method-assign]
     for _ in range(50):
         with pytest.raises(Unavailable):
             wire.publish("x", "x", b"")

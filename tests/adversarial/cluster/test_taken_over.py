@@ -293,13 +293,13 @@ class Hand:
             say=lambda line: None,
         )
         self.sent: list[tuple[Any, ...]] = []
-        publish = self.link._wire.publish
+        publish = self.link.wire.publish
 
         def kept(*arguments: Any, **named: Any) -> None:
             self.sent.append(arguments)
             publish(*arguments, **named)
 
-        self.link._wire.publish = kept  # type: ignore[method-assign]
+        self.link.wire.publish = kept  # type: ignore[method-assign]
         with entered(cluster.daemon_space):
             self.link.start()
             self.waits_for("w2")
@@ -374,7 +374,7 @@ def test_replays_reordering_kills_and_a_journal_of_yesterday(cluster: Cluster) -
             # The job of before the kill and its recorded token, to a worker that has forgotten both.
             box = hand.send(jobs[2], "3")
             hand.hears(box, "may-start")
-            hand.link._wire.publish(*go)
+            hand.link.wire.publish(*go)
             hand.link.tell("w2", "no", nonce="3" * 32)  # else it waits for another one
             assert hand.ends(box) == "no_token"
             # The worker takes work as before.

@@ -89,8 +89,8 @@ def attempt_all(folder: Path, runtime: str, ahead: bool = False) -> Tried:
         steer = control(folder, workspace_id=workspace)
         settings = era_settings(runtime=runtime).model_copy(update={"warm": int(ahead)})
         runner = EraRunner(settings, prepared_in=host if ahead else None)
-        if runner._prepared is not None:
-            prepare(runner._prepared, job, steer)
+        if runner.prepared is not None:
+            prepare(runner.prepared, job, steer)
         outcome = runner.run(clearance(job), job, steer)
         runner.close()
         lives = sleeper.poll() is None

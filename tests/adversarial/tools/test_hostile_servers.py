@@ -117,9 +117,11 @@ def test_one_that_does_not_read_has_its_time(folder: Path) -> None:
     path = write_server(folder, "def begun(): __import__('time').sleep(300)")
     with open_server(nowhere(path), Settings(), described(path, place="host")) as server:
         server.initialize()
-        server._stream.begin(seconds=0.5, max_bytes=MIB)  # type: ignore[union-attr]
+        stream = server._stream
+        assert stream is not None
+        stream.begin(seconds=0.5, max_bytes=MIB)
         with pytest.raises(ServerError) as silent:
-            server._stream.send({"jsonrpc": "2.0", "method": "x", "params": {"x": "x" * 4 * MIB}})  # type: ignore[union-attr]
+            stream.send({"jsonrpc": "2.0", "method": "x", "params": {"x": "x" * 4 * MIB}})
     assert silent.value.code == "server_silent"
 
 
