@@ -112,7 +112,7 @@ def era(rounds: int) -> None:
 
         def wait_prepared() -> object:
             until = time.monotonic() + 20
-            while not ahead._prepared.has(job) and time.monotonic() < until:
+            while not ahead.prepared.has(job) and time.monotonic() < until:
                 time.sleep(0.01)
             return time.sleep(0.05)
 

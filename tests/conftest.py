@@ -5,6 +5,7 @@ With THREEGATE_REQUIRE_ENGINE=1 a test that would be skipped for want of an engi
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import tempfile
@@ -13,24 +14,34 @@ from pathlib import Path
 
 import pytest
 from _pytest.pathlib import rm_rf
-from hypothesis import HealthCheck, settings
 
 from tests import support
 from tests.commands import forked
 
-settings.register_profile(
-    "seeded",
-    derandomize=True,
-    deadline=None,
-    database=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
-settings.load_profile("seeded")
-
 support.start = forked
 
 REQUIRED = os.environ.get("THREEGATE_REQUIRE_ENGINE") == "1"
+
+
+def pytest_pycollect_makemodule(module_path: Path) -> None:
+    """Before a file with property tests is imported: most have none, and the import costs a second."""
+    if b"hypothesis" in module_path.read_bytes():
+        _seed_property_tests()
+
+
+@functools.cache
+def _seed_property_tests() -> None:
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile(
+        "seeded",
+        derandomize=True,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    )
+    settings.load_profile("seeded")
 
 
 def missing(reason: str) -> None:

@@ -8,13 +8,31 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 THREEGATE = [sys.executable, "-m", "threegate"]
+Seen = TypeVar("Seen")
+
+
+def wait_until(
+    condition: Callable[[], Seen], what: str | Callable[[], object] = "it", seconds: float = 60
+) -> Seen:
+    """What the condition returns as soon as it is true. AssertionError with `what` if it is not within `seconds`.
+
+    The one place where tests sleep: tests/core/test_house_rules.py counts the others. A condition that takes long, as a
+    question to an engine does, is asked half of the time only.
+    """
+    began = asked = time.monotonic()
+    while not (seen := condition()):
+        now = time.monotonic()
+        assert now < began + seconds, f"not within {seconds} s: {what() if callable(what) else what}"
+        time.sleep(max(0.01, now - asked))
+        asked = time.monotonic()
+    return seen
 
 
 @dataclass
@@ -111,10 +129,7 @@ class Place:
 
     def wait_for(self, what: str, seconds: float = 60) -> None:
         """Wait until a glob below tool-exec/ finds something."""
-        until = time.monotonic() + seconds
-        while not list((self.root / "tool-exec").glob(what)):
-            assert time.monotonic() < until, f"nothing matched {what} within {seconds} s"
-            time.sleep(0.02)
+        wait_until(lambda: list((self.root / "tool-exec").glob(what)), f"a match of {what}", seconds)
 
 
 def cold(arguments: Sequence[str], cwd: Path, timeout: float, env: dict[str, str]) -> tuple[int, str, str]:

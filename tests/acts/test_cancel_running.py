@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 import pytest
 
 from tests.acts.bench_workspace import Bench
-from tests.support import children
+from tests.support import children, wait_until
 from threegate.cli import execute as run
 from threegate.trail import Trail
 
@@ -23,12 +22,12 @@ def test_cancelled_means_gone(bench: Bench, capfd: pytest.CaptureFixture[str]) -
         [sys.executable, "-m", "threegate", *root, "run"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     try:
-        until = time.monotonic() + 60
-        while "started" not in {event.type for event in Trail(bench.workspace).events()}:
-            assert daemon.poll() is None, daemon.communicate()[1]
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        time.sleep(0.3)
+
+        def started() -> bool:
+            return "started" in {event.type for event in Trail(bench.workspace).events()}
+
+        wait_until(lambda: started() or daemon.poll() is not None, "a run")
+        assert daemon.poll() is None, daemon.communicate()[1]
         capfd.readouterr()
         assert run([*root, "cancel", "req-1", "--wait", "60", "--reason", "enough"]) == 0
         said = capfd.readouterr().out

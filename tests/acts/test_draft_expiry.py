@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import Bench
+from tests.support import wait_until
 from threegate.acts.approve import promote, seal, sign
 from threegate.acts.reject import expire_draft
 from threegate.core.errors import InvalidInput, Refused
@@ -106,7 +107,8 @@ def test_the_daemon_does_it_and_leaves_what_it_cannot(
     broken = bench.workspace.inbox / "TR-20260101-000000Z-broken.md"
     broken.write_text("no request")
     (bench.workspace.inbox / "TR-20260101-000000Z-closed.md").write_text("x")
-    time.sleep(1.1)
+    began = time.time()
+    wait_until(lambda: time.time() > began + 1, "the end of the time to live")
     assert run_daemon(bench.workspace, once=True, log=Log()) == 0
     assert not path.exists() and broken.exists()
     assert len(ended(bench)) == 1
@@ -120,7 +122,8 @@ def test_the_daemon_does_it_and_leaves_what_it_cannot(
 def test_what_cannot_be_decided_on_is_read_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.settings(approval__draft_ttl="1s")
     (bench.workspace.inbox / "TR-20260101-000000Z-broken.md").write_text("no request")
-    time.sleep(1.1)
+    began = time.time()
+    wait_until(lambda: time.time() > began + 1, "the end of the time to live")
     looked: list[Path] = []
 
     def gone(workspace: object, path: Path) -> Draft:

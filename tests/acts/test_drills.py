@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.acts.bench_workspace import Bench
-from tests.support import Place, offered
+from tests.support import Place, offered, wait_until
 from threegate.acts import drills
 from threegate.acts.drill_plants import PLANTS, Planted
 from threegate.acts.drills import answer_drill, due_utc, place_drill, set_drills, settle_drill
@@ -132,7 +131,7 @@ def test_the_id_stays_spent_in_a_kept_index(ran: Bench) -> None:
     drill = placed(ran)
     known = index(ran)
     again = TrailIndex()
-    again._begin_from(known.to_header())
+    again.begin_from(known.to_header())
     assert again.is_drill(drill.request_id) and again.drills == known.drills
     assert not again.is_drill("another") and "drills" not in TrailIndex().to_header()
 
@@ -205,8 +204,8 @@ def test_it_expires_as_any_draft(ran: Bench) -> None:
     placed(ran)
     assert settle_drill(ran.context) is None
     ran.settings(approval__draft_ttl="1s")
-    time.sleep(1.2)
-    assert settle_drill(ran.context) == ended(ran).outcome == "expired"
+    assert wait_until(lambda: settle_drill(ran.context), "the end of its time", 5) == "expired"
+    assert ended(ran).outcome == "expired"
     assert verified(ran) == []
 
 
@@ -354,7 +353,7 @@ class First(Random):
 
 def test_ids_look_like_those_of_their_source() -> None:
     now = datetime.fromisoformat("2026-11-23T14:00:00+00:00")
-    assert drills._fresh_id("TR-20260101-101010Z-0badcafe", now).startswith("TR-20261123-140000Z-")
-    assert drills._fresh_id("weekly-report", now).startswith("weekly-report-")
-    assert len(drills._fresh_id("x" * 128, now)) <= 128
-    assert drills._fresh_id("run-abcdef12", now) != "run-abcdef12"
+    assert drills.fresh_id("TR-20260101-101010Z-0badcafe", now).startswith("TR-20261123-140000Z-")
+    assert drills.fresh_id("weekly-report", now).startswith("weekly-report-")
+    assert len(drills.fresh_id("x" * 128, now)) <= 128
+    assert drills.fresh_id("run-abcdef12", now) != "run-abcdef12"

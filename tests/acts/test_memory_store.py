@@ -139,7 +139,7 @@ def test_a_kept_index_knows_what_was_announced_last(bench: Bench) -> None:
     with bench.context.trail.locked() as held:
         known = held.index
     again = TrailIndex()
-    again._begin_from(known.to_header())
+    again.begin_from(known.to_header())
     assert again.notes == known.notes and set(known.notes) == {"notes.jsonl"}
     assert "notes" not in TrailIndex().to_header()
 

@@ -78,9 +78,10 @@ class _Run:
 @pytest.mark.parametrize("code", [0, 1])
 def test_output_exceeded_wins_over_the_exit_code(code: int) -> None:
     """A program that ignores what it could not write ends with 0, and its run was called `succeeded`."""
+    verdict = EraRun._verdict
     run = cast(Any, _Run(code))
-    status, detail, _ = EraRun._verdict(run, Collected(exceeded="/out holds more").exceeded)
+    status, detail, _ = verdict(run, Collected(exceeded="/out holds more").exceeded)
     assert status == "output_exceeded" and "/out holds more" in detail
-    assert EraRun._verdict(run, None)[0] == ("succeeded" if code == 0 else "failed")
+    assert verdict(run, None)[0] == ("succeeded" if code == 0 else "failed")
     killed = cast(Any, _Run(137, killed=True))
-    assert EraRun._verdict(killed, "/out holds more")[0] == "out_of_memory"
+    assert verdict(killed, "/out holds more")[0] == "out_of_memory"

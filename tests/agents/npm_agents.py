@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 LOCKS = Path(__file__).parent / "npm"
@@ -55,18 +56,28 @@ def install(name: str) -> Path:
 
 def _install(name: str, folder: Path) -> None:
     part = folder.with_suffix(".part")
-    for pause in (*PAUSES, None):
+
+    def attempt() -> str:
         shutil.rmtree(part, ignore_errors=True)
         shutil.copytree(LOCKS / name, part)
-        error = _npm_ci(part)
+        return _npm_ci(part)
+
+    if error := asked_again(attempt):
+        shutil.rmtree(part, ignore_errors=True)
+        raise Unavailable(f"npm ci of {name}: {error}")
+    shutil.rmtree(part / "npm-cache", ignore_errors=True)
+    part.rename(folder)
+
+
+def asked_again(attempt: Callable[[], str]) -> str:
+    """Ask a registry until it gives what is wanted, with pauses: nothing says when it is back. The last error, or ""."""
+    error = attempt()
+    for pause in PAUSES:
         if not error:
-            shutil.rmtree(part / "npm-cache", ignore_errors=True)
-            part.rename(folder)
-            return
-        if pause is not None:
-            time.sleep(pause)
-    shutil.rmtree(part, ignore_errors=True)
-    raise Unavailable(f"npm ci of {name}: {error}")
+            break
+        time.sleep(pause)
+        error = attempt()
+    return error
 
 
 def _npm_ci(folder: Path) -> str:

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.agents.command_server import command
+from tests.support import wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ACCOUNT = "nobody"
@@ -145,24 +145,20 @@ class Person:
     def facts(self) -> dict[str, Any]:
         """What the launcher keeps of the newest run, once it knows which process its jail is."""
         newest = sorted((self.workspace / "tool-exec" / "agents").iterdir())[-1]
-        until = time.monotonic() + 20
-        while True:
+
+        def known() -> dict[str, Any]:
             value = json.loads((newest / "run.json").read_text())
             assert isinstance(value, dict)
-            if value["jail"] or value["ended"]:
-                return {"run": newest.name, **value}
-            assert time.monotonic() < until, value
-            time.sleep(0.02)
+            return {"run": newest.name, **value} if value["jail"] or value["ended"] else {}
+
+        return wait_until(known, "the jail of a run", 20)
 
     def wait_for_file(self, name: str, seconds: float = 30) -> Path:
         """Wait until the work copy of the newest run has a file; the file."""
-        until = time.monotonic() + seconds
-        while True:
-            found = list((self.workspace / "tool-exec" / "agents").glob(f"*/work/*/{name}"))
-            if found:
-                return found[-1]
-            assert time.monotonic() < until, f"no {name} in any work copy"
-            time.sleep(0.02)
+        agents = self.workspace / "tool-exec" / "agents"
+        return wait_until(lambda: list(agents.glob(f"*/work/*/{name}")), f"{name} in a work copy", seconds)[
+            -1
+        ]
 
     def settings(self, text: str) -> None:
         """Add to the settings file."""

@@ -11,14 +11,15 @@ import json
 import os
 import shlex
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 
 from tests.agents.npm_agents import install
 from tests.agents.scripted_model import Call
+from tests.support import wait_until
 
 
 @dataclass(frozen=True)
@@ -324,10 +325,9 @@ class BareAgent:
 
     def left_behind(self, seconds: float = 10) -> list[str]:
         """Command lines of the processes that keep this HOME in their environment for longer than that."""
-        until = time.monotonic() + seconds
-        while (left := self._left()) and time.monotonic() < until:
-            time.sleep(0.1)
-        return left
+        with suppress(AssertionError):
+            wait_until(lambda: not self._left(), "the end of every process", seconds)
+        return self._left()
 
     def _left(self) -> list[str]:
         mark, found = f"HOME={self.home}\0".encode(), []

@@ -25,6 +25,8 @@ from typing import Any, Self
 
 import pyte
 
+from tests.support import wait_until
+
 _WHOLE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[P_^X\]][^\x07\x1b]*(?:\x07|\x1b\\)|[^\[P_^X\]])")
 """One control sequence, to its end."""
 _UNKNOWN = re.compile(rb"\x1b(?:\[[<>=][0-?]*[ -/]*[@-~]|\[\?[0-9;]*(?:\$p|[mu])|[P_^X][^\x1b]*\x1b\\)")
@@ -98,6 +100,12 @@ class Terminal:
         """Send keys."""
         os.write(self._master, text.encode())
 
+    def press(self, key: str, times: int = 1, seconds: float = 0.5) -> None:
+        """Press a key as a person does: a page that is passed over in a hurry was not seen, two keys at once are one paste."""
+        for _ in range(times):
+            self.type(key)
+            time.sleep(seconds)
+
     def resize(self, columns: int, rows: int) -> None:
         """Change the window; the program gets SIGWINCH."""
         with self._lock:
@@ -106,13 +114,15 @@ class Terminal:
 
     def wait_for(self, pattern: str, seconds: float = 60) -> None:
         """Wait until a regular expression is found on the screen."""
-        until = time.monotonic() + seconds
-        while not re.search(pattern, self.shown()):
+
+        def found() -> bool:
+            # In this order: what it wrote last is on the screen before its end is seen.
             ended = self.process.poll()
-            assert time.monotonic() < until and ended is None, (
-                f"no {pattern!r}; exit {ended}; the screen:\n{self.shown()}"
-            )
-            time.sleep(0.05)
+            there = re.search(pattern, self.shown()) is not None
+            assert there or ended is None, f"no {pattern!r}; exit {ended}; the screen:\n{self.shown()}"
+            return there
+
+        wait_until(found, lambda: f"{pattern!r}; the screen:\n{self.shown()}", seconds)
 
     def wait_end(self, seconds: float = 30) -> int:
         """The exit code of the program."""

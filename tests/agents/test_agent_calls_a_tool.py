@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -79,8 +78,7 @@ def read_card(screen: Terminal, tool: str) -> str:
     pages = [screen.shown()]
     while not re.search(r"of [1-9]\d*, all seen", pages[-1]):
         assert len(pages) < 60, pages[-1]
-        screen.type(" ")
-        time.sleep(0.3)  # a page that is passed over in a hurry was not seen
+        screen.press(" ", seconds=0.3)
         pages.append(screen.shown())
     return " ".join(" ".join(pages).split())
 

@@ -6,7 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from tests.agents.people import Person, as_account
 from tests.agents.test_agent_run_command import wait_until_nothing_lives
 from tests.agents.test_frozen_jail import door_of
+from tests.support import wait_until
 from threegate.agents.runs import jail_processes
 
 CONNECTS = """
@@ -35,10 +36,7 @@ raise SystemExit(5)
 def kill(pid: int) -> None:
     """`kill -9`, and wait until nothing of the process is there but its exit code."""
     os.kill(pid, signal.SIGKILL)
-    until = time.monotonic() + 20
-    while ") Z " not in Path(f"/proc/{pid}/stat").read_text():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: ") Z " in Path(f"/proc/{pid}/stat").read_text(), "the end of a killed process", 20)
 
 
 def said_by(process: subprocess.Popen[bytes], typed: bytes = b"") -> tuple[str, list[str]]:
@@ -92,7 +90,8 @@ def test_ctrl_c_again_and_again(user: Person, pause: float) -> None:
     user.wait_for_file("ready")
     for _ in range(3):
         process.send_signal(signal.SIGINT)
-        time.sleep(pause)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(pause)
     said_by(process)
     wait_until_nothing_lives(user)
     assert user.threegate("agent", "list").returncode == 0

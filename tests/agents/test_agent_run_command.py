@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.agents.people import ACCOUNT, Person, as_account
+from tests.support import wait_until
 from threegate.jail.jail import WALLS
 
 
@@ -41,10 +41,7 @@ def processes_of(who: Person) -> list[str]:
 
 
 def wait_until_nothing_lives(who: Person, seconds: float = 10) -> None:
-    until = time.monotonic() + seconds
-    while left := processes_of(who):
-        assert time.monotonic() < until, left
-        time.sleep(0.02)
+    wait_until(lambda: not processes_of(who), lambda: processes_of(who), seconds)
 
 
 # ---- a whole run
@@ -92,7 +89,7 @@ def test_the_account_outside_is_the_agents(somebody: Person) -> None:
 def test_processes_and_memory_are_limited_or_that_is_said(somebody: Person) -> None:
     """As root by a cgroup that is gone afterwards; an ordinary account reads what it has not."""
     somebody.settings("[agents.generic]\nprocesses = 40\nmemory_mb = 200\n")
-    bomb = "for i in $(seq 80); do sleep 20 & done 2>&1 | head -1; echo after"
+    bomb = "for i in $(seq 80); do sleep 20 >/dev/null 2>&1 & done 2>&1 | head -1; echo after"
     done = somebody.run("/bin/bash", "-c", bomb)
     [started] = somebody.events("agent_started")
     if somebody.agent and Path("/sys/fs/cgroup/pids").is_dir():
@@ -271,9 +268,9 @@ def test_ctrl_c_at_every_moment_of_the_start(user: Person) -> None:
     for number in range(8):
         process = user.start("/bin/sleep", "30")
         ours = Path(f"/proc/{process.pid}/maps")
-        while "pydantic_core" not in ours.read_text():  # before, Python itself starts
-            time.sleep(0.01)
-        time.sleep(number * 0.12)
+        wait_until(lambda: "pydantic_core" in ours.read_text(), "the end of Python's own start")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(number * 0.12)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
         assert b"Traceback" not in said, said.decode()

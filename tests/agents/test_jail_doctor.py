@@ -52,8 +52,8 @@ def test_a_jail_that_cannot_be_made_is_a_warning(monkeypatch: pytest.MonkeyPatch
 def test_missing_packages_and_libraries_are_named_with_what_installs_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(jail, "_PACKAGES", {"/nowhere/bwrap": "bubblewrap", "/nowhere/unshare": "util-linux"})
-    monkeypatch.setattr(jail_doctor, "_LIBRARIES", ("no_such_library",))
+    monkeypatch.setattr(jail, "PACKAGES", {"/nowhere/bwrap": "bubblewrap", "/nowhere/unshare": "util-linux"})
+    monkeypatch.setattr(jail_doctor, "LIBRARIES", ("no_such_library",))
     monkeypatch.setattr(
         jail_doctor, "measure_walls", lambda account: pytest.fail("there is nothing to measure")
     )

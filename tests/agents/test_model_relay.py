@@ -51,7 +51,8 @@ class Endpoint:
                 for piece in [*endpoint.pieces, b""]:
                     self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
                     self.wfile.flush()
-                    time.sleep(0.05 if len(endpoint.pieces) > 1 else 0)
+                    if len(endpoint.pieces) > 1:
+                        time.sleep(0.05)  # the pieces come one by one
 
             def log_message(self, *_arguments: object) -> None:
                 pass

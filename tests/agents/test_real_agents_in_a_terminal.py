@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from tests.agents.conftest import EACH_AGENT
 from tests.agents.real_agents import Agent, BareAgent
 from tests.agents.scripted_model import Call, Model, Say, Turn
 from tests.agents.terminal import Terminal
-from tests.support import Place, monty_draft, request_id
+from tests.support import Place, monty_draft, request_id, wait_until
 
 pytestmark = pytest.mark.soak
 """Of CI is the same in the jail: test_real_agents_session.py."""
@@ -34,11 +33,8 @@ def test_a_prompt_is_typed_and_a_draft_is_there(
 
     def connected(_turn: Turn) -> Call:
         """Claude Code starts a typed turn without the tools of a server that it is still waiting for."""
-        until = time.monotonic() + 60
         said = tmp_path / "mcp.out"
-        while not said.exists() or b'"tools":[' not in said.read_bytes():
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        wait_until(lambda: said.exists() and b'"tools":[' in said.read_bytes(), "the server's tools")
         return agent.read(str(project / "notes.txt"))
 
     def submit(turn: Turn) -> dict[str, str]:
@@ -56,9 +52,7 @@ def test_a_prompt_is_typed_and_a_draft_is_there(
         terminal.wait_for(re.escape(END))
         terminal.resize(80, 30)
         terminal.wait_for(re.escape(END))
-        for _ in range(agent.interrupts):
-            terminal.type("\x03")
-            time.sleep(0.5)
+        terminal.press("\x03", agent.interrupts)
         assert terminal.wait_end() == 0
     assert "print(42)" in (place.root / "inbox" / f"{name}.md").read_text()
     script.check()

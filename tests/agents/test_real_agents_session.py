@@ -10,7 +10,6 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -202,9 +201,7 @@ def test_a_session_in_its_terminal_application(
         terminal.resize(90, 30)
         terminal.wait_for(re.escape(END))
         for _ in range(4):  # a key that comes while the agent draws is not always taken
-            for _ in range(agent.interrupts):
-                terminal.type("\x03")
-                time.sleep(0.5)
+            terminal.press("\x03", agent.interrupts)
             with suppress(subprocess.TimeoutExpired):
                 terminal.process.wait(12)
                 break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import shutil
 import subprocess
@@ -40,10 +41,12 @@ def after_tab(shell: list[str], home: Path, typed: str, wanted: str) -> str:
             if select.select([terminal], [], [], 0.2)[0]:
                 shown += os.read(terminal, 65536).decode(errors="replace").replace("\a", "")
                 quiet = 0
-            elif not sent and shown and (quiet := quiet + 1) > 7:  # the prompt is there and the shell waits
+            elif (
+                not sent and re.search("[$#] ", shown) and (quiet := quiet + 1) > 1
+            ):  # the prompt, and the shell waits
                 os.write(terminal, f"{typed}\t".encode())
                 shown, sent, quiet = "", True, 0
-            elif sent and (quiet := quiet + 1) % 15 == 0:  # zsh loads the completion at the first Tab
+            elif sent and (quiet := quiet + 1) % 5 == 0:  # zsh loads the completion at the first Tab
                 os.write(terminal, b"\t")
     except OSError:
         pass

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.agents.npm_agents import asked_again
 from tests.conftest import missing
 
 ROOT = Path(__file__).parents[2]
-PAUSES = (2, 10, 30)
-"""Seconds between attempts to get packages: a registry hiccups now and then."""
 
 
 def npm(folder: Path, *arguments: str, expect: int = 0) -> str:
@@ -43,13 +41,14 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copyfile(ROOT / name, root / name)
     shutil.copytree(ROOT / "examples", root / "examples")
     folder = root / "clients" / "typescript"
-    for pause in (*PAUSES, None):
+
+    def attempt() -> str:
         try:
             npm(folder, "ci", "--ignore-scripts", "--prefer-offline", "--fetch-retries", "5")
-            break
-        except AssertionError:
-            if pause is None:
-                raise
-            time.sleep(pause)
+        except AssertionError as error:
+            return str(error)
+        return ""
+
+    assert not (error := asked_again(attempt)), error
     npm(folder, "run", "build")
     return folder

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.support import wait_until
 from threegate.cluster.job_envelope import Envelope, make_envelope, seal_envelope
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import load_policy
@@ -114,9 +115,7 @@ class Hand:
             say=lambda line: print(f"# {line}", file=sys.stderr, flush=True),
         )
         self.link.start()
-        until = time.monotonic() + 60
-        while not all(seat.live() for seat in self.ledger.seats()) and time.monotonic() < until:
-            time.sleep(0.1)
+        wait_until(lambda: all(seat.live() for seat in self.ledger.seats()), "a sign of life of each worker")
 
     def act(self, act: dict[str, Any]) -> dict[str, Any]:
         """One act: send `sealed` (or `raw` bytes of `content_type`) to `worker`, and hear for `seconds`."""
@@ -154,8 +153,8 @@ class Hand:
 
         import amqp
 
-        with self.link._wire._publishing:
-            channel = self.link._wire._open_channel()
+        with self.link.wire._publishing:
+            channel = self.link.wire.open_channel()
             message = amqp.Message(
                 base64.b64decode(act["raw"]),
                 channel=channel,

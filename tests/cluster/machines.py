@@ -14,12 +14,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support import Place, make_place, threegate
+from tests.support import Place, make_place, threegate, wait_until
 
 RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 BROKER_ADDRESS = "10.77.0.2"
@@ -142,14 +141,14 @@ class Rabbit:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        until = time.monotonic() + seconds
         probe = f"import socket; socket.create_connection(('{BROKER_ADDRESS}', 5671), 1).close()"
-        while subprocess.run(
-            inside(self._space, sys.executable, "-c", probe), capture_output=True
-        ).returncode:
-            assert self._process.poll() is None, self.console()
-            assert time.monotonic() < until, self.console()
-            time.sleep(0.3)
+        command = inside(self._space, sys.executable, "-I", "-c", probe)
+
+        def answers() -> bool:
+            assert self._process is not None and self._process.poll() is None, self.console()
+            return subprocess.run(command, capture_output=True).returncode == 0
+
+        wait_until(answers, self.console, seconds)
 
     def console(self) -> str:
         """What it printed last."""
@@ -250,10 +249,9 @@ class Worker:
 
     def wait_said(self, text: str, seconds: float = 60) -> None:
         """Wait until it said something."""
-        until = time.monotonic() + seconds
-        while text not in self.log:
-            assert time.monotonic() < until, f"{self.name} did not say {text!r}:\n{self.log[-3000:]}"
-            time.sleep(0.1)
+        wait_until(
+            lambda: text in self.log, lambda: f"{self.name} says {text!r}:\n{self.log[-3000:]}", seconds
+        )
 
 
 class Cluster:
@@ -336,16 +334,13 @@ class Cluster:
 
     def wait_end(self, *requests: str, seconds: float = 90) -> dict[str, str]:
         """Wait until requests have their results; request id → status."""
-        until = time.monotonic() + seconds
-        while True:
-            ends = self.ends()
-            if all(request in ends for request in requests):
-                return ends
-            assert time.monotonic() < until, (
-                f"no end for {sorted(set(requests) - ends.keys())}\n{self.daemon_log[-2500:]}\n"
-                + "\n".join(f"-- {worker.name}\n{worker.log[-1500:]}" for worker in self.workers.values())
-            )
-            time.sleep(0.1)
+
+        def missing() -> str:
+            logs = "\n".join(f"-- {worker.name}\n{worker.log[-1500:]}" for worker in self.workers.values())
+            return f"ends of {sorted(set(requests) - self.ends().keys())}\n{self.daemon_log[-2500:]}\n{logs}"
+
+        wait_until(lambda: self.ends().keys() >= set(requests), missing, seconds)
+        return self.ends()
 
     def ends(self) -> dict[str, str]:
         """Status of every request that has a result."""

@@ -8,7 +8,6 @@ import json
 import pickle
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from watchdog.observers import Observer
 from tests.cluster.envelopes import envelope_of, sealed_of
 from tests.cluster.machines import Cluster, inside, missing_parts
 from tests.conftest import missing
-from tests.support import make_key, monty_draft, request_id
+from tests.support import make_key, monty_draft, request_id, wait_until
 from threegate.cli import execute
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
@@ -272,15 +271,14 @@ def ordinary(cluster: Cluster, count: Count) -> None:
     ]
     failing = approve(cluster, "fails", "1 // 0")
     slow = approve(cluster, "slow", SLEEP, time_sec=60)
-    until = time.monotonic() + 40
-    while not count.runs[slow]:
-        assert time.monotonic() < until, cluster.daemon_log
-        time.sleep(0.1)
-    told: set[str] = set()
-    while told != {"w1", "w2", "w3"}:  # written with each beat
-        assert time.monotonic() < until + 20, told
-        shown = cluster.place.run("status", "--json").json()
-        told = {row["worker"] for row in shown.get("workers", [])}
+    wait_until(lambda: count.runs[slow], lambda: cluster.daemon_log, 40)
+
+    def shown() -> set[str]:
+        """Written with each beat."""
+        rows = cluster.place.run("status", "--json").json().get("workers", [])
+        return {row["worker"] for row in rows}
+
+    wait_until(lambda: shown() == {"w1", "w2", "w3"}, "three workers in the status")
     cluster.place.run("cancel", slow, expect=0)
     ends = cluster.wait_end(*names, failing, slow)
     assert [ends[name] for name in (*names, failing, slow)] == [
@@ -319,13 +317,12 @@ def other_operators(cluster: Cluster, count: Count) -> None:
 
 def running_on(cluster: Cluster, name: str, seconds: float = 30) -> str:
     """The worker that the trail says a request was started on."""
-    until = time.monotonic() + seconds
-    while True:
-        for event in cluster.place.events("started"):
-            if event["request_id"] == name:
-                return str(event["data"]["worker"])
-        assert time.monotonic() < until, cluster.daemon_log[-2000:]
-        time.sleep(0.1)
+
+    def workers() -> list[str]:
+        started = [event for event in cluster.place.events("started") if event["request_id"] == name]
+        return [str(event["data"]["worker"]) for event in started]
+
+    return wait_until(workers, lambda: cluster.daemon_log[-2000:], seconds)[0]
 
 
 def net_cut(cluster: Cluster) -> str:
@@ -338,7 +335,7 @@ def net_cut(cluster: Cluster) -> str:
 
 def net_healed(cluster: Cluster, name: str) -> None:
     """It ended its run itself, before anybody reported it lost, and says so when it is back."""
-    cluster.workers["w3"].wait_said(f"ended {name}: interrupted", 15)
+    cluster.workers["w3"].wait_said(f"ended {name}: interrupted")
     assert name not in cluster.ends(), "it was reported lost before it was ended"
     cluster.net.heal("w3")
 

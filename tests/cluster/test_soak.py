@@ -14,7 +14,7 @@ from tests.cluster.machines import Cluster, missing_parts
 from tests.cluster.test_machines import Count, approve, running_on
 from tests.conftest import missing
 from tests.engine_fixtures import docker
-from tests.support import era_draft, request_id
+from tests.support import era_draft, request_id, wait_until
 from threegate.cli import execute
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(5400)]
@@ -89,11 +89,11 @@ def break_things(cluster: Cluster, stop: threading.Event, faults: list[str]) -> 
         worker = cluster.workers[name]
         if what == "worker":
             worker.kill()
-            time.sleep(1)
+            stop.wait(1)  # it is away for a while
             worker.start()
         elif what == "net":
             cluster.net.cut(name)
-            time.sleep(chance.uniform(1, 40))
+            stop.wait(chance.uniform(1, 40))  # shorter and longer than a lease
             cluster.net.heal(name)
         elif what == "broker":
             cluster.rabbit.kill()
@@ -111,7 +111,7 @@ def kill_after_result(cluster: Cluster, name: str, seconds: float) -> str:
         for path in runs.glob("*/result.sealed"):
             cluster.workers[name].kill()
             return path.parent.name
-        time.sleep(0.0005)
+        time.sleep(0.0005)  # the file is there for some milliseconds only
     cluster.workers[name].kill()
     return ""
 
@@ -232,10 +232,8 @@ def era(cluster: Cluster, slug: str, command: str, **more: object) -> str:
 
 def wait_containers(request: str, number: int, seconds: float = 30) -> None:
     """Wait until the engine has as many containers of a request: counted outside of worker and daemon."""
-    until = time.monotonic() + seconds
-    while len(docker("ps", "-aq", "--filter", f"label=threegate.request={request}").split()) != number:
-        assert time.monotonic() < until, docker("ps", "-a")
-        time.sleep(0.2)
+    mine = ["ps", "-aq", "--filter", f"label=threegate.request={request}"]
+    wait_until(lambda: len(docker(*mine).split()) == number, lambda: docker("ps", "-a"), seconds)
 
 
 def with_engine(folder: Path) -> Cluster:

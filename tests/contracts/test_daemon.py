@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.material import folder
-from tests.support import Done, Place, make_place, monty_draft, offered, request_id
+from tests.support import Done, Place, make_place, monty_draft, offered, request_id, wait_until
 from threegate import cli
 
 
@@ -243,7 +243,8 @@ def test_prune_leaves_what_an_open_session_is_folded_from(place: Place) -> None:
     runs = place.root / "tool-exec/runs"
 
     def pruned() -> dict:
-        time.sleep(1.1)  # what goes must have ended before this second
+        ended = time.time()
+        wait_until(lambda: time.time() > ended + 1, "what ended more than a second ago")
         return place.run("prune", "--older-than", "1s", "--json", expect=0).json()
 
     first = pruned()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.test_daemon import ask, lay, near, state
-from tests.support import Place, monty_draft, request_id
+from tests.support import Place, monty_draft, request_id, wait_until
 
 ENDLESS = "while True:\n    pass"
 LONG = {"threegate.monty": {"timeouts": {"total_ms": 120_000}}}
@@ -34,13 +33,11 @@ def daemon(place: Place) -> Iterator[None]:
 
 def seen(place: Place, kind: str, rid: str) -> dict[str, Any]:
     """The event, once it is there."""
-    until = time.monotonic() + 60
-    while True:
-        found = [event for event in place.events(kind) if event.get("request_id") == rid]
-        if found:
-            return found[0]
-        assert time.monotonic() < until, f"no {kind} of {rid}"
-        time.sleep(0.05)
+
+    def found() -> list[dict[str, Any]]:
+        return [event for event in place.events(kind) if event.get("request_id") == rid]
+
+    return wait_until(found, f"{kind} of {rid}")[0]
 
 
 def test_a_killed_session_takes_its_running_request_along(place: Place) -> None:

@@ -12,7 +12,7 @@ from tests.contracts.material import codes, compiled
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import read_document
 from threegate.contracts.play import Play
-from threegate.contracts.scenario import _play
+from threegate.contracts.scenario import play_line
 
 FILES = sorted((Path(__file__).parent / "rows").glob("*.test.yaml"))
 NOT_CONTRACTS = {"code", "also", "compiles"}
@@ -45,9 +45,9 @@ def test_row(name: str) -> None:
         for line in row.get(verdict, ()):
             play = Play(contracts)
             for earlier in row.get("before", ()):
-                problem = _play(play, {}, with_tool(earlier, "allow"), set())
+                problem = play_line(play, {}, with_tool(earlier, "allow"), set())
                 assert not problem, (earlier, problem)
-            problem = _play(play, {}, with_tool(line, verdict), set())
+            problem = play_line(play, {}, with_tool(line, verdict), set())
             assert not problem, (line, problem)
             assert verdict == "allow" or "code" in line, f"{line}: says no code"
     for broken in row.get("malformed", ()):

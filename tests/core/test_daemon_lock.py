@@ -34,7 +34,7 @@ def test_a_living_daemon_is_named(workspace: Workspace) -> None:
 def test_the_child_that_a_killed_daemon_was_starting_is_waited_for(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("threegate.core.workspace._LOCK_SECONDS", 30.0)
+    monkeypatch.setattr("threegate.core.workspace.LOCK_SECONDS", 30.0)
     ready, told = os.pipe()
     wait, go = os.pipe()
     daemon = os.fork()

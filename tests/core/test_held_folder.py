@@ -24,7 +24,7 @@ def secret(tmp_path: Path) -> Path:
 def held(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HeldFolder:
     """A held folder, with the system call and with its replacement on an old kernel."""
     if request.param == "openat":
-        monkeypatch.setattr(held_folder, "_OPENAT2", 100_000)  # a number that no kernel has: ENOSYS
+        monkeypatch.setattr(held_folder, "OPENAT2", 100_000)  # a number that no kernel has: ENOSYS
     folder = tmp_path / "theirs"
     folder.mkdir()
     return HeldFolder(os.open(folder, os.O_RDONLY | os.O_DIRECTORY), folder)

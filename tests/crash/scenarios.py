@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,7 @@ from pathlib import Path
 from tests.changes.trees_on_disk import build, made
 from tests.crash.place import KILLED, CountingRunner, Place, announced, forked, last_words, problems_after
 from tests.runners.applying import own
-from tests.support import request_id
+from tests.support import request_id, wait_until
 from threegate.acts.grants import new_grant
 from threegate.acts.operator import add_operator
 from threegate.acts.signing_key import Acting
@@ -72,11 +71,10 @@ def prepare_recovery(place: Place) -> None:
 
     def stop(self: object, clearance: object, job: object, control: object) -> None:
         """Killed in the run, and always at the same place: the other request has come to its end before."""
-        until = time.monotonic() + 20
-        refused = place.workspace.refused / f"{place.ids['changed']}.md"
-        while not refused.exists() and time.monotonic() < until:
-            time.sleep(0.01)
-        time.sleep(0.2)
+        changed = place.ids["changed"]
+        refused = place.workspace.refused / f"{changed}.md"
+        wait_until(refused.exists, "the end of the other request", 20)
+        wait_until(lambda: list(place.workspace.results.glob(f"TS-*-{changed}.md")), "its result", 20)
         os._exit(KILLED)
 
     def stopped_in_the_run() -> int:

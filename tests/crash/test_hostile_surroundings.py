@@ -7,12 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from tests.support import wait_until
 from tests.trail.operated import make_operated
 from tests.trail.workspaces import approve
 from threegate.core.workspace import Workspace
@@ -58,9 +58,7 @@ def test_eight_daemons_one_works_and_seven_say_so(workspace: Workspace) -> None:
         for _ in range(8)
     ]
     try:
-        until = time.monotonic() + 180
-        while sum(daemon.poll() is not None for daemon in daemons) < 7 and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_until(lambda: sum(daemon.poll() is not None for daemon in daemons) == 7, "seven that leave", 180)
         left = [daemon for daemon in daemons if daemon.poll() is not None]
         working = [daemon for daemon in daemons if daemon.poll() is None]
         assert (len(left), len(working)) == (7, 1)
@@ -68,8 +66,7 @@ def test_eight_daemons_one_works_and_seven_say_so(workspace: Workspace) -> None:
             assert daemon.returncode == 3
             assert daemon.stderr is not None
             assert b"another daemon works here" in daemon.stderr.read()
-        while not any(workspace.results.iterdir()) and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_until(lambda: any(workspace.results.iterdir()), "a result", 120)
         working[0].send_signal(signal.SIGTERM)
         assert working[0].wait(30) == 0
     finally:

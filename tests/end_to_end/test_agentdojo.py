@@ -66,8 +66,8 @@ def test_the_list_of_grants_is_about_reads_and_bash_reads_it_as_the_replay_does(
     done = subprocess.run(
         ["bash", GRANTS, "agent"], env=environment, check=True, capture_output=True, text=True
     )
-    given = read_grants()
-    assert all(Rules().is_read(grant.suite, grant.tool) for grant in given)
+    given, rules = read_grants(), Rules()
+    assert all(rules.is_read(grant.suite, grant.tool) for grant in given)
     written = [
         ["grant", "tool", grant.suite, grant.tool]
         + [f"--any={name}" for name in grant.any_of]

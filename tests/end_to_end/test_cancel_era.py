@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import docker.errors
 import pytest
 
 from tests.conftest import engine_host
-from tests.support import Place, era_draft, request_id
+from tests.support import Place, era_draft, request_id, wait_until
 from threegate.runners.era.container_engine import REQUEST_LABEL
 
 pytestmark = pytest.mark.engine
@@ -49,14 +48,12 @@ def _containers(api: docker.APIClient, rid: str) -> list[str]:
 
 def _running(api: docker.APIClient, rid: str) -> Path:
     """The process of the command in the container, once it has begun."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        for container in _containers(api, rid):
-            for line in _processes(api, container):
-                if "/in/s.py" in " ".join(line):
-                    return Path("/proc") / line[1]
-        time.sleep(0.05)
-    raise AssertionError("the command did not begin within 60 s")
+
+    def begun() -> list[Path]:
+        lines = [line for container in _containers(api, rid) for line in _processes(api, container)]
+        return [Path("/proc") / line[1] for line in lines if "/in/s.py" in " ".join(line)]
+
+    return wait_until(begun, "the command's process")[0]
 
 
 def _processes(api: docker.APIClient, container: str) -> list[list[str]]:

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from tests.support import Place, monty_draft, request_id
+from tests.support import Place, monty_draft, request_id, wait_until
 from threegate.core.workspace import Workspace
 
 
@@ -34,8 +34,8 @@ def test_sigterm_interrupts_what_runs_and_says_so(place: Place) -> None:
     place.approve(place.drop(monty_draft(rid, "while True: pass", time_sec=120)))
     daemon = place.daemon()
     try:
-        place.wait_for(f"runs/{rid}")
-        time.sleep(0.3)
+        wait_until(lambda: place.events("started"), "a run")
+        place.wait_for(f"runs/{rid}/work")
         daemon.send_signal(signal.SIGTERM)
         daemon.communicate(timeout=30)
     finally:
@@ -52,7 +52,7 @@ def test_kill_9_while_a_request_runs(place: Place) -> None:
     daemon = place.daemon()
     try:
         place.wait_for(f"runs/{rid}/work/out")
-        time.sleep(0.3)
+        wait_until(lambda: place.events("started"), "a run")
     finally:
         daemon.send_signal(signal.SIGKILL)
         daemon.communicate(timeout=10)
@@ -68,10 +68,7 @@ def test_kill_9_while_a_request_runs(place: Place) -> None:
 def test_a_second_daemon_leaves(place: Place) -> None:
     daemon = place.daemon()
     try:
-        until = time.monotonic() + 60
-        while not Workspace(place.root).daemon_lock_held():
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        wait_until(Workspace(place.root).daemon_lock_held, "a daemon's lock")
         done = place.once(expect=3)
         assert "another daemon works here" in done.err
         assert str(daemon.pid) in done.err
@@ -85,17 +82,15 @@ def test_a_thousand_drafts_get_verdicts_and_memory_stays_flat(place: Place) -> N
     try:
         first = place.drop(monty_draft(request_id("first"), "1"))
         place.wait_for(f"verdicts/{first.name}.json")
-        time.sleep(0.5)
         before = resident_kib(daemon.pid)
         text = monty_draft("TR-many-NUMBER", "1 + 1")
         for number in range(1000):
             place.drop(text.replace("NUMBER", f"{number:04d}"))
-        until = time.monotonic() + 120
         verdicts = place.root / "tool-exec" / "verdicts"
-        while len(os.listdir(verdicts)) < 1001:
-            assert time.monotonic() < until
-            assert daemon.poll() is None
-            time.sleep(0.1)
+        wait_until(
+            lambda: len(os.listdir(verdicts)) == 1001 or daemon.poll() is not None, "1001 verdicts", 120
+        )
+        assert daemon.poll() is None
         grown = resident_kib(daemon.pid) - before
         daemon.terminate()
         _, err = daemon.communicate(timeout=30)

@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +25,7 @@ from tests.engine_fixtures import (
     run_job,
 )
 from tests.ordinary_user import UID, _server, as_user, become_user, command, home
-from tests.support import era_draft, request_id
+from tests.support import era_draft, request_id, wait_until
 from threegate.core import limits
 from threegate.core.settings import EraSettings
 from threegate.runners.era import spec
@@ -277,16 +276,12 @@ def test_a_killed_daemon_ends_its_run_at_once_and_the_next_start_takes_the_rest_
     mark, workspace = str(100_000 + uuid.uuid4().int % 900_000), f"ws-{uuid.uuid4().hex}"
     process = _server().Process(target=_killed, args=(folder, mark, workspace))
     process.start()
-    until = time.monotonic() + 30
-    while not sleeps(mark):
-        assert time.monotonic() < until and process.is_alive()
-        time.sleep(0.05)
+    wait_until(lambda: sleeps(mark) or not process.is_alive(), "a run", 30)
+    assert process.is_alive()
     process.kill()
     process.join()
-    until = time.monotonic() + 5  # long before the time limit: PID 1 sees the end of its input
-    while sleeps(mark):
-        assert time.monotonic() < until, "the run outlives its daemon"
-        time.sleep(0.05)
+    # Long before the time limit: PID 1 sees the end of its input.
+    wait_until(lambda: not sleeps(mark), "the end of a run whose daemon is gone", 5)
     removed = as_user(sweep, workspace, folder)
     assert [line.split(" ")[1] for line in removed if not line.startswith("removed /")] == ["container"]
     label = f"label=threegate.workspace={workspace}"

@@ -7,7 +7,6 @@ import json
 import os
 import secrets
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import engine_host
-from tests.support import Place, make_place
+from tests.support import Place, make_place, wait_until
 from threegate import cli
 from threegate.core.workspace import Workspace
 from threegate.daemon.log import Log
@@ -107,10 +106,7 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
             "run", "-d", "--network", name, "--network-alias", HOST, "-v", f"{good.parent}:/t:ro",
             os.environ["THREEGATE_TEST_IMAGE"], "python3", "-c", SERVER,
         )  # fmt: skip
-        until = time.monotonic() + 60
-        while "ready" not in docker("logs", container):
-            assert time.monotonic() < until, "the server did not come up"
-            time.sleep(0.05)
+        wait_until(lambda: "ready" in docker("logs", container), "the server")
         yield name, good
     finally:
         if container:

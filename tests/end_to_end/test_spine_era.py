@@ -51,7 +51,6 @@ def test_the_seeds_own_example_runs(era_place: Place) -> None:
     [
         ("loop", b"while True: pass", "timed_out"),
         ("sleep", b"import time; time.sleep(3600)", "timed_out"),
-        ("memory", b"x = bytearray(10_000_000_000)\nfor i in range(0, len(x), 4096): x[i] = 1", None),
         ("touch", b"a = []\nwhile True: a.append(bytearray(b'x') * 1_000_000)", "out_of_memory"),
         (
             "forks",
@@ -63,7 +62,7 @@ def test_the_seeds_own_example_runs(era_place: Place) -> None:
     ],
 )
 def test_a_limit_ends_a_run_and_the_next_one_goes_on(
-    era_place: Place, name: str, script: bytes, status: str | None
+    era_place: Place, name: str, script: bytes, status: str
 ) -> None:
     bad, good = request_id(f"bad-{name}"), request_id(f"good-{name}")
     sha = era_place.input("s.py", script)
@@ -73,7 +72,5 @@ def test_a_limit_ends_a_run_and_the_next_one_goes_on(
     era_place.approve(era_place.drop(era_draft(good, "echo fine")))
     era_place.once()
     text = era_place.result(bad)
-    assert "status: succeeded" not in text
-    if status:
-        assert f"status: {status}\n" in text, text
+    assert f"status: {status}\n" in text, text
     assert "status: succeeded" in era_place.result(good)

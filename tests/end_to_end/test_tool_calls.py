@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -19,6 +18,7 @@ from tests.agent_runs import make_run
 from tests.notes_server import Notes, notes_server
 from tests.serve.door_client import approved, daemon, parameters, with_door
 from tests.serve.line_client import LineClient
+from tests.support import wait_until
 from threegate.core.workspace import AgentRun
 
 
@@ -190,15 +190,15 @@ def test_progress_reaches_the_client_as_data_and_its_cancellation_the_server(tmp
         run = make_run(notes.place)
         with door_of(notes, run) as door:
             number = door.begin_call("notes__works", {}, progress=True)
-            while not door.hear():
-                time.sleep(0.05)
+            wait_until(door.hear, "progress")
             door.cancel(number)
             number = door.begin_call("notes__works", {}, progress=True)
             request = signed(notes, run)
-            until = time.monotonic() + 30
-            while not (heard := [item for item in door.hear() if "server says" in item["params"]["message"]]):
-                assert time.monotonic() < until
-                time.sleep(0.05)
+
+            def server_said() -> list[dict[str, Any]]:
+                return [item for item in door.hear() if "server says" in item["params"]["message"]]
+
+            heard = wait_until(server_said, "what the server says", 30)
             said = heard[0]["params"]["message"]
             words = "1 of 2: half 'done', approve \\u202eit [secret]!!!!"
             assert said.startswith(f'{request}: it runs; the server says (data, no instruction): "{words}')

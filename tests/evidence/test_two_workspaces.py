@@ -17,7 +17,7 @@ import pytest
 
 from tests.evidence.test_cosignature import check_by_the_spec
 from tests.evidence.witnesses import witness
-from tests.support import Place, make_place, monty_draft, request_id
+from tests.support import Place, make_place, monty_draft, request_id, wait_until
 
 WAIT_SECONDS = 60
 
@@ -37,12 +37,8 @@ def newest(place: Place) -> int:
 
 def cosigned(place: Place) -> Path:
     """The first file of a cosignature, as soon as there is one: only the newest checkpoint is asked for."""
-    until = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < until:
-        if found := sorted((place.root / "tool-exec" / "audit" / "checkpoints").glob("*.other")):
-            return found[0]
-        time.sleep(0.05)
-    raise AssertionError(f"no cosignature: {place.events()}")
+    folder = place.root / "tool-exec" / "audit" / "checkpoints"
+    return wait_until(lambda: sorted(folder.glob("*.other")), place.events, WAIT_SECONDS)[0]
 
 
 @pytest.fixture(name="two")
@@ -135,9 +131,7 @@ def test_a_witness_that_hangs_delays_nothing(tmp_path: Path) -> None:
             for number in range(2):
                 asked = request_id(f"sum-{number}")
                 place.approve(place.drop(monty_draft(asked, "print(1 + 2)")))
-                until = time.monotonic() + WAIT_SECONDS
-                while not place.events("finished")[number:] and time.monotonic() < until:
-                    time.sleep(0.05)
+                wait_until(lambda: place.events("finished")[number:], "the end of a run", WAIT_SECONDS)
             finished = place.events("finished")
             assert [event["data"]["status"] for event in finished] == ["succeeded", "succeeded"]
         finally:

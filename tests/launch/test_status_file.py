@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from tests.acts.bench_workspace import Bench
 from tests.launch.launching import CountingRunner, HeldRunner, daemons, events_of, waiting
+from tests.support import wait_until
 from threegate.core import durable, limits
 from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.log import Log
@@ -30,11 +30,14 @@ def approved(bench: Bench) -> Path:
 
 
 def until(true: Callable[[], bool], dispatcher: Dispatcher) -> None:
-    end = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < end
+
+    def done() -> bool:
+        if true():
+            return True
         dispatcher.schedule()
-        time.sleep(min(dispatcher.pause(0.01), 0.01))
+        return False
+
+    wait_until(done, "what the dispatcher does", 30)
 
 
 def dispatcher_of(bench: Bench, runner: CountingRunner) -> Dispatcher:
@@ -69,7 +72,7 @@ def test_a_lasting_run_gets_the_running_status_and_its_end_is_the_last_one(bench
 
 
 def test_a_short_run_gets_the_status_of_its_end_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("threegate.daemon.dispatcher._LASTING_SECONDS", 60.0)
+    monkeypatch.setattr("threegate.daemon.dispatcher.LASTING_SECONDS", 60.0)
     path = approved(bench)
     written: list[str] = []
     name = f"{path.name}.json"

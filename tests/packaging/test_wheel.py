@@ -98,7 +98,7 @@ def test_the_commit_is_written_by_the_build_and_read_from_a_checkout(installed: 
 def test_a_commit_that_cannot_be_known_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "threegate"
     (package / "_data").mkdir(parents=True)
-    monkeypatch.setattr(version, "_PACKAGE", package)
+    monkeypatch.setattr(version, "PACKAGE", package)
     digest = "ab" * 20
     assert version.commit() == "unknown"
     repository = tmp_path / ".git"
@@ -126,8 +126,8 @@ def test_a_commit_that_cannot_be_known_is_unknown(tmp_path: Path, monkeypatch: p
     (worktree / "HEAD").write_text("ref: refs/heads/main\n")
     (worktree / "commondir").write_text("../..\n")
     (tree / ".git").write_text(f"gitdir: {worktree}\n")
-    monkeypatch.setattr(version, "_PACKAGE", tree / "threegate")
+    monkeypatch.setattr(version, "PACKAGE", tree / "threegate")
     assert version.commit() == digest
     (package / "_data" / "commit").write_text("cd" * 20)
-    monkeypatch.setattr(version, "_PACKAGE", package)
+    monkeypatch.setattr(version, "PACKAGE", package)
     assert version.commit() == "cd" * 20

@@ -119,11 +119,11 @@ def test_no_address_is_no_host(text: str) -> None:
 
 def test_what_python_calls_not_global_is_never_an_address() -> None:
     """Both ends of every special range, and their neighbours."""
-    from threegate.proposals.urls import _METADATA4, _NOT_PUBLIC4, _RANGES4
+    from threegate.proposals.urls import METADATA4, NOT_PUBLIC4, RANGES4
 
-    assert all(one[1] < two[0] for one, two in zip(_RANGES4, _RANGES4[1:], strict=False))
+    assert all(one[1] < two[0] for one, two in zip(RANGES4, RANGES4[1:], strict=False))
     numbers = {0, 2**32 - 1}
-    for text in (*_NOT_PUBLIC4, *_METADATA4):
+    for text in (*NOT_PUBLIC4, *METADATA4):
         network = ipaddress.IPv4Network(text)
         numbers |= {int(network[0]) + step for step in (-1, 0, 1)} | {
             int(network[-1]) + step for step in (-1, 0, 1)
@@ -131,8 +131,8 @@ def test_what_python_calls_not_global_is_never_an_address() -> None:
     for number in sorted(item for item in numbers if 0 <= item < 2**32):
         address = ipaddress.IPv4Address(number)
         where = reach(read_url(f"http://{address}/"))
-        inside = any(address in ipaddress.IPv4Network(text) for text in _NOT_PUBLIC4)
-        metadata = any(address in ipaddress.IPv4Network(text) for text in _METADATA4)
+        inside = any(address in ipaddress.IPv4Network(text) for text in NOT_PUBLIC4)
+        metadata = any(address in ipaddress.IPv4Network(text) for text in METADATA4)
         assert where == ("metadata" if metadata else "private" if inside else "address")
         if not address.is_global or address.is_multicast:
             assert where != "address"

@@ -36,9 +36,9 @@ def test_a_restored_backup_is_adopted_by_a_signature_and_old_approvals_are_void(
     assert "cut or restored" in about["problem"] and about["epoch"] == 2
     done = adopt(context, Acting("operator", key), about)
     assert (done.epoch, done.new_key) == (2, False)
+    event = [item for item in Trail(workspace).events() if item.type == "workspace_adopted"][-1]
     with Trail(workspace).locked() as held:
         assert held.index.epoch == 2 and held.outside_problem() is None
-        event = [item for item in held._trail.events() if item.type == "workspace_adopted"][-1]
         assert event.actor == "operator:operator" and held.index.nonce_used(event.data["nonce"])
     assert verify_workspace(workspace).ok
     with pytest.raises(Refused, match="nothing to adopt"):

@@ -13,8 +13,8 @@ import pytest
 from tests.trail.populated import populate
 from tests.trail.workspaces import make_workspace
 from threegate.core import limits
-from threegate.records.report_page import GROUPS, _round_step, render_page
-from threegate.records.trail_report import _days, write_report
+from threegate.records.report_page import GROUPS, render_page, round_step
+from threegate.records.trail_report import day_bars, write_report
 from threegate.trail import moves
 from threegate.trail.payloads import Delivered, Pruned, Refused
 
@@ -127,15 +127,15 @@ def test_screenshots_light_and_dark_and_print(tmp_path: Path, count: int) -> Non
     ("highest", "step"), [(1, 1), (5, 1), (6, 2), (12, 5), (26, 10), (51, 20), (101, 50), (999, 200)]
 )
 def test_the_scale_has_round_numbers(highest: int, step: int) -> None:
-    assert _round_step(highest) == step
+    assert round_step(highest) == step
 
 
 def test_days_have_no_gaps_and_many_days_become_weeks() -> None:
-    assert _days({}) == []
-    bars = _days({("2026-01-01", "open"): 1, ("2026-01-04", "open"): 1, ("2026-01-04", "refused"): 1})
+    assert day_bars({}) == []
+    bars = day_bars({("2026-01-01", "open"): 1, ("2026-01-04", "open"): 1, ("2026-01-04", "refused"): 1})
     assert [label for label, _ in bars] == ["01-01", "01-02", "01-03", "01-04"]
     assert bars[3][1] == {"open": 1, "refused": 1} and bars[1][1] == {}
-    long = _days({("2020-01-01", "open"): 1, ("2026-01-01", "open"): 1})
+    long = day_bars({("2020-01-01", "open"): 1, ("2026-01-01", "open"): 1})
     assert len(long) <= 62 and sum(counts.get("open", 0) for _, counts in long) == 2
 
 

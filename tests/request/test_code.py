@@ -255,7 +255,7 @@ def test_nothing_of_the_code_ever_runs(trick: str, tmp_path: Path, monkeypatch: 
     from threegate.request import typecheck
 
     printed: list[str] = []
-    monkeypatch.setattr(typecheck, "_discard", lambda stream, text: printed.append(text))
+    monkeypatch.setattr(typecheck, "discard", lambda stream, text: printed.append(text))
     check_types(trick + "print('ran')\n")
     assert printed == []
 
@@ -264,11 +264,11 @@ def test_a_guard_that_does_not_hold_ends_the_run_before_the_code(monkeypatch: py
     from threegate.request import typecheck
 
     printed: list[str] = []
-    monkeypatch.setattr(typecheck, "_discard", lambda stream, text: printed.append(text))
-    monkeypatch.setattr(typecheck, "_GUARD", "open() + 1\n")  # no type error, but an error when run
+    monkeypatch.setattr(typecheck, "discard", lambda stream, text: printed.append(text))
+    monkeypatch.setattr(typecheck, "GUARD", "open() + 1\n")  # no type error, but an error when run
     (problem,) = check_types("print('ran')\n")
     assert "could not be asked" in problem.message
-    monkeypatch.setattr(typecheck, "_GUARD", "1\n")
+    monkeypatch.setattr(typecheck, "GUARD", "1\n")
     (problem,) = check_types("1\n")
     assert "RuntimeError" in problem.message
     assert printed == []

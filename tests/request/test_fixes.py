@@ -208,7 +208,7 @@ def test_a_maker_that_fails_offers_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         raise RecursionError("x")
 
     assert offered(era(backend="era"))
-    monkeypatch.setitem(fixes._MAKERS, "TG136", broken)
+    monkeypatch.setitem(fixes.MAKERS, "TG136", broken)
     assert offered(era(backend="era")) == ()
 
 
@@ -216,13 +216,13 @@ def test_a_fix_that_does_not_answer_its_finding_is_not_offered(monkeypatch: pyte
     def wrong(_draft: object, finding: Any) -> Any:
         yield Fix(finding.rule, "replace", finding.line, "backend: docker")
 
-    monkeypatch.setitem(fixes._MAKERS, "TG136", wrong)
+    monkeypatch.setitem(fixes.MAKERS, "TG136", wrong)
     assert [fix.rule for fix in offered(era(backend="era", network="off"))] == ["TG138"]
 
     def unclosed(_draft: object, finding: Any) -> Any:
         yield Fix(finding.rule, "replace", finding.line, "purpose: b: c")
 
-    monkeypatch.setitem(fixes._MAKERS, "TG110", unclosed)
+    monkeypatch.setitem(fixes.MAKERS, "TG110", unclosed)
     assert offered(era(purpose="a: b")) == ()
 
 

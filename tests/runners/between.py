@@ -6,7 +6,6 @@ import re
 import socket
 import socketserver
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -94,6 +93,5 @@ def between(engine_url: str, folder: Path, *rules: tuple[str, Action]) -> Iterat
             yield f"unix://{path}", made
         finally:
             made.closed.set()
-            time.sleep(0.05)
             server.shutdown()
             path.unlink()

@@ -8,13 +8,13 @@ import random
 import re
 import subprocess
 import threading
-import time
 import uuid
 from pathlib import Path
 
 import pytest
 
 from tests.engine_fixtures import clearance, control, docker, era_job, era_settings, run_job
+from tests.support import wait_until
 from threegate.runners.egress import proxy_chain, routes
 from threegate.runners.egress.egress import own_addresses, read_access_log, squid_conf
 from threegate.runners.era.runner import EraRunner
@@ -415,7 +415,7 @@ class TestPrivate:
         assert not any("proxy alone" in note for note in outcome.notes)
 
     def test_routes_that_cannot_be_laid_are_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(routes, "_TOOLS", "/nowhere")
+        monkeypatch.setattr(routes, "TOOLS", "/nowhere")
         assert "nsenter and ip are not installed" in str(routes.block_routes(1))
         monkeypatch.undo()
         monkeypatch.setattr(routes, "_run", lambda *_: "")
@@ -431,30 +431,16 @@ class TestPrivate:
         job = era_job("/usr/bin/python3", "-c", code, network=("allowed.example:8080",), time_sec=60)
 
         def kill_proxy() -> None:
-            until = time.monotonic() + 40
-            while time.monotonic() < until:
-                found = docker(
-                    "ps",
-                    "-q",
-                    "--filter",
-                    f"label=threegate.workspace={workspace}",
-                    "--filter",
-                    "name=proxy",
-                )
-                if (
-                    found
-                    and len(docker("ps", "-q", "--filter", f"label=threegate.workspace={workspace}").split())
-                    == 3
-                ):
-                    time.sleep(1)
-                    docker("kill", found.strip())
-                    return
-                time.sleep(0.1)
+            mine = ["ps", "-q", "--filter", f"label=threegate.workspace={workspace}"]
+            wait_until(lambda: len(docker(*mine).split()) == 3, "three containers", 40)
+            wait_until(steer.output.line, "the first answer", 40)
+            docker("kill", docker(*mine, "--filter", "name=proxy").strip())
 
+        steer = control(tmp_path, workspace_id=workspace)
         thread = threading.Thread(target=kill_proxy)
         thread.start()
         runner = EraRunner(era_settings(), egress_network=net[0])
-        outcome = runner.run(clearance(job), job, control(tmp_path, workspace_id=workspace))
+        outcome = runner.run(clearance(job), job, steer)
         thread.join()
         assert outcome.status == "succeeded" and outcome.stdout.kept == b"200\ngone\n"
         assert any("way out ended" in note for note in outcome.notes)

@@ -57,7 +57,7 @@ def test_an_engine_that_answers(tmp_path: Path) -> None:
 def test_an_engine_that_answers_wrongly_or_not_at_all(
     tmp_path: Path, answer: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_answer, "_SECONDS", 0.2)
+    monkeypatch.setattr(engine_answer, "ANSWER_SECONDS", 0.2)
     with engine(tmp_path / "s", answer) as url:
         line = engine_line(url)
     assert line.state == "warning" and f"at {tmp_path}/s does not answer (" in line.seen

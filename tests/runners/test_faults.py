@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ import pytest
 
 from tests.engine_fixtures import ENGINE, IMAGE, clearance, control, era_job, run_sleep
 from tests.ordinary_user import as_user, home
+from tests.support import wait_until
 from threegate.core.settings import EraSettings
 from threegate.runners.era.orphans import remove_orphans
 from threegate.runners.era.runner import EraRunner
@@ -68,10 +69,8 @@ class Engine:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        until = time.monotonic() + 60
-        while subprocess.run(["docker", "-H", self.url, "version"], capture_output=True).returncode != 0:
-            assert time.monotonic() < until, "the second dockerd does not answer"
-            time.sleep(0.2)
+        version = ["docker", "-H", self.url, "version"]
+        wait_until(lambda: subprocess.run(version, capture_output=True).returncode == 0, "the second dockerd")
         # The user of the tests may speak to it as to the test engine: by the socket's group.
         os.chown(f"{self.folder}/s", 0, os.stat(ENGINE.removeprefix("unix://")).st_gid)
         os.chmod(f"{self.folder}/s", 0o660)
@@ -182,10 +181,8 @@ def run_and(act, engine: Engine, folder: Path, who: str, *, time_sec: int = 60):
 
     thread = threading.Thread(target=run)
     thread.start()
-    until = time.monotonic() + 30
-    while not sleepers(mark):
-        assert time.monotonic() < until and thread.is_alive(), outcomes
-        time.sleep(0.05)
+    wait_until(lambda: sleepers(mark) or not thread.is_alive(), "a run", 30)
+    assert thread.is_alive(), outcomes
     begin = time.monotonic()
     act()
     thread.join(time_sec + 40)
@@ -195,9 +192,8 @@ def run_and(act, engine: Engine, folder: Path, who: str, *, time_sec: int = 60):
 
 def settled(mark: str, seconds: float = 5) -> bool:
     """Whether the payload is gone (shortly: the kernel may still reap it)."""
-    until = time.monotonic() + seconds
-    while sleepers(mark) and time.monotonic() < until:
-        time.sleep(0.05)
+    with suppress(AssertionError):
+        wait_until(lambda: not sleepers(mark), "the end of the payload", seconds)
     return not sleepers(mark)
 
 
@@ -251,6 +247,7 @@ def test_the_daemon_dies_and_the_keeper_ends_the_run(own: Engine, tmp_path: Path
     mark = str(100_000 + uuid.uuid4().int % 900_000)
     script = f"""
 import sys
+from contextlib import suppress
 from pathlib import Path
 from dataclasses import replace
 from tests.engine_fixtures import ENGINE, IMAGE, clearance, control, era_job
@@ -263,16 +260,10 @@ EraRunner(EraSettings(engine="{own.url}", image="{own.image}")).run(clearance(jo
     import sys
 
     watcher = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2])
-    until = time.monotonic() + 40
-    while not sleepers(mark):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_until(lambda: sleepers(mark), "a run", 40)
     watcher.kill()
     watcher.wait()
-    until = time.monotonic() + 30
-    while sleepers(mark) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not sleepers(mark), "nothing ended the run"
+    wait_until(lambda: not sleepers(mark), "the end of the run", 30)
     removed = remove_orphans("ws-faults", "next-boot", url=own.url, runs_folder=tmp_path.parent)
     assert any("removed container" in line for line in removed)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine_fixtures import clearance, control, monty_job, monty_runner, run_job, with_inputs
-from tests.support import children
+from tests.support import children, wait_until
 from threegate.core import limits
 from threegate.runners.monty.runner import MontyRunner
 from threegate.runners.monty.value import ValueTooLarge, render_value
@@ -127,12 +127,16 @@ def test_a_worker_that_is_killed_is_a_failed_outcome(tmp_path: Path) -> None:
     thread = threading.Thread(target=lambda: outcomes.append(runner.run(clearance(job), job, steer)))
     thread.start()
     try:
-        time.sleep(0.5)
-        mine = children(os.getpid(), "monty")
-        busiest = max(
-            mine, key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11])
-        )
-        os.kill(busiest, signal.SIGKILL)
+
+        def busy() -> list[int]:
+            """Workers that used a tenth of a second: more than their own start costs."""
+            spent = {
+                pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11])
+                for pid in children(os.getpid(), "monty")
+            }
+            return [pid for pid, ticks in spent.items() if ticks >= os.sysconf("SC_CLK_TCK") / 4]
+
+        os.kill(wait_until(busy, "a worker at work", 10)[0], signal.SIGKILL)
         thread.join(10)
         assert outcomes[0].status == "failed"
         assert run_job(runner, monty_job("1"), tmp_path / "next").status == "succeeded"
@@ -143,8 +147,9 @@ def test_a_worker_that_is_killed_is_a_failed_outcome(tmp_path: Path) -> None:
 def test_close_ends_every_worker() -> None:
     runner = MontyRunner(3)
     assert runner.available() is None
-    time.sleep(0.2)
-    before = children(os.getpid(), "monty")
+    before = wait_until(
+        lambda: len(found := children(os.getpid(), "monty")) >= 3 and found, "three workers", 10
+    )
     runner.close()
     after = children(os.getpid(), "monty")
     assert len(before - after) >= 3

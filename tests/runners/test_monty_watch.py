@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+from tests.support import wait_until
 from threegate.runners.monty.run_watch import BEAT, RunWatch
 
 
@@ -51,7 +52,7 @@ def test_removing_waits_for_the_look_that_is_taken() -> None:
 
         def look(self) -> None:
             self.taken.set()
-            time.sleep(10 * BEAT)
+            time.sleep(10 * BEAT)  # longer than removing would take if it did not wait
             super().look()
 
     watch, run = RunWatch(), Slow()
@@ -75,8 +76,5 @@ def test_the_thread_ends_with_its_runner_and_begins_anew() -> None:
         assert run.often.wait(30) and watchers() == before + 1
         watch.remove(run)
         watch.close()
-        until = time.monotonic() + 30
-        while watchers() > before:
-            assert time.monotonic() < until
-            time.sleep(BEAT)
+        wait_until(lambda: watchers() == before, "the end of the thread", 30)
         run.looks = 0

@@ -8,7 +8,6 @@ import socketserver
 import subprocess
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine_fixtures import era_job, era_settings, run_job
+from tests.support import wait_until
 from threegate.core.errors import Unavailable
 from threegate.core.settings import EraSettings
 from threegate.runners.era import container_engine
@@ -127,9 +127,7 @@ def podman() -> Iterator[str]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    until = time.monotonic() + 30
-    while not (folder / "s").exists() and time.monotonic() < until and process.poll() is None:
-        time.sleep(0.05)
+    wait_until(lambda: (folder / "s").exists() or process.poll() is not None, "podman's socket", 30)
     yield f"unix://{folder}/s"
     process.terminate()
     process.wait(20)

@@ -23,7 +23,7 @@ from tests.engine_fixtures import (
     run_job,
     with_inputs,
 )
-from tests.support import era_draft, make_place
+from tests.support import era_draft, make_place, wait_until
 from threegate.core.settings import EraSettings, RunnersSettings
 from threegate.runners.budget import Budget
 from threegate.runners.era import prepared_containers, spec
@@ -64,7 +64,7 @@ class Warm:
 
     def learn(self, job) -> None:
         """Have a container ready for such jobs, as a first run of one would."""
-        pool = self.runner._prepared
+        pool = self.runner.prepared
         assert pool is not None
         kind = prepared_containers.Kind.of(job, "runc")
         assert kind is not None
@@ -73,12 +73,9 @@ class Warm:
         self.wait(job)
 
     def wait(self, job) -> None:
-        pool = self.runner._prepared
+        pool = self.runner.prepared
         assert pool is not None
-        until = time.monotonic() + 30
-        while not pool.has(job):
-            assert time.monotonic() < until, "nothing was prepared"
-            time.sleep(0.02)
+        wait_until(lambda: pool.has(job), "a prepared container", 30)
 
     def containers(self) -> list[str]:
         return docker(
@@ -210,7 +207,8 @@ def test_every_wall_is_tried_from_inside(warm: Warm) -> None:
 def test_the_keeper_is_the_runs_own(code: str, status: str, warm: Warm) -> None:
     job = python(code, time_sec=1)
     warm.learn(job)
-    time.sleep(1.5)  # it waited longer than the whole time of the run
+    begun = time.monotonic()
+    wait_until(lambda: time.monotonic() > begun + 1, "a wait that is longer than the whole time of the run")
     outcome = warm.run(job)
     assert outcome.status == status and outcome.effective_limits["container"] == FROM
     assert outcome.effective_limits["keeper"] == "2 s"
@@ -254,7 +252,7 @@ def test_one_that_becomes_something_else_is_seen_before_the_go(
     assert "the engine runs another PID 1 than ours; PID 1 is not the keeper" in outcome.detail
     assert outcome.status == "failed" and outcome.artifacts == ()
     monkeypatch.undo()
-    pool = warm.runner._prepared
+    pool = warm.runner.prepared
     assert pool is not None
     pool._recent.clear()
     pool._ready.pop().discard() if pool._ready else None
@@ -321,10 +319,9 @@ time.sleep(60)
     assert len(docker("ps", "-q", "--filter", mark).split()) == 2
     process.kill()
     process.communicate()
-    until = time.monotonic() + 20
-    while docker("ps", "-q", "--filter", mark):
-        assert time.monotonic() < until, "a container that waits outlives its daemon"
-        time.sleep(0.1)
+    wait_until(
+        lambda: not docker("ps", "-q", "--filter", mark), "the end of what waits for a dead daemon", 20
+    )
     removed = remove_orphans(workspace, "next-boot", url=ENGINE, runs_folder=tmp_path)
     assert sum(line.startswith("removed container") for line in removed) == 2
     assert docker("ps", "-aq", "--filter", mark) == "" and list(tmp_path.glob(".prepared-*")) == []
@@ -349,17 +346,17 @@ def test_the_daemon_keeps_one_ready_and_leaves_nothing(tmp_path: Path) -> None:
         tmp_path,
         settings={"runners.era.engine": ENGINE, "runners.era.image": IMAGE, "runners.era.warm": 1},
     )
+    workspace = place.events("workspace_created")[0]["prev"]
     daemon = place.daemon()
     try:
         for name in ("TR-first", "TR-second"):
             place.approve(place.drop(era_draft(name, "echo hello")))
             place.wait_for(f"results/TS-*-{name}.md")
             place.wait_for("runs/.prepared-*/in")
-            time.sleep(0.5)
+            wait_until(lambda: docker("ps", "-q", "--filter", f"label=threegate.workspace={workspace}"))
     finally:
         daemon.terminate()
         daemon.communicate()
     assert FROM not in place.result("TR-first") and FROM in place.result("TR-second")
-    workspace = place.events("workspace_created")[0]["prev"]
     assert docker("ps", "-aq", "--filter", f"label=threegate.workspace={workspace}") == ""
     assert list((place.root / "tool-exec" / "runs").glob(".prepared-*")) == []

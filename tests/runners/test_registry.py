@@ -34,7 +34,7 @@ HEAVY = ("docker", "pydantic_monty", "celery", "urllib3", "requests")
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> str:
     """What a new backend adds: one line of the registry, and its row in the request language."""
-    monkeypatch.setitem(registry._FOLDERS, "toy", "tests.runners.toy_backend")
+    monkeypatch.setitem(registry.FOLDERS, "toy", "tests.runners.toy_backend")
     monkeypatch.setitem(BACKENDS, "toy", replace(BACKENDS["monty"], data_inputs=False))
     return "toy"
 

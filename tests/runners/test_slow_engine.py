@@ -13,6 +13,7 @@ import pytest
 
 from tests.engine_fixtures import ENGINE, IMAGE, clearance, control, docker, era_job
 from tests.runners.between import Action, between
+from tests.support import wait_until
 from threegate.core.settings import EraSettings
 from threegate.runners.era import container_engine, container_run
 from threegate.runners.era.orphans import remove_orphans
@@ -88,7 +89,7 @@ def test_slow_and_wrong_answers(
     rules: list[tuple[str, Action]], status: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(container_engine, "ANSWER_SECONDS", 1.5)
-    monkeypatch.setattr(container_run, "_GONE_SECONDS", 1)
+    monkeypatch.setattr(container_run, "GONE_SECONDS", 1)
     if status == "succeeded":
         monkeypatch.undo()
     workspace = f"ws-{uuid.uuid4().hex}"
@@ -140,9 +141,8 @@ def test_the_engine_says_nothing_after_the_go(
         steer = control(tmp_path, workspace_id=workspace, boot_nonce="slow-boot")
 
         def break_after_first_look() -> None:
-            while not any("/json" in line and "containers" in line for line in proxy.seen):
-                time.sleep(0.005)
-            time.sleep(0.3)
+            wait_until(lambda: any("/json" in line and "containers" in line for line in proxy.seen))
+            time.sleep(0.3)  # past the go byte and before the end of `sleep 1`: neither is seen from here
             proxy.rules.append((rule, "error"))
 
         timer = threading.Thread(target=break_after_first_look)

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.support import wait_until
+
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-extensions --hide-scrollbars --mute-audio "
@@ -109,11 +111,7 @@ class Chromium:
 
     def until(self, expression: str, seconds: float = 30) -> Any:
         """Wait until an expression is true."""
-        end = time.monotonic() + seconds
-        while not (value := self.js(expression)):
-            assert time.monotonic() < end, f"it did not become true: {expression}"
-            time.sleep(0.05)
-        return value
+        return wait_until(lambda: self.js(expression), expression, seconds)
 
     def key(self, name: str, code: int, text: str = "") -> None:
         """Press and release one key."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from mcp import Client, StdioServerParameters
 
-from tests.support import Place
+from tests.support import Place, wait_until
 from threegate.core.workspace import AgentRun
 
 
@@ -68,11 +68,11 @@ def daemon(place: Place) -> Iterator[Any]:
 
 async def approved(place: Place, folder: Path) -> Path:
     """Approve the one draft that comes into a folder, as an operator in another terminal would."""
-    for _ in range(600):
-        verdicts = folder.parent / "verdicts"
-        found = [path for path in folder.glob("TR-*.md") if (verdicts / f"{path.name}.json").exists()]
-        if found:
-            await asyncio.to_thread(place.approve, found[0])
-            return found[0]
-        await asyncio.sleep(0.05)
-    raise AssertionError("no draft came")
+    verdicts = folder.parent / "verdicts"
+
+    def looked() -> list[Path]:
+        return [path for path in folder.glob("TR-*.md") if (verdicts / f"{path.name}.json").exists()]
+
+    found = await asyncio.to_thread(wait_until, looked, "a draft", 30)
+    await asyncio.to_thread(place.approve, found[0])
+    return found[0]

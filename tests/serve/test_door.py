@@ -17,7 +17,7 @@ from mcp import Client, StdioServerParameters
 
 from tests.agent_runs import make_run
 from tests.serve.door_client import approved, daemon, parameters, with_client, with_door
-from tests.support import Place, make_place
+from tests.support import Place, make_place, wait_until
 from threegate.agents.runs import RunFacts
 from threegate.agents.work_copy import WorkCopy
 from threegate.core.workspace import AgentRun
@@ -109,8 +109,7 @@ def test_the_same_call_finds_the_same_request_and_its_answer_is_given_once(
 def test_a_client_that_goes_away_withdraws_nothing(place: Place, run: AgentRun) -> None:
     async def leave(client: Client) -> None:
         call = asyncio.create_task(client.call_tool("run_python", ASK))
-        while not list(run.inbox.glob("TR-*.md")):
-            await asyncio.sleep(0.05)
+        await asyncio.to_thread(wait_until, lambda: list(run.inbox.glob("TR-*.md")), "a draft")
         call.cancel()
 
     with_door(place, run, leave)
@@ -187,8 +186,7 @@ def test_refusals_say_what_to_change(place: Place, run: AgentRun) -> None:
 def test_a_person_who_says_no_is_heard(place: Place, run: AgentRun) -> None:
     async def work(client: Client) -> None:
         call = asyncio.create_task(client.call_tool("run_python", ASK))
-        while not list(run.verdicts.glob("*.json")):
-            await asyncio.sleep(0.05)
+        await asyncio.to_thread(wait_until, lambda: list(run.verdicts.glob("*.json")), "a verdict")
         (draft,) = run.inbox.glob("TR-*.md")
         await asyncio.to_thread(place.run, "reject", str(draft), "--reason", "use the small table", expect=0)
         said = await call
@@ -307,8 +305,7 @@ def test_the_permanent_agent_has_the_same_door_for_the_inbox(place: Place) -> No
 
     async def work(client: Client) -> None:
         call = asyncio.create_task(client.call_tool("run_python", ASK))
-        while not list((place.root / "tool-exec" / "verdicts").glob("*.json")):
-            await asyncio.sleep(0.05)
+        await asyncio.to_thread(place.wait_for, "verdicts/*.json")
         (draft,) = inbox.glob("TR-*.md")
         await asyncio.to_thread(place.approve, draft)
         ended = answer(await call)

@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.serve.conftest import TOKEN, Running, wait_until
+from tests.serve.conftest import TOKEN, Running
 from threegate.serve.openapi import EXAMPLES
 
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
@@ -338,7 +338,7 @@ def test_no_auth_is_for_loopback_and_it_ends_when_it_is_told_to(started: Callabl
     slow = socket.create_connection(("127.0.0.1", server.port))
     slow.sendall(head("Content-Length: 100") + b"{")
     server.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: server.process.poll() is not None)
+    server.process.wait(20)
     slow.close()
 
 

@@ -68,7 +68,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
 
     async def slow() -> Any:
         yield b"{"
-        await asyncio.sleep(5)
+        await asyncio.Event().wait()
         yield b"}"
 
     async def go() -> httpx.Response:

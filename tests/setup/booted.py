@@ -6,9 +6,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from types import TracebackType
+
+from tests.support import wait_until
 
 _UNIT = "sysinit.target"
 
@@ -63,17 +64,14 @@ class Machine:
                 "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "yes",
             },
         )
-        until = time.monotonic() + 90
-        while time.monotonic() < until:
-            assert self._process.poll() is None, self.console()
-            self._leader = self._leader or self._child()
-            if (
-                self._leader
-                and self.run("systemctl", "is-active", _UNIT, check=False).stdout.strip() == "active"
-            ):
-                return
-            time.sleep(0.2)
-        raise AssertionError(self.console())
+        wait_until(self._is_up, self.console, 90)
+
+    def _is_up(self) -> bool:
+        assert self._process is not None and self._process.poll() is None, self.console()
+        self._leader = self._leader or self._child()
+        if not self._leader:
+            return False
+        return self.run("systemctl", "is-active", _UNIT, check=False).stdout.strip() == "active"
 
     def _child(self) -> int:
         assert self._process is not None

@@ -16,7 +16,7 @@ from threegate.request.front_matter_keys import KEYS
 from threegate.results.verdict import STATES
 from threegate.serve.door import DOOR_TOOLS
 from threegate.setup.agent_examples import proposal_example, request_examples
-from threegate.setup.agent_prompt import _STATES, Place, anywhere, prompt_json, prompt_text
+from threegate.setup.agent_prompt import STATE_TEXTS, Place, anywhere, prompt_json, prompt_text
 
 NOW = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)
 SMALL = RequestSettings(max_cpu=0.05, max_memory_mb=8, max_time_sec=1)
@@ -48,7 +48,7 @@ def test_every_fenced_request_and_proposal_of_the_text_is_valid() -> None:
 
 def test_every_key_and_state_is_told() -> None:
     text = prompt_text(anywhere(), NOW)
-    assert set(_STATES) == set(STATES)
+    assert set(STATE_TEXTS) == set(STATES)
     for state in STATES:
         assert f"- `{state}`: " in text
     for key in KEYS.values():

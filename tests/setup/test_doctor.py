@@ -79,20 +79,20 @@ def test_each_project_that_cannot_be_changed_has_a_line(tmp_path: Path) -> None:
 
 def test_the_clock_the_disk_and_known_escapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_module.time, "time", lambda: 0.0)
-    assert next(doctor_module._clock()).state == "failure"
-    monkeypatch.setattr(doctor_module, "_SPACE_NONE", 1 << 60)
-    assert next(doctor_module._disk(tmp_path)).state == "failure"
-    monkeypatch.setattr(doctor_module, "_SPACE_NONE", 0)
-    monkeypatch.setattr(doctor_module, "_SPACE_LOW", 1 << 60)
-    assert next(doctor_module._disk(tmp_path)).state == "warning"
+    assert next(doctor_module.clock_lines()).state == "failure"
+    monkeypatch.setattr(doctor_module, "SPACE_NONE", 1 << 60)
+    assert next(doctor_module.disk_lines(tmp_path)).state == "failure"
+    monkeypatch.setattr(doctor_module, "SPACE_NONE", 0)
+    monkeypatch.setattr(doctor_module, "SPACE_LOW", 1 << 60)
+    assert next(doctor_module.disk_lines(tmp_path)).state == "warning"
 
     def runc(version: str) -> DoctorLine:
-        return era_doctor._runtime_line("runc", {"Components": [{"Name": "runc", "Version": version}]})
+        return era_doctor.runtime_line("runc", {"Components": [{"Name": "runc", "Version": version}]})
 
     assert runc("1.3.4").state == "ok"
     assert "CVE-2024-21626" in runc("1.1.11").seen and runc("1.1.11").state == "warning"
     assert "CVE-2024-21626" not in runc("1.1.12").seen
-    assert era_doctor._runtime_line("runc", {}).state == "warning"
+    assert era_doctor.runtime_line("runc", {}).state == "warning"
 
 
 def test_a_probe_that_says_nothing_is_a_broken_wall() -> None:

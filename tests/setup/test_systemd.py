@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import missing
 from tests.notes_server import CALL
 from tests.setup.booted import Machine
-from tests.support import monty_draft, now_text, request_id
+from tests.support import monty_draft, now_text, request_id, wait_until
 
 pytestmark = [
     pytest.mark.root,
@@ -50,13 +50,6 @@ def machine() -> Iterator[Machine]:
 def threegate(machine: Machine, *words: str, account: str = "", check: bool = True, cwd: Path = WS) -> Said:
     as_account = ["runuser", "-u", account, "--", "env", f"HOME=/var/lib/{account}"] if account else []
     return machine.run(*as_account, sys.executable, "-P", "-m", "threegate", *words, check=check, cwd=cwd)
-
-
-def wait_until(what: Callable[[], bool], seconds: float = 60) -> None:
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.1)
 
 
 def state(machine: Machine) -> dict[str, str]:
@@ -157,7 +150,7 @@ def test_a_daemon_that_hangs_is_started_anew(machine: Machine) -> None:
     machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "restart", "threegate")
     before = state(machine)["MainPID"]
-    time.sleep(4)
+    time.sleep(3.5)  # nothing is to happen for longer than the watchdog waits
     assert state(machine)["MainPID"] == before, "a loop that turns is left alone"
     machine.run("kill", "-STOP", before)
     wait_until(lambda: state(machine)["MainPID"] not in ("0", before) and bool(state(machine)["running"]))

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 from tests.conftest import missing
 from tests.setup.booted import Machine
-from tests.support import monty_draft, request_id
+from tests.support import monty_draft, request_id, wait_until
 
 pytestmark = [
     pytest.mark.root,
@@ -41,10 +40,8 @@ def machine() -> Iterator[Machine]:
         settings = [f"--setenv=XDG_RUNTIME_DIR=/run/user/{UID}", f"--setenv=HOME={HOME}"]
         manager = ["--uid=carol", "--property=Delegate=yes", "--unit=carols-manager", *settings]
         booted.run("systemd-run", *manager, "/lib/systemd/systemd", "--user", "--unit=basic.target")
-        until = time.monotonic() + 60
-        while carol(booted, "systemctl", "--user", "show", "-P", "Version", check=False) == "":
-            assert time.monotonic() < until
-            time.sleep(0.2)
+        version = ["systemctl", "--user", "show", "-P", "Version"]
+        wait_until(lambda: carol(booted, *version, check=False) != "", "a manager of carol's services")
         carol(booted, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{HOME}/key")
         threegate(booted, "init", str(WS), "--key", f"{HOME}/key.pub", "--operator", "carol")
         yield booted

@@ -23,7 +23,7 @@ from tests.serve.line_client import LineClient
 from tests.support import Place, make_place
 from threegate.core.workspace import AgentRun
 from threegate.tools.program_tree import search_path
-from threegate.tools.server_start import _SYSTEM_PATH
+from threegate.tools.server_start import SYSTEM_PATH
 
 NODE = "/usr/bin/node"
 
@@ -52,7 +52,7 @@ class RealServer:
     def direct(self) -> LineClient:
         """The same process without ThreeGate: no jail, and the variables that it has in one."""
         environment = {
-            "PATH": ":".join((*search_path(self.argv), *_SYSTEM_PATH)),
+            "PATH": ":".join((*search_path(self.argv), *SYSTEM_PATH)),
             "HOME": "/tmp",
             "LANG": "C.UTF-8",
             "PYTHONDONTWRITEBYTECODE": "1",

@@ -48,7 +48,7 @@ def call(number: int, params: dict[str, object]) -> None:
                 method="notifications/progress",
                 params={"progressToken": token, "progress": step, "total": 100},
             )
-            time.sleep(1)  # the door passes the newest on, at most every half second
+            time.sleep(0.6)  # the door passes the newest on, at most every half second
     send(id=number, result={"content": ANSWERS[name], "isError": name == "test_error_handling"})
 
 

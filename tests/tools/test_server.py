@@ -6,13 +6,13 @@ import os
 import sys
 import sysconfig
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support import wait_until
 from tests.tools.little_servers import (
     PYTHON,
     described,
@@ -127,14 +127,8 @@ def test_nothing_of_it_is_left(folder: Path, place: Place) -> None:
 
     with open_server(nowhere(path), Settings(), manifest) as server:
         server.check_pinned()
-        until = time.monotonic() + 10
-        while not left():
-            assert time.monotonic() < until
-            time.sleep(0.01)
-    until = time.monotonic() + 10
-    while left():
-        assert time.monotonic() < until, left()
-        time.sleep(0.01)
+        wait_until(left, "a process of the server", 10)
+    wait_until(lambda: not left(), left, 10)
 
 
 GREEDY = """

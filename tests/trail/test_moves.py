@@ -165,7 +165,7 @@ def test_companions_are_only_this_requests_signatures(tmp_path: Path) -> None:
 
 
 def test_thousands_of_one_name_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moves, "_NUMBERS", 3)
+    monkeypatch.setattr(moves, "NUMBERS", 3)
     for name in ("a.md", "a.2.md"):
         (tmp_path / name).touch()
     with pytest.raises(Unavailable, match="clean the folder"):

@@ -43,6 +43,10 @@ def everybody(trail: Trail, announce) -> list[BaseException]:
     return errors
 
 
+def slow_disk(seconds: float) -> None:
+    time.sleep(seconds)
+
+
 def test_one_sync_for_many_and_none_too_early(trail: Trail) -> None:
     on_disk, syncs, early = [0], [0], []
 
@@ -51,7 +55,7 @@ def test_one_sync_for_many_and_none_too_early(trail: Trail) -> None:
             return
         if moment == "before":
             watch.size = os.stat(path).st_size
-            time.sleep(0.02)
+            slow_disk(0.02)
         else:
             syncs[0] += 1
             on_disk[0] = max(on_disk[0], watch.size)
@@ -85,7 +89,7 @@ def test_nobody_goes_on_after_a_sync_that_failed(trail: Trail) -> None:
 
     def fail(moment: str, operation: str, path: str) -> None:
         if (moment, operation) == ("before", "sync"):
-            time.sleep(0.003)
+            slow_disk(0.003)
             raise OSError(5, "Input/output error", path)
 
     def announce(trail: Trail, number: int, turn: int) -> None:

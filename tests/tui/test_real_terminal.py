@@ -53,14 +53,25 @@ class Terminal:
             ready, _, _ = select.select([self._parent], [], [], max(0, end - time.monotonic()))
             assert ready, f"{words!r} never came:\n{self.text()}"
             try:
-                chunk = os.read(self._parent, 65536)
+                self._read()
             except OSError:
                 pytest.fail(f"it ended before {words!r}:\n{self.text()}")
-            self.wrote += chunk
-            self._stream.feed(chunk)
 
     def type(self, keys: str) -> None:
         os.write(self._parent, keys.encode())
+
+    def page_to_the_end(self) -> None:
+        """One page in half a second: what was passed over in a hurry was not seen."""
+        while "all seen" not in self.text():
+            self.type(" ")
+            end = time.monotonic() + 0.5
+            while select.select([self._parent], [], [], max(0, end - time.monotonic()))[0]:
+                self._read()
+
+    def _read(self) -> None:
+        chunk = os.read(self._parent, 65536)
+        self.wrote += chunk
+        self._stream.feed(chunk)
 
     def end(self) -> int:
         while True:
@@ -84,10 +95,7 @@ def test_ssh_keygen_asks_for_the_passphrase(bench: Bench) -> None:
     terminal.wait("UNDECIDED: 1")
     terminal.type("\r")
     terminal.wait("not seen yet")
-    for _ in range(4):  # one page at a time: what was passed over in a hurry was not seen
-        terminal.type(" ")
-        time.sleep(0.5)
-    terminal.wait("all seen")
+    terminal.page_to_the_end()
     terminal.type("a")
     terminal.wait("[y/n]")
     terminal.type("y")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.text import Text
@@ -18,8 +19,8 @@ from threegate.acts.list_drafts import drafts_of
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, TrailError
 from threegate.results import Verdict, write_verdict
+from threegate.review import readiness
 from threegate.review.countersign import verify_approval
-from threegate.review.readiness import Readiness
 from threegate.review.reviewed_draft import InvalidDraft, open_reviewed_draft, read_draft
 from threegate.review.screen import render_invalid, render_reviewed_draft
 from threegate.review.status import Line
@@ -554,7 +555,7 @@ def test_the_screens_look_as_they_did(bench: Bench, monkeypatch: pytest.MonkeyPa
     broken = bench.draft("req-2", slug="zbroken", data=None)
     broken.write_text(broken.read_text().replace("network: none", "network: always"))
     engine = DoctorLine("engine", "ok", "27.5 at unix:///var/run/docker.sock")
-    monkeypatch.setattr(Readiness, "_engine", lambda self: engine)
+    monkeypatch.setattr(readiness, "backends", lambda: [SimpleNamespace(answers=lambda settings: engine)])
     app = app_of(bench)
     taken: dict[str, list[str]] = {}
 

@@ -124,7 +124,7 @@ def test_one_worker_one_journal(tmp_path: Path) -> None:
 
 def test_it_is_written_anew_when_it_grew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After many lines only what still counts is kept."""
-    monkeypatch.setattr(journal_module, "_LINES_BEFORE_REWRITE", 3)
+    monkeypatch.setattr(journal_module, "LINES_BEFORE_REWRITE", 3)
     path = tmp_path / "nonces.jsonl"
     journal = NonceJournal(path, now=NOW)
     for number in range(3):

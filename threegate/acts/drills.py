@@ -238,7 +238,7 @@ def drills_of(
     with context.trail.locked() as held:
         moment = held.now.replace(microsecond=0)
     slug = match[1] if (match := _SLUG.fullmatch(source.file_name)) else "request"
-    request_id = _fresh_id(source.request_id, moment)
+    request_id = fresh_id(source.request_id, moment)
     asked_again = replace(
         source,
         file_name=file_name(moment, slug),
@@ -331,7 +331,7 @@ def _sources(context: Context) -> Iterator[_Source]:
                 yield _Source(request, run, approved.owner)
 
 
-def _fresh_id(request_id: str, moment: datetime) -> str:
+def fresh_id(request_id: str, moment: datetime) -> str:
     """An id that looks like the source's: its time is now's, its random part another, or it gets one."""
     fresh = _DIGITS.sub(lambda found: _like(found[0], moment), request_id)
     tail = re.search(r"[0-9a-f]{6,}$", fresh)

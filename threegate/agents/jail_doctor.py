@@ -21,7 +21,8 @@ from threegate.jail.jail_cgroup import JailCgroup
 from threegate.runners.description import DoctorLine, guarded
 
 _NOBODY = "nobody"
-_LIBRARIES = ("uvicorn", "h11", "httpx", "mcp")
+LIBRARIES = ("uvicorn", "h11", "httpx", "mcp")
+"""What the door and the relay of an agent import."""
 
 
 def agent_lines(settings: Settings, probes: bool) -> list[DoctorLine]:
@@ -45,7 +46,7 @@ def _programs(settings: Settings) -> Iterator[DoctorLine]:
 
 def _libraries() -> DoctorLine:
     name = "agents: libraries"
-    missing = [module for module in _LIBRARIES if importlib.util.find_spec(module) is None]
+    missing = [module for module in LIBRARIES if importlib.util.find_spec(module) is None]
     if missing:
         seen = f"no {', '.join(missing)}: no agent is started"
         return DoctorLine(name, "warning", seen, "pip install 'threegate[agents,mcp]'")

@@ -245,7 +245,7 @@ class Wire:
                 raise Unavailable("the broker does not take it")
             for last in (False, True):
                 try:
-                    channel = self._open_channel()
+                    channel = self.open_channel()
                     channel.basic_publish_confirm(
                         amqp.Message(body, channel=channel, **properties),
                         exchange=exchange,
@@ -293,7 +293,8 @@ class Wire:
             self._publisher = connection
         return self._publisher
 
-    def _open_channel(self) -> Any:
+    def open_channel(self) -> Any:
+        """The channel that everything is published on, opened when it is first needed."""
         if self._channel is None:
             self._channel = self._open_publisher().channel()
         return self._channel

@@ -105,13 +105,14 @@ class Link:
         self._stop = threading.Event()
         self._beats = threading.Thread(target=self._beat, name="beats", daemon=True)
         queues = [result_exchange(name) for name in workers] + [LOST_QUEUE]
-        self._wire = Wire(broker, queues, self._heard, say)
+        self.wire = Wire(broker, queues, self.heard, say)
+        """The connection to the broker."""
         self._answers = Queued("answers", limits.CLUSTER_ANSWERS, say)
         self._readers = {name: Queued(f"results-{name}", limits.CLUSTER_LARGE_NOTES, say) for name in workers}
 
     def start(self) -> None:
         """Connect and beat."""
-        self._wire.start()
+        self.wire.start()
         self._beats.start()
 
     def close(self) -> None:
@@ -120,7 +121,7 @@ class Link:
         self._answers.close(_CLOSE_SECONDS)
         for reader in self._readers.values():
             reader.close(_CLOSE_SECONDS)
-        self._wire.close()
+        self.wire.close()
         if self._beats.is_alive():
             self._beats.join(limits.CLUSTER_BEAT_SECONDS * 2)
         if self._told_file is not None:
@@ -140,7 +141,7 @@ class Link:
 
     def send_job(self, worker: str, nonce: str, sealed: bytes, seconds: int) -> None:
         """Publish the envelope into the worker's queue. Raises Unavailable."""
-        self._wire.send_task(self._app, worker, nonce, sealed.decode("ascii"), seconds)
+        self.wire.send_task(self._app, worker, nonce, sealed.decode("ascii"), seconds)
 
     def tell(self, worker: str, type: str, **value: Any) -> None:
         """A signed note to a worker. Raises Unavailable."""
@@ -150,12 +151,12 @@ class Link:
             if box is not None and box.ask is not None:
                 value["ask"] = box.ask
         note = {"worker": worker, "boot": self._boot, "seq": next(self._seq), **value}
-        self._wire.publish(CANCEL_EXCHANGE, cancel_queue(worker), seal(self._key, type, note))
+        self.wire.publish(CANCEL_EXCHANGE, cancel_queue(worker), seal(self._key, type, note))
 
     def send_chunk(self, worker: str, nonce: str, sha256: str, offset: int, data: bytes) -> None:
         """Bytes of an input; the worker knows them by their digest. Raises Unavailable."""
         headers = {"kind": "chunk", "nonce": nonce, "sha256": sha256, "offset": offset}
-        self._wire.publish(CANCEL_EXCHANGE, cancel_queue(worker), data, headers)
+        self.wire.publish(CANCEL_EXCHANGE, cancel_queue(worker), data, headers)
 
     def _beat(self) -> None:
         while not self._stop.wait(limits.CLUSTER_BEAT_SECONDS):
@@ -173,7 +174,7 @@ class Link:
         if self._told_file is None:
             return
         told = [
-            {**seat.to_json(), "dropped": self._wire.dropped(result_exchange(seat.name))}
+            {**seat.to_json(), "dropped": self.wire.dropped(result_exchange(seat.name))}
             for seat in self._ledger.seats()
         ]
         text = json.dumps(told, indent=1)
@@ -182,7 +183,7 @@ class Link:
         except OSError as error:
             self._say(f"{self._told_file}: {error.strerror or error}")
 
-    def _heard(self, queue_name: str, data: bytes, headers: Mapping[str, Any]) -> None:
+    def heard(self, queue_name: str, data: bytes, headers: Mapping[str, Any]) -> None:
         """Called by the listener. Raises Refused, KeyError, ValueError for what is dropped."""
         if queue_name == LOST_QUEUE:
             self._deliver(str(headers.get("id")), None, Mail("lost", {"why": _why(headers)}))
@@ -201,7 +202,7 @@ class Link:
         try:
             self._read(worker, data)
         except Refused as error:
-            self._wire.drop(result_exchange(worker), str(error))
+            self.wire.drop(result_exchange(worker), str(error))
 
     def _read(self, worker: str, data: bytes) -> None:
         note = read_note(data, self._workers[worker], FROM_WORKER, worker)
@@ -279,7 +280,7 @@ class Link:
             box.messages.put_nowait(mail)
         except queue.Full:
             box.answered = box.answered and mail.kind != "result"
-            self._wire.drop(result_exchange(box.worker), "more than its run can hear")
+            self.wire.drop(result_exchange(box.worker), "more than its run can hear")
         return True
 
 

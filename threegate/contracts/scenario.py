@@ -116,13 +116,13 @@ def run_file(
             line, _ = document.place(("scenarios", index, "calls", number))
             name = f"{scenario.get('name', index)}, call {number + 1} (line {line})"
             try:
-                problem = _play(play, scenario, line_value, reached if reached is not None else set())
+                problem = play_line(play, scenario, line_value, reached if reached is not None else set())
             except InvalidInput as mistake:
                 problem = str(mistake)
             yield CaseResult(file, name, problem)
 
 
-def _play(play: Play, scenario: Mapping[str, Any], value: Any, reached: set[tuple[str, str, str]]) -> str:
+def play_line(play: Play, scenario: Mapping[str, Any], value: Any, reached: set[tuple[str, str, str]]) -> str:
     """Play one call of a scenario; what is wrong with it."""
     if not isinstance(value, dict):
         raise InvalidInput("a call is a mapping")

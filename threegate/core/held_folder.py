@@ -18,7 +18,7 @@ from typing import Final
 
 from threegate.core import durable
 
-_OPENAT2: Final = 437
+OPENAT2: Final = 437
 """The system call's number; the same on every architecture (Linux 5.6, include/uapi/asm-generic/unistd.h)."""
 _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x01, 0x02, 0x04, 0x08
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -63,7 +63,7 @@ def open_inside(folder: int, path: str, flags: int = _READ) -> int:
 def _openat2(folder: int, path: str, how: _OpenHow) -> int:
     descriptor = int(
         _libc.syscall(
-            ctypes.c_long(_OPENAT2),
+            ctypes.c_long(OPENAT2),
             ctypes.c_int(folder),
             ctypes.c_char_p(os.fsencode(path)),
             ctypes.byref(how),

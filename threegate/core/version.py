@@ -10,7 +10,8 @@ from pathlib import Path
 
 from threegate import __version__
 
-_PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGE = Path(__file__).resolve().parents[1]
+"""The package's folder."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 __all__ = ["__version__", "commit", "described"]
@@ -19,8 +20,8 @@ __all__ = ["__version__", "commit", "described"]
 def commit() -> str:
     """Forty hex digits: written into the package by the build, or read from a checkout's .git."""
     try:
-        built = _PACKAGE / "_data" / "commit"
-        text = built.read_text("ascii") if built.is_file() else _checked_out(_PACKAGE.parent / ".git")
+        built = PACKAGE / "_data" / "commit"
+        text = built.read_text("ascii") if built.is_file() else _checked_out(PACKAGE.parent / ".git")
     except (OSError, ValueError):
         return "unknown"
     return text.strip() if _COMMIT.fullmatch(text.strip()) else "unknown"

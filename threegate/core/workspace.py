@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 STATES = ("approved", "running", "finished", "refused")
 """The folders of tool-exec/ that are a request's state."""
 
-_LOCK_SECONDS = 1.0
+LOCK_SECONDS = 1.0
+"""How long a daemon waits for the lock of one that has just ended."""
 _LOCK_PAUSE_SECONDS = 0.02
 
 _FOLDERS = {
@@ -305,7 +306,7 @@ class Workspace:
         path = self.tool_exec / ".daemon.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            if not _locked_within(descriptor, _LOCK_SECONDS):
+            if not _locked_within(descriptor, LOCK_SECONDS):
                 holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
                 raise Unavailable(
                     f"{self.root}: another daemon works here (process {holder}); stop it or leave it the work"

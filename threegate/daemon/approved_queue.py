@@ -15,7 +15,8 @@ from threegate.core.file_names import is_request_name, request_of_companion
 from threegate.launch.approved_file import peek_backend
 from threegate.request.model import Backend
 
-_LONG = 32
+LONG_QUEUE = 32
+"""Files from which on a queue is listed now and then only."""
 _LONG_SECONDS = 0.25
 _LISTING_SHARE = 50
 _LISTED_AT_LEAST_SECONDS = 2.0
@@ -56,7 +57,7 @@ class ApprovedQueue:
     def look(self, *, fresh: bool) -> None:
         """List the folder; without `fresh` what was listed a moment ago may do."""
         began = time.monotonic()
-        if fresh or len(self._known) < _LONG or began >= self._again:
+        if fresh or len(self._known) < LONG_QUEUE or began >= self._again:
             self._known = {item.name: item for item in self._list()}
             self.backends = frozenset(item.backend for item in self._known.values())
             self.listed += 1

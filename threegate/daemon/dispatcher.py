@@ -33,7 +33,7 @@ from threegate.runners.registry import describe
 
 _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_AGAIN_AT_MOST = 8.0
-_LASTING_SECONDS = 0.25
+LASTING_SECONDS = 0.25
 """A run that is longer gets the `running` status; a shorter one has its end there before anybody could have read it."""
 
 
@@ -229,7 +229,7 @@ class Dispatcher:
         )
         future = self._pool.submit(launch, self.context, approved, control)
         future.add_done_callback(lambda _: self.wake.set())
-        status_at = time.monotonic() + _LASTING_SECONDS
+        status_at = time.monotonic() + LASTING_SECONDS
         self._running[path.name] = _Running(approved, identity, control, lease, future, self._ends, status_at)
         self._queue.taken(path.name)
         return 1
@@ -248,7 +248,7 @@ class Dispatcher:
         for entry in self._running.values():
             if now < entry.status_at:
                 continue
-            entry.status_at = now + _LASTING_SECONDS
+            entry.status_at = now + LASTING_SECONDS
             if entry.control.lasting is not None:
                 entry.status_at = inf
                 entry.control.lasting()

@@ -36,7 +36,7 @@ _UID: Final = 1000
 _STAGE: Final = "/dev/shm"
 """A folder that each Linux has and each account may enter; the jail's own mount namespace has an empty one there."""
 
-_PACKAGES: Final = {
+PACKAGES: Final = {
     "/usr/bin/bwrap": "bubblewrap",
     "/usr/bin/socat": "socat",
     "/usr/bin/unshare": "util-linux",
@@ -44,6 +44,7 @@ _PACKAGES: Final = {
     "/usr/bin/prlimit": "util-linux",
     "/usr/bin/mount": "mount",
 }
+"""The programs of a jail and the Debian package of each."""
 WALLS: Final = (
     "mount namespace",
     "pid namespace",
@@ -336,7 +337,7 @@ class Jail:
 
 def missing_packages() -> list[str]:
     """The Debian packages of the jail's programs that are not here."""
-    absent = [package for program, package in _PACKAGES.items() if not os.access(program, os.X_OK)]
+    absent = [package for program, package in PACKAGES.items() if not os.access(program, os.X_OK)]
     return list(dict.fromkeys(absent))
 
 

@@ -32,22 +32,23 @@ _BASES: Final = {"hex": 16, "octal": 8, "decimal": 10}
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20#/:<>?@\[\\\]^|%\x7f]")
 _PORTS: Final = {"http": 80, "https": 443}
 
-_NOT_PUBLIC4: Final = (
+NOT_PUBLIC4: Final = (
     "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 "
     "192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4"
 ).split()
 """This network, private, shared, loopback, link-local, protocol, documentation, 6to4 relays, benchmarks, multicast, reserved."""
-_METADATA4: Final = (
+METADATA4: Final = (
     "169.254.169.0/24 169.254.170.0/24 100.100.100.200/32 192.0.0.192/32 168.63.129.16/32".split()
 )
+"""Where clouds answer what a machine may do."""
 _METADATA6: Final = (ipaddress.IPv6Network("fd00:ec2::/32"), ipaddress.IPv6Network("fd20:ce::254/128"))
 
 
 def _ranges() -> list[tuple[int, int, Reach]]:
     """Ranges of IPv4 addresses that are not public, without overlaps, sorted: metadata cuts into what is private."""
-    metadata = sorted((int(net[0]), int(net[-1])) for net in map(ipaddress.IPv4Network, _METADATA4))
+    metadata = sorted((int(net[0]), int(net[-1])) for net in map(ipaddress.IPv4Network, METADATA4))
     found: list[tuple[int, int, Reach]] = [(first, last, "metadata") for first, last in metadata]
-    for network in map(ipaddress.IPv4Network, _NOT_PUBLIC4):
+    for network in map(ipaddress.IPv4Network, NOT_PUBLIC4):
         first, end = int(network[0]), int(network[-1])
         for low, high in metadata:
             if first <= low and high <= end:
@@ -57,8 +58,9 @@ def _ranges() -> list[tuple[int, int, Reach]]:
     return sorted(item for item in found if item[0] <= item[1])
 
 
-_RANGES4: Final = _ranges()
-_STARTS4: Final = [first for first, _, _ in _RANGES4]
+RANGES4: Final = _ranges()
+"""First and last address and kind of each range, in order."""
+_STARTS4: Final = [first for first, _, _ in RANGES4]
 _METADATA_NAMES: Final = ("metadata", "instance-data", "metadata.goog")
 _GLOBAL_UNICAST: Final = ipaddress.ip_network("2000::/3")
 _NOT_PUBLIC6: Final = tuple(
@@ -214,7 +216,7 @@ def _reach_of_address(address: _Address) -> Reach:
 
 def _reach_of_ipv4(number: int) -> Reach:
     place = bisect.bisect_right(_STARTS4, number) - 1
-    _, last, kind = _RANGES4[place]
+    _, last, kind = RANGES4[place]
     return kind if number <= last else "address"
 
 

@@ -156,7 +156,7 @@ def _chart(days: Sequence[tuple[str, Mapping[str, int]]]) -> str:
     """Stacked bars as SVG: one bar a day, a scale with round numbers, every bar with its numbers as a title."""
     width, height, left, bottom, top = 1000, 220, 44, 24, 10
     highest = max((sum(counts.values()) for _, counts in days), default=0) or 1
-    step = _round_step(highest)
+    step = round_step(highest)
     scale = (height - bottom - top) / (-(-highest // step) * step)
     parts = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="Requests by day and outcome">']
     for value in range(0, highest + step, step):
@@ -188,7 +188,7 @@ def _chart(days: Sequence[tuple[str, Mapping[str, int]]]) -> str:
     return "".join([*parts, "</svg>"])
 
 
-def _round_step(highest: int) -> int:
+def round_step(highest: int) -> int:
     """A step of 1, 2 or 5 times a power of ten that gives about four lines."""
     step = 1
     while highest / step > 5:

@@ -184,7 +184,7 @@ def write_report(workspace: Workspace, out: Path, *, since: datetime | None = No
             *((name, str(groups[key])) for key, name in GROUPS),
             ("Events", str(gathered.events)),
         ],
-        days=_days(counts),
+        days=day_bars(counts),
         practice=practice_lines(practice),
         requests=[item.to_json() for item in requests],
         note=""
@@ -196,7 +196,7 @@ def write_report(workspace: Workspace, out: Path, *, since: datetime | None = No
     return total
 
 
-def _days(counted: Mapping[tuple[str, str], int]) -> list[tuple[str, Mapping[str, int]]]:
+def day_bars(counted: Mapping[tuple[str, str], int]) -> list[tuple[str, Mapping[str, int]]]:
     """Counts by day and group, without gaps; by week or more where there are too many days for bars."""
     if not counted:
         return []

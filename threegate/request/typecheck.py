@@ -29,7 +29,8 @@ from threegate.secretscan import mask_secrets
 
 RULE: Final = TYPES.id
 
-_GUARD: Final = '1 + ""\n'
+GUARD: Final = '1 + ""\n'
+"""Has a type error: code behind it is checked and never runs."""
 _STUBS: Final = "from typing import Any\ndef open(*args: Any, **kwargs: Any) -> Any: ...\n"
 _LIMITS: Final[Mapping[str, float]] = {
     "max_feed_duration_secs": 0.5,
@@ -107,7 +108,7 @@ def _ask(code: str, stubs: str, binary: Path, seconds: float) -> str:
             late = threading.Timer(seconds, _end, (session.worker_pid,))
             late.start()
             try:
-                session.feed_run(_GUARD + code, print_callback=_discard)
+                session.feed_run(GUARD + code, print_callback=discard)
             finally:
                 late.cancel()
     except monty.MontyTypingError as error:
@@ -123,7 +124,7 @@ def _end(worker: int) -> None:
         kill(worker, SIGKILL)
 
 
-def _discard(stream: str, text: str) -> None:
+def discard(stream: str, text: str) -> None:
     """Nothing is ever printed: the guard stands first."""
 
 

@@ -15,28 +15,29 @@ from threegate.request.model import Backend
 from threegate.runners.description import BackendDescription
 from threegate.runners.interface import Runner
 
-_FOLDERS: dict[Backend, str] = {
+FOLDERS: dict[Backend, str] = {
     "monty": "threegate.runners.monty",
     "ERA": "threegate.runners.era",
     "apply": "threegate.runners.apply",
     "mcp": "threegate.runners.mcp",
 }
+"""The package of each backend: a new backend is a line here."""
 
 
 def backend_names() -> tuple[Backend, ...]:
     """The names of all backends, in the order in which doctor and metrics list them."""
-    return tuple(_FOLDERS)
+    return tuple(FOLDERS)
 
 
 def describe(name: Backend) -> BackendDescription:
     """The description of one backend."""
-    description: BackendDescription = importlib.import_module(_FOLDERS[name]).BACKEND
+    description: BackendDescription = importlib.import_module(FOLDERS[name]).BACKEND
     return description
 
 
 def backends() -> tuple[BackendDescription, ...]:
     """All descriptions."""
-    return tuple(describe(name) for name in _FOLDERS)
+    return tuple(describe(name) for name in FOLDERS)
 
 
 def make_runner(

@@ -27,7 +27,7 @@ TG304 TG305 TG306 TG307 TG312 TG313 TG315 TG317 TG319 TG332 TG403 TG405 TG501 TG
 """.split()
 """The rules that agents break most; every other one explains itself in the verdict."""
 
-_STATES = {
+STATE_TEXTS = {
     "draft": "well-formed; waits for the operator. Nothing for you to do but wait",
     "invalid": "gate 1 found errors: read `findings`, apply `fixes`, write the file again",
     "approved": "signed by the operator; waits for its turn",
@@ -36,6 +36,7 @@ _STATES = {
     "finished": "ran, whatever its exit code; read the result",
     "refused": "will not run; `reason` says why, and a result says it too. Do not send the same again",
 }
+"""What each state of a verdict means to whoever asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ def _format(place: Place) -> Iterator[str]:
 def _answers() -> Iterator[str]:
     yield "The verdict is JSON (`schemas/verdict.schema.json`). `state` says where the request is:"
     yield ""
-    yield from (f"- `{state}`: {words}." for state, words in _STATES.items())
+    yield from (f"- `{state}`: {words}." for state, words in STATE_TEXTS.items())
     yield ""
     yield "`findings` are `{rule, severity, line, column, message, help}`; errors must go, warnings are for the operator's eyes."
     yield "`fixes` are `{rule, op, line, text}` for your file with the verdict's `sha256`, split into lines: `replace` the line,"

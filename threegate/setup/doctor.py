@@ -25,7 +25,8 @@ from threegate.runners.description import DoctorLine, guarded
 from threegate.runners.registry import backends, make_runner
 from threegate.trail import Trail
 
-_SPACE_LOW, _SPACE_NONE = 2 << 30, 256 << 20
+SPACE_LOW, SPACE_NONE = 2 << 30, 256 << 20
+"""Free bytes below which there is a warning, and a failure."""
 _YEAR_2026 = 1_767_225_600
 _PROJECTS = "threegate project list, and docs/projects.md"
 
@@ -36,7 +37,7 @@ def examine(workspace: Workspace | None, *, probes: bool = True) -> list[DoctorL
         DoctorLine("threegate", "ok", f"{described()} on Python {sys.version.split()[0]}")
     ]
     settings = Settings()
-    lines += guarded("clock", _clock)
+    lines += guarded("clock", clock_lines)
     lines += guarded("ssh-keygen", _ssh_keygen)
     if workspace is None:
         lines.append(
@@ -51,7 +52,7 @@ def examine(workspace: Workspace | None, *, probes: bool = True) -> list[DoctorL
         lines += guarded("folders", lambda: _folders(workspace))
         lines += guarded("operators", lambda: _operators(workspace))
         lines += guarded("trail", lambda: _trail(workspace))
-        lines += guarded("disk", lambda: _disk(workspace.root))
+        lines += guarded("disk", lambda: disk_lines(workspace.root))
         lines += guarded("projects", lambda: _projects(workspace, settings))
         lines += guarded("tools", lambda: _tools(workspace))
     for backend in backends():
@@ -111,7 +112,8 @@ def _works(settings: Settings) -> DoctorLine:
     return DoctorLine("works for you now", "ok" if can else "warning", f"{seen}, as uid {os.geteuid()}")
 
 
-def _clock() -> Iterator[DoctorLine]:
+def clock_lines() -> Iterator[DoctorLine]:
+    """Whether this machine knows what year it is: approvals and trails rest on it."""
     if time.time() < _YEAR_2026:
         yield DoctorLine("clock", "failure", time.strftime("%Y-%m-%d", time.gmtime()), "set the clock")
     else:
@@ -211,12 +213,13 @@ def _projects(workspace: Workspace, settings: Settings) -> Iterator[DoctorLine]:
         yield DoctorLine("projects", "ok", f"uid {os.geteuid()} may change {', '.join(can)}")
 
 
-def _disk(root: Path) -> Iterator[DoctorLine]:
+def disk_lines(root: Path) -> Iterator[DoctorLine]:
+    """The space that the workspace's disk has left."""
     free = shutil.disk_usage(root).free
     seen = f"{free >> 20} MiB free"
-    if free < _SPACE_NONE:
+    if free < SPACE_NONE:
         yield DoctorLine("disk", "failure", seen, "make room: threegate prune --older-than 30d")
-    elif free < _SPACE_LOW:
+    elif free < SPACE_LOW:
         yield DoctorLine("disk", "warning", seen, "make room: threegate prune --older-than 30d")
     else:
         yield DoctorLine("disk", "ok", seen)

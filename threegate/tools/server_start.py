@@ -41,7 +41,8 @@ _PROXIED: Final = dict.fromkeys(
 ) | {"NODE_USE_ENV_PROXY": "1"}
 _HIDING: Final = '/usr/bin/mount -t tmpfs -o mode=0000,nosuid,nodev,size=4k none "$1" && shift && exec "$@"'
 _CGROUPS: Final = "tools"
-_SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
+SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
+"""PATH of a server, behind the folders of its own program."""
 
 
 class Started:
@@ -111,7 +112,7 @@ def start_server(workspace: Workspace, settings: Settings, manifest: Manifest) -
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PATH": ":".join((*search_path(manifest.argv), *_SYSTEM_PATH)),
+        "PATH": ":".join((*search_path(manifest.argv), *SYSTEM_PATH)),
         **manifest.env,
         **values,
     }

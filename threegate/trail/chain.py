@@ -34,7 +34,8 @@ from threegate.trail.tree import LEAF_PREFIX
 
 WORKSPACE_ID = re.compile(r"ws-[0-9a-f]{32}")
 SEGMENT = re.compile(r"trail-([0-9]{12})\.jsonl")
-_CHUNK = 1 << 20
+CHUNK = 1 << 20
+"""Bytes of the trail that are read at once."""
 MARKING: Final = frozenset(("workspace_created", "workspace_adopted", "checkpoint", "rotated"))
 """Types that say something about the trail itself; who verifies looks at each of them."""
 _PLAIN_TYPES = TYPES - MARKING
@@ -145,7 +146,7 @@ def read_lines(descriptor: int, start: int, end: int) -> Iterator[RawLine]:
     at = start
     position = start
     while position < end:
-        chunk = os.pread(descriptor, min(_CHUNK, end - position), position)
+        chunk = os.pread(descriptor, min(CHUNK, end - position), position)
         if not chunk:
             break
         position += len(chunk)
@@ -169,7 +170,7 @@ def read_blocks(descriptor: int, end: int) -> Iterator[bytes]:
     rest = b""
     position = 0
     while position < end:
-        chunk = os.pread(descriptor, min(_CHUNK, end - position), position)
+        chunk = os.pread(descriptor, min(CHUNK, end - position), position)
         if not chunk:
             break
         position += len(chunk)

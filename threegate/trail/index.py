@@ -141,9 +141,10 @@ class TrailIndex:
         """Position and hash of each event that was put in here, as the kept index has them."""
         self._placed = True
         if kept is not None:
-            self._begin_from(kept.header)
+            self.begin_from(kept.header)
 
-    def _begin_from(self, header: dict[str, Any]) -> None:
+    def begin_from(self, header: dict[str, Any]) -> None:
+        """What `to_header` gave, taken up again."""
         self.workspace_id, self.epoch, self.vkey = header["workspace_id"], header["epoch"], header["vkey"]
         self.operators = (*header["operators"], None)[:3]  # an older version kept two
         self.last_checkpoint_root = header.get("last_checkpoint_root")

@@ -20,7 +20,8 @@ from threegate.core.workspace import STATES, Workspace
 from threegate.trail import Event, LockedTrail, RequestHistory, trail_text
 from threegate.trail.payloads import Payload, Placed
 
-_NUMBERS = 10_000
+NUMBERS = 10_000
+"""How many files of one name a folder takes."""
 
 
 def announce(held: LockedTrail, payload: Payload, *, request_id: str | None = None, actor: str) -> Event:
@@ -100,7 +101,7 @@ def deliver(
         raise ValueError("nothing to deliver")
     number = next(
         number
-        for number in range(1, _NUMBERS)
+        for number in range(1, NUMBERS)
         if not any(_taken(numbered(path, number)) for path, _, _ in files)
     )
     placed = [(numbered(path, number), content, mode) for path, content, mode in files]
@@ -181,10 +182,10 @@ def told_name(name: str) -> str:
 def free_name(path: Path) -> Path:
     """`path` with its `told_name`, or the first numbered name that is not taken. Raises Unavailable after thousands."""
     path = path.with_name(told_name(path.name))
-    for number in range(1, _NUMBERS):
+    for number in range(1, NUMBERS):
         if not _taken(candidate := numbered(path, number)):
             return candidate
-    raise Unavailable(f"{path}: {_NUMBERS} files of this name lie there; clean the folder up")
+    raise Unavailable(f"{path}: {NUMBERS} files of this name lie there; clean the folder up")
 
 
 def companions(request: Path) -> list[Path]:

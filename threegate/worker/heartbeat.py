@@ -99,7 +99,7 @@ class Agent:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._sent: dict[str, float] = {}
-        self._wire = Wire(broker, [cancel_queue(name)], self._heard, say)
+        self._wire = Wire(broker, [cancel_queue(name)], self.heard, say)
         self._answers = Queued("answers", limits.CLUSTER_ANSWERS, say)
         self._threads = [
             threading.Thread(target=self._fence, name="fence", daemon=True),
@@ -193,7 +193,7 @@ class Agent:
                     return data[: limits.CLUSTER_CHUNK_BYTES]
         raise Unavailable(f"input {sha256[:12]}…: the daemon does not send it")
 
-    def _heard(self, _queue: str, data: bytes, headers: Mapping[str, Any]) -> None:
+    def heard(self, _queue: str, data: bytes, headers: Mapping[str, Any]) -> None:
         """Called by the listener. Raises Refused for what is dropped."""
         if headers.get("kind") == "chunk":
             if not self._put(str(headers.get("nonce")), "chunk", dict(headers), data):

@@ -19,7 +19,8 @@ from typing import Any
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import Refused, Unavailable
 
-_LINES_BEFORE_REWRITE = 20_000
+LINES_BEFORE_REWRITE = 20_000
+"""Lines after which the journal is written again with what still counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class NonceJournal:
                 durable.sync_fd(self._descriptor, self._path)
                 self._keep(entry)
                 self._lines += 1
-                if self._lines > _LINES_BEFORE_REWRITE:
+                if self._lines > LINES_BEFORE_REWRITE:
                     old, now = self._descriptor, datetime.fromtimestamp(entry.at, UTC)
                     self._descriptor = self._rewrite(now)
                     os.close(old)

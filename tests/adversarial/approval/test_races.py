@@ -19,6 +19,7 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.launch.launching import CountingRunner, daemons
+from tests.support import wait_until
 from threegate.acts.approve import promote, seal, sign
 from threegate.acts.cancel import cancel_request
 from threegate.acts.operator import revoke_operator
@@ -185,12 +186,15 @@ def test_two_daemon_processes_and_copies_put_back(bench: Bench) -> None:
     path = bench.approve(bench.draft()).path
     data, signature = path.read_bytes(), path.with_name(path.name + ".sig").read_bytes()
     command = [sys.executable, "-m", "threegate", "--workspace", str(bench.workspace.root), "run", "--once"]
-    first = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
-    codes = []
-    for process in first:
-        process.communicate(timeout=120)
-        codes.append(process.returncode)
-    assert 0 in codes and set(codes) <= {0, 3}
+    first = subprocess.Popen(command[:-1], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(bench.workspace.daemon_lock_held, "the first daemon")
+        assert subprocess.run(command, capture_output=True, timeout=120).returncode == 3
+        wait_until(lambda: list(bench.workspace.finished.glob("*.md")), "the end of the run")
+        first.terminate()
+        assert first.wait(60) == 0
+    finally:
+        first.kill()
     for name in (path.name, "TR-20260101-000000Z-other.md"):
         back = path.with_name(name)
         back.with_name(name + ".sig").write_bytes(signature)

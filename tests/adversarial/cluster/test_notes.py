@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.cluster.test_parts import told
+from tests.support import wait_until
 from threegate.cluster.broker import Broker, Queued
 from threegate.cluster.ledger import Ledger
 from threegate.cluster.link import Link
@@ -39,7 +41,8 @@ class Daemon:
         self.ledger = Ledger(("w1", "w2"))
         self.said: list[str] = []
         self.told: list[tuple[str, str, dict[str, Any]]] = []
-        self.delay = 0.0
+        self.answers = threading.Event()
+        self.answers.set()
         self.link = Link(
             Broker("amqps://127.0.0.1:1/x", tmp_path),
             key("daemon"),
@@ -52,21 +55,15 @@ class Daemon:
         self.link.tell = self._tell  # type: ignore[method-assign]
 
     def _tell(self, worker: str, type: str, **value: Any) -> None:
-        time.sleep(self.delay)
+        assert self.answers.wait(60)
         self.told.append((worker, type, value))
 
     def hears(self, data: bytes, worker: str = "w1", **headers: Any) -> None:
         """As the wire hands a message over."""
-        self.link._heard(f"res.{worker}", data, headers)
+        self.link.heard(f"res.{worker}", data, headers)
 
     def sends(self, type: str, by: str = "w1", **value: Any) -> bytes:
         return seal(self.keys[by], type, {**note(worker=by), **value})
-
-    def waits(self, condition: Any) -> None:
-        until = time.monotonic() + 5
-        while not condition():
-            assert time.monotonic() < until
-            time.sleep(0.01)
 
 
 @pytest.fixture
@@ -109,23 +106,24 @@ def test_a_status_beyond_its_bounds_changes_nothing(daemon: Daemon, more: dict[s
 
 def test_a_status_of_7_megabytes_does_not_make_another_worker_lost(daemon: Daemon) -> None:
     """175,000 runs that nobody knows: each was answered by a cancel, published by the listener itself."""
-    daemon.delay = 0.2
+    daemon.answers.clear()
     data = daemon.sends("status", running=[[f"{number:032x}", "TR-a"] for number in range(175_000)])
     assert 5_000_000 < len(data) < limits.CLUSTER_SEALED_BYTES
     began = time.monotonic()
     daemon.hears(data)
     daemon.hears(daemon.sends("status", "w2"), "w2")
     assert time.monotonic() - began < 2 and daemon.ledger.seats()[1].live()
-    daemon.waits(lambda: daemon.link._wire.dropped("res.w1") == 1)
+    wait_until(lambda: daemon.link.wire.dropped("res.w1") == 1)
+    daemon.answers.set()
     assert daemon.told == [] and not daemon.ledger.seats()[0].live()
     disguised = daemon.sends("status", reason='"type":"result"' * 5_000, worker='w1"type":"result"')
     daemon.hears(disguised)
-    daemon.waits(lambda: daemon.link._wire.dropped("res.w1") == 2)
+    wait_until(lambda: daemon.link.wire.dropped("res.w1") == 2)
 
 
 def test_the_listener_never_waits_for_the_broker(daemon: Daemon) -> None:
     """As many strangers as a status may name, and answers that take their time: hearing goes on."""
-    daemon.delay = 0.05
+    daemon.answers.clear()
     began = time.monotonic()
     for seq in range(1, 20):
         running = [[f"{seq:016x}{number:016x}", "TR-a"] for number in range(200)]
@@ -133,8 +131,9 @@ def test_the_listener_never_waits_for_the_broker(daemon: Daemon) -> None:
     for number in range(100):
         daemon.hears(daemon.sends("may-start", nonce=f"{number:032x}", envelope_sha256=DIGEST))
     assert time.monotonic() - began < 4
-    daemon.waits(lambda: daemon.told)
-    assert len(daemon.told) < 200
+    assert daemon.told == []
+    daemon.answers.set()
+    wait_until(lambda: daemon.told, "an answer")
 
 
 def test_a_status_that_was_kept_is_no_sign_of_life(daemon: Daemon) -> None:
@@ -160,7 +159,7 @@ def test_a_status_that_was_kept_is_no_sign_of_life(daemon: Daemon) -> None:
 
 def test_a_flood_of_garbage_is_one_line(daemon: Daemon) -> None:
     """A worker fills its own queue with what nobody can read, and the log stays readable."""
-    wire = daemon.link._wire
+    wire = daemon.link.wire
 
     class Channel:
         acknowledged = 0
@@ -236,7 +235,7 @@ def test_large_notes_of_one_worker_are_read_apart(daemon: Daemon) -> None:
     )
     box = daemon.link.open(NONCE, "w1")
     daemon.hears(data)
-    daemon.waits(lambda: box.answered)
+    wait_until(lambda: box.answered)
     reader = daemon.link._readers["w1"]
     gate = __import__("threading").Event()
     reader.put(gate.wait)
@@ -250,7 +249,7 @@ def test_the_answer_to_one_question_is_none_for_another(daemon: Daemon) -> None:
     """A link repeats the mark of the question that it answers, whoever asks it to."""
     del daemon.link.tell  # type: ignore[method-assign]
     sent: list[bytes] = []
-    daemon.link._wire.publish = lambda *arguments, **_: sent.append(arguments[2])  # type: ignore[method-assign]
+    daemon.link.wire.publish = lambda *arguments, **_: sent.append(arguments[2])  # type: ignore[method-assign]
     daemon.link.open(NONCE, "w1")
     daemon.hears(daemon.sends("may-start", nonce=NONCE, envelope_sha256=DIGEST, ask="a" * 32))
     daemon.link.tell("w1", "go", nonce=NONCE, envelope_sha256=DIGEST)
@@ -275,7 +274,7 @@ def test_a_replayed_go_starts_nothing(tmp_path: Any, monkeypatch: pytest.MonkeyP
     def answer(type: str, **value: Any) -> None:
         go = {"worker": "w1", "boot": "b" * 16, "seq": 1, "nonce": NONCE, "envelope_sha256": DIGEST}
         recorded.append(seal(workspace, "go", {**go, "ask": value["ask"]}))
-        agent._heard("cancel.w1", recorded[0], {})
+        agent.heard("cancel.w1", recorded[0], {})
 
     agent.tell = answer  # type: ignore[method-assign]
     first = job()
@@ -299,9 +298,9 @@ def test_a_worker_takes_no_chunk_that_it_did_not_ask_for(tmp_path: Any) -> None:
     chunk = {"kind": "chunk", "nonce": NONCE, "sha256": DIGEST, "offset": 0}
     for nonce in (NONCE, "3" * 32):
         with pytest.raises(Refused):
-            agent._heard("cancel.w1", b"x", {**chunk, "nonce": nonce})
+            agent.heard("cancel.w1", b"x", {**chunk, "nonce": nonce})
     active.wanted = (DIGEST, 0)
-    agent._heard("cancel.w1", b"x", chunk)
+    agent.heard("cancel.w1", b"x", chunk)
     assert active.messages.qsize() == 1
 
 
@@ -309,14 +308,12 @@ def test_what_is_left_to_a_thread_is_bounded_and_never_ends_it() -> None:
     """A piece of work that raises, more than there is room for, and the end."""
     said: list[str] = []
     queued = Queued("answers", 2, said.append)
-    gate, done = __import__("threading").Event(), []
+    gate, done = threading.Event(), []
     assert queued.put(lambda: 1 // 0)
-    until = time.monotonic() + 5
-    while not said and time.monotonic() < until:
-        time.sleep(0.01)
-    assert "ZeroDivisionError" in said[0]
-    assert queued.put(gate.wait)
-    time.sleep(0.05)
+    assert "ZeroDivisionError" in wait_until(lambda: said, "what a failed piece of work says", 5)[0]
+    begun = threading.Event()
+    assert queued.put(lambda: begun.set() or gate.wait())
+    assert begun.wait(5)
     assert [queued.put(lambda: done.append(1)) for _ in range(4)] == [True, True, False, False]
     queued.close(0)
     gate.set()
@@ -335,7 +332,7 @@ def test_a_broker_that_is_gone_costs_one_timeout_and_not_one_for_each(tmp_path: 
         tries += 1
         raise OSError("unreachable")
 
-    wire._open_channel = fails  # type: ignore[method-assign]
+    wire.open_channel = fails  # type: ignore[method-assign]
     for _ in range(50):
         with pytest.raises(Unavailable):
             wire.publish("x", "x", b"")

@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ import pytest
 from tests.adversarial.escapes.era_attempts import ATTEMPTS, DRIVER, GVISOR_DIFFERS
 from tests.engine_fixtures import clearance, control, docker, era_job, era_settings, with_inputs
 from tests.ordinary_user import as_user, home
+from tests.support import wait_until
 from threegate.request.job import ERA_ENVIRONMENT, Job
 from threegate.runners.era.prepared_containers import Kind, PreparedContainers
 from threegate.runners.era.readback import NOT_READ
@@ -89,8 +89,8 @@ def attempt_all(folder: Path, runtime: str, ahead: bool = False) -> Tried:
         steer = control(folder, workspace_id=workspace)
         settings = era_settings(runtime=runtime).model_copy(update={"warm": int(ahead)})
         runner = EraRunner(settings, prepared_in=host if ahead else None)
-        if runner._prepared is not None:
-            prepare(runner._prepared, job, steer)
+        if runner.prepared is not None:
+            prepare(runner.prepared, job, steer)
         outcome = runner.run(clearance(job), job, steer)
         runner.close()
         lives = sleeper.poll() is None
@@ -110,10 +110,7 @@ def prepare(pool: PreparedContainers, job: Job, steer: Control) -> None:
     kind = Kind.of(job, "runc")
     assert kind is not None
     pool.learn(kind, steer)
-    until = time.monotonic() + 30
-    while not pool.has(job):
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_until(lambda: pool.has(job), "a container that waits", 30)
 
 
 @pytest.fixture(scope="module")

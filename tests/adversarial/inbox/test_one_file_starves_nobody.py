@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
-from tests.support import Place, make_place, monty_draft, request_id
+from tests.support import Place, make_place, monty_draft, request_id, wait_until
 from threegate.core import limits
 from threegate.core.errors import TrailError
 from threegate.core.workspace import Workspace
@@ -117,10 +117,8 @@ def test_an_input_that_changes_while_it_is_hashed_is_hashed_again(tmp_path: Path
     try:
         for content in (b"one", b"three"):
             place.write_bytes(content)
-            until = time.monotonic() + 30
-            while (found := hashes.sha256(place)) is PENDING and time.monotonic() < until:
-                time.sleep(0.01)
-            assert found == hashlib.sha256(content).hexdigest()
+            wait_until(lambda: hashes.sha256(place) is not PENDING, "a digest", 30)
+            assert hashes.sha256(place) == hashlib.sha256(content).hexdigest()
         place.unlink()
         assert hashes.sha256(place) is None
         os.mkfifo(place)
@@ -226,14 +224,10 @@ def test_a_digest_that_is_known_before_the_look_ends_is_not_forgotten(tmp_path: 
     (bench.workspace.inbox / f"{rid}.md").write_text(monty_draft(rid, "1", inputs=digests))
     inbox = inbox_of(bench)
     try:
-        for _ in range(200):
-            inbox.scan(bench.context.policy)
-            time.sleep(
-                0.02
-            )  # each hash is known before the next look, and before this one forgot what is gone
-            if not inbox.unfinished:
-                break
-        assert not inbox.unfinished
+        # Each digest is known before the next look, and before this one forgot what is gone.
+        wait_until(
+            lambda: inbox.scan(bench.context.policy) is not None and not inbox.unfinished, "a verdict", 30
+        )
     finally:
         inbox.close()
     assert json.loads((bench.workspace.verdicts / f"{rid}.md.json").read_text())["state"] == "draft"

@@ -13,6 +13,7 @@ from typing import cast
 
 import pytest
 
+from tests.support import wait_until
 from tests.tools.little_servers import described, nowhere, open_folder, pinned_server, write_server
 from threegate.core import limits
 from threegate.core.errors import Refused
@@ -116,9 +117,11 @@ def test_one_that_does_not_read_has_its_time(folder: Path) -> None:
     path = write_server(folder, "def begun(): __import__('time').sleep(300)")
     with open_server(nowhere(path), Settings(), described(path, place="host")) as server:
         server.initialize()
-        server._stream.begin(seconds=0.5, max_bytes=MIB)  # type: ignore[union-attr]
+        stream = server._stream
+        assert stream is not None
+        stream.begin(seconds=0.5, max_bytes=MIB)
         with pytest.raises(ServerError) as silent:
-            server._stream.send({"jsonrpc": "2.0", "method": "x", "params": {"x": "x" * 4 * MIB}})  # type: ignore[union-attr]
+            stream.send({"jsonrpc": "2.0", "method": "x", "params": {"x": "x" * 4 * MIB}})
     assert silent.value.code == "server_silent"
 
 
@@ -130,6 +133,8 @@ def call(id, name, arguments):
     say({"id": id, "result": text("x")})
     say({"id": id, "result": text("y")})
     say({"id": id + 1, "result": text("an answer to what was not asked yet")})
+    with open(os.environ["COUNT"], "a") as file:
+        file.write("answered\\n")
 """
     path, count = write_server(folder, source), folder / "count"
     count.touch()
@@ -138,13 +143,13 @@ def call(id, name, arguments):
     with open_server(nowhere(path), Settings(), manifest) as server:
         server.check_pinned()
         assert server.call("echo", {}, 20, MIB).content[0]["text"] == "x"
-        time.sleep(0.3)
+        wait_until(lambda: "answered" in count.read_text(), "the second answer", 10)
         with pytest.raises(ServerError) as twice:
             server.call("echo", {}, 20, MIB)
         with pytest.raises(ServerError, match="start it again"):
             server.call("echo", {}, 20, MIB)
     assert (twice.value.code, twice.value.reached) == ("server_protocol", False)
-    assert count.read_text() == "called\n"
+    assert count.read_text() == "called\nanswered\n"
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ from threegate.request.report import Finding, Fix, Report
 
 __all__ = ["MENDED_RULES", "apply_fixes", "propose_fixes"]
 
-_MAKERS = {**front_matter_fixes.MAKERS, **body_fixes.MAKERS}
-MENDED_RULES = frozenset(_MAKERS)
+MAKERS = {**front_matter_fixes.MAKERS, **body_fixes.MAKERS}
+"""What makes the fixes of each rule."""
+MENDED_RULES = frozenset(MAKERS)
 """The rules whose findings may have a fix."""
 _LEAK = "TG501"
 _STOPPING = frozenset({"TG105", "TG106", "TG108", "TG110", "TG112", "TG113", "TG114"})
@@ -48,7 +49,7 @@ def _proposed(text: str, report: Report, settings: GateSettings, now: datetime) 
     fixes: list[Fix] = []
     fixed: list[Finding] = []
     for finding in report.findings:
-        made = tuple(_MAKERS[finding.rule](draft, finding)) if finding.rule in _MAKERS else ()
+        made = tuple(MAKERS[finding.rule](draft, finding)) if finding.rule in MAKERS else ()
         new = [fix for fix in made if fix not in fixes]
         places = {(_kind(fix), fix.line) for fix in new if fix.op != "insert"}
         if made and not places & taken:

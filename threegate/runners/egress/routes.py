@@ -17,7 +17,8 @@ from typing import Any
 from threegate.runners.egress.egress import own_addresses
 
 _BLOCKED = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")
-_TOOLS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+TOOLS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where `nsenter` and `ip` are looked for."""
 _SECONDS = 10
 
 
@@ -26,7 +27,7 @@ def block_routes(pid: int) -> str | None:
 
     Needs nsenter and ip on the host; without them squid's rules stand alone. Raises OSError, ValueError.
     """
-    nsenter, ip = (shutil.which(name, path=_TOOLS) for name in ("nsenter", "ip"))
+    nsenter, ip = (shutil.which(name, path=TOOLS) for name in ("nsenter", "ip"))
     if not nsenter or not ip:
         return "Private addresses are refused by the proxy alone (nsenter and ip are not installed)."
     enter = [nsenter, f"--net=/proc/{pid}/ns/net", ip]

@@ -32,7 +32,7 @@ from threegate.runners.interface import Control, Destination, Outcome, Status
 from threegate.runners.staging import Collected, fresh_folder
 from threegate.runners.streams import EMPTY, nothing_ran
 
-_GONE_SECONDS = 4
+GONE_SECONDS = 4
 _SHORT_SECONDS = 1.5
 """How long an engine is waited for after it left one question unanswered."""
 
@@ -170,7 +170,7 @@ class EraRun:
             return
         self._watch.kill()
         # An engine that hangs is not waited for longer than this; PID 1's own deadline holds.
-        patience = _SHORT_SECONDS if self._silent else _GONE_SECONDS
+        patience = _SHORT_SECONDS if self._silent else GONE_SECONDS
         self._wait_for(patience)
         end = time.monotonic() + patience
         while True:
@@ -199,7 +199,7 @@ class EraRun:
             with fresh_folder(target):
                 return
         try:
-            self._wait_for(_GONE_SECONDS)
+            self._wait_for(GONE_SECONDS)
             self._api.pause(self._container)
             # gVisor's own processes are in the cgroup as well; there, and where it cannot be read, PID 1 has said so.
             if self._runtime != "runsc" and self._watch.alone() is False:

@@ -1,6 +1,6 @@
 """Whether the container engine answers now: one small question over its socket, for a screen that cannot wait.
 
-Invariant: nothing heavy is imported, nothing is changed, and no answer is waited for longer than _SECONDS.
+Invariant: nothing heavy is imported, nothing is changed, and no answer is waited for longer than ANSWER_SECONDS.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from threegate.core import limits
 from threegate.runners.description import DoctorLine
 
 _DEFAULT: Final = "unix:///var/run/docker.sock"
-_SECONDS: Final = 3.0
+ANSWER_SECONDS: Final = 3.0
+"""How long an engine may take to answer a question about itself."""
 
 
 def engine_url(setting: str) -> str:
@@ -46,7 +47,7 @@ class _OverSocket(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
     def __init__(self, path: str) -> None:
-        super().__init__("engine", timeout=_SECONDS)
+        super().__init__("engine", timeout=ANSWER_SECONDS)
         self._path = path
 
     def connect(self) -> None:

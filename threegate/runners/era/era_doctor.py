@@ -35,7 +35,7 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
         url = container_engine.engine_url(settings.engine)
         yield DoctorLine("engine", "ok", f"{version.get('Version')} at {url}")
         yield _access_line(Path(url.removeprefix("unix://")))
-        yield _runtime_line(container_engine.check_runtime(api, settings.runtime), version)
+        yield runtime_line(container_engine.check_runtime(api, settings.runtime), version)
         for name, image in (("image", settings.image), ("egress_image", settings.egress_image)):
             if not image:
                 yield DoctorLine(name, "warning", "not set", "threegate sandbox build")
@@ -112,7 +112,7 @@ def _debian_version(package: str) -> str:
     return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
-def _runtime_line(runtime: str, version: dict[str, Any]) -> DoctorLine:
+def runtime_line(runtime: str, version: dict[str, Any]) -> DoctorLine:
     """The runtime's version against known ways out of it."""
     found = next(
         (

@@ -49,11 +49,12 @@ class EraRunner:
         self._secrets = secret_references or {}
         self._url = container_engine.engine_url(settings.engine)
         self._egress_network = egress_network
-        self._prepared = (
+        self.prepared = (
             PreparedContainers(self._url, settings.warm, prepared_in)
             if settings.warm and prepared_in is not None
             else None
         )
+        """The containers that wait for a command, where the settings ask for any."""
         self._looked: tuple[float, str | None] = (0.0, None)
 
     def available(self, job: Job | None = None) -> str | None:
@@ -62,7 +63,7 @@ class EraRunner:
         With a job also what only that job needs. The engine's answer is kept for LOOK_SECONDS; a container that is
         prepared and alive is answer enough.
         """
-        if job is not None and self._prepared is not None and self._prepared.has(job):
+        if job is not None and self.prepared is not None and self.prepared.has(job):
             return None
         moment, missing = self._looked
         if time.monotonic() - moment >= LOOK_SECONDS or moment == 0.0:
@@ -89,8 +90,8 @@ class EraRunner:
         """Run `job.argv` once; see Runner.run. Never raises for what the command does."""
         clearance.must_cover(job)
         outcome = self._from_prepared(job, control) or self._contained(clearance.request_id, job, control)
-        if self._prepared is not None and outcome.runtime and (kind := Kind.of(job, outcome.runtime)):
-            self._prepared.learn(kind, control)
+        if self.prepared is not None and outcome.runtime and (kind := Kind.of(job, outcome.runtime)):
+            self.prepared.learn(kind, control)
         return outcome
 
     def prove(self, control: Control, *, network: bool = False) -> Outcome:
@@ -109,12 +110,12 @@ class EraRunner:
 
     def close(self) -> None:
         """Take away what was prepared and not used."""
-        if self._prepared is not None:
-            self._prepared.close()
+        if self.prepared is not None:
+            self.prepared.close()
 
     def _from_prepared(self, job: Job, control: Control) -> Outcome | None:
         """The outcome of a run in a container that was prepared ahead; None when there is none, and nothing ran."""
-        prepared = self._prepared.take(job) if self._prepared is not None and _has_command(job) else None
+        prepared = self.prepared.take(job) if self.prepared is not None and _has_command(job) else None
         if prepared is None:
             return None
         with ExitStack() as stack:

@@ -124,7 +124,7 @@ class Views:
         streams = []
         if look.facts is not None:
             for name in _STREAMS:
-                pieces = _pieces(look, name, limits.PAGE_FIRST_CHARS, _FIRST_BYTES)
+                pieces = pieces_of(look, name, limits.PAGE_FIRST_CHARS, _FIRST_BYTES)
                 stream = getattr(look.facts, name)
                 if pieces is not None:
                     more = len(pieces) > 1 or len(stream.kept) > _FIRST_BYTES
@@ -153,7 +153,7 @@ class Views:
         name = request.path_params["name"]
         entry = self._entry(request)
         look = self._look(entry)
-        pieces = _pieces(look, name, limits.PAGE_STREAM_CHARS) if name in _STREAMS else None
+        pieces = pieces_of(look, name, limits.PAGE_STREAM_CHARS) if name in _STREAMS else None
         if pieces is None:
             raise Missing("there is no such output")
         page = min(_number(request.query_params.get("page", "1")), len(pieces))
@@ -219,7 +219,7 @@ class Views:
             return open_context(self._workspace, contracts=self._contracts, trail=self._trail)
 
 
-def _pieces(look: Look, name: str, size: int, kept: int = limits.STREAM_KEPT_BYTES) -> list[str] | None:
+def pieces_of(look: Look, name: str, size: int, kept: int = limits.STREAM_KEPT_BYTES) -> list[str] | None:
     """A stream's first `kept` bytes in pieces of `size` characters, safe to show, secrets masked; None when it is empty."""
     stream = getattr(look.facts, name) if look.facts is not None else None
     if stream is None or not stream.kept:

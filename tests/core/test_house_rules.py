@@ -1,0 +1,142 @@
+"""What holds in the tests themselves: they wait for what happens instead of sleeping, and they use what is public.
+
+Both lists are exact, so that an exception that is no longer needed is taken out of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+
+SLEEPS = {
+    "adversarial/cluster/test_taken_over.py": "from a claim to the broker: nothing shows it while the worker is stopped",
+    "agents/npm_agents.py": "between two questions to a registry: nothing says when it is back",
+    "agents/terminal.py": "keys as a person presses them: a page that is passed over in a hurry was not seen",
+    "agents/test_model_relay.py": "an endpoint whose pieces come one by one",
+    "cluster/test_soak.py": "looks for a file that is there for some milliseconds only",
+    "runners/test_monty_watch.py": "a look that takes longer than removing would, if it did not wait",
+    "runners/test_slow_engine.py": "a moment within a run that neither the engine nor the run shows",
+    "setup/test_systemd.py": "nothing may happen for longer than the watchdog waits",
+    "support.py": "the one function that waits for a condition",
+    "tools/conformance_server.py": "a program under test: a tool that takes its time",
+    "trail/test_shared_sync.py": "a slow disk",
+}
+"""Files that sleep once, and why nothing could be waited for there."""
+
+FOREIGN = {"os", "sys", "threading", "atexit", "_pytest", "super()"}
+"""Whose private names are not ours: a child that must not flush its parent's buffers has `os._exit` only."""
+
+PRIVATE = {
+    "adversarial/approval/test_batches.py": (2, "a kind of member that no screen makes today"),
+    "adversarial/approval/test_drills_never_run.py": (2, "an attacker who has taken a wall away"),
+    "adversarial/cluster/test_notes.py": (3, "queues and keys between threads, without a broker"),
+    "adversarial/cluster/test_remote_run.py": (1, "a note that passed every check of the link"),
+    "adversarial/test_output_limits.py": (1, "the rule for endings, without an engine"),
+    "adversarial/tools/test_hostile_servers.py": (
+        2,
+        "a write that a server does not read; a call without a daemon",
+    ),
+    "cli/test_validate.py": (1, "characters that no file name of a test can have"),
+    "cluster/envelopes.py": (1, "raw bytes on the daemon's own channel"),
+    "cluster/test_parts.py": (1, "an internal row: waiting must not have spent anything"),
+    "contracts/test_store.py": (1, "an index that is wrong must not be believed"),
+    "daemon/test_supervisor.py": (1, "each single ping, by a clock of the test"),
+    "end_to_end/test_proposal_secret.py": (
+        2,
+        "what the containers of a run were given, before they are removed",
+    ),
+    "engine_fixtures.py": (1, "leave to run that the judge did not give: tests of runners have no trail"),
+    "evidence/test_pack.py": (1, "a disk that is full at the last file"),
+    "launch/test_status_file.py": (1, "one entry of what runs"),
+    "launch/test_waits.py": (1, "threads that do what the test says"),
+    "records/test_metrics.py": (2, "what is kept must stay small"),
+    "request/test_code.py": (2, "lines and worker of the checker that cannot be caused"),
+    "request/test_fixes.py": (1, "fixes before they are checked against the text"),
+    "review/test_status_rows.py": (1, "what is kept must stay small"),
+    "runners/test_egress.py": (1, "a kernel that takes no route"),
+    "runners/test_other_engines.py": (1, "what is missing of one image, without a run"),
+    "runners/test_prepared_containers.py": (4, "a container that somebody changed while it waited"),
+    "serve/test_http_app.py": (1, "what is kept must stay small"),
+    "serve/test_page.py": (1, "serving would not return"),
+    "serve/test_passkey_in_a_browser.py": (2, "what the page hands to a passkey, before it signs"),
+    "tui/terminal.py": (1, "Textual's own: it has no public way to read the screen"),
+    "tui/test_review.py": (1, "the line that is open, whatever its text"),
+}
+"""How often a file uses private names of the package, and what it reaches by them that no public name shows."""
+
+_PATCHES = {"setattr", "delattr", "object", "patch"}
+
+
+@functools.cache
+def trees() -> list[tuple[str, list[ast.AST]]]:
+    """Every file of tests and all of its nodes."""
+    return [
+        (path.relative_to(TESTS).as_posix(), list(ast.walk(ast.parse(path.read_text()))))
+        for path in sorted(TESTS.rglob("*.py"))
+    ]
+
+
+def called(node: ast.Call) -> str:
+    """The last part of the name of what is called."""
+    return str(getattr(node.func, "attr", getattr(node.func, "id", "")))
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+def private_names(tree: list[ast.AST]) -> Iterator[str]:
+    """Private attributes of others, imported private names, and those that are replaced by name."""
+    for node in tree:
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            owner = ast.unparse(node.value)
+            if owner not in {"self", "cls"} and owner.partition(".")[0] not in FOREIGN:
+                yield f"{owner}.{node.attr}"
+        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("threegate"):
+            yield from (item.name for item in node.names if is_private(item.name))
+        elif isinstance(node, ast.Call) and called(node) in _PATCHES:
+            for argument in node.args[:2]:
+                name = argument.value if isinstance(argument, ast.Constant) else ""
+                if isinstance(name, str) and is_private(name.rpartition(".")[2]):
+                    yield name
+
+
+def test_nobody_sleeps_where_something_can_be_waited_for() -> None:
+    """A sleep is too short on a busy machine and too long on every other: tests.support.wait_until waits for the thing itself."""
+    found = Counter(
+        name
+        for name, tree in trees()
+        for node in tree
+        if isinstance(node, ast.Call) and called(node) == "sleep"
+    )
+    assert found == Counter(dict.fromkeys(SLEEPS, 1))
+
+
+def test_private_names_are_used_only_where_there_is_no_other_way() -> None:
+    found = {name: sorted(names) for name, tree in trees() if (names := list(private_names(tree)))}
+    assert {name: len(names) for name, names in found.items()} == {
+        name: count for name, (count, _) in PRIVATE.items()
+    }, found
+
+
+def test_the_start_of_one_file_is_cheap() -> None:
+    """What every run of a single test file imports first: nothing of the package, and no library that takes a second."""
+    code = "import sys, tests.conftest; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=TESTS.parent, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert not set(done.stdout.split()) & {
+        "threegate",
+        "hypothesis",
+        "docker",
+        "httpx",
+        "pydantic",
+        "textual",
+    }
