@@ -53,7 +53,7 @@ def kill_and_tell(scope: str, which: str, *, name: str, key: Path | None, yes: b
     """Do it and say what ended."""
     from threegate.acts.session_acts import KILL, SCOPES, kill_about
     from threegate.acts.session_acts import kill as kill_sessions
-    from threegate.acts.signed_acts import Decision, sign_act
+    from threegate.acts.signed_acts import OperatorDecision, sign_act
     from threegate.launch.context import open_context
 
     if scope not in SCOPES:
@@ -63,7 +63,7 @@ def kill_and_tell(scope: str, which: str, *, name: str, key: Path | None, yes: b
     if scope == "workflow":
         acting = acting_here(context, name, key)
         ask(f"Sign as {acting.name} and end the workflow {which}?", yes)
-        by = Decision(f"operator:{acting.name}", sign_act(context, acting, KILL, about))
+        by = OperatorDecision(f"operator:{acting.name}", sign_act(context, acting, KILL, about))
     else:
         by = decision_here(context, KILL, about, name, key)
     killed = kill_sessions(context, scope, which, by=by)

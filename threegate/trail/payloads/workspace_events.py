@@ -58,7 +58,7 @@ class TreeAnnounced(Payload):
 
 
 @frozen_fields
-class CheckpointSigned(TreeAnnounced):
+class TrailCheckpointSigned(TreeAnnounced):
     """A checkpoint of the trail was signed."""
 
     kind = "checkpoint"
