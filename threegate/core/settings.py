@@ -233,7 +233,7 @@ class AuditSettings(_Part):
 
 
 class WitnessReference(_Part):
-    """A witness that cosigns the trail's checkpoints: where it answers, and the key that its cosignatures must be of."""
+    """A witness that cosigns trail checkpoints: where it answers, and the key that its cosignatures must be of."""
 
     url: str = Field(
         pattern=r"^https?://([A-Za-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]{0,500})?$",

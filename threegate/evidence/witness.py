@@ -1,4 +1,4 @@
-"""A witness of trails (C2SP tlog-witness): it cosigns a checkpoint only if it continues the last one that it cosigned.
+"""A witness of trails (C2SP tlog-witness): it cosigns a trail checkpoint only if it continues the last one that it cosigned.
 
 Invariant: for each log that it knows, what a witness cosigned is one growing history. The state is on disk before a
 cosignature leaves (`add`), by one atomic rename. Key and state are one file: a witness that lost what it saw has lost its key
