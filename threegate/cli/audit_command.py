@@ -177,7 +177,8 @@ def checkpoint(
 def prove(
     seq: Annotated[int, typer.Argument(min=1, help="The event's number.")],
     with_checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="Prove for this trail checkpoint instead of a fresh one.")
+        Path | None,
+        typer.Option("--checkpoint", help="Prove for this trail checkpoint instead of a fresh one."),
     ] = None,
 ) -> None:
     """Print a proof that an event is in the trail.

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import say, workspace_here
+from threegate.cli.invocation import context_here, say
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask, decision_here
 
 app = typer.Typer(add_completion=False)
@@ -54,11 +54,10 @@ def kill_and_tell(scope: str, which: str, *, name: str, key: Path | None, yes: b
     from threegate.acts.session_acts import KILL, SCOPES, kill_about
     from threegate.acts.session_acts import kill as kill_sessions
     from threegate.acts.signed_acts import OperatorDecision, sign_act
-    from threegate.launch.context import open_context
 
     if scope not in SCOPES:
         raise typer.BadParameter(f"name one of {', '.join(SCOPES)}")
-    context = open_context(workspace_here())
+    context = context_here()
     about = kill_about(context, scope, which)
     if scope == "workflow":
         acting = acting_here(context, name, key)

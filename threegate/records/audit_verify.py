@@ -79,9 +79,7 @@ def _check_witness(
 ) -> None:
     """Whether a witness cosigned the newest trail checkpoint of the trail, in one of its files or of those kept elsewhere."""
     if newest is None or newest.size is None or newest.root is None:
-        what = (
-            f"has no trail checkpoint, so {witness.name} cosigned none; sign one with: threegate audit checkpoint"
-        )
+        what = f"has no trail checkpoint, so {witness.name} cosigned none; sign one with: threegate audit checkpoint"
         result.add(workspace.trail_file, 0, what)
         return
     name = trail_checkpoint_folder(workspace) / f"{newest.size:012d}"

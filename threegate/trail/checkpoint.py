@@ -81,7 +81,9 @@ class TrailCheckpoint:
                 _NOTE.fullmatch(data.decode("utf-8")) if len(data) <= limits.TRAIL_CHECKPOINT_BYTES else None
             )
             if match is None:
-                raise InvalidInput("is no signed trail checkpoint (origin, size, root, blank line, signatures)")
+                raise InvalidInput(
+                    "is no signed trail checkpoint (origin, size, root, blank line, signatures)"
+                )
         except UnicodeDecodeError:
             raise InvalidInput("is no signed trail checkpoint (not UTF-8)") from None
         signatures = tuple(map(parse_signature_line, match["signatures"].splitlines()))

@@ -97,7 +97,9 @@ class Witnessed(Payload):
     """Why it refused, as it said."""
 
     def sentence(self) -> str:
-        of = f" the trail checkpoint at {self.size} events" if self.size is not None else " a trail checkpoint"
+        of = (
+            f" the trail checkpoint at {self.size} events" if self.size is not None else " a trail checkpoint"
+        )
         if self.cosignature is None:
             return f"the witness{named(self.witness)} refused to cosign{of}{because(self.reason)}"
         return f"the witness{named(self.witness)} cosigned{of}"
