@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from threegate.core import limits
+from threegate.core.risk_domains import RISK_DOMAINS
 from threegate.core.strict_yaml import YamlNode
 from threegate.request import fields, lists
 from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND
@@ -30,40 +31,7 @@ TOOL_TO_CALL = "for mcp the tool to call, by its name at the server"
 _WORKDIR = re.compile(r"/out|/in(?:/[A-Za-z0-9._-]{1,128}){0,8}")
 
 SHELLS = frozenset(
-    [
-        "shell",
-        "sh",
-        "bash",
-        "zsh",
-        "dash",
-        "ksh",
-        "fish",
-        "csh",
-        "tcsh",
-        "powershell",
-        "pwsh",
-        "cmd",
-        "batch",
-        "rbash",
-        "ash",
-        "mksh",
-    ]
-)
-RISK_DOMAINS = (
-    "devops",
-    "finance",
-    "education",
-    "hr",
-    "legal",
-    "pharma",
-    "healthcare",
-    "commerce",
-    "customer_support",
-    "security",
-    "research",
-    "personal_productivity",
-    "public_information",
-    "unknown",
+    "shell sh bash zsh dash ksh fish csh tcsh powershell pwsh cmd batch rbash ash mksh".split()
 )
 
 
