@@ -14,7 +14,6 @@ import pytest
 
 from threegate import cli
 from threegate.aana import vocabulary
-from threegate.approval import REASON_CODES
 from threegate.cli.explain_command import code_descriptions
 from threegate.contracts.codes import CODES
 from threegate.contracts.reasons import REASONS
@@ -129,7 +128,7 @@ def proposal_codes() -> set[str]:
 
 
 FAMILIES = {
-    "reasons": lambda: {*codes_in_the_code(), *REASON_CODES, *REASONS, *WAITING_CODES, *WAITS_FOR},
+    "reasons": lambda: {*codes_in_the_code(), *REASONS, *WAITING_CODES, *WAITS_FOR},
     "events": lambda: set(PAYLOADS),
     "statuses": lambda: {*STATUSES, *get_args(Status), *get_args(State)},
     "rules": lambda: {*SURROUNDING_RULES, *(text for tree in parsed().values() for text in texts(tree) if re.fullmatch(r"TG\d{3}", text))},
