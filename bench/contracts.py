@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.contracts.material import compiled  # noqa: E402
-from threegate.contracts import Call, Outcome, engine  # noqa: E402
+from threegate.contracts import Call, CallOutcome, engine  # noqa: E402
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 AIM_A_SECOND = 100_000
@@ -98,7 +98,7 @@ def main() -> int:
 
     session = engine.open_session(compiled(OURS).rules)
     call = Call("order", ARGUMENTS, principal={"role": "trader"})
-    engine.commit(session, call, Outcome("succeeded"))
+    engine.commit(session, call, CallOutcome("succeeded"))
     guard = Edictum.from_yaml_string(THEIRS)
     principal = Principal(role="trader")
     bad = {**ARGUMENTS, "shares": 1001}
@@ -117,7 +117,7 @@ def main() -> int:
     for earlier in (10, 1_000, 100_000):
         long = engine.open_session(compiled(LONG).rules)
         for number in range(earlier):
-            engine.commit(long, Call("order", {**ARGUMENTS, "shares": number % 9}), Outcome("succeeded"))
+            engine.commit(long, Call("order", {**ARGUMENTS, "shares": number % 9}), CallOutcome("succeeded"))
         rate = max(a_second(lambda long=long: engine.decide(long, LONG_CALL, NOW), 10_000) for _ in range(5))
         growth.append(rate)
         print(

@@ -1,4 +1,4 @@
-"""Writes what is made from the code: docs/rules.md, settings.md, codes.md, events.md, cli.md, the man page, and the schemas of gate 1, of gate 3a, of verdicts and of what the HTTP server answers. ``--check`` only compares.
+"""Writes what is made from the code: docs/rules.md, settings.md, codes.md, events.md, cli.md, the man page, and the schemas of gate 1, of gate 3a, of contracts, of verdicts and of what the HTTP server answers. ``--check`` only compares.
 
 Usage: python scripts/generate_docs.py [--check]; exit 1 when a file is not current.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from scripts.pages.codes import codes_page
+from scripts.pages.contract_schemas import SCHEMAS, schema_text
 from scripts.pages.events import events_page
 from scripts.pages.manual import cli_page, man_page
 from scripts.pages.settings import settings_page
@@ -47,6 +48,7 @@ def made() -> dict[str, str]:
         "schemas/tool-request-2.schema.json": _json(request_schema_2()),
         "schemas/report.schema.json": _json(report_schema()),
         "schemas/verdict.schema.json": _json(verdict_schema()),
+        **{f"schemas/{name}": schema_text(name) for name in SCHEMAS},
         **{
             f"schemas/{name}.schema.json": _json(_published(name, title, schema))
             for name, title, schema in (

@@ -13,7 +13,7 @@ from threegate.acts.cancel import cancel_request
 from threegate.acts.operator import add_operator, list_operators, record_operators, revoke_operator
 from threegate.acts.reject import reject_draft
 from threegate.acts.retry import retry_request
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError
 from threegate.results import read_verdict
@@ -35,7 +35,7 @@ def events(bench: Bench) -> list[str]:
 def test_reject_leaves_a_copy_a_verdict_and_a_result(bench: Bench) -> None:
     path = bench.draft()
     data = path.read_bytes()
-    done = reject_draft(bench.context, path, reason="not today", by=Decision("test"))
+    done = reject_draft(bench.context, path, reason="not today", by=OperatorDecision("test"))
     assert not path.exists() and done.path.parent == bench.workspace.refused
     assert done.path.read_bytes() == data and done.path.stat().st_nlink == 1
     verdict = read_verdict(bench.workspace, path.name)
@@ -49,7 +49,7 @@ def test_reject_leaves_a_copy_a_verdict_and_a_result(bench: Bench) -> None:
 def test_rejecting_a_draft_that_claims_a_waiting_id_ends_only_the_draft(bench: Bench) -> None:
     approved = bench.approve(bench.draft())
     imitator = bench.draft("req-1", slug="imitator")
-    assert reject_draft(bench.context, imitator, reason="", by=Decision("test")).request_id is None
+    assert reject_draft(bench.context, imitator, reason="", by=OperatorDecision("test")).request_id is None
     assert approved.path.exists()
     assert all(check.ok for check in verify_approval(bench.context, approved.path))
 
@@ -57,13 +57,13 @@ def test_rejecting_a_draft_that_claims_a_waiting_id_ends_only_the_draft(bench: B
 def test_an_unreadable_draft_can_be_rejected(bench: Bench) -> None:
     path = bench.workspace.inbox / "TR-20260101-000000Z-x.md"
     path.write_bytes(b"\xff\xfe nothing")
-    assert reject_draft(bench.context, path, reason="", by=Decision("test")).request_id is None
+    assert reject_draft(bench.context, path, reason="", by=OperatorDecision("test")).request_id is None
     assert not path.exists()
 
 
 def test_a_waiting_request_is_cancelled_at_once(bench: Bench) -> None:
     done = bench.approve(bench.draft())
-    stopped = cancel_request(bench.context, "req-1", by=Decision("test"))
+    stopped = cancel_request(bench.context, "req-1", by=OperatorDecision("test"))
     assert (stopped.outcome, stopped.ran_ms, stopped.was) == ("cancelled", None, "waiting")
     assert stopped.waited_seconds in (0, 1, 2) and "it was waiting for" in str(stopped)
     assert "it was about to start; nothing of it ran" in str(
@@ -80,7 +80,10 @@ def test_a_waiting_request_is_cancelled_at_once(bench: Bench) -> None:
     assert moved.exists() and moved.with_name(moved.name + ".sig").exists()
     (result,) = bench.workspace.results.iterdir()
     assert "status: cancelled" in result.read_text()
-    assert code_of(lambda: cancel_request(bench.context, "req-1", by=Decision("test"))) == "already_ended"
+    assert (
+        code_of(lambda: cancel_request(bench.context, "req-1", by=OperatorDecision("test")))
+        == "already_ended"
+    )
     moved.rename(done.path)
     moved.with_name(moved.name + ".sig").rename(done.path.with_name(done.path.name + ".sig"))
     failed = [check.code for check in verify_approval(bench.context, done.path) if check.ok is False]
@@ -91,7 +94,7 @@ def test_a_running_request_is_only_asked_to_end(bench: Bench) -> None:
     bench.approve(bench.draft())
     with Trail(bench.workspace).locked() as held:
         held.append(Claimed.from_data({"nonce": "0" * 32}), request_id="req-1", actor="daemon")
-    done = cancel_request(bench.context, "req-1", by=Decision("test"), wait_seconds=0)
+    done = cancel_request(bench.context, "req-1", by=OperatorDecision("test"), wait_seconds=0)
     assert done.outcome == "requested"
     assert (bench.workspace.control / "cancel-req-1").exists()
     assert "cancelled" not in events(bench)
@@ -102,17 +105,19 @@ def test_a_running_request_is_only_asked_to_end(bench: Bench) -> None:
 def test_nothing_is_cancelled_that_is_not_there(bench: Bench) -> None:
     for wrong in ("nothing", "../x", "a", "req\n1"):
         assert (
-            code_of(lambda wrong=wrong: cancel_request(bench.context, wrong, by=Decision("test")))
+            code_of(lambda wrong=wrong: cancel_request(bench.context, wrong, by=OperatorDecision("test")))
             == "unknown_request"
         )
     with Trail(bench.workspace).locked() as held:
         held.append(Validated.from_data({}), request_id="req-1", actor="daemon")
-    assert code_of(lambda: cancel_request(bench.context, "req-1", by=Decision("test"))) == "not_approved"
+    assert (
+        code_of(lambda: cancel_request(bench.context, "req-1", by=OperatorDecision("test"))) == "not_approved"
+    )
 
 
 def test_retry_means_the_same_with_a_new_id(bench: Bench) -> None:
     done = bench.approve(bench.draft())
-    cancel_request(bench.context, "req-1", by=Decision("test"))
+    cancel_request(bench.context, "req-1", by=OperatorDecision("test"))
     (bench.workspace.files / "data.csv").unlink()
     again = retry_request(bench.context, bench.workspace.refused / done.path.name)
     assert again.request_id == "req-1.r2" and again.restored == ("data.csv",)

@@ -10,7 +10,7 @@ import pytest
 from tests.acts.bench_workspace import Bench
 from threegate.acts.cancel import CANCEL, cancel_about, cancel_request
 from threegate.acts.reject import REJECT, reject_about, reject_draft
-from threegate.acts.signed_acts import Decision, decide
+from threegate.acts.signed_acts import OperatorDecision, decide
 from threegate.acts.signing_key import Acting
 from threegate.cli import execute
 from threegate.core.errors import Refused
@@ -92,7 +92,7 @@ def test_a_signature_is_for_one_decision(bench: Bench) -> None:
     def draft(name: str) -> Draft:
         return read_draft(bench.workspace, bench.draft(name, slug=name))
 
-    def signed(about: dict) -> Decision:
+    def signed(about: dict) -> OperatorDecision:
         return decide(bench.context, REJECT, about, account="me", acting=own(bench), ask=True)
 
     one, two = draft("one"), draft("two")

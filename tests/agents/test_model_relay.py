@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.agents.test_model_protocols import GOOD, PATHS
-from threegate.agents.model_counts import Counts, RelaySettings
+from threegate.agents.model_counts import ModelCounts, RelaySettings
 from threegate.agents.profile import Protocol
 from threegate.agents.side_processes import start_model_relay
 
@@ -68,8 +68,8 @@ class Client:
         self.path, self._counts = path, counts
 
     @property
-    def counts(self) -> Counts:
-        return Counts.read(self._counts)
+    def counts(self) -> ModelCounts:
+        return ModelCounts.read(self._counts)
 
     def connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX)

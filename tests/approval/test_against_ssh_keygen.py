@@ -27,7 +27,7 @@ from threegate.approval import MalformedError, load_operators, parse_armor, sign
 from threegate.approval.in_process import verifies
 from threegate.approval.operators import NAMESPACES
 from threegate.approval.signature import verify_command
-from threegate.approval.ssh_wire import Reader
+from threegate.approval.ssh_wire import WireReader
 from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, render_armor
 from threegate.core.errors import Refused
 
@@ -71,7 +71,7 @@ class Case:
 
 
 def read(armor: bytes, data: bytes, operators: str) -> Case:
-    reader = Reader(base64.b64decode(b"".join(armor.splitlines()[1:-1])))
+    reader = WireReader(base64.b64decode(b"".join(armor.splitlines()[1:-1])))
     assert reader.take(10) == b"SSHSIG\0\0\0\1"
     return Case(*(reader.string() for _ in range(5)), data, operators)
 
@@ -133,7 +133,7 @@ def with_sha256(armor: bytes, path: Path) -> bytes:
 
 def inner_of(case: Case) -> tuple[bytes, bytes, bytes]:
     """Algorithm, value, and what a FIDO key puts behind them."""
-    reader = Reader(case.inner)
+    reader = WireReader(case.inner)
     algorithm, value = reader.string(), reader.string()
     return algorithm, value, case.inner[reader.position :]
 
@@ -156,9 +156,9 @@ def raw(value: int, zeros: int = 0) -> bytes:
 
 def ecdsa_values(case: Case, dice: random.Random) -> bytes:
     _, value, _ = inner_of(case)
-    reader = Reader(value)
+    reader = WireReader(value)
     r, s = (int.from_bytes(reader.string(), "big") for _ in range(2))
-    fields = Reader(case.key)
+    fields = WireReader(case.key)
     fields.string()
     order = ORDERS[fields.string()]
     return dice.choice(
@@ -187,7 +187,7 @@ def ed25519_values(case: Case, dice: random.Random) -> bytes:
 def rsa_values(case: Case, dice: random.Random) -> bytes:
     _, value, _ = inner_of(case)
     number = int.from_bytes(value, "big")
-    fields = Reader(case.key)
+    fields = WireReader(case.key)
     fields.string()
     fields.string()
     modulus = int.from_bytes(fields.string(), "big")
@@ -234,7 +234,7 @@ def odd_rest(case: Case, dice: random.Random) -> Case:
 
 def odd_key(case: Case, dice: random.Random) -> Case:
     """A field of the key, in the signature and in the operators file."""
-    reader, fields = Reader(case.key), []
+    reader, fields = WireReader(case.key), []
     while reader.position < len(case.key):
         fields.append(reader.string())
     place = dice.randrange(len(fields))
@@ -370,9 +370,9 @@ def test_the_other_half_of_an_ecdsa_signature_counts_on_both_sides(
     genuine: dict[str, Case], tmp_path: Path, kind: str
 ) -> None:
     case = genuine[kind]
-    reader = Reader(inner_of(case)[1])
+    reader = WireReader(inner_of(case)[1])
     r, s = (int.from_bytes(reader.string(), "big") for _ in range(2))
-    fields = Reader(case.key)
+    fields = WireReader(case.key)
     fields.string()
     case = with_value(case, mpint(r) + mpint(ORDERS[fields.string()] - s))
     assert ours(case)

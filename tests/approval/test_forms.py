@@ -40,7 +40,7 @@ from threegate.approval import (
     requester_of,
 )
 from threegate.approval.keys import PublicKey, decode_base64
-from threegate.approval.ssh_wire import Reader
+from threegate.approval.ssh_wire import WireReader
 from threegate.approval.sshsig import render_armor
 from threegate.core.errors import Refused
 
@@ -274,12 +274,12 @@ def test_armor_is_its_own_rendering(blob: bytes) -> None:
 
 
 def test_wire_values_end_where_they_end() -> None:
-    reader = Reader(b"\x01\x00\x00\x00\x00\x00\x00\x00\x02rest")
+    reader = WireReader(b"\x01\x00\x00\x00\x00\x00\x00\x00\x02rest")
     assert reader.byte() == 1 and reader.uint64() == 2
     malformed(reader.end)
     malformed(reader.uint64)
-    malformed(Reader(string(b"\xff")).text)
-    malformed(Reader(string(b"\n")).text)
+    malformed(WireReader(string(b"\xff")).text)
+    malformed(WireReader(string(b"\n")).text)
 
 
 DATES = st.none() | MOMENTS

@@ -16,8 +16,8 @@ from threegate.changes.table import (
     FOLDER,
     LINK,
     ChangeSetError,
-    Node,
     Row,
+    TableNode,
     read_table,
     render_table,
 )
@@ -28,14 +28,14 @@ def digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def file(text: str, mode: Any = FILE) -> Node:
-    return Node(mode, digest(text))
+def file(text: str, mode: Any = FILE) -> TableNode:
+    return TableNode(mode, digest(text))
 
 
 ROWS = (
     Row("a", file("1"), file("2")),
-    Row("d", None, Node(FOLDER)),
-    Row("d/l", None, Node(LINK, digest("../a"))),
+    Row("d", None, TableNode(FOLDER)),
+    Row("d/l", None, TableNode(LINK, digest("../a"))),
 )
 CONTENT = {"a": b"2", "d/l": b"../a"}
 
@@ -81,7 +81,7 @@ def test_what_is_written_is_read() -> None:
 
 def test_a_long_name_and_a_long_target() -> None:
     name, target = "n" * 200, "t" * 200
-    rows = (Row(name, None, Node(LINK, digest(target))),)
+    rows = (Row(name, None, TableNode(LINK, digest(target))),)
     assert read_change_set(change_tar(rows, lambda _: target.encode())).targets == {name: target}
 
 
@@ -127,11 +127,11 @@ HOSTILE = {
     "a row of nothing": archive((TABLE, render_table(ROWS[:1]).replace(b'"modify"', b'"add"'), {}), A),
     "a folder with a digest": archive((TABLE, render_table(ROWS[:1]).replace(b"100644", b"040755"), {}), A),
     "below a file": with_table((Row("a", None, file("1")), Row("a/b", None, file("2"))), ("tree/a", b"1", {}), ("tree/a/b", b"2", {})),
-    "below what is deleted": with_table((Row("a", Node(FOLDER), None), Row("a/b", None, file("2"))), ("tree/a/b", b"2", {})),
-    "gone below what is new": with_table((Row("a", None, Node(FOLDER)), Row("a/b", file("2"), None)), ("tree/a", None, {})),
+    "below what is deleted": with_table((Row("a", TableNode(FOLDER), None), Row("a/b", None, file("2"))), ("tree/a/b", b"2", {})),
+    "gone below what is new": with_table((Row("a", None, TableNode(FOLDER)), Row("a/b", file("2"), None)), ("tree/a", None, {})),
     "names that collide": with_table((Row("A", None, file("2")), Row("a", None, file("2"))), ("tree/A", b"2", {}), A),
     "folders that collide": with_table(
-        (Row("D", None, Node(FOLDER)), Row("D/a", None, file("2")), Row("d/b", None, file("2"))),
+        (Row("D", None, TableNode(FOLDER)), Row("D/a", None, file("2")), Row("d/b", None, file("2"))),
         ("tree/D", None, {}), ("tree/D/a", b"2", {}), ("tree/d/b", b"2", {}),
     ),
     "Unicode forms that collide": with_table(
@@ -147,7 +147,7 @@ for _path in ("/a", "../a", "d/../a", "d//a", "./a", ""):
     HOSTILE[f"the path {_path!r} in the table only"] = with_table((Row(_path, file("2"), None),))
 for _target in ("/etc/passwd", "../a", "d/../../a", ".git/config", ".env", "x\ny", "a\\b", "‮x", "secrets"):
     HOSTILE[f"a link to {_target!r}"] = with_table(
-        (Row("l", None, Node(LINK, digest(_target))),), ("tree/l", _target, {})
+        (Row("l", None, TableNode(LINK, digest(_target))),), ("tree/l", _target, {})
     )
 
 

@@ -12,19 +12,19 @@ import pytest
 from tests.changes.trees_on_disk import build, held
 from threegate.changes.change_tar import change_tar, read_change_set
 from threegate.changes.checks import check_project, moved_on
-from threegate.changes.table import EXECUTABLE, FILE, FOLDER, LINK, ChangeSetError, Mode, Node, Row
+from threegate.changes.table import EXECUTABLE, FILE, FOLDER, LINK, ChangeSetError, Mode, Row, TableNode
 from threegate.changes.trees import HeldTree
 
 UID = os.geteuid()
 
 
-def node(text: str | None, mode: Mode = FILE) -> Node:
-    return Node(FOLDER) if text is None else Node(mode, sha256(text.encode()).hexdigest())
+def node(text: str | None, mode: Mode = FILE) -> TableNode:
+    return TableNode(FOLDER) if text is None else TableNode(mode, sha256(text.encode()).hexdigest())
 
 
 def check(
     project: Path,
-    *rows: tuple[str, Node | None, Node | None],
+    *rows: tuple[str, TableNode | None, TableNode | None],
     content: dict[str, str] | None = None,
     uid: int = UID,
 ) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ def test_what_may_be_applied(tmp_path: Path) -> None:
         ("a/b", node("1")),
     ],
 )
-def test_what_moved_on(tmp_path: Path, path: str, before: Node | None) -> None:
+def test_what_moved_on(tmp_path: Path, path: str, before: TableNode | None) -> None:
     project = build(tmp_path, {"a": "1", "l": ("link", "a"), "d": None})
     os.mkfifo(project / "pipe")
     assert check(project, (path, before, NEW)) == (path,)
@@ -90,7 +90,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     os.link(project / "h", outside / "h")
     (project / "s").chmod(0o4755)
 
-    def refused(words: str, *rows: tuple[str, Node | None, Node | None], **more: Any) -> None:
+    def refused(words: str, *rows: tuple[str, TableNode | None, TableNode | None], **more: Any) -> None:
         before = sorted(str(path) for path in tmp_path.rglob("*"))
         with pytest.raises(ChangeSetError, match=words):
             check(project, *rows, **more)

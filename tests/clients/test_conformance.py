@@ -55,7 +55,7 @@ def by_python(folder: Path) -> Envelopes:
 
 def by_mcp(folder: Path) -> Envelopes:
     """The MCP server of `threegate serve mcp`, by the protocol's own client."""
-    server = ToolServer(log=aana.DecisionLog(folder / "mcp.jsonl"), desk=None, now=lambda: NOW).server()
+    server = ToolServer(log=aana.DecisionLog(folder / "mcp.jsonl"), requester=None, now=lambda: NOW).server()
 
     async def go() -> Envelopes:
         found = []

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.envelopes import envelope_of, sealed_of
 from tests.support import Place, make_place, monty_draft, request_id
-from threegate.cluster.job_envelope import Envelope
+from threegate.cluster.job_envelope import JobEnvelope
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import load_policy
 from threegate.runners.registry import policy_facts
@@ -30,7 +30,7 @@ class Bench:
     journal: NonceJournal
     folder: Path
 
-    def envelope(self, **more: object) -> Envelope:
+    def envelope(self, **more: object) -> JobEnvelope:
         """A good envelope for w1."""
         return envelope_of(self.place.root, self.request_id, "w1", **more)  # type: ignore[arg-type]
 

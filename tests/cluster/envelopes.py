@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import wait_until
-from threegate.cluster.job_envelope import Envelope, make_envelope, seal_envelope
+from threegate.cluster.job_envelope import JobEnvelope, make_envelope, seal_envelope
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import load_policy
 from threegate.request import read_request
@@ -58,7 +58,7 @@ def envelope_of(
     age: float = 0,
     folder: str = "approved",
     boot: str = "b" * 16,
-) -> Envelope:
+) -> JobEnvelope:
     """The envelope of a request for a worker, issued `age` seconds ago."""
     workspace = Workspace(root)
     policy = load_policy(workspace, facts=policy_facts())
@@ -84,7 +84,7 @@ def envelope_of(
     )
 
 
-def sealed_of(root: Path, envelope: Envelope) -> bytes:
+def sealed_of(root: Path, envelope: JobEnvelope) -> bytes:
     """The envelope, signed by the workspace's real key, whatever it says."""
     return seal_envelope(envelope, load_key(Workspace(root).load_settings().workspace.id))
 

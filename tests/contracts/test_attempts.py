@@ -15,7 +15,7 @@ import pytest
 from tests.contracts.material import NOW, call, opened
 from tests.contracts.test_daemon import ask, lay, near, state
 from tests.support import Place
-from threegate.contracts import Outcome as ContractOutcome
+from threegate.contracts import CallOutcome as ContractOutcome
 from threegate.contracts import engine
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Clearance

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.material import NOW, call, compiled, folder, opened
-from threegate.contracts import Call, Compiled, Outcome, Session, compile_folder, engine
+from threegate.contracts import Call, CallOutcome, Compiled, Session, compile_folder, engine
 from threegate.contracts.call_json import answer_from_json, answer_to_json, call_from_json, call_to_json
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.json_paths import MISSING
@@ -61,7 +61,7 @@ def test_the_contract_of_the_backend_applies_besides_the_named_tools() -> None:
     )
     assert code(opened({"t": {}}), request("t")) == "no_contract"
     assert code(session, request()) is None
-    engine.commit(session, request("t"), Outcome("succeeded"))
+    engine.commit(session, request("t"), CallOutcome("succeeded"))
     assert session.tally.calls == {"threegate.monty": 1, "t": 1} and session.tally.steps == 1
 
 
@@ -105,7 +105,7 @@ def test_deciding_changes_nothing_and_a_block_changes_only_its_counters() -> Non
             },
         }
     )
-    engine.commit(session, call({"a": 2}), Outcome("succeeded"))
+    engine.commit(session, call({"a": 2}), CallOutcome("succeeded"))
     before = json.dumps(session.to_json())
     for one in (call({"a": 5}), call({}), call(tool="nobody")):
         engine.decide(session, one, NOW)
@@ -177,7 +177,7 @@ def test_narrow_reports_the_tools_that_are_left() -> None:
     }  # fmt: skip
     session = opened(spec)
     assert engine.allowed_tools(session) == ("t", "u", "v")
-    engine.commit(session, call(tool="u"), Outcome("succeeded"))
+    engine.commit(session, call(tool="u"), CallOutcome("succeeded"))
     decision = engine.decide(session, call(), NOW)
     assert decision.allowed_tools == () and decision.to_json()["allowed_tools"] == []
     session.rules.max_calls = None
@@ -242,7 +242,7 @@ def test_a_session_survives_its_own_rendering() -> None:
     }  # fmt: skip
     session = opened(spec)
     engine.commit(
-        session, call({"n": 2.5}, labels=("m",)), Outcome("succeeded", retry_after=3, cost=0.5), now=NOW
+        session, call({"n": 2.5}, labels=("m",)), CallOutcome("succeeded", retry_after=3, cost=0.5), now=NOW
     )
     kept = json.loads(json.dumps(session.to_json()))
     again = Session.from_json(session.rules, kept)
@@ -269,9 +269,9 @@ LISTED: dict[str, Any] = {
 
 def test_what_outputs_gave_is_remembered_up_to_a_bound_and_then_no_longer_denied() -> None:
     session, most = opened(LISTED), limits.CONTRACT_OUTPUT_VALUES
-    engine.commit(session, call(tool="u"), Outcome("succeeded", list(range(most))))
+    engine.commit(session, call(tool="u"), CallOutcome("succeeded", list(range(most))))
     assert code(session, call({"id": 0})) is None and code(session, call({"id": -1}, "v")) is None
-    engine.commit(session, call(tool="u"), Outcome("succeeded", [0, "new"]))
+    engine.commit(session, call(tool="u"), CallOutcome("succeeded", [0, "new"]))
     again = Session.from_json(session.rules, json.loads(json.dumps(session.to_json())))
     for one in (session, again):
         assert code(one, call({"id": 0})) is None and code(one, call({"id": "new"})) is None
@@ -279,13 +279,13 @@ def test_what_outputs_gave_is_remembered_up_to_a_bound_and_then_no_longer_denied
         assert len(one.outputs["u $[*]"].digests) == most
     assert again.to_json() == session.to_json()
     wide = opened(LISTED)
-    engine.commit(wide, call(tool="u"), Outcome("succeeded", [1] * (limits.CONTRACT_JSONPATH_NODES + 1)))
+    engine.commit(wide, call(tool="u"), CallOutcome("succeeded", [1] * (limits.CONTRACT_JSONPATH_NODES + 1)))
     assert code(wide, call({"id": 1})) == "ref_mismatch" == code(wide, call({"id": 2}, "v"))
 
 
 def test_a_claim_that_was_given_back_may_have_given_anything() -> None:
     session = opened(LISTED)
-    engine.commit(session, call(tool="u"), Outcome("succeeded", [1]))
+    engine.commit(session, call(tool="u"), CallOutcome("succeeded", [1]))
     assert code(session, call({"id": 2}, "v")) is None
     engine.reserve(session, call(tool="u", call_id="TR-1"))
     assert code(session, call({"id": 2}, "v")) is None
@@ -326,10 +326,10 @@ def test_commit_requirement_none_moves_at_launch_and_only_once() -> None:
     )
     engine.reserve(session, call({"a": 1}, call_id="TR-1"))
     assert session.tally.steps == 1 and session.binds == {"b": 1}
-    effect = engine.commit(session, call({"a": 1}, call_id="TR-1"), Outcome("succeeded", output={"o": 2}))
+    effect = engine.commit(session, call({"a": 1}, call_id="TR-1"), CallOutcome("succeeded", output={"o": 2}))
     assert (effect.status, session.tally.steps, session.binds) == ("committed", 1, {"b": 1, "o": 2})
     engine.reserve(session, call({"a": 3}, call_id="TR-2"))
-    effect = engine.commit(session, call({"a": 3}, call_id="TR-2"), Outcome("failed"))
+    effect = engine.commit(session, call({"a": 3}, call_id="TR-2"), CallOutcome("failed"))
     assert (effect.moved, session.tally.steps, session.binds["b"]) == (True, 2, 3)
 
 
@@ -342,7 +342,7 @@ def test_two_contracts_with_different_commit_requirements() -> None:
             "v": {},
         }
     )
-    engine.commit(session, request("t"), Outcome("failed"))
+    engine.commit(session, request("t"), CallOutcome("failed"))
     assert (session.tally.steps, session.forbidden) == (1, {"u": "threegate.monty"})
 
 
@@ -366,7 +366,7 @@ def test_lower_bounds_are_checked_when_the_session_ends() -> None:
     assert [item.path for item in engine.close(opened(spec))] == ["calls", "least", "kinds"]
     session = opened(spec)
     for number in (5, 6):
-        engine.commit(session, call({"n": number}), Outcome("succeeded"))
+        engine.commit(session, call({"n": number}), CallOutcome("succeeded"))
     assert engine.close(session) == () and session.killed == "session_closed"
     session.killed = "circuit_open"
     engine.close(session)
@@ -386,7 +386,7 @@ def test_totals_hold_for_the_requester_and_the_workspace_too() -> None:
     table = SessionTable(compiled(spec))
     for name, requester in (("a", "ann"), ("b", "ann"), ("c", "bob")):
         table.open(name, requester=requester)
-    table.commit(call({"n": 4}, session_id="a"), Outcome("succeeded"))
+    table.commit(call({"n": 4}, session_id="a"), CallOutcome("succeeded"))
     table.reserve(call({"n": 5}, session_id="b", call_id="TR-1"))
     for name, scopes in (("a", "(session) (requester)"), ("b", ""), ("c", "")):
         decision = table.decide(call({"n": 1}, session_id=name), NOW)
@@ -449,7 +449,7 @@ def test_a_claim_with_a_workflow_survives_rendering_and_releases() -> None:
     again = SessionTable.from_json(table.compiled, json.loads(json.dumps(table.to_json())))
     assert again.to_json() == table.to_json()
     assert again.sessions["a"].pending["TR-1"].call.call_id == "TR-1"
-    again.commit(again.sessions["a"].pending["TR-1"].call, Outcome("succeeded"))
+    again.commit(again.sessions["a"].pending["TR-1"].call, CallOutcome("succeeded"))
     assert again.workflows["w"].owners == {"r:1": "a"}
     plain = SessionTable(compiled({"t": {}}))
     with pytest.raises(Refused, match=r"no workflow\.yaml"):
@@ -520,7 +520,7 @@ def test_a_breaker_ends_the_children_too() -> None:
 
     for moves in (
         lambda table: table.note_block(call({"n": -1}, session_id="a")),
-        lambda table: table.commit(call({"n": 1}, session_id="a"), Outcome("failed"), NOW),
+        lambda table: table.commit(call({"n": 1}, session_id="a"), CallOutcome("failed"), NOW),
     ):
         table = family()
         moves(table)
@@ -555,19 +555,19 @@ def test_what_would_have_been_blocked_can_still_be_counted() -> None:
         "workflow": {"shared_resources": [{"alias": "r", "mode": "serial_only"}]},
     }  # fmt: skip
     session = opened(spec)
-    engine.commit(session, call({"n": "none"}), Outcome("succeeded"))
-    engine.commit(session, call({"n": "none"}, tool="c"), Outcome("succeeded", output={"id": 1}))
+    engine.commit(session, call({"n": "none"}), CallOutcome("succeeded"))
+    engine.commit(session, call({"n": "none"}, tool="c"), CallOutcome("succeeded", output={"id": 1}))
     assert session.tally.steps == 2 and "s" not in session.tally.aggregates
     assert session.references == {} and session.binds == {} and session.fulfilled == {}
     engine.reserve(session, call({"n": 4}, call_id="early"))
-    engine.commit(session, call({"n": 3}, tool="c"), Outcome("succeeded"))
+    engine.commit(session, call({"n": 3}, tool="c"), CallOutcome("succeeded"))
     engine.reserve(session, call({"n": 2}, tool="c", call_id="late"))
     assert code(session, call({"n": 0}, tool="c")) == "aggregate_exceeded"
     session.fulfilled["u#0"] = {"3"}
     assert code(session, call({"n": 3, "id": 3}, tool="u")) == "envelope_violated"
     table = SessionTable(compiled({**spec, "t": {"side_effect": "write", "gate": "allow"}}))
     table.open("a", role="boss")
-    table.commit(call({"n": 1}, session_id="a"), Outcome("succeeded"))
+    table.commit(call({"n": 1}, session_id="a"), CallOutcome("succeeded"))
     assert table.workflows["w"].owners == {}
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contracts.material import NOW, call, compiled
-from threegate.contracts import Outcome, Session, engine
+from threegate.contracts import CallOutcome, Session, engine
 from threegate.contracts.document import Document, read_document
 from threegate.contracts.path_compiler import compile_path
 from threegate.core.canonical import canonical_bytes
@@ -70,7 +70,7 @@ def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
 def lived(session: Session, history: list[tuple[str, dict[str, Any], str]]) -> Session:
     """A session after calls that were all committed (whatever the rules say: the past is given)."""
     for tool, arguments, status in history:
-        engine.commit(session, call(arguments, tool=tool), Outcome(status))
+        engine.commit(session, call(arguments, tool=tool), CallOutcome(status))
     return session
 
 
@@ -140,7 +140,7 @@ def test_aggregates_and_envelopes_are_what_the_history_says(history: list[tuple[
         one = call({"n": number}, call_id=str(index))
         if claimed:
             engine.reserve(session, one)
-        engine.commit(session, one, Outcome(status))
+        engine.commit(session, one, CallOutcome(status))
         if status == "succeeded":
             counted.append(number)
     for metric in METRICS if counted else []:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.material import NOW, call, compiled
-from threegate.contracts import Call, Outcome
+from threegate.contracts import Call, CallOutcome
 from threegate.contracts.session import SessionStore
 from threegate.core.workspace import Workspace
 from threegate.trail import Event, LockedTrail, Trail
@@ -32,12 +32,12 @@ class Given:
 
     def __init__(self) -> None:
         self.calls: dict[str, Call] = {}
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, CallOutcome] = {}
 
     def call(self, event: Event) -> Call | None:
         return self.calls.get(str(event.request_id))
 
-    def outcome(self, event: Event) -> Outcome | None:
+    def outcome(self, event: Event) -> CallOutcome | None:
         return self.outcomes.get(str(event.request_id))
 
 
@@ -65,7 +65,7 @@ def claim(
 def finish(
     trail: Trail, given: Given, request_id: str, kind: str = "finished", session: str = "default:ann"
 ) -> None:
-    given.outcomes.setdefault(request_id, Outcome("succeeded"))
+    given.outcomes.setdefault(request_id, CallOutcome("succeeded"))
     told(trail, kind, request_id, contract={"session": session, "requester": "ann", "status": "committed"})
 
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import read_document
-from threegate.core.strict_yaml import Node, StrictYAMLRefused, read_yaml
+from threegate.core.strict_yaml import StrictYAMLRefused, YamlNode, read_yaml
 from threegate.request.yaml_nodes import YAMLRefused, read_mapping
 
 
-def read(text: str, *, bare: bool = False, first_line: int = 1) -> Node | None:
+def read(text: str, *, bare: bool = False, first_line: int = 1) -> YamlNode | None:
     return read_yaml(text, plain=str, max_depth=8, max_nodes=60, bare=bare, first_line=first_line)
 
 
-def value(node: Node | None) -> Any:
+def value(node: YamlNode | None) -> Any:
     """The texts of a tree, without places."""
     if node is None:
         return None

@@ -23,7 +23,7 @@ from tests.support import monty_draft, request_id
 from threegate import cli
 from threegate.acts.operator import add_operator
 from threegate.acts.reject import reject_draft
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
@@ -158,7 +158,7 @@ class Place:
 
     def reject(self, name: str) -> int:
         draft = self.workspace.inbox / f"{self.ids[name]}.md"
-        reject_draft(open_context(self.workspace), draft, reason="no", by=Decision("account:test"))
+        reject_draft(open_context(self.workspace), draft, reason="no", by=OperatorDecision("account:test"))
         return 0
 
     def daemon(self) -> int:

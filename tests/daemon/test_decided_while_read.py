@@ -10,7 +10,7 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from threegate.acts.reject import reject_draft
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.daemon import drafts
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.log import Log
@@ -21,7 +21,7 @@ def _approve(bench: Bench, draft: Path) -> None:
 
 
 def _reject(bench: Bench, draft: Path) -> None:
-    reject_draft(bench.context, draft, reason="no", by=Decision("operator"))
+    reject_draft(bench.context, draft, reason="no", by=OperatorDecision("operator"))
 
 
 @pytest.mark.parametrize(("decide", "state"), [(_approve, "approved"), (_reject, "refused")])

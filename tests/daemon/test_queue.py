@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tests.support import wait_until
 from threegate.daemon import approved_queue
-from threegate.daemon.approved_queue import ApprovedQueue, Queued
+from threegate.daemon.approved_queue import ApprovedQueue, QueuedFile
 
 
-def look(queue: ApprovedQueue, *, fresh: bool = False) -> list[Queued]:
+def look(queue: ApprovedQueue, *, fresh: bool = False) -> list[QueuedFile]:
     queue.look(fresh=fresh)
     return queue.waiting
 

@@ -14,8 +14,7 @@ import pytest
 
 from threegate import cli
 from threegate.aana import vocabulary
-from threegate.approval import REASON_CODES
-from threegate.cli.explain_command import code_meanings
+from threegate.cli.explain_command import code_descriptions
 from threegate.contracts.codes import CODES
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.state import Decision
@@ -129,7 +128,7 @@ def proposal_codes() -> set[str]:
 
 
 FAMILIES = {
-    "reasons": lambda: {*codes_in_the_code(), *REASON_CODES, *REASONS, *WAITING_CODES, *WAITS_FOR},
+    "reasons": lambda: {*codes_in_the_code(), *REASONS, *WAITING_CODES, *WAITS_FOR},
     "events": lambda: set(PAYLOADS),
     "statuses": lambda: {*STATUSES, *get_args(Status), *get_args(State)},
     "rules": lambda: {*SURROUNDING_RULES, *(text for tree in parsed().values() for text in texts(tree) if re.fullmatch(r"TG\d{3}", text))},
@@ -158,13 +157,13 @@ def test_every_code_has_a_meaning(family: str) -> None:
     unknown = sorted(
         code
         for code in found
-        if code not in RULES and not any(len(text) > 8 for _, text in code_meanings(code))
+        if code not in RULES and not any(len(text) > 8 for _, text in code_descriptions(code))
     )
     assert not unknown
 
 
 def test_one_word_may_be_several_things(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [kind for kind, _ in code_meanings("refused")] == ["status of a result", "kind of event"]
+    assert [kind for kind, _ in code_descriptions("refused")] == ["status of a result", "kind of event"]
     assert cli.execute(["explain", "refused"]) == 0
     said = capsys.readouterr().out
     assert "status of a result: Nothing of it ran" in said and "kind of event: " in said
@@ -176,5 +175,5 @@ def test_one_word_may_be_several_things(capsys: pytest.CaptureFixture[str]) -> N
         "meanings": [{"kind": "exit code", "meaning": "Wrong usage, or no workspace here."}],
     }
     for code in ("nothing_of_that_name", "", "era", "7", "TG999"):
-        assert not code_meanings(code)
+        assert not code_descriptions(code)
     assert cli.execute(["explain", "nothing_of_that_name"]) == 2

@@ -24,7 +24,7 @@ from tests.upgrade.test_upgrade import KEPT, unpacked
 from threegate import cli
 from threegate.acts.operator import add_operator, record_operators, revoke_operator
 from threegate.acts.reject import reject_draft
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.evidence.pack import Packed, write_pack
@@ -51,7 +51,7 @@ def index(packed: Packed) -> dict[str, Any]:
 
 def test_a_secret_is_masked_and_said(bench: Bench, outside: Outside, tmp_path: Path) -> None:
     draft = bench.draft("told", code=f"print('{TOKEN}')")
-    reject_draft(bench.context, draft, reason="it has a token", by=Decision("operator:alice"))
+    reject_draft(bench.context, draft, reason="it has a token", by=OperatorDecision("operator:alice"))
     packed = write_pack(bench.workspace, tmp_path / "pack")
     name = "requests/told/request.md"
     assert index(packed)["masked"] == [{"file": name, "secrets": ["github-token"]}] and packed.missing == ()

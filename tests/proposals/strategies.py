@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from threegate.proposals.tools import RISKS, SCHEMA_VERSION, TOOLS, Field
+from threegate.proposals.tools import RISKS, SCHEMA_VERSION, TOOLS, ToolField
 
 WORDS = st.sampled_from(
     [
@@ -77,7 +77,7 @@ JUNK: st.SearchStrategy[Any] = st.one_of(
 )
 
 
-def argument(field: Field) -> st.SearchStrategy[Any]:
+def argument(field: ToolField) -> st.SearchStrategy[Any]:
     """A value of a field that the schema takes, URLs aside."""
     if field.kind == "integer":
         return st.one_of(

@@ -16,7 +16,7 @@ from hypothesis import settings as bounded
 
 from tests.proposals.strategies import proposals
 from threegate.changes.change_tar import change_tar, read_change_set
-from threegate.changes.table import Node, Row
+from threegate.changes.table import Row, TableNode
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
@@ -559,14 +559,14 @@ def test_a_change_set_does_what_was_proposed_and_nothing_else(place: tuple[Setti
     """Whoever writes another archive beside the draft, and its digests into it, signs nothing with it."""
     settings, _ = place
     write = allowed("file.write_safe", {"path": "src/a.py", "content": "new\n"}, settings)
-    new, old = Node("100644", sha256_hex(b"new\n")), Node("100644", "0" * 64)
+    new, old = TableNode("100644", sha256_hex(b"new\n")), TableNode("100644", "0" * 64)
     row = Row("src/a.py", old, new)
     assert read_proposed_change(write, change_tar([row], lambda _: b"new\n")).rows == (row,)
     for rows in (
         [Row("src/b.py", old, new)],
         [row, Row("src/b.py", None, new)],
-        [Row("src/a.py", old, Node("100755", new.sha256))],
-        [Row("src/a.py", None, Node("100755", new.sha256))],
+        [Row("src/a.py", old, TableNode("100755", new.sha256))],
+        [Row("src/a.py", None, TableNode("100755", new.sha256))],
         [Row("src/a.py", old, None)],
     ):
         with pytest.raises(ProjectError, match="not what was proposed"):
@@ -574,9 +574,13 @@ def test_a_change_set_does_what_was_proposed_and_nothing_else(place: tuple[Setti
     with pytest.raises(ProjectError):
         read_proposed_change(write, b"no archive")
     cleanup = allowed("project.cleanup_safe", {"path": "src", "include": ["pack", "a.py"]}, settings)
-    gone = [Row("src/a.py", old, None), Row("src/pack", Node("040755"), None), Row("src/pack/x", old, None)]
+    gone = [
+        Row("src/a.py", old, None),
+        Row("src/pack", TableNode("040755"), None),
+        Row("src/pack/x", old, None),
+    ]
     assert len(read_proposed_change(cleanup, change_tar(gone, lambda _: b"")).rows) == 3
-    for rows in ([*gone, Row("src/packs", old, None)], [Row("src", Node("040755"), None)], [row]):
+    for rows in ([*gone, Row("src/packs", old, None)], [Row("src", TableNode("040755"), None)], [row]):
         with pytest.raises(ProjectError, match="not what was proposed"):
             read_proposed_change(cleanup, change_tar(rows, lambda _: b"new\n"))
 

@@ -128,9 +128,9 @@ def test_each_named_witness_must_have_cosigned_the_newest_checkpoint(
 def test_a_trail_without_a_checkpoint_has_no_cosignature(tmp_path: Path) -> None:
     workspace, _ = make_workspace(tmp_path / "ws")
     result = verify_workspace(workspace, witnesses=[WitnessKey("w.example", bytes(32))])
-    assert ["has no checkpoint, so w.example cosigned none" in item.message for item in result.problems] == [
-        True
-    ]
+    assert [
+        "has no trail checkpoint, so w.example cosigned none" in item.message for item in result.problems
+    ] == [True]
 
 
 def test_a_checkpoint_that_is_gone_stops_no_start(signed: Workspace) -> None:

@@ -18,7 +18,7 @@ from tests.support import Place, era_draft, make_place, monty_draft, request_id
 from threegate.core.errors import TrailError
 from threegate.core.workspace import Workspace
 from threegate.records.gauge import Gauge
-from threegate.records.metrics import Counts, Histogram
+from threegate.records.metrics import Histogram, TrailCounts
 from threegate.records.metrics_text import render
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail
@@ -115,7 +115,7 @@ def test_the_numbers_of_the_dashboard_and_of_the_page_exist(place: Place) -> Non
 
 
 def test_verdicts_of_other_gates_are_no_decisions_of_gate_3a() -> None:
-    counts = Counts()
+    counts = TrailCounts()
     counts.decided(b'{"type":"aana_decision/1","surface":"http","route":"ask"}')
     counts.decided(b'{"type":"contract_decision/1","surface":"http","verdict":"block"}')
     counts.decided(b"[]")
@@ -193,7 +193,7 @@ def event(number: int, kind: str, moment: datetime, request: str | None, data: d
 
 
 def test_no_text_from_outside_becomes_a_label() -> None:
-    counts = Counts()
+    counts = TrailCounts()
     now = datetime(2026, 1, 1, tzinfo=UTC)
     hostile = ['a"} evil 1\n', "ignore previous", "x" * 500, None, 7, ["list"]]
     for number, text in enumerate(hostile, start=2):
@@ -211,7 +211,7 @@ def test_no_text_from_outside_becomes_a_label() -> None:
 
 
 def test_latencies(place: Place) -> None:
-    counts = Counts()
+    counts = TrailCounts()
     start = datetime(2026, 1, 1, tzinfo=UTC)
     story = [
         ("validated", 0, {"valid": True, "rules": []}),

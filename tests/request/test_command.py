@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from threegate.core import limits
 from threegate.core.settings import RequestSettings
-from threegate.request.command import WARNINGS, Command, read_command
+from threegate.request.command import WARNINGS, ReadCommand, read_command
 from threegate.request.command.programs import refusal, spellings
 from threegate.request.rules import RULES
 from threegate.request.rules.command_rules import RULES as OURS
@@ -18,7 +18,7 @@ from threegate.request.rules.command_rules import RULES as OURS
 PROGRAMS = frozenset(RequestSettings().programs)
 
 
-def read(text: str) -> Command:
+def read(text: str) -> ReadCommand:
     return read_command(text, programs=PROGRAMS)
 
 
@@ -28,7 +28,7 @@ def rules(text: str) -> list[str]:
 
 def test_the_seeds_own_example_is_read() -> None:
     command = read("python -u script.py --in /in/input.csv --out /out/output.json")
-    assert command == Command(
+    assert command == ReadCommand(
         ("python", "-u", "script.py", "--in", "/in/input.csv", "--out", "/out/output.json"), ()
     )
 

@@ -10,7 +10,7 @@ from threegate.request.fields import FieldError, check_output_path, read_cores, 
 from threegate.request.hosts import HostError, read_host, read_target
 from threegate.request.masking import mask_lines
 from threegate.request.render_draft import file_name, render_time, scalar, slug_of
-from threegate.request.yaml_nodes import Node, YAMLRefused, plain_value, read_mapping
+from threegate.request.yaml_nodes import YamlNode, YAMLRefused, plain_value, read_mapping
 from threegate.secretscan import Found
 
 
@@ -51,14 +51,14 @@ def test_output_paths_mean_files_below_out() -> None:
 
 
 def test_times_and_cores_are_read_exactly() -> None:
-    moment = read_time(Node("2026-11-22T05:00:00.5Z", "", 1, 1), "TG133")
+    moment = read_time(YamlNode("2026-11-22T05:00:00.5Z", "", 1, 1), "TG133")
     assert (moment.microsecond, render_time(moment)) == (500000, "2026-11-22T05:00:00.500000Z")
     assert (
         file_name(moment, slug_of("Größe: rank the SALES!")) == "TR-20261122-050000Z-gr-sse-rank-the-sales.md"
     )
     assert slug_of("日本") == "request"
     with pytest.raises(FieldError):
-        read_cores(Node(True, "true", 1, 1), "TG139", most=4)
+        read_cores(YamlNode(True, "true", 1, 1), "TG139", most=4)
 
 
 @settings(max_examples=150)

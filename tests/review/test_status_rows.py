@@ -15,7 +15,7 @@ from threegate import cli
 from threegate.core import limits
 from threegate.results import Verdict, write_verdict
 from threegate.review.asked import AskedReader
-from threegate.review.status import Entry, Line, age_text, line_rows, status_lines
+from threegate.review.status import Line, RequestEntry, age_text, line_rows, status_lines
 
 
 @pytest.fixture
@@ -135,4 +135,4 @@ def test_an_empty_list_says_the_next_step(bench: Bench, capsys: pytest.CaptureFi
 def test_ages(bench: Bench, seconds: int, text: str) -> None:
     now = datetime.now(UTC)
     since = now - timedelta(seconds=seconds)
-    assert age_text(Entry("inbox", bench.workspace.inbox / "x", since, since), now) == text
+    assert age_text(RequestEntry("inbox", bench.workspace.inbox / "x", since, since), now) == text

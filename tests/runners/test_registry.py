@@ -20,7 +20,7 @@ from threegate.core.settings import Settings
 from threegate.launch.approved_file import Approved, read_approved
 from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
-from threegate.records.metrics import Counts
+from threegate.records.metrics import TrailCounts
 from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
 from threegate.runners import registry
 from threegate.runners.budget import Budget, need_of
@@ -102,7 +102,7 @@ def test_a_request_for_a_new_backend_is_approved_launched_and_recorded(daemon: t
     assert (ended.event, ended.code) == ("finished", "succeeded")
     text = ended.result.read_text()
     assert "PRINT('HELLO')" in text and 'backend: "toy"' in text
-    counts = Counts()
+    counts = TrailCounts()
     for event in context.trail.events():
         counts.add(event)
     assert counts.runs["toy", "succeeded"] == 1

@@ -157,7 +157,7 @@ def test_raw_messages_get_a_decision_and_no_echo(tmp_path: Path) -> None:
 def test_a_decision_that_cannot_be_written_down_is_a_refusal(tmp_path: Path) -> None:
     from threegate.serve.mcp_server import ToolServer
 
-    server = ToolServer(log=aana.DecisionLog(tmp_path / "no" / "d.jsonl"), desk=None)
+    server = ToolServer(log=aana.DecisionLog(tmp_path / "no" / "d.jsonl"), requester=None)
     answer = server.call("aana_pre_tool_check", EXAMPLES["public_read_accept"]["value"])
     structured = answer.structured_content
     assert structured is not None and structured["route"] == "refuse"

@@ -22,7 +22,7 @@ from tests.trail.workspaces import approve, make_workspace, run
 from threegate import cli
 from threegate.acts.approval_lines import insert_approval
 from threegate.acts.reject import reject_draft
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.cli import invocation
 from threegate.core import limits
 from threegate.core.errors import Unavailable
@@ -31,7 +31,7 @@ from threegate.launch.context import open_context
 from threegate.results import Verdict, write_verdict
 from threegate.review import readiness
 from threegate.review.overview import entries
-from threegate.review.request_view import SOMEBODY, look_at
+from threegate.review.request_view import SOMEBODY, view_request
 from threegate.review.review_sections import review_sections
 from threegate.serve.page.page_templates import foreign
 from threegate.serve.page.views import pieces_of
@@ -226,7 +226,7 @@ def test_a_megabyte_of_output_is_counted_and_reachable(ended: Client) -> None:
     pages = int(re.search(r"Page 1 of (\d+)", first)[1])  # type: ignore[index]
     assert pages > 25
     entry = entries(ended.workspace, "finished")[0]
-    pieces = pieces_of(look_at(open_context(ended.workspace), entry), "stdout", limits.PAGE_STREAM_CHARS)
+    pieces = pieces_of(view_request(open_context(ended.workspace), entry), "stdout", limits.PAGE_STREAM_CHARS)
     assert pieces is not None and len(pieces) == pages
     for number in (1, 2, pages):
         body = ended.get(f"{stream}?page={number}")
@@ -266,13 +266,13 @@ def test_a_file_that_claims_an_id_gets_nothing_of_its_story(bench: Bench, tmp_pa
     client = client_of(bench.workspace)
     page = words(only(client, "drafts"))
     assert "was used before" in page and "approved and signed" not in page and " approve /" not in page
-    reject_draft(bench.context, claims, reason="no", by=Decision("account:x"))
+    reject_draft(bench.context, claims, reason="no", by=OperatorDecision("account:x"))
     page = words(only(client, "refused"))
     assert "by another file" in page and "signed by alice" not in page
 
 
 def test_a_rejected_draft_says_so(bench: Bench, tmp_path: Path) -> None:
-    reject_draft(bench.context, bench.draft(data=None), reason="too wide", by=Decision("account:x"))
+    reject_draft(bench.context, bench.draft(data=None), reason="too wide", by=OperatorDecision("account:x"))
     page = words(only(client_of(bench.workspace), "refused"))
     assert "too wide" in page and "The operator said no, with their reason." in page
 
@@ -401,7 +401,7 @@ def test_a_request_that_is_gone_is_said_so(bench: Bench, tmp_path: Path) -> None
     answer = client.ask(client.base + address)
     assert answer.status_code == 404 and "where it went" in answer.text
     entry = entries(bench.workspace, "approved")[0]
-    assert look_at(bench.context, entry).checks
+    assert view_request(bench.context, entry).checks
 
 
 def test_a_finished_request_shows_how_it_ended_and_its_output_first(ended: Client) -> None:

@@ -17,7 +17,7 @@ from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.results import Verdict, write_verdict
 from threegate.serve.recording import can_record, decision_log
-from threegate.serve.requests import RequestDesk
+from threegate.serve.requests import RequesterAccess
 
 NAME = "TR-20260510-120000Z-add-up.md"
 
@@ -48,24 +48,24 @@ def workspace_in(folder: Path) -> Workspace:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> RequestDesk:
-    return RequestDesk(workspace_in(tmp_path))
+def requester(tmp_path: Path) -> RequesterAccess:
+    return RequesterAccess(workspace_in(tmp_path))
 
 
-def test_a_request_that_gate_1_refuses_is_not_written(desk: RequestDesk, tmp_path: Path) -> None:
-    answer = desk.submit_request(
+def test_a_request_that_gate_1_refuses_is_not_written(requester: RequesterAccess, tmp_path: Path) -> None:
+    answer = requester.submit_request(
         {"file_name": NAME, "content": request_text().replace("schema_version", "schema")}
     )
     assert not answer["submitted"] and answer["findings"]
     assert not (tmp_path / "workspace" / "inbox" / NAME).exists()
 
 
-def test_a_good_one_is_delivered_for_the_daemon_to_read(desk: RequestDesk, tmp_path: Path) -> None:
-    answer = desk.submit_request({"file_name": NAME, "content": request_text()})
+def test_a_good_one_is_delivered_for_the_daemon_to_read(requester: RequesterAccess, tmp_path: Path) -> None:
+    answer = requester.submit_request({"file_name": NAME, "content": request_text()})
     path = tmp_path / "workspace" / "inbox" / NAME
     assert answer["submitted"] and path.read_text() == request_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
-    assert desk.request_status({"file_name": NAME})["state"] == "submitted"
+    assert requester.request_status({"file_name": NAME})["state"] == "submitted"
 
 
 @pytest.mark.parametrize(
@@ -81,57 +81,57 @@ def test_a_good_one_is_delivered_for_the_daemon_to_read(desk: RequestDesk, tmp_p
     ],
 )
 def test_bad_arguments_are_refused_with_one_line(
-    desk: RequestDesk, arguments: dict[str, Any], message: str
+    requester: RequesterAccess, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message) as caught:
-        desk.submit_request(arguments)
+        requester.submit_request(arguments)
     assert "\n" not in str(caught.value)
 
 
-def test_lone_surrogates_are_gate_1s_business(desk: RequestDesk) -> None:
-    assert not desk.submit_request({"file_name": NAME, "content": "\ud800"})["submitted"]
+def test_lone_surrogates_are_gate_1s_business(requester: RequesterAccess) -> None:
+    assert not requester.submit_request({"file_name": NAME, "content": "\ud800"})["submitted"]
 
 
-def test_the_verdict_is_found_by_name_and_by_id(desk: RequestDesk, tmp_path: Path) -> None:
+def test_the_verdict_is_found_by_name_and_by_id(requester: RequesterAccess, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "workspace")
-    desk.submit_request({"file_name": NAME, "content": request_text()})
+    requester.submit_request({"file_name": NAME, "content": request_text()})
     verdict = Verdict(
         file=NAME, sha256="0" * 64, request_id="add-up", stage="draft", valid=True, state="draft"
     )
     write_verdict(workspace, verdict)
     (workspace.verdicts / "AP-1.json.json").write_text("{}")
     for asked in ({"file_name": NAME}, {"request_id": "add-up"}):
-        answer = desk.request_status(asked)
+        answer = requester.request_status(asked)
         assert answer["state"] == "draft" and answer["verdict"]["valid"] and answer["results"] == []
     for unknown in ({"request_id": "other"}, {"file_name": NAME.replace("add", "sub")}):
         with pytest.raises(InvalidInput, match="nothing is known of this request"):
-            desk.request_status(unknown)
+            requester.request_status(unknown)
 
 
-def test_a_verdict_without_an_id_has_no_results(desk: RequestDesk, tmp_path: Path) -> None:
+def test_a_verdict_without_an_id_has_no_results(requester: RequesterAccess, tmp_path: Path) -> None:
     verdict = Verdict(
         file=NAME, sha256="0" * 64, request_id=None, stage="draft", valid=False, state="invalid"
     )
     write_verdict(Workspace(tmp_path / "workspace"), verdict)
-    assert desk.request_status({"file_name": NAME})["results"] == []
+    assert requester.request_status({"file_name": NAME})["results"] == []
 
 
 @pytest.mark.parametrize("value", [None, "", "../x", "a/b", "x" * 200, 7])
-def test_ids_are_plain(desk: RequestDesk, value: Any) -> None:
-    for act in (desk.read_result, desk.request_status):
+def test_ids_are_plain(requester: RequesterAccess, value: Any) -> None:
+    for act in (requester.read_result, requester.request_status):
         with pytest.raises(InvalidInput, match="request_id must be"):
             act({"request_id": value})
     with pytest.raises(InvalidInput, match="file_name must be"):
-        desk.request_status({"file_name": value})
+        requester.request_status({"file_name": value})
 
 
-def test_results_are_given_as_data(desk: RequestDesk, tmp_path: Path) -> None:
+def test_results_are_given_as_data(requester: RequesterAccess, tmp_path: Path) -> None:
     text = '---\nresult_id: "r-1"\nrequest_id: "add-up"\nstatus: success\ncreated_utc: "2026-05-10T12:00:01Z"\n---\n\n2\n'
     (tmp_path / "workspace" / "tool-exec" / "results" / "TS-20260510-120001Z-add-up.md").write_text(text)
-    answer = desk.read_result({"request_id": "add-up"})
+    answer = requester.read_result({"request_id": "add-up"})
     assert answer["results"][0]["text"] == text and "never an instruction" in answer["note"]
     with pytest.raises(InvalidInput, match="no result yet"):
-        desk.read_result({"request_id": "other"})
+        requester.read_result({"request_id": "other"})
 
 
 def test_decisions_are_recorded_where_it_is_possible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,36 +186,38 @@ def request_id() -> str:
 @pytest.mark.parametrize("state", ["approved", "waiting", "running", "finished", "refused"])
 @pytest.mark.parametrize("file_name", [NAME, "TR-20260101-000000Z-other.md"])
 def test_an_id_that_is_used_up_is_refused_at_once(
-    desk: RequestDesk, tmp_path: Path, state: str, file_name: str
+    requester: RequesterAccess, tmp_path: Path, state: str, file_name: str
 ) -> None:
     workspace = Workspace(tmp_path / "workspace")
     used = Verdict(file_name, "0" * 64, request_id(), "approved", True, state)  # type: ignore[arg-type]
     write_verdict(workspace, used)
-    answer = desk.submit_request({"file_name": NAME, "content": request_text()})
+    answer = requester.submit_request({"file_name": NAME, "content": request_text()})
     assert not answer["submitted"] and [item["rule"] for item in answer["findings"]][-1] == "TG901"
     assert not (workspace.inbox / NAME).exists()
     fix = answer["fixes"][-1]
     lines = request_text().split("\n")
     lines[fix["line"] - 1] = fix["text"]
-    assert desk.submit_request({"file_name": NAME[:-3] + "-2.md", "content": "\n".join(lines)})["submitted"]
+    assert requester.submit_request({"file_name": NAME[:-3] + "-2.md", "content": "\n".join(lines)})[
+        "submitted"
+    ]
 
 
-def test_an_id_with_a_result_is_used_up_without_a_verdict(desk: RequestDesk, tmp_path: Path) -> None:
+def test_an_id_with_a_result_is_used_up_without_a_verdict(requester: RequesterAccess, tmp_path: Path) -> None:
     results = tmp_path / "workspace" / "tool-exec" / "results"
     for other in (f"{request_id()}-2", f"x{request_id()}"):
         (results / f"TS-20260511-120000Z-{other}.md").write_text(f'---\nrequest_id: "{other}"\n---\n')
-    assert not desk.id_used(request_id())
+    assert not requester.id_used(request_id())
     (results / f"TS-20260511-120000Z-{request_id()}.md").write_text(
         f'---\nrequest_id: "{request_id()}"\n---\n'
     )
-    assert not desk.submit_request({"file_name": NAME, "content": request_text()})["submitted"]
+    assert not requester.submit_request({"file_name": NAME, "content": request_text()})["submitted"]
 
 
-def test_an_id_of_a_draft_is_free(desk: RequestDesk, tmp_path: Path) -> None:
+def test_an_id_of_a_draft_is_free(requester: RequesterAccess, tmp_path: Path) -> None:
     for state in ("draft", "invalid"):
         verdict = Verdict(
             "TR-20260101-000000Z-other.md", "0" * 64, NAME.removesuffix(".md"), "draft", True, state
         )  # type: ignore[arg-type]
         write_verdict(Workspace(tmp_path / "workspace"), verdict)
-        assert not desk.id_used(request_id())
-    assert desk.submit_request({"file_name": NAME, "content": request_text()})["submitted"]
+        assert not requester.id_used(request_id())
+    assert requester.submit_request({"file_name": NAME, "content": request_text()})["submitted"]

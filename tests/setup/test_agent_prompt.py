@@ -16,7 +16,7 @@ from threegate.request.front_matter_keys import KEYS
 from threegate.results.verdict import STATES
 from threegate.serve.door import DOOR_TOOLS
 from threegate.setup.agent_examples import proposal_example, request_examples
-from threegate.setup.agent_prompt import STATE_TEXTS, Place, anywhere, prompt_json, prompt_text
+from threegate.setup.agent_prompt import STATE_TEXTS, PromptPlace, anywhere, prompt_json, prompt_text
 
 NOW = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)
 SMALL = RequestSettings(max_cpu=0.05, max_memory_mb=8, max_time_sec=1)
@@ -57,17 +57,17 @@ def test_every_key_and_state_is_told() -> None:
 
 
 def test_a_place_without_engine_network_or_project_is_told_so() -> None:
-    place = Place("/ws", SMALL, False, False, False, ("threegate.monty",))
+    place = PromptPlace("/ws", SMALL, False, False, False, ("threegate.monty",))
     text = prompt_text(place, NOW)
     assert "Only `backend: monty` works here" in text and "network: allowlist\n" not in text
     assert "No project is set here" in text and "web.fetch" not in text
     assert "Contracts hold for these tools: threegate.monty." in text
-    wild = prompt_text(Place("/ws", SMALL, False, False, False, ("github.*", "github.get_issue")), NOW)
+    wild = prompt_text(PromptPlace("/ws", SMALL, False, False, False, ("github.*", "github.get_issue")), NOW)
     assert "github.*" not in wild and (
         "these tools: every tool whose name begins with `github.` and that is not in this list, github.get_issue."
         in wild
     )
-    half = Place("/ws", SMALL, True, False, True, ())
+    half = PromptPlace("/ws", SMALL, True, False, True, ())
     assert "there is no network here" in prompt_text(half, NOW) and "sort-sales" in prompt_text(half, NOW)
     value = prompt_json(place, NOW)
     assert (

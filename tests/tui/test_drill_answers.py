@@ -20,7 +20,7 @@ from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
 from threegate.review.overview import entries, find_entry
 from threegate.review.placed_drill import Drill
-from threegate.review.request_view import look_at
+from threegate.review.request_view import view_request
 from threegate.review.status import line_rows, status_lines
 from threegate.serve.page.commands import commands
 from threegate.trail import Trail
@@ -110,7 +110,7 @@ def test_approve_on_a_terminal(bench: Bench) -> None:
 def test_lists_and_the_page_say_nothing(bench: Bench) -> None:
     (entry,) = entries(bench.workspace, "drafts")
     assert find_entry(bench.workspace, "inbox", entry.key) == entry
-    look = look_at(bench.context, entry)
+    look = view_request(bench.context, entry)
     (line,) = [line for line in status_lines(bench.workspace) if line.state == "draft"]
     said = [
         *line_rows(line, now=datetime.now(UTC), width=80),

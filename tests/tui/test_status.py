@@ -13,7 +13,7 @@ from tests.acts.bench_workspace import Bench, make_bench
 from tests.tui.terminal import drive, open_first, read_all, rows, until
 from threegate import cli
 from threegate.acts.reject import reject_draft
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.cli import invocation
 from threegate.tui.lines import Lines
 from threegate.tui.operator_app import OperatorApp
@@ -43,7 +43,7 @@ def test_it_follows_what_happens(bench: Bench) -> None:
             bench.context,
             bench.draft("req-2", slug="no", data=None),
             reason="[b]no[/b]",
-            by=Decision("account:x"),
+            by=OperatorDecision("account:x"),
         )
         await until(pilot, lambda: table.row_count == 2)
         await pilot.press("slash", *"refused", "enter")

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from threegate.aana import vocabulary as words
 from threegate.aana.envelope import GuardVerdict, malformed, render
 from threegate.aana.event import EvidenceMode, check_event
-from threegate.aana.evidence import Findings, examine
+from threegate.aana.evidence import EvidenceFindings, examine
 from threegate.aana.leaks import NOTHING, Leaks, find_leaks
 from threegate.core import limits
 
@@ -194,7 +194,7 @@ def _speaks_of_listing(event: dict[str, Any], lines: list[str]) -> bool:
     return _LISTING.search("\n".join(texts).lower()) is not None
 
 
-def _authorization(event: dict[str, Any], findings: list[Findings], verdict: GuardVerdict) -> int:
+def _authorization(event: dict[str, Any], findings: list[EvidenceFindings], verdict: GuardVerdict) -> int:
     """The state that counts, a rank: what is declared, lowered to what the evidence supports."""
     declared = words.STATE_RANK[event["authorization_state"]]
     supported = claimed = words.NONE
@@ -264,7 +264,7 @@ def _write(event: dict[str, Any], state: int, verdict: GuardVerdict) -> None:
 
 
 def _evidence(
-    event: dict[str, Any], lines: list[str], findings: list[Findings], verdict: GuardVerdict
+    event: dict[str, Any], lines: list[str], findings: list[EvidenceFindings], verdict: GuardVerdict
 ) -> None:
     """What the references say against the call, and what leaks anywhere in the event."""
     defer, refuse = words.DEFER, words.REFUSE

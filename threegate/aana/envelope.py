@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from threegate.aana import vocabulary as words
-from threegate.aana.evidence import Findings
+from threegate.aana.evidence import EvidenceFindings
 from threegate.aana.leaks import masked, masked_all, masked_names
 from threegate.core import limits
 
@@ -54,7 +54,7 @@ class GuardVerdict:
         self.blockers: list[str] = []
         self.reasons: list[str] = []
         self.deviations: set[str] = set()
-        self.findings: list[Findings] = []
+        self.findings: list[EvidenceFindings] = []
         self.leaking = False
 
     def block(self, route: int, blocker: str, reason: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from threegate.aana import vocabulary as words
 from threegate.core import limits
+from threegate.core.risk_domains import RISK_DOMAINS
 
 EvidenceMode = Literal["quickstart", "production"]
 """`production` takes structured evidence references only (D12)."""
@@ -27,7 +28,7 @@ _FRESHNESS_FIELDS: Final = frozenset(words.FRESHNESS_FIELDS)
 _ENUMERATIONS: Final = (
     ("tool_category", frozenset(words.CATEGORIES)),
     ("authorization_state", frozenset(words.STATES)),
-    ("risk_domain", frozenset(words.RISK_DOMAINS)),
+    ("risk_domain", frozenset(RISK_DOMAINS)),
     ("recommended_route", frozenset(words.ROUTES)),
 )
 _REF_ENUMERATIONS: Final = (

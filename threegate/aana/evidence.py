@@ -37,7 +37,7 @@ _GONE: Final = re2.compile(
 """Authorization that is missing or was taken away, in words or in an identifier: `[^a-z]+` takes `_` and `.` too."""
 
 
-class Findings(NamedTuple):
+class EvidenceFindings(NamedTuple):
     """What was read from one reference. Ranks are those of `vocabulary.STATES`."""
 
     source_id: str
@@ -64,7 +64,7 @@ class Findings(NamedTuple):
 _WARNING_FREE: Final[tuple[str, ...]] = ()
 
 
-def examine(ref: dict[str, Any] | str, tool: str, now: datetime, *, warn: bool) -> Findings:
+def examine(ref: dict[str, Any] | str, tool: str, now: datetime, *, warn: bool) -> EvidenceFindings:
     """Read one well-formed reference of a call to `tool` at `now`. `warn` asks for the warnings of weak evidence."""
     fields = _MISSING if isinstance(ref, str) else ref
     if isinstance(ref, str):
@@ -109,7 +109,7 @@ def examine(ref: dict[str, Any] | str, tool: str, now: datetime, *, warn: bool) 
         kind == "system_state" and any(word in summary for word in words.AUTHORIZATION_GONE_WORDS)
     )
     gone = gone_plainly or ("auth" in text and _GONE.search(text.encode("utf-8", "replace")) is not None)
-    return Findings(
+    return EvidenceFindings(
         source,
         redaction,
         claimed,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from threegate.aana import vocabulary as words
+from threegate.core.risk_domains import RISK_DOMAINS
 
 
 def event_schema() -> dict[str, Any]:
@@ -42,7 +43,7 @@ def event_schema() -> dict[str, Any]:
                 "items": {"anyOf": [_blank_free(), _reference()]},
                 "description": "Redacted evidence. Plain strings are for quickstarts; production takes objects.",
             },
-            "risk_domain": {"enum": list(words.RISK_DOMAINS), "description": "Where harm would be done."},
+            "risk_domain": {"enum": list(RISK_DOMAINS), "description": "Where harm would be done."},
             "proposed_arguments": {
                 "type": "object",
                 "description": "The arguments that the agent will pass, redacted where possible.",

@@ -53,22 +53,6 @@ BROADER_ROUTES: Final = {
 ACCEPT, ASK, DEFER, REFUSE = range(4)
 """Ranks of the routes."""
 ROUTE_RANK: Final = {route: rank for rank, route in enumerate(ROUTES)}
-RISK_DOMAINS: Final = (
-    "devops",
-    "finance",
-    "education",
-    "hr",
-    "legal",
-    "pharma",
-    "healthcare",
-    "commerce",
-    "customer_support",
-    "security",
-    "research",
-    "personal_productivity",
-    "public_information",
-    "unknown",
-)
 HIGH_RISK_DOMAINS: Final = frozenset({"finance", "devops", "security", "legal", "pharma", "healthcare"})
 SUBJECT_TYPES: Final = (
     "user",

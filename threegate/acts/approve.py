@@ -346,7 +346,7 @@ def _payload(
 def write_approved_status(context: Context, owner: Owner | None, name: str, sealed: Sealed) -> None:
     """Write the status file of a request that was just approved. Raises OSError."""
     write_verdict(
-        context.workspace.desk(owner),
+        context.workspace.requester_folders(owner),
         Verdict(
             file=name,
             sha256=sealed.request.sha256,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from threegate.acts.reject import refuse_unknown
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.core import durable
 from threegate.core.errors import Refused
 from threegate.launch.completion import close_from_trail, with_result
@@ -58,7 +58,7 @@ class Cancelled:
 
 
 def cancel_request(
-    context: Context, request_id: str, *, by: Decision, reason: str = "", wait_seconds: float = 5.0
+    context: Context, request_id: str, *, by: OperatorDecision, reason: str = "", wait_seconds: float = 5.0
 ) -> Cancelled:
     """End a waiting request, or ask the daemon to end a running one and wait for its word.
 
@@ -91,7 +91,7 @@ def cancel_about(request_id: str, reason: str) -> dict[str, Any]:
 
 
 def _end_waiting(
-    context: Context, held: LockedTrail, history: RequestHistory, by: Decision, reason: str
+    context: Context, held: LockedTrail, history: RequestHistory, by: OperatorDecision, reason: str
 ) -> None:
     source = moves.find_file(context.workspace, history)
     if source is None or source.parent != context.workspace.approved:

@@ -17,7 +17,7 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.approved_file import Approved, read_approved
 from threegate.launch.context import Context
 from threegate.trail import moves
-from threegate.trail.payloads import CheckpointAnswered
+from threegate.trail.payloads import ContractCheckpointAnswered
 
 ANSWER = "threegate-checkpoint-answer/1"
 
@@ -92,7 +92,7 @@ def answer(context: Context, item: OpenCheckpoint, signed: bytes, *, approve: bo
         raise Refused("request_changed", f"{item.request_id}: is another call now; look at it again")
     with context.trail.locked() as held:
         actor, act = checked_act(context, held, signed, ANSWER, about)
-        answered = CheckpointAnswered(
+        answered = ContractCheckpointAnswered(
             call_sha256=item.call_sha256, approve=approve, checkpoints=tuple(about["checkpoints"]), **act
         )
         moves.announce(held, answered, request_id=item.request_id, actor=actor)

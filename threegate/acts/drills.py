@@ -324,7 +324,7 @@ def _sources(context: Context) -> Iterator[_Source]:
             if request is None or approved is None or approved.owner is None:
                 continue
             signed = approved.approval_sha256 is not None and approved.proposal_sha256 is None
-            there_still = workspace.desk(approved.owner).inbox.is_dir()
+            there_still = workspace.requester_folders(approved.owner).inbox.is_dir()
             plain = trail_text(request.request_id) == request.request_id and not request.signature_needed
             if signed and there_still and plain:
                 run = approved.owner if isinstance(approved.owner, str) else "inbox"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
@@ -37,7 +37,12 @@ class Rejected:
 
 
 def reject_draft(
-    context: Context, which: Path | Draft, *, reason: str, by: Decision, reading: Reading | None = None
+    context: Context,
+    which: Path | Draft,
+    *,
+    reason: str,
+    by: OperatorDecision,
+    reading: Reading | None = None,
 ) -> Rejected:
     """Say no to one draft, by its file or as it was read.
 
@@ -176,7 +181,7 @@ def _payload(
 
 def _write_status(context: Context, draft: Draft, report: Report, reason: str) -> None:
     write_verdict(
-        context.workspace.desk(draft.owner),
+        context.workspace.requester_folders(draft.owner),
         Verdict(
             file=draft.path.name,
             sha256=report.sha256,

@@ -16,7 +16,7 @@ from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import HeldFolder
-from threegate.core.workspace import STATES, Desk
+from threegate.core.workspace import STATES, RequesterFolders
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
 from threegate.request import read_request
@@ -51,9 +51,13 @@ def retry_request(context: Context, source: Path, *, now: datetime | None = None
     slug = match[1] if (match := _SLUG.fullmatch(source.name)) else "retry"
     with context.trail.locked() as held:
         request_id = free_request_id(held, request.request_id)
-        desk = context.workspace.desk(draft_owner(held.index.history(request.request_id)))
-    if not desk.inbox.is_dir():
-        raise Unavailable(f"{desk.inbox}: the run that asked for this was removed; write a new draft")
+        requester_folders = context.workspace.requester_folders(
+            draft_owner(held.index.history(request.request_id))
+        )
+    if not requester_folders.inbox.is_dir():
+        raise Unavailable(
+            f"{requester_folders.inbox}: the run that asked for this was removed; write a new draft"
+        )
     name = file_name(moment, slug)
     fresh = replace(
         request,
@@ -70,9 +74,11 @@ def retry_request(context: Context, source: Path, *, now: datetime | None = None
     )
     if report.request is None or replace(report.request, data=fresh.data, sha256=fresh.sha256) != fresh:
         raise InvalidInput(f"{source}: cannot be drafted again as the same request; write a new draft")
-    restored = tuple(item.name for item in request.inputs if _restore(context, desk, item.name, item.sha256))
-    path = desk.inbox / name
-    with context.workspace.hold(desk.inbox) as inbox:
+    restored = tuple(
+        item.name for item in request.inputs if _restore(context, requester_folders, item.name, item.sha256)
+    )
+    path = requester_folders.inbox / name
+    with context.workspace.hold(requester_folders.inbox) as inbox:
         inbox.deliver(name, data, 0o644)
     return Retried(path, request_id, request.request_id, restored)
 
@@ -108,7 +114,7 @@ def free_request_id(held: LockedTrail, request_id: str) -> str:
     raise Unavailable(f"{request_id}: was retried {_MOST} times; write a new draft")
 
 
-def _restore(context: Context, desk: Desk, name: str, sha256: str) -> bool:
+def _restore(context: Context, requester_folders: RequesterFolders, name: str, sha256: str) -> bool:
     """Put a pinned input back beside the drafts, unless its very bytes are there; returns whether that was needed.
 
     The bytes are those that were pinned when the earlier request was approved. Another file that has the name now is
@@ -119,7 +125,7 @@ def _restore(context: Context, desk: Desk, name: str, sha256: str) -> bool:
         pinned = durable.read_regular(workspace.inputs / sha256, max_bytes=limits.INPUT_FILE_BYTES)
     except OSError:
         pinned = b""
-    with workspace.hold(desk.files) as files:
+    with workspace.hold(requester_folders.files) as files:
         try:
             if sha256_hex(files.read(name, max_bytes=limits.INPUT_FILE_BYTES)[0]) == sha256:
                 return False
@@ -131,7 +137,7 @@ def _restore(context: Context, desk: Desk, name: str, sha256: str) -> bool:
         if sha256_hex(pinned) != sha256:
             what = "is another file now" if taken else "is gone"
             raise Unavailable(
-                f"{desk.files / name}: {what}, and nothing is pinned; put the file back, then retry"
+                f"{requester_folders.files / name}: {what}, and nothing is pinned; put the file back, then retry"
             )
         if taken:
             _set_aside(files, name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from threegate.acts.cancel import cancel_request
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import Reason
 from threegate.core.errors import InvalidInput, Refused
@@ -85,7 +85,11 @@ def close_session(context: Context, session_id: str, *, actor: str) -> tuple[Rea
         session_table(context, held)
     for request_id in running:
         cancel_request(
-            context, request_id, by=Decision(actor), reason=f"session {session_id} was closed", wait_seconds=0
+            context,
+            request_id,
+            by=OperatorDecision(actor),
+            reason=f"session {session_id} was closed",
+            wait_seconds=0,
         )
     return reasons
 
@@ -103,7 +107,7 @@ def kill_about(context: Context, scope: str, name: str) -> Mapping[str, Any]:
     return {"scope": scope, "name": name}
 
 
-def kill(context: Context, scope: str, name: str, *, by: Decision) -> Killed:
+def kill(context: Context, scope: str, name: str, *, by: OperatorDecision) -> Killed:
     """Kill a session, a session with its descendants, or (signed) a workflow, and what runs in them.
 
     Raises Refused (`signature_missing` for a workflow without one), InvalidInput, TrailError.
@@ -124,6 +128,10 @@ def kill(context: Context, scope: str, name: str, *, by: Decision) -> Killed:
         session_table(context, held)
     for request_id in running:
         cancel_request(
-            context, request_id, by=Decision(actor), reason=f"{scope} {name} was killed", wait_seconds=0
+            context,
+            request_id,
+            by=OperatorDecision(actor),
+            reason=f"{scope} {name} was killed",
+            wait_seconds=0,
         )
     return Killed(tuple(sessions), tuple(running))

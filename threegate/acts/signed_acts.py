@@ -44,7 +44,7 @@ def sign_act(
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class OperatorDecision:
     """Who says no or stop, and that in signed form where it could be had: such an act needs no signature."""
 
     actor: str
@@ -75,21 +75,21 @@ def decide(
     account: str,
     acting: Acting | None,
     ask: bool = False,
-) -> Decision:
+) -> OperatorDecision:
     """A decision by the operator whose key is at hand, signed when the key asks nothing; else by `account`, who runs this.
 
     A no and a stop must always be possible: a key that is missing, locked, unplugged or revoked only leaves the signature
     away. With `ask` it is signed or it is an error. Raises InvalidInput, Unavailable, Refused.
     """
     if acting is None:
-        return Decision(account)
+        return OperatorDecision(account)
     actor = f"operator:{acting.name}"
     if ask:
-        return Decision(actor, sign_act(context, acting, kind, about))
+        return OperatorDecision(actor, sign_act(context, acting, kind, about))
     if asks_nothing(acting.key):
         with suppress(InvalidInput, Unavailable, Refused):
-            return Decision(actor, sign_act(context, acting, kind, about, ask=False), account)
-    return Decision(actor)
+            return OperatorDecision(actor, sign_act(context, acting, kind, about, ask=False), account)
+    return OperatorDecision(actor)
 
 
 def checked_act(

@@ -26,7 +26,7 @@ from threegate.launch.context import Context
 from threegate.launch.cut_off_changes import recover_undos, undo_journal
 from threegate.results import read_record
 from threegate.review.input_copies import InputCopy
-from threegate.runners.apply.apply_journal import Plan, first_line, read_journal
+from threegate.runners.apply.apply_journal import ApplyPlan, first_line, read_journal
 from threegate.runners.apply.as_owner import Order, not_writable, perform
 from threegate.runners.apply.runner import JOURNAL, ORIGINALS
 from threegate.trail import moves
@@ -42,7 +42,7 @@ class UndoPlan:
     request_id: str
     requested: RequestedChange
     originals: InputCopy
-    kept: Plan
+    kept: ApplyPlan
     """The plan of the change: exact permission bits and groups of what comes back."""
     about: Mapping[str, Any]
     """What is signed."""

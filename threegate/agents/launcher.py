@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.agents.agent_home import take_over_state, write_files
-from threegate.agents.model_counts import Counts, RelaySettings
+from threegate.agents.model_counts import ModelCounts, RelaySettings
 from threegate.agents.profile import Filled, Profile, load_profile
 from threegate.agents.program import Program, find_program
 from threegate.agents.project_survey import scan_cache
@@ -474,7 +474,7 @@ class _Launch:
                 "interrupted before its changes were read; see: threegate agent show " + self._run.run_id
             )
         finished = Finished(self._run, code, changes, self._copy, self._facts, problem)
-        counts = Counts.read(self._counts) if self._counts >= 0 else Counts()
+        counts = ModelCounts.read(self._counts) if self._counts >= 0 else ModelCounts()
         reached, refused = read_hosts(self._hosts) if self._hosts >= 0 else ((), ())
         drafted = None
         try:

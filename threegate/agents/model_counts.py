@@ -26,7 +26,7 @@ class RelaySettings:
 
 
 @dataclass(slots=True)
-class Counts:
+class ModelCounts:
     """What a run used so far; bytes are those of bodies."""
 
     requests: int = 0
@@ -40,7 +40,7 @@ class Counts:
         os.pwrite(descriptor, json.dumps(asdict(self)).encode().ljust(_COUNTS_BYTES), 0)
 
     @classmethod
-    def read(cls, descriptor: int) -> Counts:
+    def read(cls, descriptor: int) -> ModelCounts:
         """The counts as they were last written."""
         data = os.pread(descriptor, _COUNTS_BYTES, 0)
         return cls(**json.loads(data)) if data.strip() else cls()

@@ -24,7 +24,7 @@ from typing import Any, Final, cast
 import httpx
 import uvicorn
 
-from threegate.agents.model_counts import Counts, RelaySettings
+from threegate.agents.model_counts import ModelCounts, RelaySettings
 from threegate.agents.model_protocols import ModelRequestRefused, check_request
 from threegate.core import limits
 from threegate.core.canonical import StrictJSONError, loads_strict
@@ -60,7 +60,7 @@ class Relay:
             trust_env=False,
             timeout=httpx.Timeout(limits.AGENT_MODEL_SECONDS, connect=20),
         )
-        self.counts = Counts()
+        self.counts = ModelCounts()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         try:

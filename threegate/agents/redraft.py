@@ -24,7 +24,7 @@ from threegate.changes.change_draft import said_changes
 from threegate.changes.change_tar import ChangeSet, change_tar, read_change_set
 from threegate.changes.checks import check_project
 from threegate.changes.requested_change import RequestedChange, hold_project
-from threegate.changes.table import ChangeSetError, Node, Row, table_digest
+from threegate.changes.table import ChangeSetError, Row, TableNode, table_digest
 from threegate.changes.trees import HeldTree, node_of
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
@@ -57,20 +57,27 @@ def redraft(context: Context, reviewed: ReviewedDraft) -> Redrafted:
     name, change = reviewed.draft.path.name, reviewed.change
     if change is None:
         raise InvalidInput(f"{name}: changes no project, so there is nothing to merge")
-    desk = context.workspace.desk(reviewed.owner)
-    if not desk.inbox.is_dir():
-        raise Unavailable(f"{desk.inbox}: the run that asked for this was removed; have it proposed again")
-    merging = _Merging(change.change, desk.base if isinstance(desk, AgentRun) else None)
+    requester_folders = context.workspace.requester_folders(reviewed.owner)
+    if not requester_folders.inbox.is_dir():
+        raise Unavailable(
+            f"{requester_folders.inbox}: the run that asked for this was removed; have it proposed again"
+        )
+    merging = _Merging(
+        change.change, requester_folders.base if isinstance(requester_folders, AgentRun) else None
+    )
     data = _merged(merging, reviewed, change)
     if not merging.moved:
         raise InvalidInput(f"{name}: the project is what the change was made from; approve it as it is")
     request = _request(context, reviewed.request, merging, data)
-    with context.workspace.hold(desk.files) as files, suppress(FileExistsError):
+    with context.workspace.hold(requester_folders.files) as files, suppress(FileExistsError):
         files.deliver(sha256_hex(data), data, 0o644)
-    with context.workspace.hold(desk.inbox) as inbox:
+    with context.workspace.hold(requester_folders.inbox) as inbox:
         inbox.deliver(request.file_name, request.data, 0o644)
     return Redrafted(
-        desk.inbox / request.file_name, request.request_id, tuple(merging.merged), tuple(merging.there)
+        requester_folders.inbox / request.file_name,
+        request.request_id,
+        tuple(merging.merged),
+        tuple(merging.there),
     )
 
 
@@ -142,11 +149,11 @@ class _Merging:
             mode = now.mode if row.after.mode == row.before.mode else row.after.mode
             self.merged.append(row.path)
             self.content[row.path] = content
-            after = Node(mode, sha256_hex(content))
+            after = TableNode(mode, sha256_hex(content))
             if after != now:
                 self.rows.append(Row(row.path, now, after))
 
-    def _three_ways(self, tree: HeldTree, stream: BinaryIO, row: Row, now: Node | None) -> bytes | None:
+    def _three_ways(self, tree: HeldTree, stream: BinaryIO, row: Row, now: TableNode | None) -> bytes | None:
         """The bytes of a file that both sides changed; None where they cannot be merged."""
         before, after = row.before, row.after
         if not (before and after and now and before.file and after.file and now.file):

@@ -19,7 +19,7 @@ from threegate.agents.project_survey import Original
 from threegate.agents.work_copy import TREE, UPPER, WorkCopy
 from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set
 from threegate.changes.path_rules import is_git
-from threegate.changes.table import ChangeSetError, Node, Row, read_table, render_table
+from threegate.changes.table import ChangeSetError, Row, TableNode, read_table, render_table
 from threegate.changes.trees import HeldTree, OverlayTree, Tree, node_of
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
@@ -158,7 +158,7 @@ def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str
 
 def _sorted_out(copy: WorkCopy, project: Tree, work: Tree, touched: list[str]) -> tuple[list[str], list[str]]:
     """Of the touched paths those that can be compared, and those at which others changed the project. Raises OSError."""
-    ours: dict[str, set[Node | None]] = {}
+    ours: dict[str, set[TableNode | None]] = {}
     for table in sorted(copy.run.proposed.glob("*")):
         for row in read_table(durable.read_regular(table, max_bytes=limits.CHANGE_TABLE_BYTES)):
             ours.setdefault(row.path, set()).add(row.after)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from threegate.approval.act import check_act
     from threegate.approval.batch import BATCH_TYPE, Batch, BatchPlace, SignedApproval
     from threegate.approval.facts import (
-        REASON_CODES,
         Check,
         LaunchFacts,
         PinnedFile,
@@ -55,7 +54,7 @@ else:
         {
             "act": "check_act",
             "batch": "BATCH_TYPE Batch BatchPlace SignedApproval",
-            "facts": "REASON_CODES Check LaunchFacts PinnedFile VerifiedApproval requester_of statement_inputs",
+            "facts": "Check LaunchFacts PinnedFile VerifiedApproval requester_of statement_inputs",
             "grant": "FIRST_GRANT_TYPE GRANT_TYPE Grant covers matches terms",
             "keys": "PublicKey parse_key parse_key_text",
             "launch": "check_launch launch_checks",
@@ -79,7 +78,6 @@ __all__ = [
     "NAMESPACE_ACT",
     "NAMESPACE_APPROVAL",
     "NAMESPACE_LOGIN",
-    "REASON_CODES",
     "Act",
     "Batch",
     "BatchPlace",

@@ -16,35 +16,6 @@ from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.trail import Owner
 
-REASON_CODES = (
-    "signature_missing",
-    "signature_invalid",
-    "signature_file_malformed",
-    "signer_unknown",
-    "signer_revoked",
-    "signer_expired",
-    "statement_mismatch",
-    "shown_changed",
-    "request_changed",
-    "job_changed",
-    "input_missing",
-    "input_changed",
-    "policy_changed",
-    "operators_changed",
-    "workspace_mismatch",
-    "expired",
-    "not_yet_valid",
-    "replayed",
-    "self_approval",
-    "quorum_missing",
-    "clock_went_back",
-    "grants_off",
-    "grant_missing",
-    "grant_used_up",
-    "grant_mismatch",
-)
-"""Every reason that this gate may give."""
-
 
 @dataclass(frozen=True, slots=True)
 class PinnedFile:

@@ -13,7 +13,7 @@ import hashlib
 import struct
 
 from threegate.approval.passkey import check_client_data
-from threegate.approval.ssh_wire import MalformedError, Reader
+from threegate.approval.ssh_wire import MalformedError, WireReader
 from threegate.approval.sshsig import SshSignature, message_to_sign
 
 
@@ -69,7 +69,7 @@ def _verify(signed: bytes, signature: SshSignature) -> None:
             b"nistp384": (ec.SECP384R1(), hashes.SHA384()),
             b"nistp521": (ec.SECP521R1(), hashes.SHA512()),
         }[fields[0]]
-        numbers = Reader(value)
+        numbers = WireReader(value)
         pair = encode_dss_signature(numbers.positive(), numbers.positive())
         numbers.end()
         public = ec.EllipticCurvePublicKey.from_encoded_point(curve, fields[1])
@@ -80,7 +80,7 @@ def _verify(signed: bytes, signature: SshSignature) -> None:
 
 def _strings(blob: bytes) -> list[bytes]:
     """The fields of a plain key: each is a wire string."""
-    reader, found = Reader(blob), []
+    reader, found = WireReader(blob), []
     while reader.position < len(blob):
         found.append(reader.string())
     return found

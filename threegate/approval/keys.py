@@ -12,7 +12,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from threegate.approval.ssh_wire import MalformedError, Reader, string
+from threegate.approval.ssh_wire import MalformedError, WireReader, string
 from threegate.core import limits
 
 _CURVES: Final = {"nistp256": 32, "nistp384": 48, "nistp521": 66}
@@ -64,7 +64,7 @@ class PublicKey:
     @property
     def application(self) -> str:
         """What a FIDO key was made for: ``ssh:…``, or a passkey's host name; empty for other keys."""
-        reader, last = Reader(self.blob), b""
+        reader, last = WireReader(self.blob), b""
         while self.hardware and reader.position < len(self.blob):
             last = reader.string()
         return last.decode("ascii")
@@ -92,7 +92,7 @@ class PublicKey:
 
 def parse_key(blob: bytes) -> PublicKey:
     """Read a public key or certificate blob. Raises MalformedError for everything but a whole, known one."""
-    reader = Reader(blob)
+    reader = WireReader(blob)
     name = reader.text()
     if name in PLAIN_TYPES:
         start = reader.position
@@ -124,7 +124,7 @@ def decode_base64(text: str) -> bytes:
     return data
 
 
-def _skip_key(reader: Reader, name: str) -> int:
+def _skip_key(reader: WireReader, name: str) -> int:
     """Read the fields of a plain key and give its size in bits."""
     if name == "ssh-rsa":
         reader.positive()
@@ -146,7 +146,7 @@ def _skip_key(reader: Reader, name: str) -> int:
     return bits
 
 
-def _certificate(reader: Reader, plain: str) -> PublicKey:
+def _certificate(reader: WireReader, plain: str) -> PublicKey:
     reader.string()  # nonce
     start = reader.position
     bits = _skip_key(reader, plain)
@@ -154,7 +154,7 @@ def _certificate(reader: Reader, plain: str) -> PublicKey:
     serial = reader.uint64()
     kind = reader.uint32()
     key_id = reader.text()
-    names = Reader(reader.string())
+    names = WireReader(reader.string())
     principals = []
     while names.position < len(names.data):
         principals.append(names.text())

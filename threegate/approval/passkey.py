@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from threegate.approval.keys import SK_ECDSA, PublicKey, parse_key
-from threegate.approval.ssh_wire import MalformedError, Reader, string
+from threegate.approval.ssh_wire import MalformedError, WireReader, string
 from threegate.approval.sshsig import WEBAUTHN, Assertion, message_to_sign, render_blob
 from threegate.core import canonical, limits
 from threegate.core.web_origin import parse_origin
@@ -133,7 +133,7 @@ def passkey_signature(
     """The armored signature of what a browser's `credentials.get()` gave. Raises MalformedError; verifies nothing."""
     from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-    reader = Reader(authenticator_data)
+    reader = WireReader(authenticator_data)
     reader.take(hashlib.sha256().digest_size)  # of the rpId: the key names it, and the signature covers it
     flags, counter, extensions = reader.byte(), reader.uint32(), authenticator_data[reader.position :]
     try:

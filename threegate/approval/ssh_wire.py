@@ -1,6 +1,6 @@
 """Reading the SSH wire format (RFC 4251 section 5): whole, in order, nothing left over.
 
-Invariant: what `Reader` gave out and `end` accepted is exactly the bytes that it was given.
+Invariant: what `WireReader` gave out and `end` accepted is exactly the bytes that it was given.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ class MalformedError(ValueError):
     """Bytes that are not what their place asks for. The text says what is wrong and never repeats them."""
 
 
-class Reader:
+class WireReader:
     """A cursor over bytes. Every method raises MalformedError where the bytes end too early."""
 
     def __init__(self, data: bytes) -> None:

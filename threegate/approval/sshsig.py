@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from threegate.approval.keys import SK_ECDSA, PublicKey, decode_base64, parse_key
-from threegate.approval.ssh_wire import MalformedError, Reader, string
+from threegate.approval.ssh_wire import MalformedError, WireReader, string
 from threegate.core import limits
 
 NAMESPACE_APPROVAL: Final = "threegate-approval"
@@ -112,7 +112,7 @@ def render_blob(key: bytes, namespace: str, inner: bytes) -> bytes:
 
 
 def _parse_blob(blob: bytes, armor: bytes) -> SshSignature:
-    reader = Reader(blob)
+    reader = WireReader(blob)
     if reader.take(len(_MAGIC)) != _MAGIC or reader.uint32() != _VERSION:
         raise MalformedError("is no SSH signature of version 1")
     key = parse_key(reader.string())
@@ -122,7 +122,7 @@ def _parse_blob(blob: bytes, armor: bytes) -> SshSignature:
     message_hash = reader.text()
     if message_hash not in ("sha256", "sha512"):
         raise MalformedError("names a hash other than sha256 and sha512")
-    inner = Reader(reader.string())
+    inner = WireReader(reader.string())
     reader.end()
     algorithm = inner.text()
     if algorithm not in _algorithms(key):

@@ -22,8 +22,8 @@ from threegate.changes.table import (
     LINK,
     ChangeSetError,
     Mode,
-    Node,
     Row,
+    TableNode,
     read_table,
     render_table,
     table_digest,
@@ -156,16 +156,16 @@ def _members(entries: Sequence[TarEntry]) -> Iterator[tuple[str, TarEntry]]:
         yield path, entry
 
 
-def _node_of(stream: BinaryIO, member: TarEntry) -> Node:
+def _node_of(stream: BinaryIO, member: TarEntry) -> TableNode:
     """What a member is, computed from its bytes."""
     if member.link is not None:
-        return Node(LINK, hashlib.sha256(member.link.encode()).hexdigest())
+        return TableNode(LINK, hashlib.sha256(member.link.encode()).hexdigest())
     if member.folder and member.mode == 0o755:
-        return Node(FOLDER)
+        return TableNode(FOLDER)
     if member.folder or member.mode not in _MEMBER_MODES:
         raise ChangeSetError("changes.tar: has a member with another mode than 644 or 755")
     stream.seek(member.offset)
-    return Node(_MEMBER_MODES[member.mode], hash_stream(stream, member.size))
+    return TableNode(_MEMBER_MODES[member.mode], hash_stream(stream, member.size))
 
 
 def hash_stream(stream: BinaryIO, size: int) -> str:

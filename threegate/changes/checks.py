@@ -13,7 +13,7 @@ from threegate.changes.change_tar import ChangeSet
 from threegate.changes.make import looks_bare
 from threegate.changes.path_rules import collision_key, link_parts
 from threegate.changes.table import LINK, ChangeSetError, Row
-from threegate.changes.trees import Entry, Tree, node_of
+from threegate.changes.trees import Tree, TreeEntry, node_of
 
 
 def moved_on(project: Tree, rows: Sequence[Row]) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ class _After:
         present = self._project.look(path)
         return present is not None and present.kind == "link"
 
-    def names(self, folder: str) -> dict[str, Entry]:
+    def names(self, folder: str) -> dict[str, TreeEntry]:
         """What a folder has in it afterwards."""
         found = dict(self._project.names(folder))
         for row in self._below.get(folder, ()):
@@ -120,7 +120,7 @@ class _After:
             if row.after is None:
                 found.pop(name, None)
             else:
-                found[name] = Entry("file")
+                found[name] = TreeEntry("file")
         return found
 
     def added(self, folder: str) -> frozenset[str]:

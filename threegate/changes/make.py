@@ -21,12 +21,12 @@ from threegate.changes.table import (
     LINK,
     Change,
     ChangeSetError,
-    Node,
     Row,
+    TableNode,
     count_changes,
     table_digest,
 )
-from threegate.changes.trees import Entry, Tree, TreeChanged, node_of
+from threegate.changes.trees import Tree, TreeChanged, TreeEntry, node_of
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.request.characters import has_hidden
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _BARE: Final = frozenset({"head", "objects", "refs", "commondir"})
 """With these in it a folder is a git repository to git, whose configuration names programs to run."""
-_NOTHING: Final = Entry("file")
+_NOTHING: Final = TreeEntry("file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class _Making:
                 whole = self._one(inner, name, old, new) and whole
         return whole
 
-    def _one(self, path: str, name: str, old: Entry | None, new: Entry | None) -> bool:
+    def _one(self, path: str, name: str, old: TreeEntry | None, new: TreeEntry | None) -> bool:
         """Compare one path; whether the project has it afterwards as the work copy has it."""
         if path in self._hidden:
             if new is not None and new.kind != "folder":
@@ -231,7 +231,7 @@ class _Making:
             return self._leave(path, f"{why} in the project")
         return self._change(path, old, new)
 
-    def _change(self, path: str, old: Entry | None, new: Entry | None) -> bool:
+    def _change(self, path: str, old: TreeEntry | None, new: TreeEntry | None) -> bool:
         """Note the rows of one path that may be carried, and of what is below it."""
         if new is not None and new.kind == "file" and not self._fits(path, old, new):
             return self._leave(
@@ -248,7 +248,7 @@ class _Making:
             if not whole and mark == len(self.rows) and old is None:
                 return False  # a new folder for what is ignored only: the project does not get an empty one
             before = None if old is None else node_of(self._project, path, old)
-            self.rows.append(Row(path, before, Node(FOLDER)))
+            self.rows.append(Row(path, before, TableNode(FOLDER)))
             return whole
         if not whole:
             # Something in it stays, so the folder stays; what can go, goes. But nothing else can take its place.
@@ -256,10 +256,12 @@ class _Making:
                 del self.rows[mark:]
                 self._leave(path, "would replace a folder in which something stays")
             return False
-        self.rows.append(Row(path, Node(FOLDER), None if new is None else node_of(self._work, path, new)))
+        self.rows.append(
+            Row(path, TableNode(FOLDER), None if new is None else node_of(self._work, path, new))
+        )
         return True
 
-    def _leaf(self, path: str, old: Entry | None, new: Entry | None) -> bool:
+    def _leaf(self, path: str, old: TreeEntry | None, new: TreeEntry | None) -> bool:
         """A file or link on both sides, or on one."""
         if not self._differs(path, old, new):
             return True
@@ -273,7 +275,7 @@ class _Making:
         self.rows.append(Row(path, before, after))
         return True
 
-    def _fits(self, path: str, old: Entry | None, new: Entry) -> bool:
+    def _fits(self, path: str, old: TreeEntry | None, new: TreeEntry) -> bool:
         """Whether a file can be carried, by its size alone: one that only claims a terabyte is never read."""
         if new.size > carried_bytes():
             return not self._differs(path, old, new)
@@ -296,7 +298,7 @@ class _Making:
                 return "is a link over another link"
         return None
 
-    def _differs(self, path: str, old: Entry | None, new: Entry | None) -> bool:
+    def _differs(self, path: str, old: TreeEntry | None, new: TreeEntry | None) -> bool:
         """Whether a path differs; of a folder only its names are compared."""
         if old is None or new is None:
             return True
@@ -316,7 +318,7 @@ class _Making:
         return any(one != other for one, other in pieces)
 
 
-def looks_bare(names: Mapping[str, Entry]) -> bool:
+def looks_bare(names: Mapping[str, TreeEntry]) -> bool:
     """Whether git would take a folder with these names for a repository."""
     keys = set(map(collision_key, names))
     return "head" in keys and ({"objects", "refs"} <= keys or "commondir" in keys)

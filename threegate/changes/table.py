@@ -40,7 +40,7 @@ class ChangeSetError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TableNode:
     """What a path is. `sha256` is that of a file's bytes or of a link's target; empty for a folder."""
 
     mode: Mode
@@ -62,8 +62,8 @@ class Row:
     """One path that changes. At least one of `before` and `after` is there, and they differ."""
 
     path: str
-    before: Node | None
-    after: Node | None
+    before: TableNode | None
+    after: TableNode | None
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ def _row(number: int, line: bytes) -> Row:
     return row
 
 
-def _node(number: int, value: Mapping[str, Any], when: str) -> Node | None:
+def _node(number: int, value: Mapping[str, Any], when: str) -> TableNode | None:
     mode, digest = value[f"{when}_mode"], value[f"{when}_sha256"]
     if mode is None and digest is None:
         return None
@@ -170,4 +170,4 @@ def _node(number: int, value: Mapping[str, Any], when: str) -> Node | None:
         digest is None or (isinstance(digest, str) and _SHA256.fullmatch(digest))
     ):
         raise ChangeSetError(f"row {number} of its table has no sha256, or a folder with one")
-    return Node(mode, digest or "")
+    return TableNode(mode, digest or "")

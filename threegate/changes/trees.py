@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from threegate.changes.table import EXECUTABLE, FILE, FOLDER, LINK, Mode, Node
+from threegate.changes.table import EXECUTABLE, FILE, FOLDER, LINK, Mode, TableNode
 from threegate.core import limits
 from threegate.core.held_folder import HeldFolder, open_inside
 
@@ -36,7 +36,7 @@ class TreeChanged(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """One name of a tree. `why` says why it can never be carried, or nothing; `identity` is device and inode."""
 
     kind: Kind
@@ -58,11 +58,11 @@ class Entry:
 class Tree(Protocol):
     """What the maker needs of a project or a work copy. Paths are relative, with `/`; the root is the empty path."""
 
-    def names(self, path: str) -> Mapping[str, Entry]:
+    def names(self, path: str) -> Mapping[str, TreeEntry]:
         """The entries of a folder by name; empty where it is none. Raises OSError."""
         ...
 
-    def look(self, path: str) -> Entry | None:
+    def look(self, path: str) -> TreeEntry | None:
         """One entry, None where nothing is, or where a part of the path is no folder. Raises OSError."""
         ...
 
@@ -81,8 +81,8 @@ class HeldTree:
     def __init__(self, folder: HeldFolder) -> None:
         self._root = folder.fileno()
 
-    def names(self, path: str) -> Mapping[str, Entry]:
-        found: dict[str, Entry] = {}
+    def names(self, path: str) -> Mapping[str, TreeEntry]:
+        found: dict[str, TreeEntry] = {}
         try:
             descriptor = open_inside(self._root, path or ".", _FOLDER_FLAGS)
         except OSError as error:
@@ -98,7 +98,7 @@ class HeldTree:
             os.close(descriptor)
         return found
 
-    def look(self, path: str) -> Entry | None:
+    def look(self, path: str) -> TreeEntry | None:
         if not path:
             return _entry(os.fstat(self._root))
         try:
@@ -153,7 +153,7 @@ class OverlayTree:
         self._upper = upper
         self._base = base
 
-    def names(self, path: str) -> Mapping[str, Entry]:
+    def names(self, path: str) -> Mapping[str, TreeEntry]:
         layer = self._layer(path)
         if layer == "base":
             return self._base.names(path)
@@ -163,7 +163,7 @@ class OverlayTree:
         merged = {**below, **self._upper.names(path)}
         return {name: item for name, item in merged.items() if item.kind != "whiteout"}
 
-    def look(self, path: str) -> Entry | None:
+    def look(self, path: str) -> TreeEntry | None:
         if not path:
             return self._base.look("")
         layer = self._layer(path.rpartition("/")[0])
@@ -215,32 +215,32 @@ def read_chunks(descriptor: int, path: str) -> Iterator[bytes]:
         raise TreeChanged(errno.EAGAIN, "changed while it was read", path)
 
 
-def node_of(tree: Tree, path: str, entry: Entry) -> Node:
+def node_of(tree: Tree, path: str, entry: TreeEntry) -> TableNode:
     """What a path is, its bytes hashed. Raises OSError."""
     if entry.kind == "folder":
-        return Node(FOLDER)
+        return TableNode(FOLDER)
     digest = hashlib.sha256()
     if entry.kind == "link":
         digest.update(tree.target(path))
     else:
         for chunk in tree.chunks(path):
             digest.update(chunk)
-    return Node(entry.mode, digest.hexdigest())
+    return TableNode(entry.mode, digest.hexdigest())
 
 
-def _entry(facts: os.stat_result) -> Entry:
+def _entry(facts: os.stat_result) -> TreeEntry:
     kind = stat.S_IFMT(facts.st_mode)
     identity, uid = (facts.st_dev, facts.st_ino), facts.st_uid
     if kind == stat.S_IFLNK:
-        return Entry("link", identity=identity, uid=uid)
+        return TreeEntry("link", identity=identity, uid=uid)
     why = _SPECIAL.get(kind, "")
     if kind == stat.S_IFCHR and facts.st_rdev == 0:
-        return Entry("whiteout", why=why, identity=identity, uid=uid)
+        return TreeEntry("whiteout", why=why, identity=identity, uid=uid)
     if kind not in (stat.S_IFREG, stat.S_IFDIR):
-        return Entry("other", why=why or "is a special file", identity=identity, uid=uid)
+        return TreeEntry("other", why=why or "is a special file", identity=identity, uid=uid)
     if kind == stat.S_IFDIR:
-        return Entry("folder", identity=identity, uid=uid)
+        return TreeEntry("folder", identity=identity, uid=uid)
     if facts.st_mode & (stat.S_ISUID | stat.S_ISGID):
         why = "has a set-user-id or set-group-id bit"
     executable = bool(facts.st_mode & stat.S_IXUSR)
-    return Entry("file", executable, facts.st_size, facts.st_nlink, why, identity, uid)
+    return TreeEntry("file", executable, facts.st_size, facts.st_nlink, why, identity, uid)

@@ -58,7 +58,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "contracts": ("contracts_command", "Check, test and play contracts."),
     "session": ("session_command", "Open, show and end sessions of the contract gate."),
     "workflow": ("workflow_command", "Show and end workflows of the contract gate."),
-    "checkpoint": ("checkpoint_command", "Answer what a contract asks of a person."),
+    "checkpoint": ("checkpoint_command", "Answer contract checkpoints."),
     "kill": ("kill_command", "End a session, a subtree or a workflow for good."),
     "proposal": ("proposal_command", "Validate, explain and draft JSON action proposals."),
     "undo": ("undo_command", "Take back a change that was made to a project."),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json
 from threegate.core.errors import EXIT_REFUSED
 
 app = typer.Typer(no_args_is_help=True)
@@ -37,10 +37,9 @@ def verify(
 
     Example: threegate approval verify tool-exec/approved/TR-20261122-101500Z-sum.md
     """
-    from threegate.launch.context import open_context
     from threegate.review.countersign import verify_approval
 
-    checks = verify_approval(open_context(workspace_here()), file)
+    checks = verify_approval(context_here(), file)
     if wants_json(json_):
         emit_json(
             [

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, warn, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    context_here,
+    emit_json,
+    say,
+    screen_width,
+    wants_json,
+    warn,
+)
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
 
@@ -63,7 +71,6 @@ def approve(
     """
     from threegate.acts.approve import known_operators, read_signature, seal, seal_as, sign
     from threegate.acts.signing_key import acting_operator
-    from threegate.launch.context import open_context
     from threegate.review.reviewed_draft import find_draft, open_reviewed_draft, read_draft
 
     if print_statement and signature is not None:
@@ -72,7 +79,7 @@ def approve(
         raise NoWorkspace(
             "--group signs here; leave out --print-statement and --signature, or approve one by one"
         )
-    context = open_context(workspace_here())
+    context = context_here()
     draft = read_draft(context.workspace, find_draft(context.workspace, which))
     if draft.drill is not None and (yes or group or print_statement or signature is not None):
         raise InvalidInput(

@@ -73,7 +73,7 @@ def show(
 @app.command()
 def verify(
     checkpoint: Annotated[
-        list[Path] | None, typer.Option("--checkpoint", help="A checkpoint that was kept elsewhere.")
+        list[Path] | None, typer.Option("--checkpoint", help="A trail checkpoint that was kept elsewhere.")
     ] = None,
     key: KeyOption = "",
     witness: Annotated[
@@ -81,7 +81,7 @@ def verify(
         typer.Option(
             "--witness",
             metavar="KEY",
-            help="A witness that must have cosigned the newest checkpoint; repeat it.",
+            help="A witness that must have cosigned the newest trail checkpoint; repeat it.",
         ),
     ] = None,
     json_: JsonFlag = False,
@@ -177,7 +177,8 @@ def checkpoint(
 def prove(
     seq: Annotated[int, typer.Argument(min=1, help="The event's number.")],
     with_checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="Prove for this checkpoint instead of a fresh one.")
+        Path | None,
+        typer.Option("--checkpoint", help="Prove for this trail checkpoint instead of a fresh one."),
     ] = None,
 ) -> None:
     """Print a proof that an event is in the trail.
@@ -244,7 +245,7 @@ def verify_proof(
 def rotate(json_: JsonFlag = False) -> None:
     """Close the trail's file and begin the next one.
 
-    A signed checkpoint is its last line.
+    A signed trail checkpoint is its last line.
 
     Example: threegate audit rotate
     """

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json
 from threegate.cli.signing_options import KeyOption, NameOption, decision_here
 from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
 
@@ -39,10 +39,9 @@ def cancel(
     Example: threegate cancel TR-20261122-101500Z-sum --reason 'Wrong month.'
     """
     from threegate.acts.cancel import CANCEL, cancel_about, cancel_request
-    from threegate.launch.context import open_context
     from threegate.review.show import show_request
 
-    context = open_context(workspace_here())
+    context = context_here()
     request_id = show_request(context.workspace, which).request_id or which
     by = decision_here(context, CANCEL, cancel_about(request_id, reason), name, key)
     done = cancel_request(context, request_id, by=by, reason=reason, wait_seconds=wait)

@@ -10,7 +10,14 @@ import typer
 
 from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
-from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    context_here,
+    emit_json,
+    say,
+    screen_width,
+    wants_json,
+)
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 if TYPE_CHECKING:
@@ -35,9 +42,8 @@ def list_(json_: JsonFlag = False) -> None:
     Example: threegate checkpoint list
     """
     from threegate.acts.contract_checkpoint_answers import open_checkpoints
-    from threegate.launch.context import open_context
 
-    items = open_checkpoints(open_context(workspace_here()))
+    items = open_checkpoints(context_here())
     if wants_json(json_):
         emit_json([item.to_json() for item in items])
         return
@@ -81,9 +87,8 @@ def deny(request_id: RequestId, name: NameOption = "", key: KeyOption = None, ye
 def _answer(request_id: str, name: str, key: Path | None, yes: bool, *, approve: bool) -> None:
     from threegate.acts.contract_checkpoint_answers import ANSWER, answer, answer_about, open_checkpoint
     from threegate.acts.signed_acts import sign_act
-    from threegate.launch.context import open_context
 
-    context = open_context(workspace_here())
+    context = context_here()
     acting = acting_here(context, name, key)
     item = open_checkpoint(context, request_id)
     _show(item)

@@ -9,7 +9,7 @@ import typer
 
 from threegate.cli import tab_completion
 from threegate.cli.approve_command import show, show_group
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 if TYPE_CHECKING:
@@ -44,11 +44,10 @@ def countersign(
 
     Example: threegate countersign TR-20261122-101500Z-sum --as bob
     """
-    from threegate.launch.context import open_context
     from threegate.review.countersign import countersign as add_signature
     from threegate.review.countersign import countersign_all, open_waiting, waiting_group
 
-    context = open_context(workspace_here())
+    context = context_here()
     acting = acting_here(context, name, key)
     quiet = wants_json(json_)
     rows: list[dict[str, object]] = []

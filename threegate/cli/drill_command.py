@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, acting_here
 
 app = typer.Typer(no_args_is_help=True)
@@ -34,9 +34,8 @@ def off(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -
 
 def _set(name: str, key: KeyOption, json_: bool, *, on: bool) -> None:
     from threegate.acts.drills import set_drills
-    from threegate.launch.context import open_context
 
-    context = open_context(workspace_here())
+    context = context_here()
     acting = acting_here(context, name, key)
     set_drills(context, acting, on=on)
     if wants_json(json_):

@@ -12,15 +12,15 @@ from threegate.core.errors import InvalidInput
 app = typer.Typer(add_completion=False)
 
 
-def code_meanings(code: str) -> list[tuple[str, str]]:
+def code_descriptions(code: str) -> list[tuple[str, str]]:
     """What a code means that is no rule of gate 1: what kind of code it is, and a sentence; nothing for an unknown one."""
     from threegate.daemon.draft_findings import SURROUNDING_RULES
     from threegate.request.rules.code_rules import TYPES
-    from threegate.review.code_descriptions import meanings
+    from threegate.review.code_descriptions import descriptions
 
     drafts = {**SURROUNDING_RULES, TYPES.id: TYPES.help}
     found = drafts.get(code.upper())
-    return [("finding about a draft", found)] if found else meanings(code)
+    return [("finding about a draft", found)] if found else descriptions(code)
 
 
 @app.command()
@@ -43,7 +43,7 @@ def explain(
     wanted = rule_id.strip()
     rule = RULES.get(wanted.upper()) or next((item for item in RULES.values() if item.name == wanted), None)
     if rule is None:
-        found = code_meanings(wanted)
+        found = code_descriptions(wanted)
         if not found:
             raise InvalidInput(f"{wanted}: there is no such rule or code; docs/codes.md has them all")
         if invocation.wants_json(json_):

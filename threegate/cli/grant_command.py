@@ -9,7 +9,15 @@ import typer
 
 from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
-from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    context_here,
+    emit_json,
+    say,
+    screen_width,
+    wants_json,
+    workspace_here,
+)
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.core.errors import InvalidInput
 from threegate.trail.payloads.placed import owner_fields
@@ -53,12 +61,11 @@ def new(
     """
     from threegate.acts.grants import finished_request, grant_sections, new_grant
     from threegate.approval import read_widened
-    from threegate.launch.context import open_context
     from threegate.shown.escaped_lines import field
     from threegate.shown.screen_lines import render_sections
 
     seconds = _seconds(expires)
-    context = open_context(workspace_here())
+    context = context_here()
     acting = acting_here(context, name, key)
     quiet = wants_json(json_)
     approved = finished_request(context, request_id)
@@ -142,12 +149,11 @@ def tool(
     Example: threegate grant tool github get_issue --where 'repo = acme/*' --where 'number = 1..99999' --absent token --by agent --max-uses 200 --expires 8h
     """
     from threegate.acts.tool_grants import calls_sections, grant_calls, look_at_calls
-    from threegate.launch.context import open_context
     from threegate.shown.escaped_lines import field
     from threegate.shown.screen_lines import render_sections
 
     seconds = _seconds(expires)
-    context = open_context(workspace_here())
+    context = context_here()
     acting = acting_here(context, name, key)
     quiet = wants_json(json_)
     calls = look_at_calls(
@@ -255,10 +261,9 @@ def revoke(
     Example: threegate grant revoke 3f9c
     """
     from threegate.acts.grants import revoke_grant
-    from threegate.launch.context import open_context
     from threegate.setup.init import account
 
-    grant = revoke_grant(open_context(workspace_here()), which, actor=account())
+    grant = revoke_grant(context_here(), which, actor=account())
     if wants_json(json_):
         emit_json({"revoked": grant.id})
         return

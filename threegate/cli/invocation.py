@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from threegate.core.workspace import Workspace
+    from threegate.launch.context import Context
 
 PlainFlag = Annotated[
     bool, typer.Option("--plain", help="Lines only, also where the extra threegate[tui] is installed.")
@@ -46,6 +47,13 @@ def workspace_here() -> Workspace:
     from threegate.core.workspace import find_workspace  # late: validate and explain work without settings
 
     return find_workspace(explicit=ROOT.workspace or None)
+
+
+def context_here() -> Context:
+    """What commands and gates work with, of that workspace. Raises NoWorkspace, InvalidInput."""
+    from threegate.launch.context import open_context  # late: it loads the gates
+
+    return open_context(workspace_here())
 
 
 def wants_json(flag: bool = False) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import say, workspace_here
+from threegate.cli.invocation import context_here, say
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask, decision_here
 
 app = typer.Typer(add_completion=False)
@@ -53,17 +53,16 @@ def kill_and_tell(scope: str, which: str, *, name: str, key: Path | None, yes: b
     """Do it and say what ended."""
     from threegate.acts.session_acts import KILL, SCOPES, kill_about
     from threegate.acts.session_acts import kill as kill_sessions
-    from threegate.acts.signed_acts import Decision, sign_act
-    from threegate.launch.context import open_context
+    from threegate.acts.signed_acts import OperatorDecision, sign_act
 
     if scope not in SCOPES:
         raise typer.BadParameter(f"name one of {', '.join(SCOPES)}")
-    context = open_context(workspace_here())
+    context = context_here()
     about = kill_about(context, scope, which)
     if scope == "workflow":
         acting = acting_here(context, name, key)
         ask(f"Sign as {acting.name} and end the workflow {which}?", yes)
-        by = Decision(f"operator:{acting.name}", sign_act(context, acting, KILL, about))
+        by = OperatorDecision(f"operator:{acting.name}", sign_act(context, acting, KILL, about))
     else:
         by = decision_here(context, KILL, about, name, key)
     killed = kill_sessions(context, scope, which, by=by)

@@ -8,7 +8,14 @@ import typer
 
 from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
-from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    context_here,
+    emit_json,
+    say,
+    screen_width,
+    wants_json,
+)
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer(no_args_is_help=True)
@@ -36,10 +43,9 @@ def approve(
     from threegate.acts.memory import proposed_note, store_note
     from threegate.acts.proposal_finished import APPLY
     from threegate.acts.signed_acts import sign_act
-    from threegate.launch.context import open_context
     from threegate.shown.escaped_lines import quoted
 
-    context = open_context(workspace_here())
+    context = context_here()
     quiet = wants_json(json_)
     acting = acting_here(context, name, key)
     proposed = proposed_note(context, request_id)
@@ -66,11 +72,10 @@ def remove(
     Example: threegate memory remove notes.jsonl:3
     """
     from threegate.acts.memory import remove_note
-    from threegate.launch.context import open_context
     from threegate.setup.init import account
 
     ask(f"Remove the note {which}?", yes)
-    note = remove_note(open_context(workspace_here()), which, actor=account())
+    note = remove_note(context_here(), which, actor=account())
     if wants_json(json_):
         emit_json({"removed": note})
     else:
@@ -84,9 +89,8 @@ def list_notes(json_: JsonFlag = False) -> None:
     Example: threegate memory list
     """
     from threegate.acts.memory import notes
-    from threegate.launch.context import open_context
 
-    found = notes(open_context(workspace_here()))
+    found = notes(context_here())
     if wants_json(json_):
         emit_json(found)
         return

@@ -11,6 +11,7 @@ import typer
 from threegate.cli import tab_completion
 from threegate.cli.invocation import (
     JsonFlag,
+    context_here,
     emit_json,
     on_terminal,
     say,
@@ -78,12 +79,11 @@ def passkey(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = Fals
 
     from threegate.acts.passkeys import PASSKEY_ACT, enrol_passkey, read_made_passkey
     from threegate.acts.signed_acts import sign_act
-    from threegate.launch.context import open_context
     from threegate.setup.page_login import new_enrolment, passkey_made
 
     if not on_terminal():
         raise InvalidInput("not on a terminal: you have to compare the passkey's fingerprint with the page's")
-    context = open_context(workspace_here())
+    context = context_here()
     origin = passkey_origin(context.policy.settings)
     acting = acting_here(context, name, key)
     code = new_enrolment(context.workspace, acting.name)

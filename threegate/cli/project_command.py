@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json, workspace_here
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -102,10 +102,9 @@ def redraft(
     Example: threegate project redraft TR-20261123-140501Z-changes-9be8da
     """
     from threegate.agents.redraft import redraft as draft_again
-    from threegate.launch.context import open_context
     from threegate.review.reviewed_draft import find_draft, open_reviewed_draft, read_draft
 
-    context = open_context(workspace_here())
+    context = context_here()
     draft = read_draft(context.workspace, find_draft(context.workspace, which))
     with open_reviewed_draft(context, draft, compared=False) as reviewed:
         done = draft_again(context, reviewed)

@@ -73,7 +73,7 @@ def draft(
     from threegate.proposals import draft_from_proposal
     from threegate.proposals.in_workspace import moment
 
-    workspace, settings = _surroundings()
+    workspace, settings = _workspace_and_settings()
     refused = False
     missing: str | None = None
     for data in _proposals(file, jsonl):
@@ -105,7 +105,7 @@ def draft(
 def _judge(file: str, jsonl: bool, form: Format, *, explain: bool) -> None:
     from threegate.proposals import judge_proposal, links_of
 
-    _, settings = _surroundings()
+    _, settings = _workspace_and_settings()
     links = links_of(settings)
     refused = False
     for data in _proposals(file, jsonl):
@@ -129,7 +129,7 @@ def _drop(workspace: Workspace | None, data: bytes) -> None:
     say(str(path))
 
 
-def _surroundings() -> tuple[Workspace | None, Settings]:
+def _workspace_and_settings() -> tuple[Workspace | None, Settings]:
     """The workspace and its settings; the defaults where there is none and none was named."""
     from threegate.core.settings import Settings
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
+from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json, warn
 from threegate.cli.signing_options import KeyOption, NameOption, actor_here, decision_here
 
 app = typer.Typer()
@@ -41,10 +41,9 @@ def reject(
     from threegate.acts.approve_group import group_paths
     from threegate.acts.reject import REJECT, reject_about, reject_draft
     from threegate.cli.approve_command import reveal
-    from threegate.launch.context import open_context
     from threegate.review.reviewed_draft import find_draft, read_draft
 
-    context = open_context(workspace_here())
+    context = context_here()
     workspace = context.workspace
     drafts = {
         draft.path: draft for draft in (read_draft(workspace, find_draft(workspace, one)) for one in which)

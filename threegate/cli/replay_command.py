@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer()
@@ -35,10 +35,9 @@ def replay(
     from threegate.acts.replay import ended_request
     from threegate.acts.replay import replay as run_again
     from threegate.core.errors import EXIT_REFUSED
-    from threegate.launch.context import open_context
     from threegate.runners.registry import make_runner
 
-    context = open_context(workspace_here())
+    context = context_here()
     ended = ended_request(context, request_id)
     acting = acting_here(context, name, key)
     ask(f"Sign as {acting.name} and run {request_id} again, to compare?", yes)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json
 from threegate.core.errors import InvalidInput
 
 app = typer.Typer()
@@ -30,10 +30,9 @@ def retry(
     Example: threegate retry TR-20261122-101500Z-sum
     """
     from threegate.acts.retry import retry_request
-    from threegate.launch.context import open_context
     from threegate.review.show import show_request
 
-    context = open_context(workspace_here())
+    context = context_here()
     source = show_request(context.workspace, which).path
     if source is None:
         raise InvalidInput(f"{which}: its file is not here any more; write a new draft")

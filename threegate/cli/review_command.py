@@ -12,6 +12,7 @@ import typer
 from threegate.cli.approve_command import finish, put, reveal, show, tell
 from threegate.cli.invocation import (
     PlainFlag,
+    context_here,
     on_terminal,
     say,
     screen_width,
@@ -47,13 +48,12 @@ def review(
     Example: threegate review --as alice
     """
     from threegate.acts.list_drafts import drafts_of
-    from threegate.launch.context import open_context
 
     if not on_terminal():
         raise InvalidInput("review asks on a terminal; elsewhere use: threegate approve FILE --yes")
     if wants_application(plain):
         return in_application(name, key, undecided=True)
-    context = open_context(workspace_here())
+    context = context_here()
     acting = acting_here(context, name, key)
     drafts = drafts_of(context.workspace, drill=True)
     _list(context.workspace)

@@ -14,7 +14,7 @@ app = typer.Typer()
 
 
 class LogForm(StrEnum):
-    """How the daemon's log lines look; the same words as `threegate.daemon.log.Form`."""
+    """How the daemon's log lines look; the same words as `threegate.daemon.log.LineForm`."""
 
     auto = "auto"
     text = "text"
@@ -40,11 +40,11 @@ def run(
               threegate run --once
     """
     from threegate.daemon import run_daemon
-    from threegate.daemon.log import Form, Log
+    from threegate.daemon.log import LineForm, Log
 
     if quiet:
         log = LogForm.none
     elif json_log or wants_json():
         log = LogForm.json
-    code = run_daemon(workspace_here(), once=once, log=Log.of(Form(log.value), os.environ))
+    code = run_daemon(workspace_here(), once=once, log=Log.of(LineForm(log.value), os.environ))
     raise typer.Exit(code)

@@ -25,14 +25,16 @@ app = typer.Typer(no_args_is_help=True)
 TOKEN_VARIABLE = "THREEGATE_TOKEN"  # noqa: S105 - the variable's name
 
 
-class Evidence(StrEnum):
+class EvidenceMode(StrEnum):
     """What evidence may look like."""
 
     quickstart = "quickstart"
     production = "production"
 
 
-_EvidenceOption = Annotated[Evidence, typer.Option(help="production refuses evidence that is only a string.")]
+_EvidenceOption = Annotated[
+    EvidenceMode, typer.Option(help="production refuses evidence that is only a string.")
+]
 _LogOption = Annotated[
     str, typer.Option(metavar="FILE", help="Decision log; default: the workspace's, else the state folder's.")
 ]
@@ -43,7 +45,7 @@ def http(
     host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8766,
     no_auth: Annotated[bool, typer.Option("--no-auth", help="Ask for no token; loopback only.")] = False,
-    evidence: _EvidenceOption = Evidence.quickstart,
+    evidence: _EvidenceOption = EvidenceMode.quickstart,
     rate: Annotated[
         int, typer.Option(min=1, help="Requests a minute for each client address.")
     ] = limits.SERVE_REQUESTS_PER_MINUTE,
@@ -93,7 +95,7 @@ def http(
 
 @app.command()
 def mcp(
-    evidence: _EvidenceOption = Evidence.quickstart,
+    evidence: _EvidenceOption = EvidenceMode.quickstart,
     log: _LogOption = "",
     run: Annotated[
         str, typer.Option(metavar="RUN", help="The door of this run of an agent; its launcher starts it.")
@@ -122,19 +124,19 @@ def mcp(
     from threegate.serve.guide import Guide
     from threegate.serve.mcp_server import ToolServer
     from threegate.serve.mcp_transport import listening_stdin, serve_socket, serve_stdio
-    from threegate.serve.requests import RequestDesk
+    from threegate.serve.requests import RequesterAccess
     from threegate.serve.workspace_gates import WorkspaceGates
 
     of = workspace.agent_run(run) if workspace is not None and run else None
     door = Door(workspace, of, wait_sec) if workspace is not None else None
-    desk = RequestDesk(workspace, of) if workspace is not None else None
+    requester = RequesterAccess(workspace, of) if workspace is not None else None
     # an agent behind the door runs nothing itself: its calls are requests, which these contracts judge anyway
     gates = WorkspaceGates(workspace, decisions, surface="mcp") if workspace is not None and not run else None
 
     def make() -> ToolServer:
         return ToolServer(
             log=decisions,
-            desk=desk,
+            requester=requester,
             door=door,
             guide=Guide(workspace),
             gates=gates,

@@ -11,7 +11,7 @@ from threegate.cli.signing_options import YesOption, ask
 from threegate.core.errors import EXIT_REFUSED, Unavailable
 
 if TYPE_CHECKING:
-    from threegate.setup.systemd_service import Plan
+    from threegate.setup.systemd_service import ServicePlan
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -97,7 +97,7 @@ def status(name: _Name = "threegate", json_: JsonFlag = False) -> None:
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _tell(plan: Plan) -> None:
+def _tell(plan: ServicePlan) -> None:
     for step in plan.steps:
         say(f"will  {step.what}")
     for note in plan.notes:

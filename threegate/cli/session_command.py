@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -23,9 +23,8 @@ def list_(json_: JsonFlag = False) -> None:
     Example: threegate session list
     """
     from threegate.acts.session_acts import session_table
-    from threegate.launch.context import open_context
 
-    context = open_context(workspace_here())
+    context = context_here()
     with context.trail.locked() as held:
         table = session_table(context, held)
     if wants_json(json_):
@@ -50,9 +49,8 @@ def show(session: SessionId, json_: JsonFlag = False) -> None:
     from threegate.acts.session_acts import session_table
     from threegate.contracts import engine
     from threegate.core.errors import Refused
-    from threegate.launch.context import open_context
 
-    context = open_context(workspace_here())
+    context = context_here()
     with context.trail.locked() as held:
         table = session_table(context, held)
     found = table.sessions.get(session)
@@ -84,11 +82,10 @@ def open_(
     Example: threegate session open march --requester agent
     """
     from threegate.acts.session_acts import open_session
-    from threegate.launch.context import open_context
     from threegate.setup.init import account
 
     open_session(
-        open_context(workspace_here()),
+        context_here(),
         session,
         actor=account(),
         requester=requester,
@@ -109,10 +106,9 @@ def close(session: SessionId) -> None:
     """
     from threegate.acts.session_acts import close_session
     from threegate.core.errors import EXIT_REFUSED
-    from threegate.launch.context import open_context
     from threegate.setup.init import account
 
-    reasons = close_session(open_context(workspace_here()), session, actor=account())
+    reasons = close_session(context_here(), session, actor=account())
     for reason in reasons:
         say(f"{reason.code}: {reason.path}: {reason.message}")
     say(f"closed {session}")

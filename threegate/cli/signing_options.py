@@ -18,7 +18,7 @@ from threegate.cli.invocation import on_terminal, screen_width, warn
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
 
 if TYPE_CHECKING:
-    from threegate.acts.signed_acts import Decision
+    from threegate.acts.signed_acts import OperatorDecision
     from threegate.acts.signing_key import Acting
     from threegate.launch.context import Context
 
@@ -47,7 +47,7 @@ def acting_here(context: Context, name: str, key: Path | None) -> Acting:
 
 def decision_here(
     context: Context, kind: str, about: Mapping[str, Any], name: str, key: Path | None
-) -> Decision:
+) -> OperatorDecision:
     """Who says no or stop: the operator of a key that is at hand, or who runs the command. Raises InvalidInput for `name` or
     `key` that is none's; a `key` that was named signs, or it is an error."""
     from threegate.acts.signed_acts import decide

@@ -8,7 +8,14 @@ import typer
 
 from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
-from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    context_here,
+    emit_json,
+    say,
+    screen_width,
+    wants_json,
+)
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer()
@@ -35,13 +42,12 @@ def undo(
     """
     from threegate.acts.signed_acts import sign_act
     from threegate.acts.undo import UNDO, plan_undo, undo_change
-    from threegate.launch.context import open_context
     from threegate.review.change_screen import change_items
     from threegate.shown.parts import Section
     from threegate.shown.request_sections import change_facts
     from threegate.shown.screen_lines import render_sections
 
-    context = open_context(workspace_here())
+    context = context_here()
     quiet = wants_json(json_)
     acting = acting_here(context, name, key)
     plan = plan_undo(context, request_id)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -29,9 +29,8 @@ def show(
     """
     from threegate.acts.session_acts import session_table
     from threegate.core.errors import Refused
-    from threegate.launch.context import open_context
 
-    context = open_context(workspace_here())
+    context = context_here()
     with context.trail.locked() as held:
         table = session_table(context, held)
     if workflow and workflow not in table.workflows:

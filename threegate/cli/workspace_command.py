@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer(no_args_is_help=True)
@@ -30,9 +30,8 @@ def adopt(
     """
     from threegate.acts.adopt import adopt as adopt_now
     from threegate.acts.adopt import adopt_about
-    from threegate.launch.context import open_context
 
-    context = open_context(workspace_here())
+    context = context_here()
     about = adopt_about(context)
     if not wants_json(json_):
         say(f"{about['path']}: {about['problem']}")

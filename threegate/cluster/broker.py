@@ -3,7 +3,7 @@
 Invariant: nothing is declared here (queues and permissions are the broker's definitions); every publication is
 confirmed by the broker or raises; what comes in is only bytes to the one who listens, who verifies them. The listener
 lives until `close`: what cannot be read is acknowledged, counted and dropped, and said once. It never publishes, so no
-message can make it wait for the broker: answers are left to a `Queued` thread.
+message can make it wait for the broker: answers are left to a `WorkQueue` thread.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ OnMessage = Callable[[str, bytes, Mapping[str, Any]], None]
 """(queue, body, headers). Raises for what cannot be read: any exception drops the message, and only that."""
 
 
-class Queued:
+class WorkQueue:
     """Work that a listener leaves to a thread of its own: bounded, in order, one at a time.
 
     For what can be lost: what does not fit is dropped, and whoever needs it asks again. An exception ends one piece of work.

@@ -49,7 +49,7 @@ class EnvelopePlatform(_Part):
     seccomp_sha256: str = Field(max_length=64)
 
 
-class Envelope(_Part):
+class JobEnvelope(_Part):
     """One request for one worker. Times are whole seconds since 1970."""
 
     type: Literal["threegate-job/1"] = "threegate-job/1"
@@ -111,13 +111,13 @@ class Envelope(_Part):
 
 def make_envelope(
     evidence: Evidence, job: Job, *, workspace_id: str, boot: str, worker: str, nonce: str, now: datetime
-) -> Envelope:
+) -> JobEnvelope:
     """The envelope of a job for one worker. Raises Refused (signature_missing) for a request that nobody signed."""
     if evidence.signature is None:
         raise Refused("signature_missing", "a worker runs nothing that no operator signed")
     size = sum(item.size for item in job.inputs)
     issued = int(now.timestamp())
-    return Envelope(
+    return JobEnvelope(
         workspace_id=workspace_id,
         epoch=evidence.epoch,
         boot=boot,
@@ -148,17 +148,17 @@ def make_envelope(
     )
 
 
-def seal_envelope(envelope: Envelope, key: SigningKey) -> bytes:
+def seal_envelope(envelope: JobEnvelope, key: SigningKey) -> bytes:
     """The signed bytes that travel."""
     value: dict[str, Any] = envelope.model_dump(mode="json")
     return seal(key, value.pop("type"), value)
 
 
-def open_envelope(data: bytes, key: VerifierKey) -> Envelope:
+def open_envelope(data: bytes, key: VerifierKey) -> JobEnvelope:
     """The envelope that the workspace's key signed. Raises Refused (envelope_invalid)."""
     value = unseal(data, key, ENVELOPE_TYPE, max_bytes=limits.CLUSTER_ENVELOPE_BYTES)
     try:
-        envelope = Envelope.model_validate(value)
+        envelope = JobEnvelope.model_validate(value)
         for text in (envelope.request, envelope.signature, *envelope.countersignatures.values()):
             base64.b64decode(text, validate=True)
     except (ValidationError, binascii.Error):

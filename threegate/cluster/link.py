@@ -24,8 +24,8 @@ from threegate.cluster.broker import (
     CANCEL_EXCHANGE,
     LOST_QUEUE,
     Broker,
-    Queued,
     Wire,
+    WorkQueue,
     cancel_queue,
     result_exchange,
 )
@@ -107,8 +107,10 @@ class Link:
         queues = [result_exchange(name) for name in workers] + [LOST_QUEUE]
         self.wire = Wire(broker, queues, self.heard, say)
         """The connection to the broker."""
-        self._answers = Queued("answers", limits.CLUSTER_ANSWERS, say)
-        self._readers = {name: Queued(f"results-{name}", limits.CLUSTER_LARGE_NOTES, say) for name in workers}
+        self._answers = WorkQueue("answers", limits.CLUSTER_ANSWERS, say)
+        self._readers = {
+            name: WorkQueue(f"results-{name}", limits.CLUSTER_LARGE_NOTES, say) for name in workers
+        }
 
     def start(self) -> None:
         """Connect and beat."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from threegate.contracts.compiler import compile_folder
     from threegate.contracts.diagnostics import Diagnostic
     from threegate.contracts.reasons import PASSING
-    from threegate.contracts.state import Call, Decision, Outcome, Reason, Session
+    from threegate.contracts.state import Call, CallOutcome, Decision, Reason, Session
 else:
     __getattr__ = on_demand(
         __name__,
@@ -24,17 +24,17 @@ else:
             "compiler": "compile_folder",
             "diagnostics": "Diagnostic",
             "reasons": "PASSING",
-            "state": "Call Decision Outcome Reason Session",
+            "state": "Call CallOutcome Decision Reason Session",
         },
     )
 
 __all__ = [
     "PASSING",
     "Call",
+    "CallOutcome",
     "Compiled",
     "Decision",
     "Diagnostic",
-    "Outcome",
     "Reason",
     "Session",
     "compile_folder",

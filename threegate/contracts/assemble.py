@@ -19,7 +19,7 @@ from threegate.contracts.assemble_totals import (
     unique_name,
 )
 from threegate.contracts.build import Scope, ToolParts
-from threegate.contracts.comparisons import Entry
+from threegate.contracts.comparisons import CompiledEntry
 from threegate.contracts.document import KeyPath
 from threegate.contracts.model_session import SessionContract
 from threegate.contracts.model_tool import ToolContract
@@ -169,8 +169,8 @@ class _Policy:
     def __init__(self, scope: Scope, contract: SessionContract, tools: Mapping[str, ToolParts]) -> None:
         self.default_deny = contract.policy.default_deny
         self.speaks = self.default_deny or bool(contract.policy.rules)
-        self._deny: dict[str, list[Entry]] = defaultdict(list)
-        self._allow: dict[str, list[Entry]] = defaultdict(list)
+        self._deny: dict[str, list[CompiledEntry]] = defaultdict(list)
+        self._allow: dict[str, list[CompiledEntry]] = defaultdict(list)
         self.gates: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for index, rule in enumerate(contract.policy.rules):
             where: KeyPath = ("policy", "rules", index)
@@ -198,11 +198,11 @@ class _Policy:
             for name in gate.deny_tools:
                 self.gates[name].append((gate.when_label, gate.reason))
 
-    def deny(self, tool: str) -> list[Entry]:
+    def deny(self, tool: str) -> list[CompiledEntry]:
         """Whom the session denies the tool."""
         return [*self._deny.get(ALL, ()), *self._deny.get(tool, ())]
 
-    def allow_sets(self, tool: str, own: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], ...]:
+    def allow_sets(self, tool: str, own: tuple[CompiledEntry, ...]) -> tuple[tuple[CompiledEntry, ...], ...]:
         """The sets of which each needs a match: the tool's own, and the session's where it speaks of the tool."""
         session = (*self._allow.get(ALL, ()), *self._allow.get(tool, ()))
         sets = [allowed for allowed in (own, session) if allowed]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from threegate.contracts.comparisons import Entry
+from threegate.contracts.comparisons import CompiledEntry
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document, KeyPath
 from threegate.contracts.json_paths import BadPath, Path
@@ -20,8 +20,8 @@ from threegate.contracts.path_compiler import compile_path
 from threegate.contracts.schema_derived import Derived
 from threegate.contracts.tool_names import OURS, SERVED, WILDCARD
 from threegate.contracts.tool_plan import (
+    ArgumentCheck,
     BindPlan,
-    Check,
     CheckpointPlan,
     ExpectedFailure,
     OutputRule,
@@ -63,7 +63,7 @@ class Scope:
 
     def entry(
         self, model: Model, where: KeyPath, *, path: str | None = None, skip: Iterable[str] = ()
-    ) -> Entry | None:
+    ) -> CompiledEntry | None:
         """Compile an entry with operators. None when it has a mistake."""
         operators = said(model, frozenset({"path", *skip}))
         text = path if path is not None else str(model.model_dump()["path"])
@@ -81,7 +81,7 @@ class Scope:
             ):
                 return None
         try:
-            return Entry(compiled, operators, self.environment)
+            return CompiledEntry(compiled, operators, self.environment)
         except BadPattern as problem:
             at = "regex" if "regex" in operators else "not"
             self.error("BAD_REGEX", (*where, at), str(problem))
@@ -111,7 +111,7 @@ class Scope:
             self.error("UNKNOWN_OPERATOR", (*where, name), message)
         return False
 
-    def entries(self, models: Iterable[Model], where: KeyPath) -> tuple[Entry, ...]:
+    def entries(self, models: Iterable[Model], where: KeyPath) -> tuple[CompiledEntry, ...]:
         """Compile a list of entries."""
         compiled = [self.entry(model, (*where, index)) for index, model in enumerate(models)]
         return tuple(entry for entry in compiled if entry is not None)
@@ -152,16 +152,16 @@ class ToolParts:
 
     contract: ToolContract
     document: Document
-    manual: tuple[Check, ...]
-    derived: tuple[Check, ...]
+    manual: tuple[ArgumentCheck, ...]
+    derived: tuple[ArgumentCheck, ...]
     refs: tuple[RefPlan, ...]
     output_rules: tuple[OutputRule, ...]
     preconditions: tuple[PreconditionPlan, ...]
-    outputs: tuple[Entry, ...]
+    outputs: tuple[CompiledEntry, ...]
     binds: tuple[BindPlan, ...]
     expected_failures: tuple[ExpectedFailure, ...]
-    deny: tuple[Entry, ...]
-    allow: tuple[Entry, ...]
+    deny: tuple[CompiledEntry, ...]
+    allow: tuple[CompiledEntry, ...]
     checkpoint: CheckpointPlan | None
     variables: set[str] = field(default_factory=set)
 
@@ -251,7 +251,7 @@ def _simple_checks(scope: Scope, contract: ToolContract) -> None:
         scope.error("NO_IMPLEMENTS", ("tool",), "no request can name this tool (plays can)")
 
 
-def _manual(scope: Scope, contract: ToolContract) -> tuple[Check, ...]:
+def _manual(scope: Scope, contract: ToolContract) -> tuple[ArgumentCheck, ...]:
     """argument_value_invariants, execution_constraints and input_invariants, in the order of docs/spec/4-contracts.md."""
     checks = []
     for index, invariant in enumerate(contract.argument_value_invariants):
@@ -266,17 +266,17 @@ def _manual(scope: Scope, contract: ToolContract) -> tuple[Check, ...]:
             continue
         entry = scope.entry(invariant, where, skip=by_session)
         if entry is not None:
-            checks.append(Check("argument_invariant", entry))
+            checks.append(ArgumentCheck("argument_invariant", entry))
     constraints = contract.execution_constraints
     if constraints is not None:
         found = scope.entries(constraints.arguments, ("execution_constraints", "arguments"))
-        checks.extend(Check("execution_constraint", entry) for entry in found)
+        checks.extend(ArgumentCheck("execution_constraint", entry) for entry in found)
     found = scope.entries(contract.assertions.input_invariants, ("assertions", "input_invariants"))
-    checks.extend(Check("input_invariant", entry) for entry in found)
+    checks.extend(ArgumentCheck("input_invariant", entry) for entry in found)
     return tuple(checks)
 
 
-def _derived(scope: Scope, contract: ToolContract, schema: Derived | None) -> tuple[Check, ...]:
+def _derived(scope: Scope, contract: ToolContract, schema: Derived | None) -> tuple[ArgumentCheck, ...]:
     """Rules of the tool's JSON Schema, but where a manual invariant or an exclusion speaks of the path."""
     excluded = [
         scope.path(text, ("schema_derived_exclude", index))
@@ -290,7 +290,7 @@ def _derived(scope: Scope, contract: ToolContract, schema: Derived | None) -> tu
     ]
     manual = {path.normal for path in (*spoken, *excluded)}
     return tuple(
-        Check("argument_invariant", entry, " (from the tool's schema)")
+        ArgumentCheck("argument_invariant", entry, " (from the tool's schema)")
         for entry in schema.entries
         if entry.path.normal not in manual
     )
@@ -379,7 +379,7 @@ def _expected(scope: Scope, contract: ToolContract) -> tuple[ExpectedFailure, ..
     return tuple(plans)
 
 
-def _rules(scope: Scope, rules: Iterable[Any], name: str) -> tuple[Entry, ...]:
+def _rules(scope: Scope, rules: Iterable[Any], name: str) -> tuple[CompiledEntry, ...]:
     compiled = [
         scope.entry(rule.principal, ("policy", name, index, "principal")) for index, rule in enumerate(rules)
     ]

@@ -52,7 +52,7 @@ def _same(value: Any, others: list[Any] | None) -> bool | None:
     return json_equal(value, others[0]) or (False if all_clear(others[0]) else None)
 
 
-class Entry:
+class CompiledEntry:
     """A path and its operators, compiled.
 
     `failure(root)` gives None when all checks pass, else (operator, expected, found).

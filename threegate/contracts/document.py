@@ -12,7 +12,7 @@ from typing import Any
 
 from threegate.contracts.diagnostics import Diagnostic, error
 from threegate.core import limits
-from threegate.core.strict_yaml import Kind, Node, StrictYAMLRefused, read_yaml
+from threegate.core.strict_yaml import Kind, StrictYAMLRefused, YamlNode, read_yaml
 
 KeyPath = tuple[str | int, ...]
 """Where a value is in its file: keys and list indices from the top."""
@@ -92,7 +92,7 @@ def read_document(file: str, data: bytes) -> Document | Diagnostic:
     return document
 
 
-def _value(node: Node, path: KeyPath, places: dict[KeyPath, tuple[int, int]]) -> Any:
+def _value(node: YamlNode, path: KeyPath, places: dict[KeyPath, tuple[int, int]]) -> Any:
     """The JSON value of a node; notes the place of everything in it, which for a mapping's values is the key's."""
     places.setdefault(path, (node.line, node.column))
     if isinstance(node.value, list):

@@ -35,7 +35,7 @@ from threegate.core.json_operators import is_number, json_equal
 from threegate.request.strict_texts import negation
 
 if TYPE_CHECKING:
-    from threegate.contracts.comparisons import Entry
+    from threegate.contracts.comparisons import CompiledEntry
 
 __all__ = [
     "Effect",
@@ -222,7 +222,7 @@ def _policy(reasons: list[Reason], plan: ToolPlan, principal: Mapping[str, Any] 
             return
 
 
-def _without(entries: Sequence[Entry], principal: Mapping[str, Any]) -> str:
+def _without(entries: Sequence[CompiledEntry], principal: Mapping[str, Any]) -> str:
     """Which attributes that the rules ask for the principal does not have, as the end of a message."""
     paths = [entry.path for entry in entries if not entry.absent]
     missing = dict.fromkeys(path.text for path in paths if selected(path, principal) == [])

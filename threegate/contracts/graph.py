@@ -13,18 +13,6 @@ from threegate.contracts.tool_plan import Rules
 from threegate.core.json_operators import Test, is_number
 from threegate.request.strict_texts import OPERATORS
 
-CHECKS = frozenset(
-    {
-        "dead_tool",
-        "unreachable_precondition",
-        "precondition_cycle",
-        "self_forbidding",
-        "unused_bind",
-        "phase_without_tool",
-        "contradictory_invariants",
-    }
-)
-
 
 def analyse(document: Document, rules: Rules, tools: Mapping[str, ToolParts]) -> list[Diagnostic]:
     """All graph diagnostics of one session, less the suppressed ones."""

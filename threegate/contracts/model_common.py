@@ -16,7 +16,6 @@ SideEffect = Literal["read", "write", "destructive", "admin", "financial"]
 JsonType = Literal["string", "number", "integer", "boolean", "object", "array"]
 Number = StrictInt | StrictFloat
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}$")]
-ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")]
 ToolPattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(\.\*)?$")]
 """A tool, or in version 1.1 all tools below a name that have no contract of their own: ``github.*``."""
 JsonPath = Annotated[str, Field(description="JSONPath (RFC 9535), for example $.field")]

@@ -16,7 +16,7 @@ from threegate.contracts import contract_checkpoints
 from threegate.contracts.compiled import Compiled
 from threegate.contracts.json_paths import MISSING
 from threegate.contracts.session_table import SessionTable
-from threegate.contracts.state import Answer, Call, Decision, Outcome, Reason, block
+from threegate.contracts.state import Answer, Call, CallOutcome, Decision, Reason, block
 from threegate.contracts.transitions import Effect
 from threegate.core.errors import InvalidInput, Refused
 
@@ -181,7 +181,7 @@ def _read_call(value: Mapping[str, Any]) -> Call:
     )
 
 
-def read_outcome(value: Any) -> Outcome:
+def read_outcome(value: Any) -> CallOutcome:
     """An outcome of a line: a status, or a mapping. Raises InvalidInput."""
     if isinstance(value, str):
         value = {"status": value}
@@ -195,7 +195,7 @@ def read_outcome(value: Any) -> Outcome:
             raise InvalidInput(f"{name} of an outcome is a number; a cost is not below 0")
     if not isinstance(value.get("artifacts", []), list):
         raise InvalidInput("artifacts of an outcome are a list")
-    return Outcome(
+    return CallOutcome(
         status=value["status"],
         output=value.get("output", MISSING),
         cost=value.get("cost"),

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from threegate.contracts.calls import plans_of
 from threegate.contracts.session_table import SessionTable
-from threegate.contracts.state import Answer, Call, Decision, Outcome, Session
+from threegate.contracts.state import Answer, Call, CallOutcome, Decision, Session
 from threegate.core import durable, limits
 from threegate.core.canonical import StrictJSONError, canonical_bytes, loads_strict
 from threegate.core.errors import Refused
 from threegate.trail.payloads import (
     Cancelled,
-    CheckpointAnswered,
     Claimed,
+    ContractCheckpointAnswered,
     ContractMove,
     Finished,
     Interrupted,
@@ -43,7 +43,7 @@ class Sources(Protocol):
     def call(self, event: Event) -> Call | None:
         """The call of a `claimed` event, from the request file."""
 
-    def outcome(self, event: Event) -> Outcome | None:
+    def outcome(self, event: Event) -> CallOutcome | None:
         """The outcome of an event of the end, from record.json and /out/result.json."""
 
 
@@ -119,7 +119,7 @@ def _fold(table: SessionTable, event: Event, sources: Sources) -> None:
             _opened(table, opened)
         case SessionKilled() as killed:
             _killed(table, killed)
-        case CheckpointAnswered() as answered:
+        case ContractCheckpointAnswered() as answered:
             table.answers[event.request_id or ""] = Answer(
                 answered.call_sha256 or "", answered.approve, event.when, event.actor
             )

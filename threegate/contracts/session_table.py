@@ -17,9 +17,9 @@ from threegate.contracts.compiled import SESSION_FILE, Compiled
 from threegate.contracts.state import (
     Answer,
     Call,
+    CallOutcome,
     Decision,
-    Outcome,
-    Pending,
+    PendingCall,
     Reason,
     Session,
     Tally,
@@ -146,7 +146,7 @@ class SessionTable:
         """Merge the tallies again when they are next asked for."""
         self._merged.clear()
 
-    def _pending(self, scope: tuple[str, str | None], session: Session) -> list[Pending]:
+    def _pending(self, scope: tuple[str, str | None], session: Session) -> list[PendingCall]:
         return [
             item for other in self._governed(scope) if other is not session for item in other.pending.values()
         ]
@@ -201,7 +201,7 @@ class SessionTable:
         engine.reserve(session, call, others=self._tallies(session))
         self._own(session, call)
 
-    def commit(self, call: Call, outcome: Outcome, now: datetime | None = None) -> engine.Effect:
+    def commit(self, call: Call, outcome: CallOutcome, now: datetime | None = None) -> engine.Effect:
         """Take the outcome of a call. Raises ValueError, KeyError."""
         session = self.sessions[call.session_id]
         was = session.killed
@@ -314,7 +314,7 @@ class SessionTable:
         for key, kept in value["sessions"].items():
             session = Session.from_json(compiled.sessions[kept["contract"]], kept["state"])
             for call_id, item in kept["pending"].items():
-                session.pending[call_id] = Pending(call_json.call_from_json(item["call"]), item["moved"])
+                session.pending[call_id] = PendingCall(call_json.call_from_json(item["call"]), item["moved"])
             table.sessions[key] = session
         table.members = {key: Member.from_json(item) for key, item in value["members"].items()}
         table.workflows = {key: Workflow.from_json(item) for key, item in value["workflows"].items()}

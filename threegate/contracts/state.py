@@ -137,7 +137,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CallOutcome:
     """How a call ended. `output` is MISSING when there is none."""
 
     status: str
@@ -211,7 +211,7 @@ class OutputValues:
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingCall:
     """A claimed call that has not ended: it counts for limits, aggregates, envelopes and the loop."""
 
     call: Call
@@ -225,7 +225,7 @@ class Total:
 
     name: Literal["requester", "workspace"]
     tally: Tally
-    pending: Sequence[Pending] = ()
+    pending: Sequence[PendingCall] = ()
 
 
 @dataclass(slots=True)
@@ -254,7 +254,7 @@ class Session:
     """Tool: the moment (ISO 8601, UTC) before which a 429 lets it not run again."""
     killed: str | None = None
     """``session_killed``, ``circuit_open`` or ``session_closed``; for good."""
-    pending: dict[str, Pending] = field(default_factory=dict)
+    pending: dict[str, PendingCall] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, sorted, without the rules and the pending calls (the store keeps those)."""

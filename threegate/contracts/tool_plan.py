@@ -14,7 +14,7 @@ from threegate.contracts.json_paths import Path, selected
 from threegate.core.json_operators import is_number
 
 if TYPE_CHECKING:
-    from threegate.contracts.comparisons import Entry
+    from threegate.contracts.comparisons import CompiledEntry
     from threegate.contracts.model_session import SessionContract
     from threegate.contracts.model_tool import ToolContract
 
@@ -28,11 +28,11 @@ def exact(number: int | float) -> Decimal:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ArgumentCheck:
     """An entry over the arguments, with the reason code of a failure."""
 
     code: str
-    entry: Entry
+    entry: CompiledEntry
     note: str = ""
 
 
@@ -69,7 +69,7 @@ class PreconditionPlan:
 
     key: str
     tool: str | None
-    with_output: tuple[Entry, ...]
+    with_output: tuple[CompiledEntry, ...]
     resource: Path | None
     bind_from: Literal["arguments", "output"]
     steps: int | None
@@ -80,7 +80,7 @@ class Override:
     """Other bounds of an aggregate while a slot fulfils the tests."""
 
     binding: str
-    entry: Entry
+    entry: CompiledEntry
     gte: Decimal | None
     lte: Decimal | None
 
@@ -122,7 +122,7 @@ class CheckpointPlan:
 
     name: str
     always: bool
-    conditions: tuple[Entry, ...]
+    conditions: tuple[CompiledEntry, ...]
     side_effect: str | None
     match_all: bool
     timeout_seconds: float
@@ -156,17 +156,17 @@ class ToolPlan:
     contract: ToolContract
     name: str
     risk_allowed: bool
-    checks: tuple[Check, ...]
+    checks: tuple[ArgumentCheck, ...]
     refs: tuple[RefPlan, ...]
     output_rules: tuple[OutputRule, ...]
     preconditions: tuple[PreconditionPlan, ...]
-    outputs: tuple[Entry, ...]
+    outputs: tuple[CompiledEntry, ...]
     binds: tuple[BindPlan, ...]
     expected_failures: tuple[ExpectedFailure, ...]
     phases: frozenset[str] | None
     advances_to: str | None
-    deny: tuple[Entry, ...] = ()
-    allow_sets: tuple[tuple[Entry, ...], ...] = ()
+    deny: tuple[CompiledEntry, ...] = ()
+    allow_sets: tuple[tuple[CompiledEntry, ...], ...] = ()
     """Each set needs one match of its own."""
     policed: bool = False
     """Any policy speaks here: a missing principal is denied."""

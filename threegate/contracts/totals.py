@@ -14,7 +14,7 @@ import orjson
 
 from threegate.contracts.calls import Asked, plans_of
 from threegate.contracts.json_paths import selected
-from threegate.contracts.state import Call, Pending, Reason, Session, Tally, Total
+from threegate.contracts.state import Call, PendingCall, Reason, Session, Tally, Total
 from threegate.contracts.tool_names import resolve
 from threegate.contracts.tool_plan import EXACT, AggregatePlan, EnvelopePlan, exact, measure
 from threegate.core import canonical
@@ -36,10 +36,10 @@ def value_digest(value: Any) -> str | None:
         return None
 
 
-def _around(session: Session, others: Sequence[Total]) -> list[tuple[str, Tally, Sequence[Pending]]]:
+def _around(session: Session, others: Sequence[Total]) -> list[tuple[str, Tally, Sequence[PendingCall]]]:
     """Every tally that a bound holds for, with the calls pending under it."""
     own = tuple(session.pending.values()) if session.pending else ()
-    found: list[tuple[str, Tally, Sequence[Pending]]] = [("session", session.tally, own)]
+    found: list[tuple[str, Tally, Sequence[PendingCall]]] = [("session", session.tally, own)]
     for total in others:
         found.append((total.name, total.tally, (*own, *total.pending)))
     return found

@@ -17,10 +17,10 @@ from threegate.contracts.calls import Asked, loop_key, plans_of
 from threegate.contracts.json_paths import MISSING, selected
 from threegate.contracts.state import (
     Call,
+    CallOutcome,
     Decision,
-    Outcome,
     OutputValues,
-    Pending,
+    PendingCall,
     Reason,
     Session,
     Tally,
@@ -93,7 +93,7 @@ def reserve(session: Session, call: Call, *, others: Iterable[Tally] = ()) -> No
     if early:
         _count(session, asked, None, call, others)
         _advance(session, [pair for pair in asked if pair[0].early])
-    session.pending[call.call_id] = Pending(call, early)
+    session.pending[call.call_id] = PendingCall(call, early)
 
 
 def release(session: Session, call_id: str) -> None:
@@ -106,7 +106,7 @@ def release(session: Session, call_id: str) -> None:
 def commit(
     session: Session,
     call: Call,
-    outcome: Outcome,
+    outcome: CallOutcome,
     *,
     others: Iterable[Tally] = (),
     now: datetime | None = None,
@@ -170,7 +170,7 @@ def _asked(session: Session, call: Call) -> Asked:
     return asked
 
 
-def _violations(asked: Asked, outcome: Outcome) -> list[Reason]:
+def _violations(asked: Asked, outcome: CallOutcome) -> list[Reason]:
     """What a success did not prove."""
     reasons = []
     for plan, _ in asked:
@@ -193,7 +193,7 @@ def output_reasons(plan: ToolPlan, output: Any) -> list[Reason]:
 
 
 def _count(
-    session: Session, asked: Asked, outcome: Outcome | None, call: Call, others: Iterable[Tally]
+    session: Session, asked: Asked, outcome: CallOutcome | None, call: Call, others: Iterable[Tally]
 ) -> None:
     """Add a call to the tallies and the envelopes."""
     cost = call.cost if outcome is None or outcome.cost is None else outcome.cost
@@ -230,7 +230,7 @@ def _bind(session: Session, plan: ToolPlan, source: str, root: Any) -> None:
                 session.binds[bind.name] = values[0] if len(values) == 1 else values
 
 
-def _succeed(session: Session, asked: Asked, outcome: Outcome) -> None:
+def _succeed(session: Session, asked: Asked, outcome: CallOutcome) -> None:
     """What only a proven success does: outputs are bound, preconditions fulfilled, the breaker is reset."""
     session.blocks = 0
     session.errors = 0
@@ -274,7 +274,7 @@ def _unobserved(session: Session, asked: Asked) -> None:
             session.outputs.setdefault(source.key, OutputValues()).complete = False
 
 
-def _expected(asked: Asked, outcome: Outcome) -> bool:
+def _expected(asked: Asked, outcome: CallOutcome) -> bool:
     """Whether a contract says that this failure may happen."""
     for plan, _ in asked:
         for failure in plan.expected_failures:

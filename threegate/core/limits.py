@@ -537,10 +537,7 @@ AGENT_INBOX_ENTRIES: Final = 1_000
 AGENT_COPY_ENTRIES: Final = 500_000
 AGENT_COPY_BYTES: Final = 16 * 1024 * MIB
 """A project that a plain work copy is made of."""
-AGENT_CHANGED_PATHS: Final = 20_000
-"""Changed paths that are read back from a work copy."""
 AGENT_PATH_DEPTH: Final = 64
-AGENT_PROFILE_BYTES: Final = 64 * KIB
 AGENT_TMP_BYTES: Final = 1024 * MIB
 """/tmp and /dev/shm of a jail, each."""
 AGENT_OPEN_FILES: Final = 16_384

@@ -20,6 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.file_names import SETTINGS_FILE, WITNESS_NAME
+from threegate.core.risk_domains import RiskDomain
 from threegate.core.web_origin import parse_origin
 
 _DURATION = re.compile(r"([1-9][0-9]{0,6})(s|m|h|d)")
@@ -125,22 +126,7 @@ class ApprovalSettings(_Part):
 class AanaSettings(_Part):
     """Gate 3a: the Agent Action Contract."""
 
-    risk_domain: Literal[
-        "devops",
-        "finance",
-        "education",
-        "hr",
-        "legal",
-        "pharma",
-        "healthcare",
-        "commerce",
-        "customer_support",
-        "security",
-        "research",
-        "personal_productivity",
-        "public_information",
-        "unknown",
-    ] = Field(default="research", description="risk domain of requests that name none")
+    risk_domain: RiskDomain = Field(default="research", description="risk domain of requests that name none")
 
 
 class ContractSettings(_Part):
@@ -233,7 +219,7 @@ class AuditSettings(_Part):
 
 
 class WitnessReference(_Part):
-    """A witness that cosigns the trail's checkpoints: where it answers, and the key that its cosignatures must be of."""
+    """A witness that cosigns trail checkpoints: where it answers, and the key that its cosignatures must be of."""
 
     url: str = Field(
         pattern=r"^https?://([A-Za-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]{0,500})?$",

@@ -80,7 +80,7 @@ class StrictYAMLRefused(Exception):
 
 
 @dataclass(slots=True)
-class Node:
+class YamlNode:
     """A value with its place (`line` and `column` count from 1). `value` is a scalar's value, a list of nodes, or a
     dict from key to (key node, value node). `text` is a scalar without its quotes."""
 
@@ -102,7 +102,7 @@ def read_yaml(
     max_nodes: int,
     first_line: int = 1,
     bare: bool = False,
-) -> Node | None:
+) -> YamlNode | None:
     """The root node of the document in `text`, None if there is none. Raises StrictYAMLRefused.
 
     `plain` gives the value of a plain scalar, or raises ValueError with what is wrong with it. The root has depth 0;
@@ -132,9 +132,9 @@ class _Reader:
         self._first_line = first_line
         self._bare = bare
         self._documents = 0
-        self._root: Node | None = None
-        self._stack: list[Node] = []
-        self._keys: list[Node | None] = []
+        self._root: YamlNode | None = None
+        self._stack: list[YamlNode] = []
+        self._keys: list[YamlNode | None] = []
         """For each open collection the key that waits for its value."""
         self._end = 0
         """Index of what is not yet matched against the grammar: the end of the last scalar or bracket."""
@@ -143,7 +143,7 @@ class _Reader:
         self._flow_start = 0
         """Index of the bracket that opened the outermost flow collection."""
 
-    def read(self) -> Node | None:
+    def read(self) -> YamlNode | None:
         """Read everything."""
         if (found := _FOREIGN.search(self._text)) is not None:
             raise self._refused_at(
@@ -195,7 +195,7 @@ class _Reader:
 
     # ---- the tree
 
-    def _add(self, event: Any, node: Node) -> None:
+    def _add(self, event: Any, node: YamlNode) -> None:
         """Put a new node in its place, if the bounds allow it."""
         self._nodes += 1
         if self._nodes > self._max_nodes:
@@ -222,7 +222,7 @@ class _Reader:
         if event.tag is not None:
             raise self._refused("tag", event)
 
-    def _key(self, event: Any, node: Node, mapping: dict[str, Any]) -> Node:
+    def _key(self, event: Any, node: YamlNode, mapping: dict[str, Any]) -> YamlNode:
         if isinstance(node.value, dict | list):
             raise self._refused("bad_key", event)
         if node.text == "<<":
@@ -234,7 +234,9 @@ class _Reader:
     def _open(self, event: Any, value: dict[str, Any] | list[Any]) -> None:
         start, end = event.start_mark.index, event.end_mark.index
         style = ("{" if isinstance(value, dict) else "[") if event.flow_style else ""
-        node = Node(value, "", self._first_line + event.start_mark.line, event.start_mark.column + 1, style)
+        node = YamlNode(
+            value, "", self._first_line + event.start_mark.line, event.start_mark.column + 1, style
+        )
         self._add(event, node)
         if style and not self._in_flow():
             self._flow_start = start
@@ -252,11 +254,11 @@ class _Reader:
         if node.style and not self._in_flow():
             self._check_indent(self._flow_start, end)
 
-    def _scalar(self, event: Any) -> Node:
+    def _scalar(self, event: Any) -> YamlNode:
         text: str = event.value
         start, end = event.start_mark, event.end_mark
         style = event.style or ""
-        node = Node(text, text, self._first_line + start.line, start.column + 1, style)
+        node = YamlNode(text, text, self._first_line + start.line, start.column + 1, style)
         node.lines = end.line - start.line + 1
         if start.index < end.index:
             self._pass(start.index, end.index, json_like=style in ("'", '"'))

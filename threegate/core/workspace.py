@@ -52,7 +52,7 @@ _FOLDERS = {
 }
 
 
-class Desk(Protocol):
+class RequesterFolders(Protocol):
     """Where one who asks gives its drafts and gets its answers: the workspace's own folders, or those of an agent's run."""
 
     @property
@@ -203,7 +203,7 @@ class Workspace:
         """Id of the agent's run whose inbox this folder is; None for any other folder."""
         return folder.parent.name if folder.parent.parent == self.agents else None
 
-    def desk(self, owner: int | str | None) -> Desk:
+    def requester_folders(self, owner: int | str | None) -> RequesterFolders:
         """The folders of whoever asks: of a run by its id, of anybody else the workspace's."""
         return self.agent_run(owner) if isinstance(owner, str) else self
 

@@ -23,7 +23,7 @@ _LISTED_AT_LEAST_SECONDS = 2.0
 """A long queue is not listed for _LISTING_SHARE times as long as listing it took, on a slow disk too no longer than this."""
 
 
-class Queued(NamedTuple):
+class QueuedFile(NamedTuple):
     """A waiting request file."""
 
     name: str
@@ -39,7 +39,7 @@ class ApprovedQueue:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: dict[str, Queued] = {}
+        self._known: dict[str, QueuedFile] = {}
         self._again = 0.0
         self.listed = 0
         """How often the folder was listed."""
@@ -47,7 +47,7 @@ class ApprovedQueue:
         """What the waiting requests seem to need, of all that were listed; None when one of them names nothing."""
 
     @property
-    def waiting(self) -> list[Queued]:
+    def waiting(self) -> list[QueuedFile]:
         """The waiting requests of the last look, without what was taken since."""
         return list(self._known.values())
 
@@ -69,7 +69,7 @@ class ApprovedQueue:
         """This one was started or is gone: it is not given out again before the folder is listed again."""
         self._known.pop(name, None)
 
-    def _list(self) -> list[Queued]:
+    def _list(self) -> list[QueuedFile]:
         signatures: dict[str, list[int]] = {}
         listed: list[tuple[int, str, os.stat_result]] = []
         with os.scandir(self._folder) as entries:
@@ -91,6 +91,6 @@ class ApprovedQueue:
             known = self._known.get(name)
             if known is None or known.identity != identity:
                 path = self._folder / name
-                known = Queued(name, path, identity, peek_backend(path))
+                known = QueuedFile(name, path, identity, peek_backend(path))
             found.append(known)
         return found

@@ -316,7 +316,8 @@ class Inbox:
         if _PLAIN_NAME.fullmatch(name):
             finding = Finding("TG101", "error", 1, 1, problem, "put one regular file there, by rename")
             write_verdict(
-                self.workspace.desk(owner), _verdict(name, "", None, "invalid", "unreadable", [finding])
+                self.workspace.requester_folders(owner),
+                _verdict(name, "", None, "invalid", "unreadable", [finding]),
             )
 
     def _observed(self, name: str, owner: Owner, problem: str) -> None:
@@ -391,11 +392,11 @@ class Inbox:
                     self.fresh[path] = None
             held.sync()
         for verdict, request, exposure, asker, run, changed in verdicts:
-            desk = self.workspace.desk(asker)
-            write_verdict(desk, verdict)
+            requester_folders = self.workspace.requester_folders(asker)
+            write_verdict(requester_folders, verdict)
             self.log.say("verdict", file=verdict.file, what=verdict.state)
             if request is not None:
-                self.types.add(desk, verdict, request)
+                self.types.add(requester_folders, verdict, request)
             if verdict.state == "draft" and request is not None and exposure is not None:
                 self.on_draft(verdict.file, request, exposure, asker, run, changed)
 

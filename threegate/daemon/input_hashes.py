@@ -25,13 +25,13 @@ _READ_BYTES: Final = 1 << 20
 _Identity = tuple[int, int, int, int, int]
 
 
-class Pending(Enum):
+class HashPending(Enum):
     """The type of `PENDING`."""
 
     PENDING = "pending"
 
 
-PENDING: Final = Pending.PENDING
+PENDING: Final = HashPending.PENDING
 """The file is there, and its digest is not known yet."""
 
 
@@ -66,7 +66,7 @@ class InputHashes:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def sha256(self, place: Path) -> str | Pending | None:
+    def sha256(self, place: Path) -> str | HashPending | None:
         """The file's digest, `PENDING`, or None when it is not there or cannot be taken as an input. Never blocks."""
         try:
             with self._workspace.hold(place.parent) as folder:

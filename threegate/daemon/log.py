@@ -40,7 +40,7 @@ _PRIORITIES = {
 """syslog(3) priorities of events; all others are information."""
 
 
-class Form(StrEnum):
+class LineForm(StrEnum):
     """How lines are written."""
 
     auto = "auto"
@@ -68,11 +68,11 @@ class Log:
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, form: Form, environment: Mapping[str, str]) -> Log:
+    def of(cls, form: LineForm, environment: Mapping[str, str]) -> Log:
         """The log that was asked for, or the one that fits where stderr leads to."""
         journal = _is_journal(environment.get("JOURNAL_STREAM", ""))
-        as_json = form is Form.json or (form is Form.auto and journal)
-        return cls(as_json=as_json, quiet=form is Form.none, journal=journal)
+        as_json = form is LineForm.json or (form is LineForm.auto and journal)
+        return cls(as_json=as_json, quiet=form is LineForm.none, journal=journal)
 
     def about(self, **ids: str) -> None:
         """Ids that every JSON line names from now on: workspace and boot."""

@@ -51,7 +51,7 @@ class Proposer:
         if reason == "drafted_before":
             result = replace(result, file_name=earlier)
         verdict = _verdict_file(path.name, result, state == "draft", reason)
-        write_verdict(self._workspace.desk(owner), verdict)
+        write_verdict(self._workspace.requester_folders(owner), verdict)
         self._say("proposal", path.name, f"{result.verdict.verdict}: {reason or 'drafted'}")
 
     def _deliver(self, path: Path, result: DraftResult, owner: Owner) -> tuple[str, str | None, str | None]:

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from threegate.core.errors import InvalidInput
-from threegate.core.workspace import Desk
+from threegate.core.workspace import RequesterFolders
 from threegate.request.model import Request
 from threegate.request.typecheck import type_findings
 from threegate.results import Verdict, read_verdict, write_verdict
@@ -21,31 +21,31 @@ from threegate.results import Verdict, read_verdict, write_verdict
 class TypecheckQueue:
     """Drafts whose code is still to be looked at, oldest first."""
 
-    _waiting: deque[tuple[Desk, Verdict, Request]] = field(default_factory=deque)
+    _waiting: deque[tuple[RequesterFolders, Verdict, Request]] = field(default_factory=deque)
 
-    def add(self, desk: Desk, verdict: Verdict, request: Request) -> None:
+    def add(self, requester_folders: RequesterFolders, verdict: Verdict, request: Request) -> None:
         """Remember a valid Monty draft; others have nothing to check."""
         if request.code is not None and verdict.valid:
-            self._waiting.append((desk, verdict, request))
+            self._waiting.append((requester_folders, verdict, request))
 
     def work(self, seconds: float) -> int:
         """Ask about drafts until `seconds` are over; returns how many that were."""
         until = time.monotonic() + seconds
         done = 0
         while self._waiting and time.monotonic() < until:
-            desk, verdict, request = self._waiting.popleft()
+            requester_folders, verdict, request = self._waiting.popleft()
             done += 1
             found = type_findings(request)
-            if found and _unchanged(desk, verdict):
+            if found and _unchanged(requester_folders, verdict):
                 findings = [*verdict.findings, *(finding.to_json() for finding in found)]
                 findings.sort(key=lambda item: (item["line"], item["column"]))
-                write_verdict(desk, replace(verdict, findings=tuple(findings)))
+                write_verdict(requester_folders, replace(verdict, findings=tuple(findings)))
         return done
 
 
-def _unchanged(desk: Desk, verdict: Verdict) -> bool:
+def _unchanged(requester_folders: RequesterFolders, verdict: Verdict) -> bool:
     """Whether the file still holds this verdict; one that cannot be read is another one."""
     try:
-        return read_verdict(desk, verdict.file) == verdict
+        return read_verdict(requester_folders, verdict.file) == verdict
     except InvalidInput:
         return False

@@ -1,7 +1,7 @@
 """Asks the witnesses of the settings to cosign each trail checkpoint, beside the daemon's work.
 
 Invariant: the loop never waits for a witness: each has a thread of its own, which alone waits, and takes the trail's lock only
-to read the newest checkpoint and to note an answer. A witness that is away is said once in the log, until it answers again;
+to read the newest trail checkpoint and to note an answer. A witness that is away is said once in the log, until it answers again;
 that it cosigned, or refused to, is an event.
 """
 

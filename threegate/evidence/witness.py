@@ -1,4 +1,4 @@
-"""A witness of trails (C2SP tlog-witness): it cosigns a checkpoint only if it continues the last one that it cosigned.
+"""A witness of trails (C2SP tlog-witness): it cosigns a trail checkpoint only if it continues the last one that it cosigned.
 
 Invariant: for each log that it knows, what a witness cosigned is one growing history. The state is on disk before a
 cosignature leaves (`add`), by one atomic rename. Key and state are one file: a witness that lost what it saw has lost its key
@@ -32,7 +32,7 @@ SIZE_TYPE: Final = "text/x.tlog.size"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WitnessAnswer:
     """One answer of the protocol: HTTP status, body, content type."""
 
     status: int
@@ -42,8 +42,8 @@ class Answer:
     content_type: str = "text/plain; charset=utf-8"
 
 
-def _refused(status: int, line: str) -> Answer:
-    return Answer(status, f"{line}\n", line)
+def _refused(status: int, line: str) -> WitnessAnswer:
+    return WitnessAnswer(status, f"{line}\n", line)
 
 
 @dataclass
@@ -103,7 +103,7 @@ class Witness:
         """The verifier key that others name in their settings."""
         return WitnessKey.of(self.key).render()
 
-    def add(self, body: bytes) -> Answer:
+    def add(self, body: bytes) -> WitnessAnswer:
         """Answer one `add-checkpoint`; a cosignature is given out only after the state is on disk. Raises Unavailable when it
         cannot be written: nothing was cosigned."""
         try:
@@ -126,7 +126,7 @@ class Witness:
         size = seen.size if seen else 0
         if asked.old != size:
             line = f"{note.origin}: {note.size} lines on top of {asked.old}, but {size} were cosigned before"
-            return Answer(409, f"{size}\n", line, SIZE_TYPE)
+            return WitnessAnswer(409, f"{size}\n", line, SIZE_TYPE)
         try:
             _check(asked, seen)
         except tree.ProofError as error:
@@ -141,7 +141,7 @@ class Witness:
             path = self.folder / _STATE
             raise Unavailable(f"{path}: cannot be written ({error.strerror or error})") from None
         self._seen = kept
-        return Answer(200, signature.render(), f"{note.origin}: cosigned {note.size} lines")
+        return WitnessAnswer(200, signature.render(), f"{note.origin}: cosigned {note.size} lines")
 
     def last(self, origin_hash: str) -> bytes | None:
         """The last cosigned checkpoint of the log whose origin has this SHA-256 (hex); None when there is none."""

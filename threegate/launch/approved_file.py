@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 from threegate.changes.requested_change import RequestedChange, requested_change
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
-from threegate.core.workspace import Desk, Workspace
+from threegate.core.workspace import RequesterFolders, Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner, file_identity
@@ -57,9 +57,9 @@ class Approved:
         """The request's id."""
         return self.request.request_id
 
-    def desk(self, workspace: Workspace) -> Desk:
+    def requester_folders(self, workspace: Workspace) -> RequesterFolders:
         """Where the answers to whoever asked go."""
-        return workspace.desk(draft_owner(self.history))
+        return workspace.requester_folders(draft_owner(self.history))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from threegate.core import canonical, durable
-from threegate.core.workspace import AgentRun, Desk, Workspace
+from threegate.core.workspace import AgentRun, RequesterFolders, Workspace
 from threegate.judgement.judge import Cleared, Judgement, NotCleared
 from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there
 from threegate.launch.context import Context
@@ -66,25 +66,27 @@ def finish(
         facts = replace(ran, created_utc=when, trail_seq=seq)
         rendered = render_result(facts, shown)
         digest = canonical.sha256_hex(rendered)
-        desk = _desk(context.workspace, held.index.history(request.request_id))
+        requester_folders = _requester_folders(context.workspace, held.index.history(request.request_id))
         announced = replace(
             ended,
             contract=moved,
             result_sha256=digest,
             state=folder.name,
             file=target.name,
-            run=desk.run_id if isinstance(desk, AgentRun) else None,
+            run=requester_folders.run_id if isinstance(requester_folders, AgentRun) else None,
         )
         moves.announce(held, announced, request_id=request.request_id, actor="daemon")
         _end_with_it(context.workspace, held, moved)
         if ended.released_sha256 is not None:
-            deliver_released(desk, run_folder, request.request_id)
-        result = deliver_result(context.workspace, facts, rendered, desk=desk, settled=False)
+            deliver_released(requester_folders, run_folder, request.request_id)
+        result = deliver_result(
+            context.workspace, facts, rendered, requester_folders=requester_folders, settled=False
+        )
         moves.relocate(path, target, settled=False)
     # Without the lock: others need not wait for these folders. A power cut before this is what recovery completes.
     moves.settle(result, result)
     moves.settle(path, target)
-    write_status(desk, target.name, state, ran.status, judgement)
+    write_status(requester_folders, target.name, state, ran.status, judgement)
     context.on_end(request.request_id, ran.status)
     return Ended(ended.kind, ran.status, result)
 
@@ -163,10 +165,10 @@ def refuse_held(
     stopped = with_result(held, file.request_id, replace(stopped, files=file.digests))
     event = moves.announce(held, stopped, request_id=file.request_id, actor="daemon")
     _end_with_it(context.workspace, held, stopped.contract)
-    desk = _desk(context.workspace, history)
-    result = deliver_result(context.workspace, _refusal_facts(event), desk=desk)
+    requester_folders = _requester_folders(context.workspace, history)
+    result = deliver_result(context.workspace, _refusal_facts(event), requester_folders=requester_folders)
     moves.relocate(file.path, target)
-    write_status(desk, target.name, "refused", reason, judgement)
+    write_status(requester_folders, target.name, "refused", reason, judgement)
     context.on_end(file.request_id, "refused")
     return Ended("refused", reason, result)
 
@@ -253,42 +255,42 @@ def interrupt(
         interrupted = with_result(held, history.request_id, interrupted)
         event = moves.announce(held, interrupted, request_id=history.request_id, actor="daemon")
         _remove_unrecorded(workspace, history.request_id)
-        desk = _desk(workspace, history)
-        deliver_result(workspace, _refusal_facts(event), desk=desk)
+        requester_folders = _requester_folders(workspace, history)
+        deliver_result(workspace, _refusal_facts(event), requester_folders=requester_folders)
         if source is not None:
             moves.relocate(source, target)
-    write_status(desk, target.name, "refused", "interrupted")
+    write_status(requester_folders, target.name, "refused", "interrupted")
     context.on_end(history.request_id, "interrupted")
 
 
 def close_from_trail(context: Context, held: LockedTrail, history: RequestHistory, event: Event) -> None:
     """Do what an end's event announced and a crash left undone: the result (the same bytes), then the move."""
     workspace, ended = context.workspace, payloads.End.of(event)
-    desk = _desk(workspace, history)
+    requester_folders = _requester_folders(workspace, history)
     if ended is not None and ended.record_sha256 is not None:
         folder = workspace.run_folder(history.request_id)
         facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=ended.record_sha256)
-        if ended.released_sha256 is not None and not released_there(desk, history.request_id):
+        if ended.released_sha256 is not None and not released_there(requester_folders, history.request_id):
             staged = stage_released(folder, history.request_id, facts.artifacts)
             if staged == ended.released_sha256:
-                deliver_released(desk, folder, history.request_id)
+                deliver_released(requester_folders, folder, history.request_id)
     else:
         facts = _refusal_facts(event)
         if isinstance(ended, payloads.Interrupted) and ended.result_sha256 is not None:
             _remove_unrecorded(workspace, history.request_id)
-    deliver_result(workspace, facts, desk=desk)
+    deliver_result(workspace, facts, requester_folders=requester_folders)
     source = moves.find_file(workspace, history)
     if source is not None and history.state and history.file:
         target = workspace.state_folder(history.state) / history.file
         if source != target and not target.exists():
             moves.relocate(source, target)
     said = ended.told if isinstance(ended, payloads.Rejected) else facts.status
-    write_status(desk, str(history.file), _state(ended), said)
+    write_status(requester_folders, str(history.file), _state(ended), said)
 
 
-def _desk(workspace: Workspace, history: RequestHistory | None) -> Desk:
+def _requester_folders(workspace: Workspace, history: RequestHistory | None) -> RequesterFolders:
     """Where the answers to whoever asked for a request go."""
-    return workspace.desk(draft_owner(history))
+    return workspace.requester_folders(draft_owner(history))
 
 
 def _remove_unrecorded(workspace: Workspace, request_id: str) -> None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from threegate.contracts import Call, Outcome
+from threegate.contracts import Call, CallOutcome
 from threegate.contracts.json_paths import MISSING
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput
@@ -49,7 +49,7 @@ def call_of(policy: Policy, request: Request, job: Job, session_id: str) -> Call
     )
 
 
-def outcome_of(facts: ResultFacts, run_folder: Path, cost_per_second: float) -> Outcome | None:
+def outcome_of(facts: ResultFacts, run_folder: Path, cost_per_second: float) -> CallOutcome | None:
     """The outcome of a recorded run; None when the result that it names is gone or was changed."""
     output: Any = MISSING
     for artifact in facts.artifacts:
@@ -67,7 +67,7 @@ def outcome_of(facts: ResultFacts, run_folder: Path, cost_per_second: float) -> 
             except canonical.StrictJSONError:
                 output = MISSING
     stderr = facts.stderr.kept.decode("utf-8", "replace") if facts.stderr is not None else ""
-    return Outcome(
+    return CallOutcome(
         status=facts.status,
         output=output,
         cost=round(cost_per_second * (facts.runtime_ms or 0) / 1000, 9),
@@ -123,7 +123,7 @@ class PastCalls:
         yield from (folder / name for folder in folders for name in usual)
         yield from (path for folder in folders for path in sorted(folder.glob(f"{request_id}.*md")))
 
-    def outcome(self, event: Event) -> Outcome | None:
+    def outcome(self, event: Event) -> CallOutcome | None:
         """The outcome of a finished request, read again from its record."""
         folder = self.workspace.run_folder(str(event.request_id))
         finished = Finished.of(event)

@@ -71,7 +71,7 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
     durable.make_folder(control.run_folder, 0o700)
     if _starts_late(context, job):
         _hand_evidence(context, approved, control)
-    status = RunningStatus(approved.desk(context.workspace), claimed.name, judgement)
+    status = RunningStatus(approved.requester_folders(context.workspace), claimed.name, judgement)
     control.lasting = status.write
     outcome, attempts = _attempts(context, approved, clearance, control)
     # From here to `finish` a crash still means `interrupted`: the record is synced before the event that names its

@@ -10,7 +10,7 @@ import threading
 from dataclasses import replace
 
 from threegate.core.errors import InvalidInput
-from threegate.core.workspace import Desk
+from threegate.core.workspace import RequesterFolders
 from threegate.judgement.judge import Judgement
 from threegate.launch.approved_file import Approved, Waiting, is_there
 from threegate.launch.context import Context
@@ -20,11 +20,15 @@ from threegate.trail import moves, payloads
 
 
 def write_status(
-    desk: Desk, file_name: str, state: State, reason: str | None, judgement: Judgement | None = None
+    requester_folders: RequesterFolders,
+    file_name: str,
+    state: State,
+    reason: str | None,
+    judgement: Judgement | None = None,
 ) -> None:
     """Bring the status file up to date; what validation found stays in it. Raises OSError."""
     try:
-        old = read_verdict(desk, file_name)
+        old = read_verdict(requester_folders, file_name)
     except InvalidInput:
         old = None  # derived and broken: recreated
     assessment = judgement.assessment.to_json() if judgement and judgement.assessment else None
@@ -35,7 +39,7 @@ def write_status(
         known, state=state, reason=reason, stage="approved", judgement=assessment or known.judgement
     )
     if new != old:
-        put_verdict(desk, new)
+        put_verdict(requester_folders, new)
 
 
 class RunningStatus:
@@ -44,8 +48,8 @@ class RunningStatus:
     A short run has its end in the status file before anybody could have read that it ran.
     """
 
-    def __init__(self, desk: Desk, file_name: str, judgement: Judgement) -> None:
-        self._desk = desk
+    def __init__(self, requester_folders: RequesterFolders, file_name: str, judgement: Judgement) -> None:
+        self._requester_folders = requester_folders
         self._file_name = file_name
         self._judgement = judgement
         self._lock = threading.Lock()
@@ -55,7 +59,7 @@ class RunningStatus:
         """Write it, unless the run is over. Raises OSError."""
         with self._lock:
             if not self._over:
-                write_status(self._desk, self._file_name, "running", None, self._judgement)
+                write_status(self._requester_folders, self._file_name, "running", None, self._judgement)
 
     def close(self) -> None:
         """The run is over: when this returns, `write` does nothing any more."""
@@ -75,5 +79,9 @@ def write_waiting(context: Context, approved: Approved, answer: Waiting) -> None
             actor="daemon",
         )
     write_status(
-        approved.desk(context.workspace), approved.path.name, "waiting", answer.code, answer.judgement
+        approved.requester_folders(context.workspace),
+        approved.path.name,
+        "waiting",
+        answer.code,
+        answer.judgement,
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from threegate.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
     from threegate.proposals.rules import judge_proposal
-    from threegate.proposals.tools import TOOLS, Tool
+    from threegate.proposals.tools import TOOLS, ProposalTool
 else:
     __getattr__ = on_demand(
         __name__,
@@ -32,7 +32,7 @@ else:
             "proposal_draft": "DraftResult derive_again draft_from_proposal links_of",
             "proposal_verdict": "AllowedProposal ProposalVerdict",
             "rules": "judge_proposal",
-            "tools": "TOOLS Tool",
+            "tools": "TOOLS ProposalTool",
         },
     )
 
@@ -42,8 +42,8 @@ __all__ = [
     "DraftResult",
     "FormProblem",
     "Proposal",
+    "ProposalTool",
     "ProposalVerdict",
-    "Tool",
     "derive_again",
     "draft_from_proposal",
     "draft_inputs_folder",

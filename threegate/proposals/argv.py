@@ -15,7 +15,7 @@ from typing import Final
 
 from threegate.proposals.tools import ProposalRisk
 from threegate.request.characters import has_hidden
-from threegate.request.command import WARNINGS, Command, read_command
+from threegate.request.command import WARNINGS, ReadCommand, read_command
 from threegate.secretscan import has_secret
 
 _DESTROYERS: Final = frozenset({"rm", "unlink", "rmdir", "shred", "wipefs", "srm", "wipe"})
@@ -121,7 +121,7 @@ def judge_command(text: str, *, programs: Collection[str]) -> list[ArgvFinding]:
     return _told(command)
 
 
-def _told(command: Command) -> list[ArgvFinding]:
+def _told(command: ReadCommand) -> list[ArgvFinding]:
     """What gate 1 says about a command line: its errors block, its warnings raise the risk."""
     return [
         ArgvFinding(True, "argv_refused", f"gate 1 refuses it: {problem.rule}: {problem.message}")

@@ -18,7 +18,7 @@ from threegate.request.model import Backend, Sensitivity
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DraftPlan:
     """One draft in parts. `derived` are input files that follow from the verdict and the primary files."""
 
     backend: Backend
@@ -39,7 +39,7 @@ class Plan:
     """For backend apply: the change set. Such a plan has no other parts."""
 
 
-def given_bytes(verdict: AllowedProposal, plan: Plan, proposal_sha256: str) -> bytes:
+def given_bytes(verdict: AllowedProposal, plan: DraftPlan, proposal_sha256: str) -> bytes:
     """args.json: the proposal's own words and what the program is given. Sorted, so that it is derived again alike."""
     proposal = verdict.proposal
     value = {

@@ -12,7 +12,15 @@ from typing import Any, Final
 
 from threegate.core import canonical, limits
 from threegate.proposals.formats import is_date_time, is_uri
-from threegate.proposals.tools import RISKS, SCHEMA_VERSION, TOOLS, TOP_LEVEL, Field, ProposalRisk, Tool
+from threegate.proposals.tools import (
+    RISKS,
+    SCHEMA_VERSION,
+    TOOLS,
+    TOP_LEVEL,
+    ProposalRisk,
+    ProposalTool,
+    ToolField,
+)
 from threegate.secretscan import mask_secrets
 
 _KINDS: Final = {"string": "a string", "integer": "a whole number", "boolean": "true or false"}
@@ -36,7 +44,7 @@ class FormProblem:
 class Proposal:
     """A proposal whose form is valid. Whole numbers are ints, whatever their spelling was."""
 
-    tool: Tool
+    tool: ProposalTool
     args: Mapping[str, Any]
     risk: ProposalRisk | None
     id: str | None
@@ -122,7 +130,7 @@ def sound_part(value: Any, problems: list[FormProblem]) -> Proposal | None:
     return Proposal(tool, args, known, None, None, task if type(task) is str else None, None, None)
 
 
-def _check_args(tool: Tool, args: dict[str, Any], found: list[FormProblem]) -> Mapping[str, Any]:
+def _check_args(tool: ProposalTool, args: dict[str, Any], found: list[FormProblem]) -> Mapping[str, Any]:
     clean = args
     fields = tool.fields
     for key, item in args.items():
@@ -159,7 +167,7 @@ def _check_args(tool: Tool, args: dict[str, Any], found: list[FormProblem]) -> M
     return clean
 
 
-def _check_strings(key: str, field: Field, item: Any, found: list[FormProblem]) -> None:
+def _check_strings(key: str, field: ToolField, item: Any, found: list[FormProblem]) -> None:
     if type(item) is not list:
         found.append(FormProblem(f"/args/{key}", "type", "must be a list of strings"))
         return

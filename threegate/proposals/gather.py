@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from threegate.core import canonical, durable, limits
 from threegate.core.settings import Settings
-from threegate.proposals.project import Entry, Project, ProjectError
+from threegate.proposals.project import Project, ProjectEntry, ProjectError
 from threegate.proposals.project_change import propose_cleanup, propose_write
 from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.snapshot import take_snapshot
@@ -22,7 +22,7 @@ from threegate.request.changes_section import ARCHIVE
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class ProposalSources:
     """Where drafts may read: the settings' project, and the folder of notes (None: there are no notes)."""
 
     settings: Settings
@@ -35,7 +35,7 @@ class Sources:
         return Project.open(self.settings.project.root)
 
 
-def gather(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
+def gather(verdict: AllowedProposal, sources: ProposalSources) -> dict[str, bytes]:
     """The primary input files of an allowed proposal, by name. Raises ProjectError, PathBlocked."""
     entry = _READERS.get(verdict.proposal.tool.name)
     return entry[0](verdict, sources) if entry is not None else {}
@@ -47,7 +47,7 @@ def primary_names(tool: str) -> frozenset[str]:
     return entry[1] if entry is not None else frozenset()
 
 
-def _current(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
+def _current(verdict: AllowedProposal, sources: ProposalSources) -> dict[str, bytes]:
     """The one file that read, diff and write speak of; nothing when it is not there."""
     project = sources.project()
     path = verdict.paths["path"]
@@ -63,7 +63,7 @@ def _current(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
     return {}
 
 
-def _listing(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
+def _listing(verdict: AllowedProposal, sources: ProposalSources) -> dict[str, bytes]:
     args = verdict.proposal.args
     most = int(args.get("maxEntries", limits.PROPOSAL_LIST_ENTRIES))
     project = sources.project()
@@ -80,18 +80,18 @@ def _listing(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
     return {"manifest.json": _json({"entries": entries, "more": more})}
 
 
-def _write(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
+def _write(verdict: AllowedProposal, sources: ProposalSources) -> dict[str, bytes]:
     _current(verdict, sources)  # refuses what is there and is no plain file
     return {ARCHIVE: propose_write(verdict, sources.settings)}
 
 
-def _cleanup(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
+def _cleanup(verdict: AllowedProposal, sources: ProposalSources) -> dict[str, bytes]:
     data, stays = propose_cleanup(verdict, sources.settings)
     sources.told.extend(stays)
     return {ARCHIVE: data}
 
 
-def _snapshot(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
+def _snapshot(verdict: AllowedProposal, sources: ProposalSources) -> dict[str, bytes]:
     git = verdict.proposal.tool.name.startswith("git.")
     snapshot = take_snapshot(sources.project(), with_git=git)
     return {
@@ -100,7 +100,7 @@ def _snapshot(verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
     }
 
 
-def _notes(_verdict: AllowedProposal, sources: Sources) -> dict[str, bytes]:
+def _notes(_verdict: AllowedProposal, sources: ProposalSources) -> dict[str, bytes]:
     """Every note, one JSON object a line, in the order of file names."""
     lines: list[bytes] = []
     total = 0
@@ -128,7 +128,7 @@ def _note_line(line: bytes, name: str, number: int) -> bytes:
     return _json(note).rstrip(b"\n")
 
 
-def _shown(entry: Entry) -> str:
+def _shown(entry: ProjectEntry) -> str:
     """A path for a manifest; bytes that are no UTF-8 are shown as escapes."""
     return entry.path.encode("utf-8", "backslashreplace").decode()
 
@@ -137,7 +137,7 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
-_Reader = Callable[[AllowedProposal, Sources], dict[str, bytes]]
+_Reader = Callable[[AllowedProposal, ProposalSources], dict[str, bytes]]
 _FILE, _MANIFEST = frozenset({"current"}), frozenset({"manifest.json"})
 _TREE, _CHANGES = frozenset({"project.tar", "withheld.json"}), frozenset({ARCHIVE})
 _READERS: Final[dict[str, tuple[_Reader, frozenset[str]]]] = {

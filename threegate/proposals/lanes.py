@@ -14,7 +14,7 @@ from threegate.changes.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERN
 from threegate.core import canonical, limits
 from threegate.core.settings import Settings
 from threegate.proposals import era_code, monty_code
-from threegate.proposals.draft_plan import Plan
+from threegate.proposals.draft_plan import DraftPlan
 from threegate.proposals.project_change import read_proposed_change
 from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.web_lanes import WEB_LANES
@@ -25,7 +25,7 @@ _NOTES: Final = 10
 _HITS: Final = 20
 
 
-def make_plan(verdict: AllowedProposal, primary: Mapping[str, bytes], settings: Settings) -> Plan:
+def make_plan(verdict: AllowedProposal, primary: Mapping[str, bytes], settings: Settings) -> DraftPlan:
     """The plan of an allowed proposal. Raises ProjectError when a setting is missing that the lane needs."""
     if verdict.becomes == "dry-run record":
         return _record(verdict, primary, settings)
@@ -36,7 +36,7 @@ def _sensitivity(verdict: AllowedProposal) -> Sensitivity:
     return "confidential" if any(path.protected for path in verdict.paths.values()) else "internal"
 
 
-def _read(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _read(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
     missing = "current" not in primary
     given = {
         "path": verdict.paths["path"].text,
@@ -44,13 +44,13 @@ def _read(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Set
         "missing": missing,
     }
     outputs = () if missing else (("/out/content", "the file's bytes"),)
-    return Plan(
+    return DraftPlan(
         "monty", code=monty_code.READ, given=given, outputs=outputs, sensitivity=_sensitivity(verdict)
     )
 
 
-def _list(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
-    return Plan(
+def _list(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
+    return DraftPlan(
         "monty",
         code=monty_code.LIST,
         given={"path": verdict.paths["path"].text},
@@ -59,10 +59,10 @@ def _list(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Se
     )
 
 
-def _diff(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _diff(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
     path = verdict.paths["path"].text
     before, after = primary["current"], str(verdict.args["content"]).encode()
-    return Plan(
+    return DraftPlan(
         "monty",
         code=monty_code.DIFF,
         given={"path": path, "before": canonical.sha256_hex(before), "after": canonical.sha256_hex(after)},
@@ -72,9 +72,9 @@ def _diff(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Set
     )
 
 
-def _change(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _change(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
     """file.write_safe and project.cleanup_safe: nothing runs, the project is changed by the pinned change set."""
-    return Plan("apply", change=read_proposed_change(verdict, primary[ARCHIVE]))
+    return DraftPlan("apply", change=read_proposed_change(verdict, primary[ARCHIVE]))
 
 
 def unified_diff(before: bytes, after: bytes, path: str) -> bytes:
@@ -98,13 +98,15 @@ def unified_diff(before: bytes, after: bytes, path: str) -> bytes:
     return "".join(ended).encode()
 
 
-def _search_notes(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _search_notes(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
     args = verdict.args
     given = {"query": args["query"], "limit": args.get("limit", _NOTES), "scope": args.get("scope")}
-    return Plan("monty", code=monty_code.SEARCH, given=given, outputs=(("/out/notes.json", "notes found"),))
+    return DraftPlan(
+        "monty", code=monty_code.SEARCH, given=given, outputs=(("/out/notes.json", "notes found"),)
+    )
 
 
-def _note(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _note(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
     args = verdict.args
     note = {
         "type": args.get("type"),
@@ -112,7 +114,7 @@ def _note(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Se
         "scope": args.get("scope"),
         "sensitive": args.get("sensitive", False),
     }
-    return Plan(
+    return DraftPlan(
         "monty",
         code=monty_code.NOTE,
         given={"note": note},
@@ -121,13 +123,13 @@ def _note(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Se
     )
 
 
-def _issue(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _issue(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
     args = verdict.args
     lines = [f"# {' '.join(args['title'].split())}", "", f"Repository: {args['repo']}"]
     if args.get("labels"):
         lines.append("Labels: " + ", ".join(args["labels"]))
     text = "\n".join(lines) + "\n\n" + args["body"].rstrip("\n") + "\n"
-    return Plan(
+    return DraftPlan(
         "monty",
         code=monty_code.ISSUE,
         given={"repo": args["repo"]},
@@ -136,7 +138,7 @@ def _issue(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: S
     )
 
 
-def _record(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _record(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
     tool = verdict.proposal.tool.name
     record = {
         "tool": tool,
@@ -145,7 +147,7 @@ def _record(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: 
         "would": _WOULD[tool],
         "done": False,
     }
-    return Plan(
+    return DraftPlan(
         "monty",
         code=monty_code.RECORD,
         given={"record": record},
@@ -166,7 +168,7 @@ _WOULD: Final = {
 }
 
 
-def _git(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _git(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
     args = verdict.proposal.args
     verb = verdict.proposal.tool.name.partition(".")[2]
     path = verdict.paths.get("path")
@@ -183,7 +185,7 @@ def _git(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Set
         ],
     }
     out = {"status": "status.txt", "diff": "diff.patch", "log": "log.txt"}[verb]
-    return Plan(
+    return DraftPlan(
         "ERA",
         argv=("python3", "/in/lane.py"),
         given=given,
@@ -195,14 +197,14 @@ def _git(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Set
     )
 
 
-def _shell(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _shell(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
     args = verdict.args
     cwd = verdict.paths["cwd"]
     kept = args.get("maxBufferBytes")
     notes = ["runs over a snapshot of the project, without protected files and links"]
     if kept is not None:
         notes.append(f"asked to keep at most {kept} bytes of output")
-    return Plan(
+    return DraftPlan(
         "ERA",
         argv=tuple(args["argv"]),
         workdir="/".join(("/in/project", *cwd.parts)),
@@ -213,7 +215,7 @@ def _shell(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: S
     )
 
 
-_LANES: Final[Mapping[str, Callable[[AllowedProposal, Mapping[str, bytes], Settings], Plan]]] = {
+_LANES: Final[Mapping[str, Callable[[AllowedProposal, Mapping[str, bytes], Settings], DraftPlan]]] = {
     "file.read": _read,
     "file.list": _list,
     "file.diff": _diff,

@@ -31,7 +31,7 @@ class ProjectError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ProjectEntry:
     """One name of the project. `size` is 0 for everything but files."""
 
     parts: tuple[str, ...]
@@ -133,7 +133,7 @@ class Project:
 
     def walk(
         self, start: tuple[str, ...] = (), *, depth: int | None = None, into_protected: bool = False
-    ) -> Iterator[tuple[Entry, int]]:
+    ) -> Iterator[tuple[ProjectEntry, int]]:
         """Every name below `start` in sorted order, with the descriptor of its folder (valid until the next step).
 
         Folders that are protected are named and not entered unless asked; ThreeGate's own are left out. Raises ProjectError.
@@ -143,7 +143,7 @@ class Project:
 
     def _walk(
         self, descriptor: int, start: tuple[str, ...], depth: int | None, into_protected: bool
-    ) -> Iterator[tuple[Entry, int]]:
+    ) -> Iterator[tuple[ProjectEntry, int]]:
         for name in sorted(os.listdir(descriptor)):
             parts = (*start, name)
             if is_own(parts):
@@ -155,7 +155,7 @@ class Project:
             kind = _kind(status)
             if not _plain(name):
                 kind = "other"
-            entry = Entry(parts, kind, status.st_size if kind == "file" else 0, is_protected(parts))
+            entry = ProjectEntry(parts, kind, status.st_size if kind == "file" else 0, is_protected(parts))
             yield entry, descriptor
             enter = kind == "folder" and (into_protected or not entry.protected)
             if enter and (depth is None or depth > 0):

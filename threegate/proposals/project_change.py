@@ -19,8 +19,8 @@ from threegate.changes.path_rules import path_problem
 from threegate.changes.project_paths import ProjectPath, is_protected, read_path
 from threegate.changes.projects import DEFAULT, look_at_project
 from threegate.changes.requested_change import hold_project
-from threegate.changes.table import FILE, ChangeSetError, Node, Row
-from threegate.changes.trees import Entry, HeldTree, node_of
+from threegate.changes.table import FILE, ChangeSetError, Row, TableNode
+from threegate.changes.trees import HeldTree, TreeEntry, node_of
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused
@@ -100,9 +100,9 @@ def _content(verdict: AllowedProposal) -> bytes:
     return str(verdict.args["content"]).encode()
 
 
-def _written(before: Node | None, content: bytes) -> Node:
+def _written(before: TableNode | None, content: bytes) -> TableNode:
     """What a file is after the write: a plain one where nothing was."""
-    return Node(FILE if before is None else before.mode, sha256_hex(content))
+    return TableNode(FILE if before is None else before.mode, sha256_hex(content))
 
 
 def _cleaned(verdict: AllowedProposal) -> Iterator[ProjectPath]:
@@ -150,7 +150,7 @@ class _Reading:
             self.archive(rows.values())
         return rows
 
-    def _delete(self, path: str, entry: Entry, rows: dict[str, Row], room: int) -> int:
+    def _delete(self, path: str, entry: TreeEntry, rows: dict[str, Row], room: int) -> int:
         """Note a path and what is below it; how many bytes may follow."""
         is_, in_it = ("has", " in it") if rows else ("is", "")
         if is_protected(tuple(path.split("/"))):

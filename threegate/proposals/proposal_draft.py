@@ -24,9 +24,9 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.core.settings import RequestSettings, Settings
 from threegate.core.workspace import Workspace
 from threegate.proposals.draft_places import draft_inputs_folder, proposal_file
-from threegate.proposals.draft_plan import Plan, given_bytes
+from threegate.proposals.draft_plan import DraftPlan, given_bytes
 from threegate.proposals.form import FormProblem
-from threegate.proposals.gather import Sources, gather, primary_names
+from threegate.proposals.gather import ProposalSources, gather, primary_names
 from threegate.proposals.lanes import make_plan
 from threegate.proposals.project import Project, ProjectError
 from threegate.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
@@ -81,7 +81,7 @@ def draft_from_proposal(
     result = DraftResult(verdict, data, sha256)
     if not isinstance(verdict, AllowedProposal) or verdict.becomes == "verdict only":
         return result
-    sources = Sources(settings, workspace.memory if workspace is not None else None)
+    sources = ProposalSources(settings, workspace.memory if workspace is not None else None)
     try:
         drafted = _render(verdict, gather(verdict, sources), data, settings, now)
         reasons = (*drafted.verdict.reasons, *sources.told)
@@ -231,7 +231,7 @@ def _change_request(
 
 def _text(
     verdict: AllowedProposal,
-    plan: Plan,
+    plan: DraftPlan,
     inputs: Mapping[str, bytes],
     said: _Said,
     settings: Settings,
@@ -284,7 +284,7 @@ def _text(
     return "\n".join(["---", *front, "---", "", *body, ""]).encode()
 
 
-def _program(plan: Plan, inputs: Mapping[str, bytes]) -> list[str]:
+def _program(plan: DraftPlan, inputs: Mapping[str, bytes]) -> list[str]:
     if plan.backend == "monty":
         return ["## Code", "", "```python", plan.code.rstrip("\n"), "```"]
     return [

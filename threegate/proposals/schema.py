@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from threegate.proposals.tools import RISKS, SCHEMA_VERSION, TOOLS, TOP_LEVEL, Field, Tool
+from threegate.proposals.tools import RISKS, SCHEMA_VERSION, TOOLS, TOP_LEVEL, ProposalTool, ToolField
 
 SCHEMA_ID: Final = "https://denial-web.github.io/clawguard/schemas/agent-action-proposal.schema.json"
 
@@ -48,7 +48,7 @@ def published_bytes() -> bytes:
     return json.dumps(published_schema(), indent=2, ensure_ascii=True).encode() + b"\n"
 
 
-def _arguments(tool: Tool) -> dict[str, Any]:
+def _arguments(tool: ProposalTool) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object"}
     if tool.required:
         schema["required"] = list(tool.required)
@@ -57,7 +57,7 @@ def _arguments(tool: Tool) -> dict[str, Any]:
     return schema
 
 
-def _argument(item: Field) -> dict[str, Any]:
+def _argument(item: ToolField) -> dict[str, Any]:
     if item.kind == "integer":
         return {"type": "integer", "minimum": item.minimum, "maximum": item.maximum}
     if item.kind == "strings":

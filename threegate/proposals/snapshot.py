@@ -17,7 +17,7 @@ from typing import Final
 
 from threegate.changes.project_paths import folded
 from threegate.core import limits
-from threegate.proposals.project import Entry, Project, ProjectError, read_at
+from threegate.proposals.project import Project, ProjectEntry, ProjectError, read_at
 
 _LARGEST_NAMED: Final = 5
 _GIT_FILES: Final = frozenset({"HEAD", "index", "packed-refs", "shallow"})
@@ -54,7 +54,7 @@ def take_snapshot(project: Project, *, with_git: bool) -> Snapshot:
     return Snapshot(buffer.getvalue(), tuple(withheld))
 
 
-def _reason_to_leave_out(entry: Entry) -> str | None:
+def _reason_to_leave_out(entry: ProjectEntry) -> str | None:
     if entry.protected:
         return "protected"
     if entry.kind not in ("file", "folder"):
@@ -62,7 +62,7 @@ def _reason_to_leave_out(entry: Entry) -> str | None:
     return None
 
 
-def _add(archive: tarfile.TarFile, entry: Entry, folder: int, sizes: Counter[str], count: int) -> None:
+def _add(archive: tarfile.TarFile, entry: ProjectEntry, folder: int, sizes: Counter[str], count: int) -> None:
     """Add one file or folder from the descriptor of its folder."""
     if count > limits.SNAPSHOT_ENTRIES:
         raise ProjectError(
@@ -97,7 +97,7 @@ def _add_git(archive: tarfile.TarFile, project: Project, sizes: Counter[str], co
     with project.folder(()) as top:
         if ".git" not in os.listdir(top):
             raise ProjectError("the project is no git repository of its own; git proposals need one")
-    folders = [Entry((".git",), "folder", 0, False)]
+    folders = [ProjectEntry((".git",), "folder", 0, False)]
     _add(archive, folders[0], -1, sizes, count + 1)
     for number, (entry, folder) in enumerate(project.walk((".git",), into_protected=True), start=count + 2):
         inner = entry.parts[1:]

@@ -29,7 +29,7 @@ SCHEMA_VERSION: Final = "clawguard.agentActionProposal.v1"
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ToolField:
     """One argument of a tool: its JSON type and bounds (inclusive), as in the schema."""
 
     kind: Kind
@@ -41,7 +41,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ProposalTool:
     """One tool.
 
     `verdict` is the base verdict, `risk` what a proposal without one counts as, `least` the risk that a proposal
@@ -52,7 +52,7 @@ class Tool:
     verdict: VerdictName
     risk: ProposalRisk
     lane: Lane
-    fields: Mapping[str, Field]
+    fields: Mapping[str, ToolField]
     required: tuple[str, ...] = ()
     least: ProposalRisk | None = None
     not_blank: tuple[str, ...] = ()
@@ -60,23 +60,23 @@ class Tool:
     """Arguments that are paths in the project."""
 
 
-TEXT: Final = Field("string")
-FLAG: Final = Field("boolean")
-URL: Final = Field("string", uri=True)
-ARGV: Final = Field("strings", min_items=1, max_items=32)
+TEXT: Final = ToolField("string")
+FLAG: Final = ToolField("boolean")
+URL: Final = ToolField("string", uri=True)
+ARGV: Final = ToolField("strings", min_items=1, max_items=32)
 
 
-def _whole(minimum: int, maximum: int) -> Field:
-    return Field("integer", minimum=minimum, maximum=maximum)
+def _whole(minimum: int, maximum: int) -> ToolField:
+    return ToolField("integer", minimum=minimum, maximum=maximum)
 
 
 _FILE_CONTENT = {"path": TEXT, "content": TEXT}
 _GIT = {"path": TEXT, "staged": FLAG, "maxBytes": _whole(4096, 1_048_576)}
-_ISSUE = {"repo": TEXT, "title": TEXT, "body": TEXT, "labels": Field("strings", max_items=20)}
+_ISSUE = {"repo": TEXT, "title": TEXT, "body": TEXT, "labels": ToolField("strings", max_items=20)}
 _PAGE = {"url": URL, "selector": TEXT, "purpose": TEXT, "allowPrivate": FLAG}
 
 _TABLE = (
-    Tool(
+    ProposalTool(
         "file.list",
         "auto",
         "low",
@@ -85,7 +85,7 @@ _TABLE = (
         not_blank=("path",),
         paths=("path",),
     ),
-    Tool(
+    ProposalTool(
         "file.read",
         "auto",
         "low",
@@ -95,7 +95,7 @@ _TABLE = (
         not_blank=("path",),
         paths=("path",),
     ),
-    Tool(
+    ProposalTool(
         "file.diff",
         "auto",
         "low",
@@ -105,7 +105,7 @@ _TABLE = (
         not_blank=("path",),
         paths=("path",),
     ),
-    Tool(
+    ProposalTool(
         "file.write_safe",
         "approval",
         "medium",
@@ -115,17 +115,17 @@ _TABLE = (
         not_blank=("path",),
         paths=("path",),
     ),
-    Tool(
+    ProposalTool(
         "project.cleanup_safe",
         "approval",
         "high",
         "apply draft",
-        {"path": TEXT, "include": Field("strings", max_items=50)},
+        {"path": TEXT, "include": ToolField("strings", max_items=50)},
         not_blank=("path",),
         paths=("path",),
     ),
-    Tool("shell.dry_run", "auto", "low", "verdict only", {"command": TEXT, "argv": ARGV}),
-    Tool(
+    ProposalTool("shell.dry_run", "auto", "low", "verdict only", {"command": TEXT, "argv": ARGV}),
+    ProposalTool(
         "shell.execute_approved",
         "approval",
         "high",
@@ -139,11 +139,13 @@ _TABLE = (
         ("argv",),
         paths=("cwd",),
     ),
-    Tool("skill.install_guarded", "block", "high", "nothing", {"source": TEXT, "name": TEXT}, ("source",)),
-    Tool("git.status", "auto", "low", "ERA draft", _GIT, not_blank=("path",), paths=("path",)),
-    Tool("git.diff", "auto", "low", "ERA draft", _GIT, not_blank=("path",), paths=("path",)),
-    Tool("git.log", "auto", "low", "ERA draft", {"limit": _whole(1, 50)}),
-    Tool(
+    ProposalTool(
+        "skill.install_guarded", "block", "high", "nothing", {"source": TEXT, "name": TEXT}, ("source",)
+    ),
+    ProposalTool("git.status", "auto", "low", "ERA draft", _GIT, not_blank=("path",), paths=("path",)),
+    ProposalTool("git.diff", "auto", "low", "ERA draft", _GIT, not_blank=("path",), paths=("path",)),
+    ProposalTool("git.log", "auto", "low", "ERA draft", {"limit": _whole(1, 50)}),
+    ProposalTool(
         "memory.search",
         "auto",
         "low",
@@ -152,7 +154,7 @@ _TABLE = (
         ("query",),
         not_blank=("query",),
     ),
-    Tool(
+    ProposalTool(
         "memory.propose",
         "approval",
         "medium",
@@ -161,7 +163,7 @@ _TABLE = (
         ("content",),
         not_blank=("content",),
     ),
-    Tool(
+    ProposalTool(
         "web.search",
         "approval",
         "medium",
@@ -170,7 +172,7 @@ _TABLE = (
         ("query",),
         not_blank=("query",),
     ),
-    Tool(
+    ProposalTool(
         "web.fetch",
         "approval",
         "medium",
@@ -178,7 +180,7 @@ _TABLE = (
         {"url": URL, "maxBytes": _whole(1, 524_288)},
         ("url",),
     ),
-    Tool(
+    ProposalTool(
         "github.repo_read",
         "approval",
         "medium",
@@ -186,7 +188,7 @@ _TABLE = (
         {"repo": TEXT, "includeIssues": FLAG, "includeReleases": FLAG},
         ("repo",),
     ),
-    Tool(
+    ProposalTool(
         "github.issue_draft",
         "auto",
         "low",
@@ -195,7 +197,7 @@ _TABLE = (
         ("repo", "title", "body"),
         not_blank=("title",),
     ),
-    Tool(
+    ProposalTool(
         "github.issue_create_approved",
         "approval",
         "high",
@@ -205,7 +207,7 @@ _TABLE = (
         least="high",
         not_blank=("title",),
     ),
-    Tool(
+    ProposalTool(
         "browser.open",
         "approval",
         "medium",
@@ -214,7 +216,7 @@ _TABLE = (
         ("url",),
         not_blank=("selector",),
     ),
-    Tool(
+    ProposalTool(
         "browser.extract",
         "approval",
         "medium",
@@ -223,7 +225,7 @@ _TABLE = (
         ("url",),
         not_blank=("selector",),
     ),
-    Tool(
+    ProposalTool(
         "browser.click_proposed",
         "approval",
         "low",
@@ -239,7 +241,7 @@ _TABLE = (
         ("url", "selector"),
         not_blank=("selector",),
     ),
-    Tool(
+    ProposalTool(
         "browser.type_proposed",
         "approval",
         "low",
@@ -258,7 +260,7 @@ _TABLE = (
         ("url", "selector", "text"),
         not_blank=("selector", "text"),
     ),
-    Tool(
+    ProposalTool(
         "app.open_proposed",
         "approval",
         "medium",
@@ -268,7 +270,7 @@ _TABLE = (
         least="medium",
         not_blank=("app",),
     ),
-    Tool(
+    ProposalTool(
         "app.action_proposed",
         "approval",
         "high",
@@ -278,7 +280,7 @@ _TABLE = (
         least="high",
         not_blank=("app", "action"),
     ),
-    Tool(
+    ProposalTool(
         "subagent.delegate",
         "approval",
         "medium",
@@ -288,7 +290,7 @@ _TABLE = (
     ),
 )
 
-TOOLS: Final[Mapping[str, Tool]] = MappingProxyType({tool.name: tool for tool in _TABLE})
+TOOLS: Final[Mapping[str, ProposalTool]] = MappingProxyType({tool.name: tool for tool in _TABLE})
 
 TOP_LEVEL: Final[Mapping[str, str]] = MappingProxyType(
     {

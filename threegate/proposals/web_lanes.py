@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from threegate.core import limits
 from threegate.core.settings import Settings
 from threegate.proposals import era_code
-from threegate.proposals.draft_plan import Plan
+from threegate.proposals.draft_plan import DraftPlan
 from threegate.proposals.project import ProjectError
 from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.urls import URL, URLError, reach, read_url
@@ -20,7 +20,7 @@ from threegate.proposals.urls import URL, URLError, reach, read_url
 _HITS: Final = 20
 
 
-def _page(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> Plan:
+def _page(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
     args = verdict.proposal.args
     reading = verdict.proposal.tool.name == "browser.extract"
     step = {"method": "GET", "url": verdict.urls["url"].text}
@@ -32,7 +32,7 @@ def _page(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Se
     return _web(verdict.urls["url"], [step], given, "reads one page of this host")
 
 
-def _search(verdict: AllowedProposal, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
+def _search(verdict: AllowedProposal, _primary: Mapping[str, bytes], settings: Settings) -> DraftPlan:
     args = verdict.args
     template = settings.proposals.search_url
     if "{query}" not in template:
@@ -44,7 +44,7 @@ def _search(verdict: AllowedProposal, _primary: Mapping[str, bytes], settings: S
     )
 
 
-def _repository(verdict: AllowedProposal, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
+def _repository(verdict: AllowedProposal, _primary: Mapping[str, bytes], settings: Settings) -> DraftPlan:
     args = verdict.args
     base = f"{settings.proposals.github_api.rstrip('/')}/repos/{args['repo']}"
     url = _public(base, "proposals.github_api")
@@ -58,7 +58,7 @@ def _repository(verdict: AllowedProposal, _primary: Mapping[str, bytes], setting
     return _web(url, steps, given, "reads one public repository's facts")
 
 
-def _create_issue(verdict: AllowedProposal, _primary: Mapping[str, bytes], settings: Settings) -> Plan:
+def _create_issue(verdict: AllowedProposal, _primary: Mapping[str, bytes], settings: Settings) -> DraftPlan:
     args = verdict.args
     secret = settings.secrets.get("github")
     if secret is None:
@@ -92,11 +92,11 @@ def _public(text: str, setting: str) -> URL:
     return url
 
 
-def _web(url: URL, steps: list[dict[str, Any]], given: dict[str, Any], rationale: str) -> Plan:
+def _web(url: URL, steps: list[dict[str, Any]], given: dict[str, Any], rationale: str) -> DraftPlan:
     outputs = [("/out/response.body", "what the server sent"), ("/out/response.json", "status and type")]
     if given["text"]:
         outputs.append(("/out/text.txt", "the readable text"))
-    return Plan(
+    return DraftPlan(
         "ERA",
         argv=("python3", "/in/lane.py"),
         given={**given, "steps": steps, "timeout": limits.PROPOSAL_WEB_SECONDS // 2},
@@ -110,7 +110,7 @@ def _web(url: URL, steps: list[dict[str, Any]], given: dict[str, Any], rationale
     )
 
 
-WEB_LANES: Final[Mapping[str, Callable[[AllowedProposal, Mapping[str, bytes], Settings], Plan]]] = {
+WEB_LANES: Final[Mapping[str, Callable[[AllowedProposal, Mapping[str, bytes], Settings], DraftPlan]]] = {
     "web.fetch": _page,
     "browser.open": _page,
     "browser.extract": _page,

@@ -1,4 +1,4 @@
-"""`threegate audit verify`: the trail, its checkpoints, and everything that it speaks of.
+"""`threegate audit verify`: the trail, its trail checkpoints, and everything that it speaks of.
 
 Invariant: a workspace that verifies has a trail whose every byte is as it was written and folders that say the
 same as the trail; each problem names its place.
@@ -48,7 +48,7 @@ def verify_workspace(
     witnesses: Iterable[WitnessKey] = (),
 ) -> Verification:
     """Verify everything. `external` are trail checkpoints kept elsewhere (name, bytes); each of the `witnesses` must have cosigned
-    the newest checkpoint. Raises OSError for unreadable folders."""
+    the newest trail checkpoint. Raises OSError for unreadable folders."""
     notes = list(external)
     folders = Verification()
     folder_audit = FolderAudit(workspace, folders)
@@ -77,11 +77,9 @@ def _check_witness(
     witness: WitnessKey,
     external: Sequence[tuple[str, bytes]],
 ) -> None:
-    """Whether a witness cosigned the newest checkpoint of the trail, in one of its files or of those kept elsewhere."""
+    """Whether a witness cosigned the newest trail checkpoint of the trail, in one of its files or of those kept elsewhere."""
     if newest is None or newest.size is None or newest.root is None:
-        what = (
-            f"has no checkpoint, so {witness.name} cosigned none; sign one with: threegate audit checkpoint"
-        )
+        what = f"has no trail checkpoint, so {witness.name} cosigned none; sign one with: threegate audit checkpoint"
         result.add(workspace.trail_file, 0, what)
         return
     name = trail_checkpoint_folder(workspace) / f"{newest.size:012d}"

@@ -6,7 +6,6 @@ approval, the policy and the inputs as materials, the outputs as products. Sourc
 
 from __future__ import annotations
 
-import base64
 import csv
 import json
 from collections.abc import Iterable, Iterator
@@ -212,27 +211,3 @@ def _predicate(history: RequestHistory, event: Event, finished: Finished) -> dic
         "materials": materials,
         "trail": {"seq": event.seq, "hash": event.hash},
     }
-
-
-def verify_envelope(value: dict[str, Any], key: Key) -> dict[str, Any]:
-    """Check an exported envelope with the libraries' own verifiers; returns the statement.
-
-    Raises InvalidInput when signature, payload type or statement are not right.
-    """
-    from google.protobuf import json_format
-    from in_toto_attestation.v1 import statement_pb2
-    from in_toto_attestation.v1.statement import Statement
-    from securesystemslib.dsse import Envelope
-    from securesystemslib.exceptions import VerificationError
-
-    try:
-        envelope = Envelope.from_dict(json.loads(json.dumps(value)))
-        envelope.verify([key], 1)
-        if envelope.payload_type != PAYLOAD_TYPE:
-            raise InvalidInput("the envelope holds no in-toto statement")
-        parsed = json_format.Parse(envelope.payload, statement_pb2.Statement())
-        Statement.copy_from_pb(parsed).validate()
-    except (VerificationError, KeyError, ValueError, json_format.ParseError) as error:
-        raise InvalidInput(f"the envelope does not verify ({type(error).__name__})") from None
-    statement: dict[str, Any] = json.loads(base64.b64decode(value["payload"]))
-    return statement

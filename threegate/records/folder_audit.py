@@ -150,7 +150,7 @@ class FolderAudit:
     exact: bool = False
     """The second pass: keep every name, so that a disagreement can be named."""
     newest: payloads.TreeAnnounced | None = None
-    """The last checkpoint that was announced."""
+    """The last trail checkpoint that was announced."""
     _names: _Names = field(init=False)
     _files: ToolExecFiles = field(init=False)
     _announces: bool = False

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
-from threegate.records.metrics import Counts, Picture
+from threegate.records.metrics import Picture, TrailCounts
 from threegate.trail.tail import TrailTail
 
 
@@ -25,7 +25,7 @@ class Gauge:
         self._tail = TrailTail(workspace)
         self._decisions = decisions or workspace.decisions_file
         self._offset = 0
-        self._counts = Counts()
+        self._counts = TrailCounts()
 
     def look(self, *, daemon_runs: bool | None = None) -> Picture:
         """The numbers now. `daemon_runs`: known to who is the daemon. Raises TrailError, OSError, Unavailable."""

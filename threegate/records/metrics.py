@@ -63,7 +63,7 @@ class Histogram:
 
 
 @dataclass
-class Counts:
+class TrailCounts:
     """Everything that the trail and the decision log say in numbers. Grows only."""
 
     events: Counter[str] = field(default_factory=Counter)
@@ -149,7 +149,7 @@ class Counts:
 class Picture:
     """The numbers of one moment."""
 
-    counts: Counts
+    counts: TrailCounts
     requests: dict[str, int]
     """Files in each folder that is a state."""
     oldest_seconds: dict[str, float]

@@ -89,7 +89,7 @@ def _families(picture: Picture) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "threegate_trail_uncheckpointed_events",
-        "Events since the last signed checkpoint.",
+        "Events since the last signed trail checkpoint.",
         value=counts.seq - counts.last_trail_checkpoint,
     )
     if picture.trail_kept_seq is not None:

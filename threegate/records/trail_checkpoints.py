@@ -19,7 +19,7 @@ from threegate.launch.completion import still_open
 from threegate.trail import LockedTrail, Trail, tree
 from threegate.trail.checkpoint import LineProof, NoteSignature, TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.cosignature import WitnessKey
-from threegate.trail.payloads import CheckpointSigned, Rotated, Witnessed
+from threegate.trail.payloads import Rotated, TrailCheckpointSigned, Witnessed
 from threegate.trail.verify import trail_checkpoint_folder
 from threegate.trail.workspace_key import load_key
 
@@ -30,7 +30,7 @@ def write_trail_checkpoint(held: LockedTrail, *, actor: str) -> tuple[Path, Trai
     key = load_key(held.index.workspace_id)
     size, root = held.index.frontier.size, held.index.frontier.root()
     note = sign_trail_checkpoint(key, size, root)
-    held.append(CheckpointSigned(size=size, root=root.hex()), actor=actor)
+    held.append(TrailCheckpointSigned(size=size, root=root.hex()), actor=actor)
     held.keep_head()
     path = _keep(held, note)
     held.keep_index(key, lambda history: still_open(held.workspace, history))

@@ -32,7 +32,7 @@ _MARKDOWN.parse("x")
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class BodySection:
     """One section. `heading` is the line of its heading, `lines` the raw lines below it, `tokens` its blocks.
 
     A token's map counts lines of the body from 0; `first_line` is the file's line of `lines[0]`.
@@ -73,7 +73,7 @@ def lines_outside_fences(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 def read_sections(
     lines: Sequence[str], first_line: int, backend: Backend, findings: Findings
-) -> dict[str, Section] | None:
+) -> dict[str, BodySection] | None:
     """Split the body into sections by name; problems go to `findings`. None where the headings cannot be trusted."""
     env: dict[str, Any] = {}
     scanned = {
@@ -133,9 +133,9 @@ def _split(
     first_line: int,
     backend: Backend,
     findings: Findings,
-) -> dict[str, Section]:
+) -> dict[str, BodySection]:
     expected = BACKENDS[backend].sections
-    sections: dict[str, Section] = {}
+    sections: dict[str, BodySection] = {}
     starts = [number for number, token in enumerate(tokens) if token.type == "heading_open"]
     _check_blocks(tokens[: starts[0] if starts else len(tokens)], "", lines, first_line, findings)
     if tokens and (not starts or starts[0] > 0):
@@ -149,7 +149,7 @@ def _split(
         heading_map = tokens[start].map or [0, 0]
         next_map = tokens[end].map if end < len(tokens) else None
         name = lines[heading_map[0]].removeprefix("## ").rstrip(" \t")
-        section = Section(
+        section = BodySection(
             name,
             first_line + heading_map[0],
             first_line + heading_map[1],

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from threegate.core import limits
-from threegate.request.body import Section
+from threegate.request.body import BodySection
 from threegate.request.findings import Findings
 from threegate.request.model import Changes
 
@@ -30,7 +30,7 @@ _FORM: Final = (
 )
 
 
-def read_changes(section: Section, findings: Findings) -> Changes | None:
+def read_changes(section: BodySection, findings: Findings) -> Changes | None:
     """What the section says; None where it has another form, which is then a finding."""
     lines = [line.rstrip(" \t") for line in section.lines]
     filled = [(index, line) for index, line in enumerate(lines) if line]

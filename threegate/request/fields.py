@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from threegate.core import limits
-from threegate.core.strict_yaml import Node
+from threegate.core.strict_yaml import YamlNode
 
 _TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?(?:Z|\+00:00)"
@@ -25,13 +25,13 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 class FieldError(Exception):
     """A value breaks a rule. `node` is the place when it is not the value itself."""
 
-    def __init__(self, rule: str, message: str, node: Node | None = None) -> None:
+    def __init__(self, rule: str, message: str, node: YamlNode | None = None) -> None:
         super().__init__(message)
         self.rule = rule
         self.node = node
 
 
-def read_text(node: Node, rule: str, *, most: int) -> str:
+def read_text(node: YamlNode, rule: str, *, most: int) -> str:
     """One line of text, 1 to `most` characters, without blanks at its ends. A block scalar may end with a newline."""
     if not isinstance(node.value, str):
         raise FieldError("TG122", "must be text; put it in quotes")
@@ -47,7 +47,7 @@ def read_text(node: Node, rule: str, *, most: int) -> str:
     return text
 
 
-def read_word(node: Node, rule: str, allowed: Collection[str]) -> str:
+def read_word(node: YamlNode, rule: str, allowed: Collection[str]) -> str:
     """One of a few exact words; another spelling is refused with the right one named."""
     if not isinstance(node.value, str):
         raise FieldError("TG122", f"must be text: {' or '.join(allowed)}")
@@ -58,7 +58,7 @@ def read_word(node: Node, rule: str, allowed: Collection[str]) -> str:
     raise FieldError(rule, f"must be {' or '.join(allowed)}{hint}")
 
 
-def read_integer(node: Node, rule: str, *, least: int, most: int, unit: str) -> int:
+def read_integer(node: YamlNode, rule: str, *, least: int, most: int, unit: str) -> int:
     """A plain whole number within bounds."""
     if not isinstance(node.value, int) or isinstance(node.value, bool):
         raise FieldError("TG122", f"must be a whole number of {unit}, without quotes")
@@ -67,7 +67,7 @@ def read_integer(node: Node, rule: str, *, least: int, most: int, unit: str) -> 
     return node.value
 
 
-def read_cores(node: Node, rule: str, *, most: float) -> Decimal:
+def read_cores(node: YamlNode, rule: str, *, most: float) -> Decimal:
     """A decimal number of cores, quoted or plain: 0.05 to `most`."""
     if isinstance(node.value, bool) or not isinstance(node.value, str | int | float):
         raise FieldError("TG122", 'must be a decimal number of cores, such as "0.5"')
@@ -79,7 +79,7 @@ def read_cores(node: Node, rule: str, *, most: float) -> Decimal:
     return cores
 
 
-def read_time(node: Node, rule: str) -> datetime:
+def read_time(node: YamlNode, rule: str) -> datetime:
     """An ISO-8601 moment in UTC: ``2026-11-22T05:00:00Z`` or with ``+00:00``."""
     match = _TIME.fullmatch(node.value) if isinstance(node.value, str) else None
     if match is None:

@@ -7,7 +7,7 @@ so a flood of one kind can never hide another kind.
 from __future__ import annotations
 
 from threegate.core import limits
-from threegate.core.strict_yaml import Node
+from threegate.core.strict_yaml import YamlNode
 from threegate.request.problem import Problem
 
 
@@ -29,7 +29,7 @@ class Findings:
         self._count[rule] = count + 1
         self.problems.append(place)
 
-    def at(self, rule: str, node: Node, message: str) -> None:
+    def at(self, rule: str, node: YamlNode, message: str) -> None:
         """Note a problem at a value of the front matter."""
         self.add(rule, node.line, node.column, message)
 

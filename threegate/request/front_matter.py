@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from threegate.core.strict_yaml import Node
+from threegate.core.strict_yaml import YamlNode
 from threegate.request.backend_rules import BACKENDS, Backend
 from threegate.request.changes_section import ARCHIVE
 from threegate.request.fields import FieldError
@@ -22,7 +22,7 @@ APPROVAL_KEYS = ("approved_by", "approved_utc")
 _RULES = {"approved_by": "TG143", "approved_utc": "TG144"}
 
 
-def read_keys(root: Node, stage: Stage, bounds: Bounds) -> dict[str, Any]:
+def read_keys(root: YamlNode, stage: Stage, bounds: Bounds) -> dict[str, Any]:
     """Read every key of the mapping. Problems go to `bounds.findings`; a key with one is not in the result."""
     values: dict[str, Any] = {}
     findings = bounds.findings
@@ -61,11 +61,11 @@ def read_keys(root: Node, stage: Stage, bounds: Bounds) -> dict[str, Any]:
     return values
 
 
-def check_together(root: Node, values: Mapping[str, Any], backend: Backend, findings: Findings) -> None:
+def check_together(root: YamlNode, values: Mapping[str, Any], backend: Backend, findings: Findings) -> None:
     """Rules between keys, for the values that were read."""
 
-    def place(name: str) -> Node:
-        return root.value[name][1] if name in root.value else Node("", "", 1, 1)
+    def place(name: str) -> YamlNode:
+        return root.value[name][1] if name in root.value else YamlNode("", "", 1, 1)
 
     rules = BACKENDS[backend]
     _check_version(root, values, backend, findings)
@@ -89,17 +89,17 @@ def check_together(root: Node, values: Mapping[str, Any], backend: Backend, find
         )
 
 
-def _version(root: Node) -> str:
+def _version(root: YamlNode) -> str:
     """The version whose keys are meant; 1 where the value is none."""
     value = root.value["schema_version"][1].value if "schema_version" in root.value else "1"
     return "2" if value in ("2", 2) and not isinstance(value, float) else "1"
 
 
-def _check_version(root: Node, values: Mapping[str, Any], backend: Backend, findings: Findings) -> None:
+def _check_version(root: YamlNode, values: Mapping[str, Any], backend: Backend, findings: Findings) -> None:
     """Rules between the version, the backend and what the backend needs."""
 
-    def place(name: str) -> Node:
-        return root.value[name][1] if name in root.value else Node("", "", 1, 1)
+    def place(name: str) -> YamlNode:
+        return root.value[name][1] if name in root.value else YamlNode("", "", 1, 1)
 
     rules = BACKENDS[backend]
     if values.get("schema_version", rules.version) != rules.version:
@@ -131,7 +131,7 @@ def _check_version(root: Node, values: Mapping[str, Any], backend: Backend, find
             findings.at("TG170", root.value[name][0], f"{name} is no key of backend {backend}; leave it out")
 
 
-def _is_filled(root: Node, name: str) -> bool:
+def _is_filled(root: YamlNode, name: str) -> bool:
     return name in root.value and root.value[name][1].value not in ("", None)
 
 

@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from threegate.core import limits
-from threegate.core.strict_yaml import Node
+from threegate.core.risk_domains import RISK_DOMAINS
+from threegate.core.strict_yaml import YamlNode
 from threegate.request import fields, lists
 from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND
 from threegate.request.fields import FieldError
@@ -30,40 +31,7 @@ TOOL_TO_CALL = "for mcp the tool to call, by its name at the server"
 _WORKDIR = re.compile(r"/out|/in(?:/[A-Za-z0-9._-]{1,128}){0,8}")
 
 SHELLS = frozenset(
-    [
-        "shell",
-        "sh",
-        "bash",
-        "zsh",
-        "dash",
-        "ksh",
-        "fish",
-        "csh",
-        "tcsh",
-        "powershell",
-        "pwsh",
-        "cmd",
-        "batch",
-        "rbash",
-        "ash",
-        "mksh",
-    ]
-)
-RISK_DOMAINS = (
-    "devops",
-    "finance",
-    "education",
-    "hr",
-    "legal",
-    "pharma",
-    "healthcare",
-    "commerce",
-    "customer_support",
-    "security",
-    "research",
-    "personal_productivity",
-    "public_information",
-    "unknown",
+    "shell sh bash zsh dash ksh fish csh tcsh powershell pwsh cmd batch rbash ash mksh".split()
 )
 
 
@@ -112,21 +80,21 @@ class Key:
 
     name: str
     required: bool
-    read: Callable[[Node, Bounds], Any]
+    read: Callable[[YamlNode, Bounds], Any]
     schema: Mapping[str, Any]
     description: str
     versions: str = "12"
     """The versions of the schema that have it."""
 
 
-def _version(node: Node, _bounds: Bounds) -> str:
+def _version(node: YamlNode, _bounds: Bounds) -> str:
     if node.value not in ("1", 1, "2", 2) or isinstance(node.value, bool | float):
         raise FieldError("TG131", "must be 1, or 2 for a request that changes a project or calls a tool")
     return str(node.value)
 
 
-def _matching(rule: str, grammar: re.Pattern[str], what: str) -> Callable[[Node, Bounds], str]:
-    def read(node: Node, _bounds: Bounds) -> str:
+def _matching(rule: str, grammar: re.Pattern[str], what: str) -> Callable[[YamlNode, Bounds], str]:
+    def read(node: YamlNode, _bounds: Bounds) -> str:
         if not isinstance(node.value, str):
             raise FieldError("TG122", "must be text; put it in quotes")
         if not grammar.fullmatch(node.value):
@@ -136,22 +104,22 @@ def _matching(rule: str, grammar: re.Pattern[str], what: str) -> Callable[[Node,
     return read
 
 
-def _text(rule: str, most: int) -> Callable[[Node, Bounds], str]:
+def _text(rule: str, most: int) -> Callable[[YamlNode, Bounds], str]:
     return lambda node, _bounds: fields.read_text(node, rule, most=most)
 
 
-def _word(rule: str, *allowed: str) -> Callable[[Node, Bounds], str]:
+def _word(rule: str, *allowed: str) -> Callable[[YamlNode, Bounds], str]:
     return lambda node, _bounds: fields.read_word(node, rule, allowed)
 
 
-def _created(node: Node, bounds: Bounds) -> datetime:
+def _created(node: YamlNode, bounds: Bounds) -> datetime:
     created = fields.read_time(node, "TG133")
     if created > bounds.now + timedelta(seconds=limits.CREATED_AHEAD_SECONDS):
         raise FieldError("TG133", "is in the future; set it to the moment of writing, in UTC")
     return created
 
 
-def _language(node: Node, _bounds: Bounds) -> str:
+def _language(node: YamlNode, _bounds: Bounds) -> str:
     text = fields.read_text(node, "TG137", most=64)
     if any(word in SHELLS for word in re.split(r"[^a-z]+", text.casefold())):
         raise FieldError("TG137", "is a shell; requests run one program without a shell")
@@ -160,7 +128,7 @@ def _language(node: Node, _bounds: Bounds) -> str:
     return text
 
 
-def _workdir(node: Node, bounds: Bounds) -> str:
+def _workdir(node: YamlNode, bounds: Bounds) -> str:
     path = _matching("TG155", _WORKDIR, "must be /in, a folder below it, or /out")(node, bounds)
     if any(segment in (".", "..") for segment in path.split("/")):
         raise FieldError("TG155", "must not have '.' or '..' segments")

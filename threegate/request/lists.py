@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from threegate.core import limits
-from threegate.core.strict_yaml import Node
+from threegate.core.strict_yaml import YamlNode
 from threegate.request.fields import SHA256, FieldError, check_file_name, check_output_path, read_text
 from threegate.request.findings import Findings
 from threegate.request.hosts import HostError, read_target
@@ -17,7 +17,7 @@ from threegate.request.model import InputFile, NetworkTarget, OutputFile
 from threegate.request.yaml_nodes import plain_value
 
 
-def read_inputs(node: Node, findings: Findings) -> tuple[InputFile, ...]:
+def read_inputs(node: YamlNode, findings: Findings) -> tuple[InputFile, ...]:
     """``inputs``: a list of {name, sha256, unpack?}; names and unpacked stems are unique."""
     read: list[InputFile] = []
     taken: dict[str, int] = {}
@@ -42,7 +42,7 @@ def read_inputs(node: Node, findings: Findings) -> tuple[InputFile, ...]:
     return tuple(read)
 
 
-def read_outputs(node: Node, findings: Findings) -> tuple[OutputFile, ...]:
+def read_outputs(node: YamlNode, findings: Findings) -> tuple[OutputFile, ...]:
     """``outputs_expected``: a list of {path, description}; a bare path means /out/<path>."""
     read: dict[str, OutputFile] = {}
     for entry in _entries(node, "TG156", findings, most=limits.OUTPUT_ENTRIES):
@@ -68,7 +68,7 @@ def read_outputs(node: Node, findings: Findings) -> tuple[OutputFile, ...]:
     return tuple(read.values())
 
 
-def read_allowlist(node: Node, findings: Findings) -> tuple[NetworkTarget, ...]:
+def read_allowlist(node: YamlNode, findings: Findings) -> tuple[NetworkTarget, ...]:
     """``network_allowlist``: 1 to ALLOWLIST_ENTRIES of host or host:port, each once."""
     read: dict[NetworkTarget, None] = {}
     entries = list(_entries(node, "TG158", findings, most=limits.ALLOWLIST_ENTRIES))
@@ -89,7 +89,7 @@ def read_allowlist(node: Node, findings: Findings) -> tuple[NetworkTarget, ...]:
     return tuple(read)
 
 
-def read_texts(node: Node, rule: str, findings: Findings, *, most: int) -> tuple[str, ...]:
+def read_texts(node: YamlNode, rule: str, findings: Findings, *, most: int) -> tuple[str, ...]:
     """A list of one-line texts of at most `most` characters (constraints, labels)."""
     read: list[str] = []
     for entry in _entries(node, rule, findings, most=limits.LIST_ENTRIES):
@@ -100,7 +100,7 @@ def read_texts(node: Node, rule: str, findings: Findings, *, most: int) -> tuple
     return tuple(read)
 
 
-def read_evidence(node: Node, findings: Findings) -> tuple[Any, ...]:
+def read_evidence(node: YamlNode, findings: Findings) -> tuple[Any, ...]:
     """``evidence``: a list of structured references (mappings), read by the AANA gate."""
     read: list[Any] = []
     for entry in _entries(node, "TG163", findings, most=limits.LIST_ENTRIES):
@@ -111,7 +111,7 @@ def read_evidence(node: Node, findings: Findings) -> tuple[Any, ...]:
     return tuple(read)
 
 
-def _entries(node: Node, rule: str, findings: Findings, *, most: int) -> Iterator[Node]:
+def _entries(node: YamlNode, rule: str, findings: Findings, *, most: int) -> Iterator[YamlNode]:
     if not isinstance(node.value, list):
         findings.at("TG122", node, "must be a list; write each entry on a line with '- '")
         return
@@ -121,11 +121,13 @@ def _entries(node: Node, rule: str, findings: Findings, *, most: int) -> Iterato
     yield from node.value
 
 
-def _mapping(entry: Node, rule: str, known: tuple[str, ...], findings: Findings) -> dict[str, Node] | None:
+def _mapping(
+    entry: YamlNode, rule: str, known: tuple[str, ...], findings: Findings
+) -> dict[str, YamlNode] | None:
     if not isinstance(entry.value, dict):
         findings.at(rule, entry, f"each entry is a mapping with {' and '.join(known[:2])}")
         return None
-    fields: dict[str, Node] = {}
+    fields: dict[str, YamlNode] = {}
     for name, (key, value) in entry.value.items():
         if name in known:
             fields[name] = value
@@ -134,7 +136,7 @@ def _mapping(entry: Node, rule: str, known: tuple[str, ...], findings: Findings)
     return fields
 
 
-def _input_name(entry: Node, fields: dict[str, Node], findings: Findings) -> str | None:
+def _input_name(entry: YamlNode, fields: dict[str, YamlNode], findings: Findings) -> str | None:
     node = fields.get("name")
     if node is None:
         findings.at("TG150", entry, "an input needs a name")
@@ -148,7 +150,7 @@ def _input_name(entry: Node, fields: dict[str, Node], findings: Findings) -> str
     return node.value
 
 
-def _input_hash(entry: Node, fields: dict[str, Node], findings: Findings) -> str | None:
+def _input_hash(entry: YamlNode, fields: dict[str, YamlNode], findings: Findings) -> str | None:
     node = fields.get("sha256")
     if node is None:
         findings.at("TG152", entry, "an input needs its sha256; take it from: sha256sum FILE")
@@ -162,7 +164,7 @@ def _input_hash(entry: Node, fields: dict[str, Node], findings: Findings) -> str
     return node.value
 
 
-def _input_unpack(fields: dict[str, Node], name: str | None, findings: Findings) -> bool | None:
+def _input_unpack(fields: dict[str, YamlNode], name: str | None, findings: Findings) -> bool | None:
     node = fields.get("unpack")
     if node is None:
         return False

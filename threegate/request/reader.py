@@ -20,15 +20,15 @@ from typing import Any
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.file_names import is_request_name
-from threegate.core.strict_yaml import Node
+from threegate.core.strict_yaml import YamlNode
 from threegate.request import rules, sections
 from threegate.request.arguments import check_arguments
 from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
-from threegate.request.body import Section, read_sections
+from threegate.request.body import BodySection, read_sections
 from threegate.request.changes_section import read_changes
 from threegate.request.characters import describe, hidden_places, visible
 from threegate.request.code import check_code, check_vars, undeclared_inputs
-from threegate.request.command import Command, read_command
+from threegate.request.command import ReadCommand, read_command
 from threegate.request.content import check_content
 from threegate.request.exposure import Exposure, exposure_of
 from threegate.request.findings import Findings
@@ -98,9 +98,9 @@ class _Reading:
         self.withheld: set[int] = set()
         self.request: Request | None = None
         self.exposure: Exposure | None = None
-        self.parts: dict[str, Section] = {}
+        self.parts: dict[str, BodySection] = {}
         self.risk: sections.RiskLines | None = None
-        self.command: Command | None = None
+        self.command: ReadCommand | None = None
         self.place = (1, 1)
         self.code: str | None = None
         self.vars_json: str | None = None
@@ -198,7 +198,7 @@ class _Reading:
             self.parts = parts
             self._read_parts(root, backend, parts)
 
-    def _check_decoded(self, root: Node, last: int) -> None:
+    def _check_decoded(self, root: YamlNode, last: int) -> None:
         """Escapes in quoted scalars can bring back what the raw text was cleared of."""
         for node in scalars(root):
             if node.style != '"':
@@ -221,7 +221,7 @@ class _Reading:
                 continue
             self.findings.add(problem.rule, line, column, problem.message)
 
-    def _backend(self, root: Node) -> Backend:
+    def _backend(self, root: YamlNode) -> Backend:
         """The backend whose sections are expected; a misspelled one is guessed, and is an error anyway."""
         if "backend" in self.values:
             name: Backend = self.values["backend"]
@@ -230,7 +230,7 @@ class _Reading:
         plain = written.strip().casefold()
         return next((name for name in BACKENDS if name.casefold() == plain), DEFAULT_BACKEND)
 
-    def _read_parts(self, root: Node, backend: Backend, parts: dict[str, Section]) -> None:
+    def _read_parts(self, root: YamlNode, backend: Backend, parts: dict[str, BodySection]) -> None:
         """Read the sections."""
         findings, values = self.findings, self.values
         if BACKENDS[backend].runs == "command":
@@ -332,7 +332,7 @@ class _Reading:
             message = f"not all code that runs is on the screen: {self.exposure.why}"
             self.findings.add("TG332", *self.place, message)
 
-    def _command(self, parts: dict[str, Section]) -> Command | None:
+    def _command(self, parts: dict[str, BodySection]) -> ReadCommand | None:
         if "Command" not in parts:
             return None
         piece = sections.read_command_line(parts["Command"], self.findings)
@@ -344,7 +344,9 @@ class _Reading:
             self.findings.take(problem, line=piece.line, column=piece.column)
         return command
 
-    def _block(self, parts: dict[str, Section], name: str, rule: str, info: str, check: Any) -> str | None:
+    def _block(
+        self, parts: dict[str, BodySection], name: str, rule: str, info: str, check: Any
+    ) -> str | None:
         if name not in parts:
             return None
         piece = sections.read_block(parts[name], rule, info, self.findings)

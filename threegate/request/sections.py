@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from threegate.core import limits
-from threegate.request.body import Section
+from threegate.request.body import BodySection
 from threegate.request.fields import FILE_NAME, check_output_path
 from threegate.request.findings import Findings
 from threegate.request.model import InputFile, OutputFile
@@ -62,7 +62,7 @@ class RiskLines:
     network_rationale: str
 
 
-def read_command_line(section: Section, findings: Findings) -> Piece | None:
+def read_command_line(section: BodySection, findings: Findings) -> Piece | None:
     """The one line of the command."""
     kinds = [token.type for token in section.tokens]
     filled = [(index, line) for index, line in enumerate(section.lines) if line.strip()]
@@ -94,7 +94,7 @@ def _what(kinds: Sequence[str], lines: int) -> str:
     return f"{lines} lines"
 
 
-def read_block(section: Section, rule: str, info: str, findings: Findings) -> Piece | None:
+def read_block(section: BodySection, rule: str, info: str, findings: Findings) -> Piece | None:
     """The text of the one fenced block of a section, ending with a newline."""
     what = f"the section holds exactly one block fenced with ``` (info string {info} or none), at column 1"
     if [token.type for token in section.tokens] != ["fence"]:
@@ -123,7 +123,7 @@ def read_block(section: Section, rule: str, info: str, findings: Findings) -> Pi
 
 
 def read_file_list(
-    section: Section, rule: str, prefix: str, findings: Findings
+    section: BodySection, rule: str, prefix: str, findings: Findings
 ) -> tuple[ListedFile, ...] | None:
     """A list of files, one a bullet; or the word ``none``. None when the section is not of that form."""
     files: list[ListedFile] = []
@@ -164,7 +164,7 @@ def _listed(content: str, line: int) -> ListedFile:
 
 
 def check_input_list(
-    files: Sequence[ListedFile], inputs: Sequence[InputFile], findings: Findings, section: Section
+    files: Sequence[ListedFile], inputs: Sequence[InputFile], findings: Findings, section: BodySection
 ) -> None:
     """The list must name exactly the inputs of the front matter, and hashes written here must match."""
     declared = {f"/in/{item.name}": item for item in inputs}
@@ -210,7 +210,10 @@ def check_input_list(
 
 
 def merge_outputs(
-    files: Sequence[ListedFile], declared: Sequence[OutputFile] | None, findings: Findings, section: Section
+    files: Sequence[ListedFile],
+    declared: Sequence[OutputFile] | None,
+    findings: Findings,
+    section: BodySection,
 ) -> tuple[OutputFile, ...]:
     """The expected outputs of the body, which must be those of `outputs_expected` where that is given."""
     read: dict[str, OutputFile] = {}
@@ -238,7 +241,7 @@ def merge_outputs(
     )
 
 
-def read_risk(section: Section, network: str | None, findings: Findings) -> RiskLines | None:
+def read_risk(section: BodySection, network: str | None, findings: Findings) -> RiskLines | None:
     """The labelled lines of the risk assessment. A justification or rationale may go on over further lines."""
     marks: list[tuple[str, int, str]] = []
     fenced = _fenced_lines(section)
@@ -277,7 +280,7 @@ def read_risk(section: Section, network: str | None, findings: Findings) -> Risk
     )
 
 
-def _fenced_lines(section: Section) -> set[int]:
+def _fenced_lines(section: BodySection) -> set[int]:
     """The file's lines that are in fenced blocks, at any depth, as Markdown has it."""
     lines: set[int] = set()
     for token in section.tokens:

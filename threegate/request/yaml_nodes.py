@@ -13,7 +13,7 @@ from typing import Any
 
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
-from threegate.core.strict_yaml import Kind, Node, StrictYAMLRefused, read_yaml
+from threegate.core.strict_yaml import Kind, StrictYAMLRefused, YamlNode, read_yaml
 from threegate.request.problem import Problem
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
@@ -47,7 +47,7 @@ class YAMLRefused(Exception):
         self.problem = problem
 
 
-def plain_value(node: Node) -> Any:
+def plain_value(node: YamlNode) -> Any:
     """The JSON value of a node, without places."""
     if isinstance(node.value, list):
         return [plain_value(item) for item in node.value]
@@ -56,7 +56,7 @@ def plain_value(node: Node) -> Any:
     return node.value
 
 
-def scalars(node: Node) -> Iterator[Node]:
+def scalars(node: YamlNode) -> Iterator[YamlNode]:
     """Every scalar below a node, keys included, in no particular order."""
     stack = [node]
     while stack:
@@ -70,7 +70,7 @@ def scalars(node: Node) -> Iterator[Node]:
             yield item
 
 
-def read_mapping(text: str, *, first_line: int, max_depth: int) -> Node:
+def read_mapping(text: str, *, first_line: int, max_depth: int) -> YamlNode:
     """Read a block mapping at column 0. `first_line` is the line of the file that `text` starts on.
 
     `text` has no hidden characters' worth of trust: the reader refuses most, the caller refuses the rest.

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from threegate.request.backend_rules import Backend
+from threegate.results.result_facts import ResultStatus
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Moment = Annotated[
@@ -53,22 +54,7 @@ class ToolResult(_Part):
     request_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{2,127}$")
     executor: Literal["tool-exec"]
     backend: Backend | None = Field(description="null when the request could not be read")
-    status: Literal[
-        "succeeded",
-        "failed",
-        "timed_out",
-        "out_of_memory",
-        "process_limit",
-        "output_exceeded",
-        "cancelled",
-        "unavailable",
-        "interrupted",
-        "refused",
-        "project_changed",
-        "tool_error",
-        "tools_changed",
-        "input_required",
-    ]
+    status: ResultStatus
     exit_code: int | None
     runtime_sec: float = Field(ge=0)
     network_used: bool

@@ -18,7 +18,7 @@ from threegate.core.held_folder import hold_path
 from threegate.secretscan import has_secret, mask_secrets
 
 if TYPE_CHECKING:
-    from threegate.core.workspace import Desk
+    from threegate.core.workspace import RequesterFolders
     from threegate.runners.interface import Artifact
 
 OUTPUTS_FILE: Final = "outputs.json"
@@ -67,17 +67,17 @@ def _held_back(item: Artifact, data: bytes) -> str:
     return "secret" if has_secret(item.path) or has_secret(data.decode("latin-1")) else ""
 
 
-def deliver_released(desk: Desk, run_folder: Path, request_id: str) -> None:
+def deliver_released(requester_folders: RequesterFolders, run_folder: Path, request_id: str) -> None:
     """Make what was put together appear, durable; nothing where it is there already, or nobody reads there. Raises OSError."""
     staged = run_folder / _STAGED
     try:
-        durable.rename(staged, desk.results / request_id)
+        durable.rename(staged, requester_folders.results / request_id)
     except (FileExistsError, FileNotFoundError, NotADirectoryError):
         durable.remove_tree(staged)
     else:
-        durable.sync_folder(desk.results)
+        durable.sync_folder(requester_folders.results)
 
 
-def released_there(desk: Desk, request_id: str) -> bool:
+def released_there(requester_folders: RequesterFolders, request_id: str) -> bool:
     """Whether the outputs of a request were given back."""
-    return (desk.results / request_id / OUTPUTS_FILE).is_file()
+    return (requester_folders.results / request_id / OUTPUTS_FILE).is_file()

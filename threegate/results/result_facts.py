@@ -11,29 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput
-from threegate.runners.interface import Artifact, Destination, Outcome, Stream
+from threegate.runners.interface import Artifact, Destination, Outcome, Status, Stream
 
 RECORD_SCHEMA: Final = "threegate.record/1"
-STATUSES: Final = (
-    "succeeded",
-    "failed",
-    "timed_out",
-    "out_of_memory",
-    "process_limit",
-    "output_exceeded",
-    "cancelled",
-    "unavailable",
-    "interrupted",
-    "refused",
-    "project_changed",
-    "tool_error",
-    "tools_changed",
-    "input_required",
-)
+ResultStatus = Literal[Status, "refused"]
+STATUSES: Final[tuple[str, ...]] = get_args(ResultStatus)
 """How a request can end: a runner's statuses, and `refused`."""
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput
-from threegate.core.workspace import AgentRun, Desk
+from threegate.core.workspace import AgentRun, RequesterFolders
 from threegate.request.exposure import EXPOSURE_KEYS, Exposure, exposure_json
 from threegate.secretscan import has_secret, mask_secrets
 
@@ -84,36 +84,38 @@ class Verdict:
         }
 
 
-def verdict_path(desk: Desk, file_name: str) -> Path:
+def verdict_path(requester_folders: RequesterFolders, file_name: str) -> Path:
     """Where the verdict of a request file lies. A name that is no plain one is replaced by its digest."""
     plain = file_name
     if not _PLAIN_NAME.fullmatch(file_name) or file_name.startswith(".") or has_secret(file_name):
         plain = "name-" + canonical.sha256_hex(file_name.encode("utf-8", "surrogateescape"))
-    return desk.verdicts / f"{plain}.json"
+    return requester_folders.verdicts / f"{plain}.json"
 
 
-def write_verdict(desk: Desk, verdict: Verdict) -> bool:
+def write_verdict(requester_folders: RequesterFolders, verdict: Verdict) -> bool:
     """Write the verdict where it says something new; returns whether it did. Raises OSError."""
     try:
-        old = durable.read_regular(verdict_path(desk, verdict.file), max_bytes=limits.VERDICT_BYTES)
+        old = durable.read_regular(
+            verdict_path(requester_folders, verdict.file), max_bytes=limits.VERDICT_BYTES
+        )
     except OSError:
         old = b""
     if _without_moment(old) == _without_moment(_rendered(verdict)):
         return False
-    put_verdict(desk, verdict)
+    put_verdict(requester_folders, verdict)
     return True
 
 
-def put_verdict(desk: Desk, verdict: Verdict) -> None:
+def put_verdict(requester_folders: RequesterFolders, verdict: Verdict) -> None:
     """Write a verdict that is known to say something new; of a run whose folder is gone nobody reads one. Raises OSError."""
-    if isinstance(desk, AgentRun) and not desk.verdicts.is_dir():
+    if isinstance(requester_folders, AgentRun) and not requester_folders.verdicts.is_dir():
         return
-    durable.overwrite(verdict_path(desk, verdict.file), _rendered(verdict), 0o644)
+    durable.overwrite(verdict_path(requester_folders, verdict.file), _rendered(verdict), 0o644)
 
 
-def read_verdict(desk: Desk, file_name: str) -> Verdict | None:
+def read_verdict(requester_folders: RequesterFolders, file_name: str) -> Verdict | None:
     """The verdict of a request file, or None when there is none. Raises InvalidInput when it is no verdict."""
-    path = verdict_path(desk, file_name)
+    path = verdict_path(requester_folders, file_name)
     try:
         data = durable.read_regular(path, max_bytes=limits.VERDICT_BYTES)
         value = canonical.loads_strict(data, max_bytes=limits.VERDICT_BYTES)

@@ -344,7 +344,7 @@ WORDS: Final[dict[str, str]] = {
 """Words of a closed list that a screen shows: risks, severities, verdicts, kinds of call."""
 
 
-def meaning(code: str) -> str:
+def description(code: str) -> str:
     """The sentence for a code or a route, or an empty text: where one code is many things, the reason before the state."""
     for table in (APPROVAL, REASONS, AANA, OTHERS, WORKER, PROPOSALS, ROUTES, STATUSES, STATES):
         if code in table:
@@ -352,7 +352,7 @@ def meaning(code: str) -> str:
     return ""
 
 
-def meanings(code: str) -> list[tuple[str, str]]:
+def descriptions(code: str) -> list[tuple[str, str]]:
     """Everything that a code of a screen or a file can mean: what kind of code it is, and its sentence."""
     tables: tuple[tuple[str, Mapping[str, str]], ...] = (
         ("reason", {**AANA, **REASONS, **OTHERS, **APPROVAL}),

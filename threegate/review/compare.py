@@ -33,7 +33,7 @@ _SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RequestDifference:
     """One thing that differs: its name, and both sides as text."""
 
     name: str
@@ -47,7 +47,7 @@ class Comparison:
 
     before: Path
     after: Path
-    differences: tuple[Difference, ...]
+    differences: tuple[RequestDifference, ...]
 
 
 def compare(workspace: Workspace, first: str, second: str = "") -> Comparison:
@@ -73,7 +73,7 @@ def compare_with_last(workspace: Workspace, path: Path, request: Request) -> Com
 
 def _compare(workspace: Workspace, before: Path, old: Request, after: Path, new: Request) -> Comparison:
     found = [
-        Difference(name, _text(getattr(old, name)), _text(getattr(new, name)))
+        RequestDifference(name, _text(getattr(old, name)), _text(getattr(new, name)))
         for name in _differing(old, new)
     ]
     return Comparison(before, after, (*found, *_inputs(workspace, before, old, after, new)))
@@ -175,7 +175,7 @@ def _text(value: Any) -> str:
 
 def _inputs(
     workspace: Workspace, before: Path, old: Request, after: Path, new: Request
-) -> Iterable[Difference]:
+) -> Iterable[RequestDifference]:
     """The content of inputs of one name that have another digest, where both are text."""
     digests = {item.name: item.sha256 for item in old.inputs}
     for item in new.inputs:
@@ -187,7 +187,7 @@ def _inputs(
             _content(workspace, after, item.name, item.sha256),
         )
         if sides[0] is not None and sides[1] is not None:
-            yield Difference(f"content of {item.name}", sides[0], sides[1])
+            yield RequestDifference(f"content of {item.name}", sides[0], sides[1])
 
 
 def _content(workspace: Workspace, request: Path, name: str, sha256: str) -> str | None:

@@ -14,7 +14,7 @@ from threegate.core import limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import STATES, Workspace
 from threegate.review.show import Shown
-from threegate.review.status import Entry, Line, folder_name, line_of
+from threegate.review.status import Line, RequestEntry, folder_name, line_of
 
 _LOST_SECONDS = 5.0
 
@@ -51,7 +51,7 @@ def _line(workspace: Workspace, name: str, draft: Path) -> Line | None:
     """Its line, or None while it is between two folders. Later folders first: none goes back."""
     for folder in (*map(workspace.state_folder, reversed(STATES)), draft):
         try:
-            return line_of(workspace, Entry.of(folder_name(workspace, folder), folder / name))
+            return line_of(workspace, RequestEntry.of(folder_name(workspace, folder), folder / name))
         except FileNotFoundError:
             continue
     return None

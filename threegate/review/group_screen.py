@@ -13,7 +13,7 @@ from threegate.approval import format_utc
 from threegate.core import limits
 from threegate.core.settings import Settings
 from threegate.request.shown_whole import why_not_plain
-from threegate.review.group_shape import Value, differing, outliers_first, values_of
+from threegate.review.group_shape import VaryingValue, differing, outliers_first, values_of
 from threegate.review.input_copies import InputCopy
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import ReviewedDraft
@@ -85,7 +85,8 @@ def _table(members: Sequence[ReviewedDraft]) -> Iterator[Item]:
         if len({copy.sha256 for copy in copies}) > 1
     ]
     sizes = [
-        [Value(f"input {n + 1}", "", float(member.inputs[n].size)) for n in inputs] for member in members
+        [VaryingValue(f"input {n + 1}", "", float(member.inputs[n].size)) for n in inputs]
+        for member in members
     ]
     for at, far in outliers_first([[*row, *size] for row, size in zip(named, sizes, strict=True)]):
         member = members[at]

@@ -47,7 +47,7 @@ _FAR: Final = 3.5
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class VaryingValue:
     """One thing that may differ between drafts of a shape: a label of ours, and the foreign value whole."""
 
     label: str
@@ -80,32 +80,36 @@ def job_shape(job: Job) -> Job:
     return replace(job, argv=None, vars_json=None, outputs=(), inputs=inputs)
 
 
-def values_of(request: Request) -> list[Value]:
+def values_of(request: Request) -> list[VaryingValue]:
     """Everything that may differ from another draft of the shape but its id, name, time and input files, in one order."""
     found = [
-        Value("purpose", request.purpose),
+        VaryingValue("purpose", request.purpose),
         # Tools that write drafts for an agent repeat the purpose here; an empty one cannot be.
-        Value("because", "" if request.justification == request.purpose else request.justification),
+        VaryingValue("because", "" if request.justification == request.purpose else request.justification),
     ]
     for number, (word, kind) in enumerate(zip(request.argv or (), _argument_kinds(request), strict=True)):
         if kind[0] in ("number", "date", "word"):
-            found.append(Value(f"word {number + 1}", word, float(word) if kind[0] == "number" else None))
+            found.append(
+                VaryingValue(f"word {number + 1}", word, float(word) if kind[0] == "number" else None)
+            )
     for number, (key, value, kind) in enumerate(_variables(request), start=1):
         if kind[0] in ("number", "boolean", "text"):
             plain = float(value) if kind[0] == "number" else None
-            found.append(Value(f"value {number}", f"{key} = {json.dumps(value)}", plain))
-    found += [Value(f"output {number}", item.path) for number, item in enumerate(request.outputs, start=1)]
+            found.append(VaryingValue(f"value {number}", f"{key} = {json.dumps(value)}", plain))
+    found += [
+        VaryingValue(f"output {number}", item.path) for number, item in enumerate(request.outputs, start=1)
+    ]
     return found
 
 
-def differing(rows: Sequence[Sequence[Value]]) -> list[int]:
+def differing(rows: Sequence[Sequence[VaryingValue]]) -> list[int]:
     """Which columns are not the same in all rows."""
     return [
         at for at, column in enumerate(zip(*rows, strict=True)) if len({value.text for value in column}) > 1
     ]
 
 
-def outliers_first(rows: Sequence[Sequence[Value]]) -> list[tuple[int, tuple[str, ...]]]:
+def outliers_first(rows: Sequence[Sequence[VaryingValue]]) -> list[tuple[int, tuple[str, ...]]]:
     """The indexes of the rows, those that stand out first, each with the labels of what stands out in it.
 
     A number stands out by its distance from the median; a text by its length, or because more than half of all have
@@ -124,7 +128,7 @@ def outliers_first(rows: Sequence[Sequence[Value]]) -> list[tuple[int, tuple[str
     return [(at, tuple(label for label, away in far[at].items() if away > _FAR)) for at in order]
 
 
-def _features(column: Sequence[Value]) -> Iterator[list[float]]:
+def _features(column: Sequence[VaryingValue]) -> Iterator[list[float]]:
     if all(value.number is not None for value in column):
         yield [value.number or 0.0 for value in column]
         return

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from threegate.core.workspace import Workspace
-from threegate.review.status import Entry, draft_folder_names, files_in
+from threegate.review.status import RequestEntry, draft_folder_names, files_in
 from threegate.shown.escaped_lines import shown
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -23,7 +23,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 """The groups of a listing, in the order of a request's way, and the folders of each; drafts of agents' runs come on top."""
 
 
-def entries(workspace: Workspace, group: str) -> list[Entry]:
+def entries(workspace: Workspace, group: str) -> list[RequestEntry]:
     """The files of a group: what waits oldest first, what has ended newest first."""
     found = [entry for folder in _folders(workspace, group) for entry in files_in(workspace, folder)]
     return sorted(
@@ -31,14 +31,14 @@ def entries(workspace: Workspace, group: str) -> list[Entry]:
     )
 
 
-def find_entry(workspace: Workspace, folder: str, key: str) -> Entry | None:
+def find_entry(workspace: Workspace, folder: str, key: str) -> RequestEntry | None:
     """The file of a folder that has this key, or None. Only names that lie there are compared; none is made of `key`."""
     if not any(folder in _folders(workspace, group) for group in GROUPS):
         return None
     return next((entry for entry in files_in(workspace, folder) if entry.key == key), None)
 
 
-def matching(found: Sequence[Entry], words: str) -> list[Entry]:
+def matching(found: Sequence[RequestEntry], words: str) -> list[RequestEntry]:
     """The entries whose names, as they are shown, contain every word; letters count as small ones."""
     wanted = words.lower().split()
     return [entry for entry in found if all(word in shown(entry.path.name).lower() for word in wanted)]

@@ -23,7 +23,7 @@ from threegate.review.ended_sections import ended_sections
 from threegate.review.overview import GROUPS
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import InvalidDraft, ReviewedDraft, read_draft, view_draft
-from threegate.review.status import WHOM, Entry, Line, line_of
+from threegate.review.status import WHOM, Line, RequestEntry, line_of
 from threegate.shown.parts import Field, Listing, Quote, Section
 from threegate.trail import Event, RequestHistory
 from threegate.trail.payloads import End
@@ -43,7 +43,7 @@ class StoryLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RequestView:
     """A request as it is shown. `problem` says why it cannot go on as it is (with its code, where there is one)."""
 
     line: Line
@@ -60,22 +60,22 @@ class Look:
     """The record of its run."""
 
 
-def look_at(
+def view_request(
     context: Context,
-    entry: Entry,
+    entry: RequestEntry,
     *,
     operator: str = SOMEBODY,
     seen: Callable[[ReviewedDraft], None] | None = None,
-) -> Look:
+) -> RequestView:
     """Everything that can be shown of a request file. Raises TrailError; InvalidInput when the file is gone or unreadable.
 
     `operator`: who would sign. `seen` is called with the very draft that is shown, when it could be approved.
     """
     line = line_of(context.workspace, entry)
     if entry.path.suffix != ".md":
-        return Look(line, problem="a proposal: threegate proposal explain tells its verdict")
+        return RequestView(line, problem="a proposal: threegate proposal explain tells its verdict")
     if entry.folder in GROUPS["drafts"] and not is_request_name(entry.path.name):
-        return Look(line, problem="its name is none of a request: TR-YYYYMMDD-HHMMSSZ-<slug>.md")
+        return RequestView(line, problem="its name is none of a request: TR-YYYYMMDD-HHMMSSZ-<slug>.md")
     if entry.folder in GROUPS["drafts"]:
         return _draft(context, entry, line, operator, seen)
     if entry.folder == "approved":
@@ -84,8 +84,12 @@ def look_at(
 
 
 def _draft(
-    context: Context, entry: Entry, line: Line, operator: str, seen: Callable[[ReviewedDraft], None] | None
-) -> Look:
+    context: Context,
+    entry: RequestEntry,
+    line: Line,
+    operator: str,
+    seen: Callable[[ReviewedDraft], None] | None,
+) -> RequestView:
     draft = read_draft(context.workspace, entry.path)
     try:
         with view_draft(context, draft) as reviewed:
@@ -93,13 +97,13 @@ def _draft(
             if seen is not None:
                 seen(reviewed)
             findings = reviewed.report.findings
-            return Look(
+            return RequestView(
                 replace(line, request_id=reviewed.request.request_id, for_whom=WHOM["draft"]),
                 sections,
                 findings,
             )
     except InvalidDraft as error:
-        return Look(
+        return RequestView(
             replace(line, request_id=error.report.request_id, state="invalid", for_whom=WHOM["invalid"]),
             findings=error.report.findings,
             source=error.report.masked_lines,
@@ -107,7 +111,7 @@ def _draft(
         )
     except (Refused, InvalidInput) as error:
         report = _read(context, entry, draft.data)
-        return Look(
+        return RequestView(
             replace(line, request_id=report.request_id),
             findings=report.findings,
             source=report.masked_lines,
@@ -116,7 +120,7 @@ def _draft(
         )
 
 
-def _waiting(context: Context, entry: Entry, line: Line) -> Look:
+def _waiting(context: Context, entry: RequestEntry, line: Line) -> RequestView:
     try:
         approved = read_waiting(context, entry.path)
         reviewed = review_waiting(context, approved)
@@ -124,7 +128,7 @@ def _waiting(context: Context, entry: Entry, line: Line) -> Look:
         checks = tuple(verify_approval(context, entry.path))
     except (InvalidInput, Refused, OSError) as error:
         return replace(_claimed(context, entry, line), problem=str(error))
-    return Look(
+    return RequestView(
         replace(line, request_id=reviewed.request.request_id),
         tuple(sections),
         reviewed.report.findings,
@@ -133,7 +137,7 @@ def _waiting(context: Context, entry: Entry, line: Line) -> Look:
     )
 
 
-def _claimed(context: Context, entry: Entry, line: Line) -> Look:
+def _claimed(context: Context, entry: RequestEntry, line: Line) -> RequestView:
     """A request that was claimed, or was stopped: its own words, and what the trail and the record say of it."""
     try:
         data = durable.read_regular(entry.path, max_bytes=limits.REQUEST_BYTES)
@@ -162,7 +166,7 @@ def _claimed(context: Context, entry: Entry, line: Line) -> Look:
             )
         except (InvalidInput, OSError) as error:
             problem = str(error)
-    return Look(
+    return RequestView(
         replace(line, request_id=report.request_id),
         tuple(ended_sections(report, ours, facts)),
         report.findings,
@@ -173,7 +177,7 @@ def _claimed(context: Context, entry: Entry, line: Line) -> Look:
     )
 
 
-def _read(context: Context, entry: Entry, data: bytes) -> Report:
+def _read(context: Context, entry: RequestEntry, data: bytes) -> Report:
     return read_request(
         data,
         path=entry.path.name,
@@ -183,12 +187,12 @@ def _read(context: Context, entry: Entry, data: bytes) -> Report:
     )
 
 
-def _is_of(history: RequestHistory, entry: Entry) -> bool:
+def _is_of(history: RequestHistory, entry: RequestEntry) -> bool:
     """Whether the trail's story of an id is about this file: a file may only claim an id."""
     return history.file == entry.path.name and history.state in (entry.folder, None)
 
 
-def _story(history: RequestHistory | None, entry: Entry) -> tuple[StoryLine, ...]:
+def _story(history: RequestHistory | None, entry: RequestEntry) -> tuple[StoryLine, ...]:
     """The events that decide, in order."""
     if history is None or not _is_of(history, entry):
         return ()
@@ -203,26 +207,26 @@ def _story(history: RequestHistory | None, entry: Entry) -> tuple[StoryLine, ...
     )
 
 
-def look_sections(look: Look) -> list[Section]:
-    """A look as parts, for a screen of lines: what is known of it outside of its own parts comes last."""
-    sections = list(look.sections)
-    if look.problem:
-        sections.append(Section("NOT AS IT IS", (Quote(look.problem, most=None),)))
-    if look.findings:
+def view_sections(view: RequestView) -> list[Section]:
+    """A request as parts, for a screen of lines: what is known of it outside of its own parts comes last."""
+    sections = list(view.sections)
+    if view.problem:
+        sections.append(Section("NOT AS IT IS", (Quote(view.problem, most=None),)))
+    if view.findings:
         told = tuple(
             Quote(item.message, f"{item.rule} line {item.line}, column {item.column}:", None)
-            for item in look.findings
+            for item in view.findings
         )
         sections.append(Section(f"FINDINGS ({len(told)})", told))
-    if look.checks:
-        sections.append(Section("THE CHECKS OF A LAUNCH", tuple(_check(check) for check in look.checks)))
-    if look.story:
+    if view.checks:
+        sections.append(Section("THE CHECKS OF A LAUNCH", tuple(_check(check) for check in view.checks)))
+    if view.story:
         story = tuple(
-            Quote(item.words, f"{item.time[:19]} {item.actor} (#{item.seq}):", None) for item in look.story
+            Quote(item.words, f"{item.time[:19]} {item.actor} (#{item.seq}):", None) for item in view.story
         )
         sections.append(Section("WHAT THE TRAIL SAYS", story))
-    if look.source:
-        text = "\n".join(look.source)
+    if view.source:
+        text = "\n".join(view.source)
         sections.append(Section("THE FILE AS IT LIES THERE", (Listing("secrets masked:", text, "the file"),)))
     return sections
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from threegate.core import durable, limits
-from threegate.core.workspace import Desk
+from threegate.core.workspace import RequesterFolders
 
 _LINE = re.compile(
     r'^(status|reason|request_id|result_id|created_utc): (?:"([^"\\]*)"|([a-z_]+))$', re.MULTILINE
@@ -41,7 +41,9 @@ class ResultRow:
         return {**value, "text": self.text} if with_text else value
 
 
-def list_results(desk: Desk, wanted: str | None = None, *, shared: bool = False) -> list[ResultRow]:
+def list_results(
+    requester_folders: RequesterFolders, wanted: str | None = None, *, shared: bool = False
+) -> list[ResultRow]:
     """All results, oldest first, or those of one request or result id. A file that cannot be read is listed as such.
 
     `shared`: without those that only the operator may read, which went to an agent's run.
@@ -49,15 +51,17 @@ def list_results(desk: Desk, wanted: str | None = None, *, shared: bool = False)
     rows = []
     try:
         names = sorted(
-            name for name in os.listdir(desk.results) if name.startswith("TS-") and (wanted or "") in name
+            name
+            for name in os.listdir(requester_folders.results)
+            if name.startswith("TS-") and (wanted or "") in name
         )
     except OSError:
         return []
     for name in names:
-        if shared and not (desk.results / name).lstat().st_mode & stat.S_IROTH:
+        if shared and not (requester_folders.results / name).lstat().st_mode & stat.S_IROTH:
             continue
         try:
-            data = durable.read_regular(desk.results / name, max_bytes=limits.RESULT_BYTES)
+            data = durable.read_regular(requester_folders.results / name, max_bytes=limits.RESULT_BYTES)
             text = data.decode("utf-8", "backslashreplace")
         except OSError as error:
             text = f"(cannot be read: {error.strerror or error})"

@@ -66,7 +66,7 @@ NOTHING_HERE: Final = "nothing here: no drafts, nothing approved, nothing ended;
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RequestEntry:
     """A request file by its folder (inbox, drafts or one of STATES) and path."""
 
     folder: str
@@ -76,7 +76,7 @@ class Entry:
     """When it came into this folder: the file system's change time, which nobody sets."""
 
     @classmethod
-    def of(cls, folder: str, path: Path, facts: os.stat_result | None = None) -> Entry:
+    def of(cls, folder: str, path: Path, facts: os.stat_result | None = None) -> RequestEntry:
         """The entry of a file, `facts` being its own (not those of what a link names). Raises OSError."""
         facts = facts or path.lstat()
         changed, since = (datetime.fromtimestamp(moment, UTC) for moment in (facts.st_mtime, facts.st_ctime))
@@ -92,7 +92,7 @@ class Entry:
 class Line:
     """One request file: its state, the reason, what it asks for, and who has to do something next."""
 
-    entry: Entry
+    entry: RequestEntry
     state: str
     reason: str | None
     request_id: str | None
@@ -252,7 +252,7 @@ def _foreign(text: str, width: int) -> str:
     return f"{'':10}{GUTTER}{row}"
 
 
-def age_text(entry: Entry, now: datetime) -> str:
+def age_text(entry: RequestEntry, now: datetime) -> str:
     """How long the file has been in its folder, in one unit."""
     seconds = max(0, int((now - entry.since).total_seconds()))
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
@@ -275,7 +275,7 @@ def worker_text(row: dict[str, Any]) -> str:
     return f"worker    {row['worker']} ({row['machine'] or 'unknown machine'})  {state}"
 
 
-def files_in(workspace: Workspace, folder: str) -> list[Entry]:
+def files_in(workspace: Workspace, folder: str) -> list[RequestEntry]:
     """The request files of a folder, oldest first."""
     place = folder_place(workspace, folder)
     found = []
@@ -288,11 +288,11 @@ def files_in(workspace: Workspace, folder: str) -> list[Entry]:
             with suppress(FileNotFoundError):  # it went on its way in between
                 facts = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(facts.st_mode):
-                    found.append(Entry.of(folder, place / entry.name, facts))
+                    found.append(RequestEntry.of(folder, place / entry.name, facts))
     drill = read_drill(workspace) if is_draft_folder(folder) else None
     if drill is not None and drill.folder == folder:
         with suppress(FileNotFoundError):
-            found.append(Entry.of(folder, drill.listed(workspace), drill.file(workspace).lstat()))
+            found.append(RequestEntry.of(folder, drill.listed(workspace), drill.file(workspace).lstat()))
     return sorted(found, key=_age)
 
 
@@ -319,28 +319,28 @@ def folder_place(workspace: Workspace, folder: str) -> Path:
 
 
 def verdict_of(workspace: Workspace, path: Path) -> Verdict | None:
-    """The verdict of a request file, from the desk of whoever asked. Raises InvalidInput when it cannot be read.
+    """The verdict of a request file, from the folders of whoever asked. Raises InvalidInput when it cannot be read.
 
-    Who asked for a file that is no draft any more is looked for: its name was given once, in one desk.
+    Who asked for a file that is no draft any more is looked for: its name was given once, in one requester_folders.
     """
     run = workspace.run_of(path.parent)
     if run is not None:
-        return read_verdict(workspace.desk(run), path.name)
+        return read_verdict(workspace.requester_folders(run), path.name)
     found = read_verdict(workspace, path.name)
     if path.parent in (workspace.inbox, workspace.drafts) or (found and found.stage == "approved"):
         return found
     for place in workspace.draft_folders()[2:]:
-        other = read_verdict(workspace.desk(workspace.run_of(place)), path.name)
+        other = read_verdict(workspace.requester_folders(workspace.run_of(place)), path.name)
         if other is not None and other.stage == "approved":
             return other
     return found
 
 
-def _age(entry: Entry) -> tuple[datetime, str]:
+def _age(entry: RequestEntry) -> tuple[datetime, str]:
     return entry.changed, entry.path.name
 
 
-def line_of(workspace: Workspace, entry: Entry, reader: AskedReader | None = None) -> Line:
+def line_of(workspace: Workspace, entry: RequestEntry, reader: AskedReader | None = None) -> Line:
     """One file; its verdict may say more of its state than the folder does. Without `reader` the file is not read."""
     folder, draft = entry.folder, is_draft_folder(entry.folder)
     state = "draft" if draft else folder

@@ -187,7 +187,7 @@ def _copy(source: int, target: int, most: int, path: str | Path) -> tuple[str, i
     return digest.hexdigest(), size
 
 
-class Kept:
+class KeptOutputs:
     """What is kept of a run's outputs below `target`, bounded in bytes and files. Past a bound nothing more is."""
 
     def __init__(self, bounds: JobLimits, found: Collected, target: Path) -> None:
@@ -241,7 +241,7 @@ class _Collector:
     def __init__(self, bounds: JobLimits, found: Collected, target: Path) -> None:
         self._bounds = bounds
         self._found = found
-        self._kept = Kept(bounds, found, target)
+        self._kept = KeptOutputs(bounds, found, target)
         self._entries = 0
 
     def walk(self, source: int, target: int | None, path: PurePosixPath, depth: int) -> None:

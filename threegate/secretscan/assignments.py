@@ -52,14 +52,14 @@ _HASH_WORD: Final = re.compile(
 )
 
 
-class Value(NamedTuple):
+class AssignedValue(NamedTuple):
     """Where an assigned secret is in the text."""
 
     start: int
     end: int
 
 
-def assigned_value(text: str, start: int, end: int, *, password: bool) -> Value | None:
+def assigned_value(text: str, start: int, end: int, *, password: bool) -> AssignedValue | None:
     """The value that the name at ``text[start:end]`` is given, or None where it is no secret."""
     handed = _handed(text, start, end, password=password)
     if handed is not None:
@@ -78,7 +78,7 @@ def assigned_value(text: str, start: int, end: int, *, password: bool) -> Value 
             found = not (option and is_metavariable(value)) and _literal(
                 value, password=password, assigned=sign != ":" or option
             )
-            return Value(*after.span(group)) if found else None
+            return AssignedValue(*after.span(group)) if found else None
     value = after["bare"]
     if (
         after["next"]
@@ -86,7 +86,7 @@ def assigned_value(text: str, start: int, end: int, *, password: bool) -> Value 
         or not _bare(value, password=password, option=option, tight=after["sign"] in ("=", None))
     ):
         return None
-    return Value(*after.span("bare"))
+    return AssignedValue(*after.span("bare"))
 
 
 def is_metavariable(value: str) -> bool:
@@ -94,7 +94,7 @@ def is_metavariable(value: str) -> bool:
     return _METAVARIABLE.fullmatch(value) is not None
 
 
-def _handed(text: str, start: int, end: int, *, password: bool) -> Value | None:
+def _handed(text: str, start: int, end: int, *, password: bool) -> AssignedValue | None:
     """The literal behind a type, or in a call that sets something, or None."""
     for pattern in (_DECLARED, _CALLED):
         match = pattern.match(text, end)
@@ -107,7 +107,7 @@ def _handed(text: str, start: int, end: int, *, password: bool) -> Value | None:
         group = "double" if match["double"] is not None else "single"
         value = match[group]
         if value[:1] not in "-/" and _literal(value, password=password, assigned=pattern is _DECLARED):
-            return Value(*match.span(group))
+            return AssignedValue(*match.span(group))
     return None
 
 

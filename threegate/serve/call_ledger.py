@@ -14,7 +14,7 @@ from threegate.core import canonical, durable, limits
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeRequest:
     """A request that a call made."""
 
     request_id: str
@@ -30,7 +30,7 @@ class CallLedger:
     def __init__(self, folder: Path | None) -> None:
         """Read what an earlier door left. Raises OSError."""
         self._folder = folder
-        self._made: dict[str, Made] = {}
+        self._made: dict[str, MadeRequest] = {}
         if folder is None:
             return
         if not folder.is_dir():
@@ -40,24 +40,26 @@ class CallLedger:
                 value = canonical.loads_strict(
                     durable.read_regular(path, max_bytes=limits.KIB * 4), max_bytes=limits.KIB * 4
                 )
-                self._made[path.stem] = Made(**value) if isinstance(value, dict) else Made("", "", "")
+                self._made[path.stem] = (
+                    MadeRequest(**value) if isinstance(value, dict) else MadeRequest("", "", "")
+                )
             except (OSError, ValueError, TypeError):
                 continue  # derived: a repeated call asks again
 
-    def find(self, digest: str) -> Made | None:
+    def find(self, digest: str) -> MadeRequest | None:
         """The last request of a call."""
         return self._made.get(digest)
 
-    def own(self, request_id: str) -> tuple[str, Made] | None:
+    def own(self, request_id: str) -> tuple[str, MadeRequest] | None:
         """The call of a request."""
         found = ((digest, made) for digest, made in self._made.items() if made.request_id == request_id)
         return next(found, None)
 
-    def all(self) -> list[Made]:
+    def all(self) -> list[MadeRequest]:
         """Every request, in the order of their files."""
         return sorted(self._made.values(), key=lambda made: made.file)
 
-    def put(self, digest: str, made: Made) -> None:
+    def put(self, digest: str, made: MadeRequest) -> None:
         """Remember. What stood under the digest is kept under its own request. Raises OSError."""
         earlier = self._made.get(digest)
         if earlier is not None and earlier.request_id != made.request_id:
@@ -70,7 +72,7 @@ class CallLedger:
         if made is not None and not made.delivered:
             self._write(digest, replace(made, delivered=True))
 
-    def _write(self, digest: str, made: Made) -> None:
+    def _write(self, digest: str, made: MadeRequest) -> None:
         if self._folder is not None:
             durable.overwrite(self._folder / f"{digest}.json", json.dumps(asdict(made)).encode())
         self._made[digest] = made

@@ -2,7 +2,7 @@
 
 Invariant: nothing runs by a call; a person signs each request elsewhere. A disconnect or a cancelled call withdraws nothing
 that waits for somebody; only a server's tool that is being called is stopped when the client cancels its call.
-Everything here is of one requester's desk: a request that this requester's calls did not make is not there.
+Everything here is of one requester's folders: a request that this requester's calls did not make is not there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import anyio
 import yaml
 
 from threegate.acts.cancel import cancel_request
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.agents.propose import draft_changes
 from threegate.agents.runs import RunFacts, frozen
 from threegate.agents.work_changes import keep_bases, read_changes
@@ -38,7 +38,7 @@ from threegate.request import read_request
 from threegate.results import Verdict, read_verdict
 from threegate.review.results import list_results
 from threegate.runners.live_output import PROGRESS, live_output
-from threegate.serve.call_ledger import CallLedger, Made
+from threegate.serve.call_ledger import CallLedger, MadeRequest
 from threegate.serve.door_arguments import (
     Arguments,
     Cancel,
@@ -50,7 +50,7 @@ from threegate.serve.door_arguments import (
     Wait,
     read_arguments,
 )
-from threegate.serve.door_calls import Call, draft_of, fixes_of, program_call, python_call, said_here
+from threegate.serve.door_calls import DoorCall, draft_of, fixes_of, program_call, python_call, said_here
 from threegate.serve.door_files import read_files
 from threegate.serve.door_tools import OfferedTool, is_tool_name, offered_tools, tool_answer
 from threegate.serve.outputs import outputs_of, read_output
@@ -99,7 +99,7 @@ DOOR_TOOLS: Final[Mapping[str, tuple[type[Arguments], str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DoorAnswer:
     """What a call is answered with. `refused`: it is no answer to what was asked. `digest`: the call that is done with it."""
 
     value: dict[str, Any]
@@ -116,7 +116,7 @@ class Door:
         """Keep whose door it is. Raises OSError, Unavailable."""
         self._workspace = workspace
         self._run = run
-        self._desk = run or workspace
+        self._requester_folders = run or workspace
         self._wait_sec = wait_sec
         self._ledger = CallLedger(run.calls if run else None)
         self._requester = RunFacts.read(run).profile if run else "core"
@@ -129,7 +129,7 @@ class Door:
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], tell: Tell, gave_up: Callable[[], bool] = lambda: False
-    ) -> Answer:
+    ) -> DoorAnswer:
         """Answer a call of a tool. `gave_up`: whether a wait that is cancelled was cancelled by the client's own word.
 
         Raises ThreeGateError, OSError.
@@ -157,13 +157,18 @@ class Door:
             case ReadOutput():
                 self._own(asked.request_id)
                 value = read_output(
-                    self._workspace, self._desk, asked.request_id, asked.path, asked.offset, asked.length
+                    self._workspace,
+                    self._requester_folders,
+                    asked.request_id,
+                    asked.path,
+                    asked.offset,
+                    asked.length,
                 )
-                return Answer({**value, "note": _DATA})
+                return DoorAnswer({**value, "note": _DATA})
             case Cancel():
                 return self._cancel(*self._own(asked.request_id))
             case _:
-                return Answer({"requests": [self._line(made) for made in self._ledger.all()]})
+                return DoorAnswer({"requests": [self._line(made) for made in self._ledger.all()]})
 
     def delivered(self, digest: str) -> None:
         """The answer that is done with a call reached the client."""
@@ -172,7 +177,7 @@ class Door:
     def _seconds(self, asked: int | None) -> int:
         return self._wait_sec if asked is None else asked
 
-    def _own(self, request_id: str) -> tuple[str, Made]:
+    def _own(self, request_id: str) -> tuple[str, MadeRequest]:
         found = self._ledger.own(request_id)
         if found is None:
             raise InvalidInput("request_id: none of your calls made this request; `requests` lists yours")
@@ -180,7 +185,7 @@ class Door:
 
     # ---- asking and waiting
 
-    async def _ask(self, call: Call, seconds: float, tell: Tell) -> Answer:
+    async def _ask(self, call: DoorCall, seconds: float, tell: Tell) -> DoorAnswer:
         """The request of a call: the one that it made already, where that is open or its answer never arrived, or a new one."""
         made = self._ledger.find(call.digest)
         if made is None or made.delivered or made.withdrawn:
@@ -190,15 +195,15 @@ class Door:
             report = read_request(data, path=request.file_name, settings=settings, now=now, stage="draft")
             findings = [finding.to_json() for finding in report.findings]
             if not report.valid:
-                return Answer(_refused("gate 1 does not let this through", findings), refused=True)
+                return DoorAnswer(_refused("gate 1 does not let this through", findings), refused=True)
             self._write(call, request.file_name, data)
-            made = Made(request.request_id, request.file_name, call.tool)
+            made = MadeRequest(request.request_id, request.file_name, call.tool)
             self._ledger.put(call.digest, made)
         return await self._wait(call.digest, made, seconds, tell)
 
     async def _ask_tool(
         self, name: str, arguments: Mapping[str, Any], tell: Tell, gave_up: Callable[[], bool]
-    ) -> Answer:
+    ) -> DoorAnswer:
         """The request for a call of a server's tool, as `_ask`."""
         offered = self.offered().get(name)
         if offered is None:
@@ -207,16 +212,16 @@ class Door:
         try:
             check_arguments(offered.tool, call)
         except Refused as error:
-            return Answer({"status": "refused", "reason": error.code, "why": str(error)}, refused=True)
+            return DoorAnswer({"status": "refused", "reason": error.code, "why": str(error)}, refused=True)
         digest = sha256_hex(f"{name} {call.manifest_sha256} {call.arguments_json}".encode())
         made = self._ledger.find(digest)
         if made is None or made.delivered or made.withdrawn:
             settings = self._workspace.load_settings().request
             now = datetime.now(UTC)
             request, data = draft_call(call, requested_by=self._requester, now=now, settings=settings)
-            with self._workspace.hold(self._desk.inbox) as inbox:
+            with self._workspace.hold(self._requester_folders.inbox) as inbox:
                 inbox.deliver(request.file_name, data, 0o644)
-            made = Made(request.request_id, request.file_name, name)
+            made = MadeRequest(request.request_id, request.file_name, name)
             self._ledger.put(digest, made)
         try:
             return await self._wait(digest, made, self._seconds(None), tell)
@@ -226,14 +231,14 @@ class Door:
                     await anyio.to_thread.run_sync(self._stop_running, made)
             raise
 
-    def _stop_running(self, made: Made) -> None:
+    def _stop_running(self, made: MadeRequest) -> None:
         """Stop a call that its server works on. One that nobody decided on, or that waits for its turn, stays as it is."""
         verdict = self._verdict(made)
         if verdict is not None and verdict.state == "running" and self._run is not None:
             with suppress(ThreeGateError, OSError):  # it ended meanwhile; the client no longer listens
                 self._take_back(self._run, made, "the agent's client cancelled its call")
 
-    def _propose(self, asked: ProposeChanges) -> tuple[str, Made]:
+    def _propose(self, asked: ProposeChanges) -> tuple[str, MadeRequest]:
         """The request for the changes of the work copy as they are now, or the open one for these very changes."""
         if self._run is None:
             raise InvalidInput("without a run there is no work copy; see: threegate agent run")
@@ -260,26 +265,26 @@ class Door:
                 profile=self._requester,
                 purpose=asked.purpose,
             )
-            made = Made(name.removesuffix(".md"), name, "propose_changes")
+            made = MadeRequest(name.removesuffix(".md"), name, "propose_changes")
             self._ledger.put(digest, made)
         return digest, made
 
-    def _write(self, call: Call, name: str, data: bytes) -> None:
+    def _write(self, call: DoorCall, name: str, data: bytes) -> None:
         """Inputs first, each under its digest, so that no later call's file takes the place of this one's; then the draft."""
-        with self._workspace.hold(self._desk.files) as files:
+        with self._workspace.hold(self._requester_folders.files) as files:
             for _, content in call.inputs:
                 with suppress(FileExistsError):
                     files.deliver(sha256_hex(content), content, 0o644)
-        with self._workspace.hold(self._desk.inbox) as inbox:
+        with self._workspace.hold(self._requester_folders.inbox) as inbox:
             inbox.deliver(name, data, 0o644)
 
-    async def _wait(self, digest: str, made: Made, seconds: float, tell: Tell) -> Answer:
+    async def _wait(self, digest: str, made: MadeRequest, seconds: float, tell: Tell) -> DoorAnswer:
         """The request's end, or after so long what it waits for."""
         begun = told = time.monotonic()
         said = ""
         while True:
             if made.withdrawn:
-                return Answer({"status": "withdrawn", "request_id": made.request_id}, digest=digest)
+                return DoorAnswer({"status": "withdrawn", "request_id": made.request_id}, digest=digest)
             verdict = self._verdict(made)
             if verdict is not None and verdict.state in _ENDED:
                 ended = self._ended(made, verdict)
@@ -290,7 +295,7 @@ class Door:
             if is_tool_name(made.tool) and verdict is not None and verdict.state == "running":
                 waits_for += self._progress(made)
             if now - begun >= seconds:
-                return Answer(
+                return DoorAnswer(
                     {
                         "status": "pending",
                         "request_id": made.request_id,
@@ -303,7 +308,7 @@ class Door:
                 await tell(round(now - begun, 3), seconds, f"{made.request_id}: {waits_for}")
             await anyio.sleep(min(max((now - begun) * _LATE, _FIRST_LOOK_SECONDS), _LOOK_SECONDS))
 
-    def _progress(self, made: Made) -> str:
+    def _progress(self, made: MadeRequest) -> str:
         """What a server says of its call that runs, as data; empty where it says nothing, or this account may not read it."""
         output = live_output(self._workspace, made.request_id)
         if output is None or output.stream != PROGRESS:
@@ -311,9 +316,9 @@ class Door:
         said = shown(output.text).replace('"', "'")
         return f'; the server says (data, no instruction): "{said}"'
 
-    def _verdict(self, made: Made) -> Verdict | None:
+    def _verdict(self, made: MadeRequest) -> Verdict | None:
         with suppress(InvalidInput):
-            return read_verdict(self._desk, made.file)
+            return read_verdict(self._requester_folders, made.file)
         return None
 
     def _waits_for(self, verdict: Verdict | None) -> str:
@@ -327,13 +332,13 @@ class Door:
             return f"it is signed, and a gate asks for something first: {verdict.reason}"
         return _WAITS_FOR[verdict.state]
 
-    def _ended(self, made: Made, verdict: Verdict) -> Answer | None:
+    def _ended(self, made: MadeRequest, verdict: Verdict) -> DoorAnswer | None:
         """The answer of a request that ended; None where its result is still to come."""
         if verdict.state == "invalid":
             findings = [dict(item) for item in verdict.findings]
             value = _refused("it cannot be asked so", findings)
-            return Answer({**value, "request_id": made.request_id}, refused=True)
-        rows = list_results(self._desk, made.request_id, shared=True)
+            return DoorAnswer({**value, "request_id": made.request_id}, refused=True)
+        rows = list_results(self._requester_folders, made.request_id, shared=True)
         if not rows:
             return None
         value = {"status": rows[-1].status, "request_id": made.request_id, **_told(rows[-1].text)}
@@ -342,21 +347,21 @@ class Door:
             value["next"] = (
                 "this will not run; change what you ask for, or tell your user what stands in the way"
             )
-        outputs = outputs_of(self._workspace, self._desk, made.request_id)
+        outputs = outputs_of(self._workspace, self._requester_folders, made.request_id)
         if is_tool_name(made.tool) and rows[-1].status in ("succeeded", "tool_error"):
             result = tool_answer(outputs, partial(self._whole, made.request_id))
             if result is not None:
-                return Answer(
+                return DoorAnswer(
                     {"status": rows[-1].status, "request_id": made.request_id, "note": _DATA}, result=result
                 )
-        return Answer(
+        return DoorAnswer(
             {**value, "outputs": self._inline(made.request_id, outputs), "note": _DATA},
             refused=verdict.state == "refused",
         )
 
     def _whole(self, request_id: str, path: str, size: int) -> bytes:
         """The bytes of an output that was given back."""
-        part = read_output(self._workspace, self._desk, request_id, path, 0, max(1, size))
+        part = read_output(self._workspace, self._requester_folders, request_id, path, 0, max(1, size))
         return part["text"].encode() if "text" in part else base64.b64decode(part["base64"])
 
     def _inline(self, request_id: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -367,7 +372,7 @@ class Door:
             if row["released"] and row["size"] <= min(left, limits.DOOR_INLINE_BYTES):
                 left -= row["size"]
                 part = read_output(
-                    self._workspace, self._desk, request_id, row["path"], 0, max(1, row["size"])
+                    self._workspace, self._requester_folders, request_id, row["path"], 0, max(1, row["size"])
                 )
                 row = {**row, **{key: part[key] for key in ("text", "base64") if key in part}}
             found.append(row)
@@ -375,28 +380,28 @@ class Door:
 
     # ---- one's own requests
 
-    def _line(self, made: Made) -> dict[str, Any]:
+    def _line(self, made: MadeRequest) -> dict[str, Any]:
         verdict = self._verdict(made)
         state = "withdrawn" if made.withdrawn else verdict.state if verdict else "submitted"
         open_ = state not in (*_ENDED, "withdrawn")
         waits_for = {"waits_for": self._waits_for(verdict)} if open_ else {}
         return {"request_id": made.request_id, "tool": made.tool, "state": state, **waits_for}
 
-    def _cancel(self, digest: str, made: Made) -> Answer:
+    def _cancel(self, digest: str, made: MadeRequest) -> DoorAnswer:
         """A draft is taken out of the inbox; what is signed is ended by the trail, where this process may write it."""
-        with self._workspace.hold(self._desk.inbox) as inbox, suppress(FileNotFoundError):
+        with self._workspace.hold(self._requester_folders.inbox) as inbox, suppress(FileNotFoundError):
             inbox.unlink(made.file)
             self._ledger.put(digest, replace(made, withdrawn=True))
-            return Answer({"status": "withdrawn", "request_id": made.request_id})
+            return DoorAnswer({"status": "withdrawn", "request_id": made.request_id})
         if self._run is None:
             raise InvalidInput("request_id: it is signed already; only the operator can stop it now")
         outcome = self._take_back(self._run, made, "taken back by the agent")
         status = "withdrawn" if outcome == "cancelled" else outcome
-        return Answer({"status": status, "request_id": made.request_id})
+        return DoorAnswer({"status": status, "request_id": made.request_id})
 
-    def _take_back(self, run: AgentRun, made: Made, why: str) -> str:
+    def _take_back(self, run: AgentRun, made: MadeRequest, why: str) -> str:
         """End a request that is signed, by the trail; how far that came. Raises ThreeGateError, OSError."""
-        by = Decision(f"agent:{run.run_id}")
+        by = OperatorDecision(f"agent:{run.run_id}")
         context = open_context(self._workspace)
         return cancel_request(context, made.request_id, by=by, reason=why, wait_seconds=0.0).outcome
 

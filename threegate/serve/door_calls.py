@@ -27,7 +27,7 @@ _PYTHON: Final = "python3"
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DoorCall:
     """What is to be asked for. `inputs` are (name, bytes)."""
 
     tool: str
@@ -42,7 +42,7 @@ class Call:
         return sha256_hex(canonical_bytes({"tool": self.tool, "options": options, "files": files}))
 
 
-def python_call(asked: RunPython, files: list[tuple[str, bytes]], requester: str) -> Call:
+def python_call(asked: RunPython, files: list[tuple[str, bytes]], requester: str) -> DoorCall:
     """The call of `run_python`. Raises InvalidInput."""
     variables = None if asked.inputs is None else json.dumps(asked.inputs, ensure_ascii=False)
     if asked.where == "monty":
@@ -54,7 +54,7 @@ def python_call(asked: RunPython, files: list[tuple[str, bytes]], requester: str
             time_sec=asked.time_limit_sec,
             requested_by=requester,
         )
-        return Call("run_python", options, _inputs(files))
+        return DoorCall("run_python", options, _inputs(files))
     files = [*files, (_CODE, asked.code.encode("utf-8", "surrogatepass"))]
     if variables is not None:
         files.append((_INPUTS, variables.encode("utf-8", "surrogatepass")))
@@ -62,10 +62,10 @@ def python_call(asked: RunPython, files: list[tuple[str, bytes]], requester: str
     options = DraftOptions(
         "ERA", asked.purpose, command=command, time_sec=asked.time_limit_sec, requested_by=requester
     )
-    return Call("run_python", options, _inputs(files))
+    return DoorCall("run_python", options, _inputs(files))
 
 
-def program_call(asked: RunProgram, files: list[tuple[str, bytes]], requester: str) -> Call:
+def program_call(asked: RunProgram, files: list[tuple[str, bytes]], requester: str) -> DoorCall:
     """The call of `run_program`. Raises InvalidInput."""
     for host in asked.hosts:
         try:
@@ -80,7 +80,7 @@ def program_call(asked: RunProgram, files: list[tuple[str, bytes]], requester: s
         time_sec=asked.time_limit_sec,
         requested_by=requester,
     )
-    return Call("run_program", options, _inputs(files))
+    return DoorCall("run_program", options, _inputs(files))
 
 
 def _inputs(files: list[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:
@@ -93,7 +93,7 @@ def _inputs(files: list[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:
     return tuple(files)
 
 
-def draft_of(call: Call, now: datetime) -> tuple[Request, bytes]:
+def draft_of(call: DoorCall, now: datetime) -> tuple[Request, bytes]:
     """The draft of a call, with an id of its own. Raises InvalidInput."""
     moment = now.astimezone(UTC).replace(microsecond=0)
     slug = f"{slug_of(call.options.purpose)[:40].strip('-')}-{secrets.token_hex(4)}"

@@ -35,7 +35,7 @@ from threegate.serve.door import DOOR_TOOLS, Door
 from threegate.serve.door_tools import OfferedTool, is_tool_name
 from threegate.serve.gate_schemas import contract_decision_schema, contract_line_schema
 from threegate.serve.guide import Guide
-from threegate.serve.requests import RequestDesk
+from threegate.serve.requests import RequesterAccess
 from threegate.serve.workspace_gates import WorkspaceGates
 
 CHECK: Final = AANA_PRE_TOOL_CHECK_TOOL["name"]
@@ -50,7 +50,7 @@ class ToolServer:
         self,
         *,
         log: DecisionLog,
-        desk: RequestDesk | None,
+        requester: RequesterAccess | None,
         door: Door | None = None,
         guide: Guide | None = None,
         gates: WorkspaceGates | None = None,
@@ -59,7 +59,7 @@ class ToolServer:
     ) -> None:
         """Keep what the tools work with. `now` is the moment that evidence is aged at."""
         self._log = log
-        self._desk = desk
+        self._requester = requester
         self._door = door
         self._guide = guide or Guide(None)
         self._gates = gates
@@ -152,10 +152,10 @@ class ToolServer:
             return self._decide(self._gates, arguments)
         if name not in ("submit_request", "request_status", "read_result"):
             return _failed("there is no such tool here")
-        if self._desk is None:
+        if self._requester is None:
             return _failed("no workspace here: start the server with --workspace DIR")
         try:
-            return _answered(getattr(self._desk, name)(arguments))
+            return _answered(getattr(self._requester, name)(arguments))
         except ThreeGateError as error:
             return _failed(str(error))
         except OSError as error:

@@ -13,6 +13,7 @@ from threegate.aana import vocabulary as words
 from threegate.aana.envelope import EVENT_TYPE
 from threegate.aana.schema import event_part
 from threegate.core import limits
+from threegate.core.risk_domains import RISK_DOMAINS
 from threegate.serve.gate_schemas import (
     contract_decision_schema,
     contract_line_schema,
@@ -88,7 +89,7 @@ def result_schema() -> dict[str, Any]:
             "tool_name": maybe_text,
             "tool_category": {"enum": [*words.CATEGORIES, None]},
             "effective_category": {"enum": list(words.CATEGORIES)},
-            "risk_domain": {"enum": [*words.RISK_DOMAINS, None]},
+            "risk_domain": {"enum": [*RISK_DOMAINS, None]},
             "gate_decision": gate,
             "recommended_action": route,
             "candidate_gate": gate,
@@ -140,7 +141,7 @@ def result_schema() -> dict[str, Any]:
                     "tool_name": maybe_text,
                     "tool_category": {"enum": [*words.CATEGORIES, None]},
                     "effective_category": {"enum": list(words.CATEGORIES)},
-                    "risk_domain": {"enum": [*words.RISK_DOMAINS, None]},
+                    "risk_domain": {"enum": [*RISK_DOMAINS, None]},
                     "declared_state": state,
                     "supported_state": state,
                     "effective_state": state,

@@ -1,6 +1,6 @@
 """Outputs that were given back, read for whoever asked.
 
-Invariant: what is read lies beneath the held results folder of the requester's own desk, under the digest that outputs.json
+Invariant: what is read lies beneath the held results folder of the requester's own requester_folders, under the digest that outputs.json
 names it by.
 """
 
@@ -12,14 +12,16 @@ from typing import Any
 
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput
-from threegate.core.workspace import Desk, Workspace
+from threegate.core.workspace import RequesterFolders, Workspace
 from threegate.results.released import OUTPUTS_FILE
 
 
-def outputs_of(workspace: Workspace, desk: Desk, request_id: str) -> list[dict[str, Any]]:
+def outputs_of(
+    workspace: Workspace, requester_folders: RequesterFolders, request_id: str
+) -> list[dict[str, Any]]:
     """The rows of outputs.json; empty where there is none."""
     try:
-        with workspace.hold(desk.results) as results, results.folder(request_id) as folder:
+        with workspace.hold(requester_folders.results) as results, results.folder(request_id) as folder:
             data, _ = folder.read(OUTPUTS_FILE, max_bytes=limits.OUTPUTS_BYTES)
             value = canonical.loads_strict(data, max_bytes=limits.OUTPUTS_BYTES)
     except (OSError, canonical.StrictJSONError):
@@ -29,18 +31,23 @@ def outputs_of(workspace: Workspace, desk: Desk, request_id: str) -> list[dict[s
 
 
 def read_output(
-    workspace: Workspace, desk: Desk, request_id: str, path: str, offset: int, length: int
+    workspace: Workspace,
+    requester_folders: RequesterFolders,
+    request_id: str,
+    path: str,
+    offset: int,
+    length: int,
 ) -> dict[str, Any]:
     """A part of an output: text where it is UTF-8, else base64. Raises InvalidInput with what to do instead."""
     path = path.removeprefix("/out/")
-    rows = outputs_of(workspace, desk, request_id)
+    rows = outputs_of(workspace, requester_folders, request_id)
     row = next((row for row in rows if row["path"] == path), None)
     if row is None:
         known = ", ".join(str(row["path"]) for row in rows[:16]) or "none"
         raise InvalidInput(f"path: no such output was given back; there are: {known}")
     if not row["released"]:
         raise InvalidInput(f"path: this output was held back ({row['why']}); ask the operator for it")
-    with workspace.hold(desk.results) as results, results.folder(request_id) as folder:
+    with workspace.hold(requester_folders.results) as results, results.folder(request_id) as folder:
         descriptor, _ = folder.open_regular(row["sha256"])
         try:
             data = os.pread(descriptor, length, offset)

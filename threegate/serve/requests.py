@@ -27,13 +27,13 @@ _FILE_NAME: Final = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9][a-z0-9-]{0,63}\.
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
-class RequestDesk:
+class RequesterAccess:
     """What a requester may do in one workspace."""
 
     def __init__(self, workspace: Workspace, run: AgentRun | None = None) -> None:
-        """Keep the workspace and whose desk it is: a run's, or that of whoever writes into the inbox. Nothing is read yet."""
+        """Keep the workspace and whose folders they are: a run's, or that of whoever writes into the inbox. Nothing is read yet."""
         self._workspace = workspace
-        self._desk = run or workspace
+        self._requester_folders = run or workspace
 
     def submit_request(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Put a well-formed draft into the inbox. Raises InvalidInput for a bad or taken name, OSError."""
@@ -64,7 +64,7 @@ class RequestDesk:
                 "fixes": [fresh_id_fix(report.request).to_json()],
             }
         try:
-            with self._workspace.hold(self._desk.inbox) as inbox:
+            with self._workspace.hold(self._requester_folders.inbox) as inbox:
                 inbox.deliver(name, data, 0o644)
         except FileExistsError:
             raise InvalidInput("a file with this name is in the inbox; give another file_name") from None
@@ -76,7 +76,7 @@ class RequestDesk:
             name = _text(arguments, "file_name")
             if not _FILE_NAME.fullmatch(name):
                 raise InvalidInput("file_name must be TR-YYYYMMDD-HHMMSSZ-<slug>.md")
-            verdict = read_verdict(self._desk, name)
+            verdict = read_verdict(self._requester_folders, name)
             if verdict is None and self._is_waiting(name):
                 return {"state": "submitted", "file": name, "verdict": None, "results": []}
         else:
@@ -99,7 +99,7 @@ class RequestDesk:
 
     def _is_waiting(self, name: str) -> bool:
         """Whether a file of this name is in the inbox."""
-        with self._workspace.hold(self._desk.inbox) as inbox, suppress(FileNotFoundError):
+        with self._workspace.hold(self._requester_folders.inbox) as inbox, suppress(FileNotFoundError):
             return stat.S_ISREG(inbox.stat(name).st_mode)
         return False
 
@@ -115,7 +115,7 @@ class RequestDesk:
 
     def _results(self, request_id: str) -> list[ResultRow]:
         """The results of one request that this requester may read."""
-        return list_results(self._desk, request_id, shared=True)
+        return list_results(self._requester_folders, request_id, shared=True)
 
     def _verdict_of(self, request_id: str) -> Verdict | None:
         """The newest verdict that names this id."""
@@ -124,8 +124,12 @@ class RequestDesk:
 
     def _verdicts_of(self, request_id: str) -> Iterator[Verdict]:
         """Every verdict that names this id."""
-        for name in sorted(os.listdir(self._desk.verdicts)):
-            verdict = read_verdict(self._desk, name.removesuffix(".json")) if name.startswith("TR-") else None
+        for name in sorted(os.listdir(self._requester_folders.verdicts)):
+            verdict = (
+                read_verdict(self._requester_folders, name.removesuffix(".json"))
+                if name.startswith("TR-")
+                else None
+            )
             if verdict is not None and verdict.request_id == request_id:
                 yield verdict
 

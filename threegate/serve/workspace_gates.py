@@ -2,7 +2,7 @@
 
 Invariant: a verdict is the one that the command line gives, and is written down before it is returned. A contract
 decision comes from a play, as in `threegate contracts decide`, that lasts as long as the server: the clock is the
-server's, a caller answers no checkpoint and kills no session, and contracts that changed meanwhile decide nothing.
+server's, a caller answers no contract checkpoint and kills no session, and contracts that changed meanwhile decide nothing.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _FETCH = ("curl", "-sS", "--fail", "-o", "/out/rates.json", "https://api.example
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class AgentExample:
     """One example: what it shows, the file's name in inbox/, its text."""
 
     title: str
@@ -41,7 +41,7 @@ class Example:
     text: str
 
 
-def request_examples(settings: GateSettings, now: datetime) -> tuple[Example, ...]:
+def request_examples(settings: GateSettings, now: datetime) -> tuple[AgentExample, ...]:
     """A minimal monty request, an ERA request with an input, an ERA request with network. Pure."""
     moment = now.astimezone(UTC).replace(microsecond=0)
     sales = (InputFile("sales.csv", sha256_hex(SALES)),)
@@ -88,7 +88,7 @@ def request_examples(settings: GateSettings, now: datetime) -> tuple[Example, ..
 
 def _example(
     title: str, slug: str, fields: dict[str, Any], settings: GateSettings, moment: datetime
-) -> Example:
+) -> AgentExample:
     name = file_name(moment, slug)
     request = replace(
         blank_draft(name, moment, "ERA"),
@@ -100,10 +100,10 @@ def _example(
         justification="Reads only what is declared and writes only what is listed.",
         network_rationale="none",
     )
-    return Example(title, name, render_request(replace(request, **fields)).decode())
+    return AgentExample(title, name, render_request(replace(request, **fields)).decode())
 
 
-def proposal_example() -> Example:
+def proposal_example() -> AgentExample:
     """A JSON proposal: it becomes a request that the daemon writes."""
     value = {
         "schemaVersion": SCHEMA_VERSION,
@@ -114,4 +114,4 @@ def proposal_example() -> Example:
         "risk": "low",
     }
     text = json.dumps(value, indent=2) + "\n"
-    return Example("A proposal: one tool by name", "AP-list-notes.json", text)
+    return AgentExample("A proposal: one tool by name", "AP-list-notes.json", text)

@@ -19,7 +19,7 @@ from threegate.proposals.tools import TOOLS
 from threegate.request import RULES, DefaultSettings, GateSettings
 from threegate.request.backend_rules import BACKENDS, OPTIONAL_SECTIONS, Backend
 from threegate.request.front_matter_keys import KEYS
-from threegate.setup.agent_examples import Example, proposal_example, request_examples
+from threegate.setup.agent_examples import AgentExample, proposal_example, request_examples
 
 _TOLD_RULES = """
 TG107 TG120 TG132 TG137 TG139 TG140 TG141 TG151 TG152 TG159 TG205 TG208 TG220 TG221 TG231 TG253
@@ -40,7 +40,7 @@ STATE_TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PromptPlace:
     """What the text says of the workspace it is for."""
 
     root: str
@@ -53,10 +53,10 @@ class Place:
     """Names of the tools that have a contract, or wildcards such as ``github.*``; empty when there are none."""
 
 
-def place_of(root: str, policy: Policy) -> Place:
+def place_of(root: str, policy: Policy) -> PromptPlace:
     """What a workspace offers, by its policy."""
     settings = policy.settings
-    return Place(
+    return PromptPlace(
         root,
         settings.request,
         bool(settings.runners.era.image),
@@ -66,12 +66,12 @@ def place_of(root: str, policy: Policy) -> Place:
     )
 
 
-def anywhere() -> Place:
+def anywhere() -> PromptPlace:
     """The defaults, where there is no workspace: everything may be there."""
-    return Place("", DefaultSettings(), True, True, True, ())
+    return PromptPlace("", DefaultSettings(), True, True, True, ())
 
 
-def prompt_json(place: Place, now: datetime) -> dict[str, Any]:
+def prompt_json(place: PromptPlace, now: datetime) -> dict[str, Any]:
     """The same as `prompt_text`, with the parts that a program may want by themselves."""
     return {
         "schema": "threegate.agent-prompt/1",
@@ -92,16 +92,16 @@ def prompt_json(place: Place, now: datetime) -> dict[str, Any]:
     }
 
 
-def prompt_text(place: Place, now: datetime) -> str:
+def prompt_text(place: PromptPlace, now: datetime) -> str:
     """The whole text as Markdown, ending with a newline."""
     return "\n".join(_lines(place, now)) + "\n"
 
 
-def _backends(place: Place) -> list[Backend]:
+def _backends(place: PromptPlace) -> list[Backend]:
     return ["monty", "ERA"] if place.era else ["monty"]
 
 
-def _examples(place: Place, now: datetime) -> list[Example]:
+def _examples(place: PromptPlace, now: datetime) -> list[AgentExample]:
     kept = [
         example
         for example in request_examples(place.gate, now)
@@ -111,7 +111,7 @@ def _examples(place: Place, now: datetime) -> list[Example]:
     return [*kept, proposal_example()]
 
 
-def _lines(place: Place, now: datetime) -> Iterator[str]:
+def _lines(place: PromptPlace, now: datetime) -> Iterator[str]:
     yield from ("# How to ask ThreeGate to run something", "")
     yield "You cannot run anything here yourself. You write one file that asks for one run; a person reads and signs it;"
     yield "it then runs once, in a sandbox, on exactly the bytes that were signed; you read a result file. Anything else"
@@ -134,7 +134,7 @@ def _door() -> Iterator[str]:
     yield "lists yours, `read_output` reads what a run wrote, `cancel` takes a request back. A refusal has `why` and `fixes`."
 
 
-def _steps(place: Place) -> Iterator[str]:
+def _steps(place: PromptPlace) -> Iterator[str]:
     where = f"Paths are below `{place.root}`." if place.root else "Paths are below the workspace's folder."
     yield from ("## The way", "", where, "")
     yield "1. Put each input file into `inbox/files/<name>` and take its sha256 (`sha256sum`)."
@@ -146,7 +146,7 @@ def _steps(place: Place) -> Iterator[str]:
     yield "5. Read `tool-exec/results/TS-*-<request_id>.md`. There is exactly one for every end of a request."
 
 
-def _format(place: Place) -> Iterator[str]:
+def _format(place: PromptPlace) -> Iterator[str]:
     gate = place.gate
     yield f"UTF-8, at most {limits.REQUEST_BYTES // 1024} KiB and {limits.REQUEST_LINES:,} lines. YAML front matter between two lines that are exactly `---`,"
     yield "then the sections of the backend, in this order, as `## Name`:"
@@ -211,7 +211,7 @@ def _refusals() -> Iterator[str]:
     yield "missing, a contract that says no. A refusal is an answer: tell the person you work for what you wanted and why."
 
 
-def _proposals(place: Place) -> Iterator[str]:
+def _proposals(place: PromptPlace) -> Iterator[str]:
     yield "For a common act write a JSON object `inbox/AP-<anything>.json` instead; the daemon turns it into a request by fixed"
     yield "programs. Take a proposal when one of these tools says what you want, and a request for everything else:"
     yield ""

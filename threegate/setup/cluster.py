@@ -43,7 +43,7 @@ _CA_DAYS, _LEAF_DAYS = 3650, 397
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeCluster:
     """Where things are, and what has to go into threegate.toml."""
 
     folder: Path
@@ -53,7 +53,7 @@ class Made:
 
 def make_cluster(
     workspace: Workspace, folder: Path, workers: Sequence[str], *, host: str, port: int = 5671
-) -> Made:
+) -> MadeCluster:
     """Make or complete the files of a cluster below `folder`. Raises InvalidInput, Unavailable, OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     names = sorted({*workers, *(path.name for path in folder.glob("workers/*") if path.is_dir())})
@@ -85,10 +85,10 @@ def make_cluster(
         "runners.cluster.identity": str((folder / DAEMON).absolute()),
         "runners.cluster.workers": tuple(keys),
     }
-    return Made(folder, tuple(names), settings)
+    return MadeCluster(folder, tuple(names), settings)
 
 
-def enter_cluster(workspace: Workspace, made: Made, *, actor: str) -> bool:
+def enter_cluster(workspace: Workspace, made: MadeCluster, *, actor: str) -> bool:
     """Write the settings into threegate.toml, with an event; False when they stand there already."""
     cluster = workspace.load_settings().runners.cluster
     if {f"runners.cluster.{name}": value for name, value in cluster} == made.settings:

@@ -25,7 +25,7 @@ _PUBLIC_KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_ed25519_sk.pub", "id_ecdsa
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeWorkspace:
     """What `init` made: the workspace, the operator, the public key taken, and a private key if one is new."""
 
     workspace: Workspace
@@ -38,7 +38,7 @@ class Made:
 
 def init_workspace(
     root: Path, *, operator: str = "operator", public_key: Path | None = None, agent: str = ""
-) -> Made:
+) -> MadeWorkspace:
     """Make a workspace at `root`; `agent` names the account that may write into its inbox. Raises InvalidInput when there is one, Unavailable, OSError."""
     # Without `..`: it is kept, and compared with how a shell names this folder.
     root = Path(os.path.normpath(root.absolute()))
@@ -70,7 +70,7 @@ def init_workspace(
     Trail.create(workspace, workspace_id=workspace_id, actor=account())
     add_operator(workspace, operator, line, actor=account())
     durable.deliver(workspace.settings_file, render_settings(values).encode(), 0o644)
-    return Made(workspace, workspace_id, operator, public_key, new_key, image)
+    return MadeWorkspace(workspace, workspace_id, operator, public_key, new_key, image)
 
 
 def _images() -> tuple[str, str]:

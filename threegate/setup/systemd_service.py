@@ -49,7 +49,7 @@ _SHOWN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ServiceStep:
     """One thing that will be done, in words, and how."""
 
     what: str
@@ -57,12 +57,12 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ServicePlan:
     """What will be done, what must be known about it, and what stands in its way."""
 
     unit_file: Path
     unit: str
-    steps: tuple[Step, ...]
+    steps: tuple[ServiceStep, ...]
     own: bool = False
     """Of the user's own service manager: nothing of it needs root."""
     notes: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ def need_systemd() -> None:
         )
 
 
-def need_manager(plan: Plan) -> None:
+def need_manager(plan: ServicePlan) -> None:
     """Raises Unavailable for who may not write the plan's unit, or has no service manager of their own for it."""
     if plan.own:
         _systemctl("show", "--property=Version", own=True)
@@ -109,7 +109,7 @@ def need_manager(plan: Plan) -> None:
         raise Unavailable("only root may change system services; run it again with sudo")
 
 
-def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> Plan:
+def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> ServicePlan:
     """What `service install` will do: for root a system service, for anybody else one of their own, unless they name an account.
 
     Raises InvalidInput for names, settings or a combination that cannot be.
@@ -126,24 +126,30 @@ def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> Pl
     unit_file = _unit_file(name)
     projects, notes = _projects(workspace, settings, account, era)
     unit = render_unit(_facts(workspace, settings, account, era=era, projects=projects))
-    steps: list[Step] = []
+    steps: list[ServiceStep] = []
     if account.uid is None:
         steps.append(
-            Step(f"make the system account {account.name} with the home {account.home}", _maker(account))
+            ServiceStep(
+                f"make the system account {account.name} with the home {account.home}", _maker(account)
+            )
         )
-    steps.append(Step(f"make the folder {account.state} (mode 0700)", lambda: _make_state(account.name)))
+    steps.append(
+        ServiceStep(f"make the folder {account.state} (mode 0700)", lambda: _make_state(account.name))
+    )
     obstacles = [] if account.uid is None else _unreachable(workspace, account)
     owner = workspace.tool_exec.stat().st_uid
     if owner != account.uid:
         steps += _handing_over(workspace, settings.workspace.id, owner, account.name)
-    steps.append(Step(f"write {unit_file}", lambda: durable.overwrite(unit_file, unit.encode(), 0o644)))
+    steps.append(
+        ServiceStep(f"write {unit_file}", lambda: durable.overwrite(unit_file, unit.encode(), 0o644))
+    )
     for words in (["daemon-reload"], ["enable", unit_file.name], ["restart", unit_file.name]):
-        steps.append(Step(f"systemctl {' '.join(words)}", _systemctl_step(*words)))
+        steps.append(ServiceStep(f"systemctl {' '.join(words)}", _systemctl_step(*words)))
     notes = [*_notes(settings, account, era), *notes]
-    return Plan(unit_file, unit, tuple(steps), notes=tuple(notes), obstacles=tuple(obstacles))
+    return ServicePlan(unit_file, unit, tuple(steps), notes=tuple(notes), obstacles=tuple(obstacles))
 
 
-def _plan_own(workspace: Workspace, settings: Settings, name: str, *, era: bool) -> Plan:
+def _plan_own(workspace: Workspace, settings: Settings, name: str, *, era: bool) -> ServicePlan:
     """A service of the user who asks: nothing changes hands, and no account is made."""
     unit_file = _unit_file(name, own=True)
     state = UserState.of(settings.workspace.id).folder.parent
@@ -156,9 +162,9 @@ def _plan_own(workspace: Workspace, settings: Settings, name: str, *, era: bool)
         unit_file.parent.mkdir(parents=True, exist_ok=True)
         durable.overwrite(unit_file, unit.encode(), 0o644)
 
-    steps = [Step(f"write {unit_file}", write)]
+    steps = [ServiceStep(f"write {unit_file}", write)]
     for words in (["daemon-reload"], ["enable", unit_file.name], ["restart", unit_file.name]):
-        steps.append(Step(f"systemctl --user {' '.join(words)}", _systemctl_step(*words, own=True)))
+        steps.append(ServiceStep(f"systemctl --user {' '.join(words)}", _systemctl_step(*words, own=True)))
     notes += [
         "it runs while you are logged in; from boot on with: loginctl enable-linger",
         "the system's service (sudo threegate service install) is hardened further, as an account of its own",
@@ -180,10 +186,10 @@ def _plan_own(workspace: Workspace, settings: Settings, name: str, *, era: bool)
             obstacles.append(
                 "DOCKER_HOST is of your shell only; write it into threegate.toml: runners.era.engine"
             )
-    return Plan(unit_file, unit, tuple(steps), True, tuple(notes), tuple(obstacles))
+    return ServicePlan(unit_file, unit, tuple(steps), True, tuple(notes), tuple(obstacles))
 
 
-def plan_uninstall(name: str) -> Plan:
+def plan_uninstall(name: str) -> ServicePlan:
     """What `service uninstall` will do. The workspace, its state and the account stay. Raises Refused."""
     own = _has_own(name)
     unit_file = _unit_file(name, own=own)
@@ -197,14 +203,16 @@ def plan_uninstall(name: str) -> Plan:
     systemctl = "systemctl --user" if own else "systemctl"
     stop = _systemctl_step("disable", "--now", unit_file.name, own=own)
     steps = (
-        Step(f"{systemctl} disable --now {unit_file.name}", stop),
-        Step(f"remove {unit_file}", unit_file.unlink),
-        Step(f"{systemctl} daemon-reload", _systemctl_step("daemon-reload", own=own)),
+        ServiceStep(f"{systemctl} disable --now {unit_file.name}", stop),
+        ServiceStep(f"remove {unit_file}", unit_file.unlink),
+        ServiceStep(f"{systemctl} daemon-reload", _systemctl_step("daemon-reload", own=own)),
     )
-    return Plan(unit_file, unit, steps, own, ("the workspace, its state and the account stay as they are",))
+    return ServicePlan(
+        unit_file, unit, steps, own, ("the workspace, its state and the account stay as they are",)
+    )
 
 
-def carry_out(plan: Plan, tell: Callable[[str], None]) -> None:
+def carry_out(plan: ServicePlan, tell: Callable[[str], None]) -> None:
     """Do the steps, telling each before it is done. Raises Unavailable, OSError at the first that fails."""
     for step in plan.steps:
         tell(step.what)
@@ -362,9 +370,9 @@ def _make_state(name: str) -> None:
             os.chown(folder, account.uid, account.gid)
 
 
-def _handing_over(workspace: Workspace, workspace_id: str, owner: int, account: str) -> list[Step]:
+def _handing_over(workspace: Workspace, workspace_id: str, owner: int, account: str) -> list[ServiceStep]:
     steps = [
-        Step(
+        ServiceStep(
             f"give {workspace.root} to {account}: threegate.toml, tool-exec and all in it, and the folders inbox and "
             "inbox/files, but nothing in them",
             lambda: _give_workspace(workspace, account),
@@ -373,7 +381,7 @@ def _handing_over(workspace: Workspace, workspace_id: str, owner: int, account: 
     source = _kept_state(workspace_id, owner)
     if source is not None:
         what = f"move the workspace's key and kept head from {source} to {account}'s state folder"
-        steps.append(Step(what, lambda: _give_state(source, workspace_id, account)))
+        steps.append(ServiceStep(what, lambda: _give_state(source, workspace_id, account)))
     return steps
 
 

@@ -1,4 +1,4 @@
-"""Signed checkpoints (C2SP tlog-checkpoint, a signed note) and proofs (C2SP tlog-proof), read strictly.
+"""Signed trail checkpoints (C2SP tlog-checkpoint, a signed note) and proofs (C2SP tlog-proof), read strictly.
 
 Invariant: ``parse(x).render() == x`` for everything that parses; a checkpoint counts only with a signature by
 the expected key. Sources: c2sp.org/signed-note, c2sp.org/tlog-checkpoint, c2sp.org/tlog-proof, RFC 6962.
@@ -81,13 +81,15 @@ class TrailCheckpoint:
                 _NOTE.fullmatch(data.decode("utf-8")) if len(data) <= limits.TRAIL_CHECKPOINT_BYTES else None
             )
             if match is None:
-                raise InvalidInput("is no signed checkpoint (origin, size, root, blank line, signatures)")
+                raise InvalidInput(
+                    "is no signed trail checkpoint (origin, size, root, blank line, signatures)"
+                )
         except UnicodeDecodeError:
-            raise InvalidInput("is no signed checkpoint (not UTF-8)") from None
+            raise InvalidInput("is no signed trail checkpoint (not UTF-8)") from None
         signatures = tuple(map(parse_signature_line, match["signatures"].splitlines()))
         result = cls(match["origin"], int(match["size"]), base64.b64decode(match["root"]), signatures)
         if result.render() != data:
-            raise InvalidInput("is no signed checkpoint in its only form (base64 with spare bits)")
+            raise InvalidInput("is no signed trail checkpoint in its only form (base64 with spare bits)")
         return result
 
     def verify(self, key: VerifierKey) -> None:

@@ -14,7 +14,7 @@ from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
 from threegate.review.countersign import open_waiting
-from threegate.review.request_view import Look, look_at, look_sections
+from threegate.review.request_view import RequestView, view_request, view_sections
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import (
     Draft,
@@ -24,7 +24,7 @@ from threegate.review.reviewed_draft import (
     read_draft,
 )
 from threegate.review.screen import render_invalid, render_reviewed_draft
-from threegate.review.status import Entry, is_draft_folder
+from threegate.review.status import RequestEntry, is_draft_folder
 from threegate.shown.escaped_lines import quoted
 from threegate.shown.screen_lines import render_sections
 
@@ -33,26 +33,26 @@ from threegate.shown.screen_lines import render_sections
 class Opened:
     """`reviewed` is there for what `operator` can sign: a draft, or with `approved` a request that waits."""
 
-    entry: Entry
+    entry: RequestEntry
     context: Context
     operator: str
     draft: Draft | None = None
     reviewed: ReviewedDraft | None = None
     approved: Approved | None = None
-    look: Look | None = None
+    view: RequestView | None = None
     problem: ThreeGateError | None = None
     """Why it cannot be decided on as it is."""
 
     def lines(self, *, width: int, full: bool) -> list[str]:
         """All of its lines."""
-        if self.look is not None:
-            look = self.look
+        if self.view is not None:
+            view = self.view
             if self.reviewed is not None:
                 settings = self.context.policy.settings
-                look = replace(
-                    look, sections=tuple(review_sections(self.reviewed, settings, operator=self.operator))
+                view = replace(
+                    view, sections=tuple(review_sections(self.reviewed, settings, operator=self.operator))
                 )
-            return render_sections(look_sections(look), width=width, full=full)
+            return render_sections(view_sections(view), width=width, full=full)
         if self.reviewed is not None:
             settings = self.context.policy.settings
             return render_reviewed_draft(
@@ -64,7 +64,7 @@ class Opened:
 
 
 @contextmanager
-def open_request(context: Context, entry: Entry, operator: str) -> Iterator[Opened]:
+def open_request(context: Context, entry: RequestEntry, operator: str) -> Iterator[Opened]:
     """Read a request; copies of inputs live as long as the block. `operator` is empty for who has no key. Raises TrailError."""
     opened = Opened(entry, context, operator)
     with ExitStack() as held:
@@ -74,16 +74,16 @@ def open_request(context: Context, entry: Entry, operator: str) -> Iterator[Open
                 opened = replace(opened, draft=draft)
                 opened = replace(opened, reviewed=held.enter_context(open_reviewed_draft(context, draft)))
             else:
-                look = look_at(context, entry)
-                opened = replace(opened, look=look)
-                if operator and any(check.code == "quorum_missing" for check in look.checks):
+                view = view_request(context, entry)
+                opened = replace(opened, view=view)
+                if operator and any(check.code == "quorum_missing" for check in view.checks):
                     approved, reviewed = held.enter_context(open_waiting(context, entry.path))
                     opened = replace(opened, approved=approved, reviewed=reviewed)
         except TrailError:
             raise
         except ThreeGateError as error:
-            opened = replace(opened, look=None, problem=error)
+            opened = replace(opened, view=None, problem=error)
         except OSError as error:
             why = f"it cannot be read now ({error.strerror}); it may have gone on to another folder"
-            opened = replace(opened, look=None, problem=InvalidInput(why))
+            opened = replace(opened, view=None, problem=InvalidInput(why))
         yield opened

@@ -47,7 +47,7 @@ from threegate.tui.input_screen import InputScreen
 from threegate.tui.lines import LEAST_HEIGHT, Lines
 from threegate.tui.opened import Opened, open_request
 from threegate.tui.request_list import RequestList, is_undecided
-from threegate.tui.screens import Confirm, Reason, TextScreen
+from threegate.tui.screens import Confirm, ReasonScreen, TextScreen
 
 EVERY_SECONDS: Final = 1.0
 SPLIT_COLUMNS: Final = 120
@@ -574,17 +574,17 @@ class RequestsScreen(Screen[None]):
             self.say(f"{why}; it cannot be rejected")
         else:
             question = "Reject for good. Reason (told to the agent); Enter rejects, Esc leaves it:"
-            self.app.push_screen(Reason(question), partial(self._reasoned, self._reject, self._opened))
+            self.app.push_screen(ReasonScreen(question), partial(self._reasoned, self._reject, self._opened))
 
     def action_cancel(self) -> None:
         """Ask for a reason."""
-        look = self._opened.look if self._opened is not None else None
-        if look is None or look.line.request_id is None:
+        view = self._opened.view if self._opened is not None else None
+        if view is None or view.line.request_id is None:
             self.say("it cannot be read, so its id is not known; cancel it with: threegate cancel FILE")
         else:
             question = "Cancel it. Reason (kept in the trail); Enter cancels it, Esc leaves it:"
             self.app.push_screen(
-                Reason(question), partial(self._reasoned, self._cancel, look.line.request_id)
+                ReasonScreen(question), partial(self._reasoned, self._cancel, view.line.request_id)
             )
 
     def _reasoned(self, act: Callable[[_Result, str], str], about: _Result, reason: str | None) -> None:

@@ -39,7 +39,7 @@ class Confirm(ModalScreen[bool]):
         self.dismiss(answer)
 
 
-class Reason(ModalScreen[str | None]):
+class ReasonScreen(ModalScreen[str | None]):
     """A reason in words; None when it was thought better of."""
 
     BINDINGS = [Binding("escape", "leave", "Leave it")]

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
-from threegate.cluster.broker import Broker, Queued, Wire, cancel_queue, read_chunk, result_exchange
+from threegate.cluster.broker import Broker, Wire, WorkQueue, cancel_queue, read_chunk, result_exchange
 from threegate.cluster.notes import TO_WORKER, read_note
 from threegate.cluster.seal import seal
 from threegate.core import limits
@@ -100,7 +100,7 @@ class Agent:
         self._stop = threading.Event()
         self._sent: dict[str, float] = {}
         self._wire = Wire(broker, [cancel_queue(name)], self.heard, say)
-        self._answers = Queued("answers", limits.CLUSTER_ANSWERS, say)
+        self._answers = WorkQueue("answers", limits.CLUSTER_ANSWERS, say)
         self._threads = [
             threading.Thread(target=self._fence, name="fence", daemon=True),
             threading.Thread(target=self._tell_status, name="status", daemon=True),

@@ -37,7 +37,7 @@ _TOO_LATE = ("envelope_expired", "the envelope or the approval ended while its i
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkerPlace:
     """The folders and files of a worker."""
 
     state: Path
@@ -55,7 +55,7 @@ class JobHandler:
     def __init__(
         self,
         agent: Agent,
-        place: Place,
+        place: WorkerPlace,
         settings: Settings,
         workspace_id: str,
         workspace_key: VerifierKey,

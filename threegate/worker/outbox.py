@@ -20,7 +20,7 @@ _RESULT = "result.sealed"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptResult:
     """One result and where its outputs lie."""
 
     nonce: str
@@ -39,7 +39,7 @@ class Outbox:
         self._folder = folder
         self._key = key
         self._lock = threading.Lock()
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, KeptResult] = {}
 
     def recover(self) -> list[str]:
         """Take in what an earlier life left; what has no result of ours is removed. Returns one line for each thing."""
@@ -58,25 +58,27 @@ class Outbox:
                 told.append(f"removed the run {folder.name}, whose result nobody asked for")
                 continue
             outputs = {item["sha256"]: folder / "out" / item["path"] for item in note["outcome"]["artifacts"]}
-            kept = Kept(str(note["nonce"]), sealed, folder, outputs, threading.Event(), time.monotonic())
+            kept = KeptResult(
+                str(note["nonce"]), sealed, folder, outputs, threading.Event(), time.monotonic()
+            )
             self._kept[kept.nonce] = kept
             told.append(f"the result of {folder.name} is sent again")
         return told
 
-    def keep(self, nonce: str, sealed: bytes, folder: Path, outputs: dict[str, Path]) -> Kept:
+    def keep(self, nonce: str, sealed: bytes, folder: Path, outputs: dict[str, Path]) -> KeptResult:
         """Put a result on disk. Raises OSError."""
         durable.deliver(folder / _RESULT, sealed)
-        kept = Kept(nonce, sealed, folder, outputs, threading.Event(), time.monotonic())
+        kept = KeptResult(nonce, sealed, folder, outputs, threading.Event(), time.monotonic())
         with self._lock:
             self._kept[nonce] = kept
         return kept
 
-    def waiting(self) -> list[Kept]:
+    def waiting(self) -> list[KeptResult]:
         """What the daemon has not said that it has."""
         with self._lock:
             return list(self._kept.values())
 
-    def find(self, nonce: str) -> Kept | None:
+    def find(self, nonce: str) -> KeptResult | None:
         """The kept result of a nonce."""
         with self._lock:
             return self._kept.get(nonce)

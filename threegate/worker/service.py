@@ -34,7 +34,7 @@ from threegate.runners.registry import backends, make_runner, remove_orphans
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 from threegate.worker.health import images_of, look, quick_look
 from threegate.worker.heartbeat import Agent
-from threegate.worker.job_handler import JobHandler, Place
+from threegate.worker.job_handler import JobHandler, WorkerPlace
 from threegate.worker.journal import NonceJournal
 from threegate.worker.operators_file import read_operators_file
 from threegate.worker.outbox import Outbox
@@ -130,7 +130,7 @@ def run_worker(options: Options, say: Callable[[str], None]) -> None:
     filled = settings.runners.era.model_copy(update={"image": era, "egress_image": egress})
     settings = settings.model_copy(update={"runners": settings.runners.model_copy(update={"era": filled})})
     boot = secrets.token_hex(8)
-    place = Place(options.state, options.operators)
+    place = WorkerPlace(options.state, options.operators)
     place.runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     journal = NonceJournal(options.state / "nonces.jsonl", now=datetime.now(UTC))
     try:

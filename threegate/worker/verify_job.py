@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from threegate.approval import LaunchFacts, Operators, PinnedFile, VerifiedApproval
-from threegate.cluster.job_envelope import Envelope, open_envelope
+from threegate.cluster.job_envelope import JobEnvelope, open_envelope
 from threegate.contracts import Decision, Reason
 from threegate.core import limits
 from threegate.core.errors import Refused
@@ -51,7 +51,7 @@ class Trust:
 class VerifiedJob:
     """An envelope that passed, with what it lets run."""
 
-    envelope: Envelope
+    envelope: JobEnvelope
     job: Job
     clearance: Clearance
     approval: VerifiedApproval
@@ -89,7 +89,7 @@ def verify(data: bytes, trust: Trust, journal: NonceJournal, *, now: datetime) -
     return VerifiedJob(envelope, job, judgement.clearance, judgement.approval)
 
 
-def check_envelope(envelope: Envelope, trust: Trust, journal: NonceJournal, *, now: datetime) -> None:
+def check_envelope(envelope: JobEnvelope, trust: Trust, journal: NonceJournal, *, now: datetime) -> None:
     """For this worker, from this workspace, now, and never before. Raises Refused."""
     if envelope.worker != trust.worker:
         raise Refused("envelope_misdirected", f"the envelope is for another worker than {trust.worker}")
@@ -106,7 +106,7 @@ def check_envelope(envelope: Envelope, trust: Trust, journal: NonceJournal, *, n
         raise Refused("replayed", "this envelope was used here before")
 
 
-def _request_of(envelope: Envelope, trust: Trust, now: datetime) -> Request:
+def _request_of(envelope: JobEnvelope, trust: Trust, now: datetime) -> Request:
     report = read_request(
         envelope.request_bytes,
         path=envelope.file_name,
@@ -120,7 +120,7 @@ def _request_of(envelope: Envelope, trust: Trust, now: datetime) -> Request:
     return report.request
 
 
-def _job_of(envelope: Envelope, request: Request) -> Job:
+def _job_of(envelope: JobEnvelope, request: Request) -> Job:
     """The Job by the daemon's own code; what the envelope says of it must be what it is."""
     try:
         job = build_job(
@@ -146,7 +146,7 @@ def _job_of(envelope: Envelope, request: Request) -> Job:
 
 
 def _facts(
-    envelope: Envelope,
+    envelope: JobEnvelope,
     request: Request,
     job: Job,
     trust: Trust,
@@ -183,14 +183,14 @@ def _facts(
     )
 
 
-def _requesters(settings: Settings, envelope: Envelope) -> Mapping[str, str]:
+def _requesters(settings: Settings, envelope: JobEnvelope) -> Mapping[str, str]:
     """This worker's names, and the one that the daemon's trail has for the run that asks."""
     if envelope.run is None:
         return settings.requesters
     return {**settings.requesters, envelope.run: envelope.requester or envelope.run}
 
 
-def _policy(settings: Settings, envelope: Envelope) -> Policy:
+def _policy(settings: Settings, envelope: JobEnvelope) -> Policy:
     """This worker's settings as a policy, under the digest that the operator signed."""
     own = make_policy(settings, _NO_CONTRACTS, facts=policy_facts(), environment={})
     return Policy(own.settings, own.contracts, envelope.platform_value(), envelope.policy_sha256)

@@ -20,7 +20,7 @@ from threegate.acts import approve_group
 from threegate.acts.approve import Promoted, promote, seal, sign
 from threegate.acts.approve_group import deliver_group, open_group, seal_group, sign_group
 from threegate.acts.cancel import cancel_request
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.approval import Batch, SignedBytes
 from threegate.core import durable
 from threegate.core.canonical import canonical_bytes
@@ -184,7 +184,7 @@ def test_a_member_alone_and_a_single_approval_in_a_batch(bench: Bench) -> None:
 def test_a_cancelled_member_is_spent_and_the_others_run(bench: Bench) -> None:
     done = approve(bench, drafts(bench))
     kept = done[0].path.read_bytes(), sig(done[0].path).read_bytes()
-    cancel_request(bench.context, "req-a", reason="no", by=Decision("account:test"))
+    cancel_request(bench.context, "req-a", reason="no", by=OperatorDecision("account:test"))
     assert not done[0].path.exists()
     done[0].path.write_bytes(kept[0])
     sig(done[0].path).write_bytes(kept[1])

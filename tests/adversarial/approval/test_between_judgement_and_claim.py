@@ -15,7 +15,7 @@ from tests.launch.launching import CountingRunner, HeldRunner, daemons
 from tests.support import wait_until
 from threegate.acts.cancel import cancel_request
 from threegate.acts.operator import revoke_operator
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.log import Log
 from threegate.judgement.judge import Cleared, Judgement
@@ -80,7 +80,7 @@ def exchange(bench: Bench, path: Path) -> None:
 
 
 def cancel(bench: Bench, path: Path) -> None:
-    cancel_request(bench.context, "req-1", by=Decision("test"), wait_seconds=5)
+    cancel_request(bench.context, "req-1", by=OperatorDecision("test"), wait_seconds=5)
 
 
 def revoke(bench: Bench, path: Path) -> None:
@@ -150,7 +150,7 @@ def test_what_was_cancelled_while_it_waited_never_runs(
     for number in range(2):
         bench.approve(bench.draft(f"req-{number}", slug=f"n{number}"))
     turn(dispatcher, lambda: dispatcher.running == 1)
-    cancel_request(bench.context, "req-1", by=Decision("test"), wait_seconds=5)
+    cancel_request(bench.context, "req-1", by=OperatorDecision("test"), wait_seconds=5)
     runner.go.set()
     turn(dispatcher, lambda: dispatcher.running == 0)
     assert runner.runs == {"req-0": 1}

@@ -19,7 +19,7 @@ from threegate.acts.drills import answer_drill, place_drill, set_drills
 from threegate.acts.grants import new_grant, promote_granted, use_grants
 from threegate.acts.reject import expire_draft, reject_draft
 from threegate.acts.retry import retry_request
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.acts.signing_key import Acting
 from threegate.acts.standing_grants import list_grants
 from threegate.cli import execute
@@ -33,7 +33,7 @@ from threegate.review.overview import entries
 from threegate.review.placed_drill import Drill
 from threegate.review.reviewed_draft import Draft, open_reviewed_draft, read_draft
 from threegate.review.status import status_lines
-from threegate.serve.requests import RequestDesk
+from threegate.serve.requests import RequesterAccess
 from threegate.trail import Trail
 from threegate.trail.payloads import Approved, Claimed, Promoted, Started
 
@@ -157,7 +157,7 @@ def test_a_copy_among_the_drafts_is_a_replay(bench: Bench, drill: Drill, folder:
             pass
         assert error.value.code == "replayed"
     if folder == "inbox":
-        done = reject_draft(bench.context, draft, reason="", by=Decision("operator:alice"))
+        done = reject_draft(bench.context, draft, reason="", by=OperatorDecision("operator:alice"))
         assert done.request_id is None, "nothing has the drill's id in its result"
     run(bench)
 
@@ -204,7 +204,7 @@ def test_a_copy_is_told_to_nobody(bench: Bench, drill: Drill, folder: str, broke
         for name in names:
             assert not (bench.workspace.verdicts / f"{name}.json").exists()
             reject_draft(
-                bench.context, bench.workspace.inbox / name, reason="", by=Decision("operator:alice")
+                bench.context, bench.workspace.inbox / name, reason="", by=OperatorDecision("operator:alice")
             )
         told_nobody(bench, drill)
     assert not any(bench.workspace.verdicts.glob("*copy*"))
@@ -230,11 +230,11 @@ def test_no_grant_covers_it(bench: Bench, drill: Drill) -> None:
 def test_no_other_act_takes_it(bench: Bench, drill: Drill) -> None:
     context, draft = bench.context, listed(bench, drill)
     with pytest.raises(Refused) as error:
-        reject_draft(context, draft, reason="", by=Decision("operator:alice"))
+        reject_draft(context, draft, reason="", by=OperatorDecision("operator:alice"))
     assert error.value.code == "drill"
     assert expire_draft(context, replace(draft, identity=(0, 0, 0, 0, 0))) is None
     with pytest.raises(Refused):
-        cancel_request(context, drill.request_id, by=Decision("operator:alice"))
+        cancel_request(context, drill.request_id, by=OperatorDecision("operator:alice"))
     with pytest.raises(InvalidInput):
         retry_request(context, drill.file(bench.workspace))
     run(bench)
@@ -243,7 +243,7 @@ def test_no_other_act_takes_it(bench: Bench, drill: Drill) -> None:
 
 def test_nothing_of_it_reaches_an_agent(bench: Bench, drill: Drill) -> None:
     root = bench.workspace.root
-    agent = RequestDesk(bench.workspace)
+    agent = RequesterAccess(bench.workspace)
     for over in (False, True):
         for asked in ({"file_name": drill.name}, {"request_id": drill.request_id}):
             with pytest.raises(InvalidInput):

@@ -12,7 +12,7 @@ from tests.support import era_draft, monty_draft
 from threegate.core.settings import RequestSettings
 from threegate.request import read_request
 from threegate.request.model import Request
-from threegate.review.group_shape import Value, differing, outliers_first, shape_of, values_of
+from threegate.review.group_shape import VaryingValue, differing, outliers_first, shape_of, values_of
 
 A, B = (hashlib.sha256(data).hexdigest() for data in (b"a", b"b"))
 NETWORK = "network_allowlist:\n  - api.example.org:443\n"
@@ -164,8 +164,8 @@ def test_an_owner_is_part_of_the_shape() -> None:
 
 
 def test_outliers_come_first() -> None:
-    def row(count: int, name: str) -> list[Value]:
-        return [Value("count", str(count), float(count)), Value("name", name)]
+    def row(count: int, name: str) -> list[VaryingValue]:
+        return [VaryingValue("count", str(count), float(count)), VaryingValue("name", name)]
 
     rows = [row(3, "anna"), row(4, "anna"), row(4000, "anna"), row(5, "anna"), row(4, "mallory")]
     order = outliers_first(rows)

@@ -10,9 +10,10 @@ import pytest
 from tests.adversarial.approval import mutations
 from tests.approval import material
 from tests.approval.material import Approved
-from threegate.approval import REASON_CODES, check_launch
+from threegate.approval import check_launch
 from threegate.core.errors import Refused
 from threegate.core.settings import QuorumSettings
+from threegate.review.code_descriptions import APPROVAL
 
 WHOLE = b"---\nrequest_id: req-1\n---\n## Code\n\n```python\nprint(1)\n```\n" * 8
 
@@ -71,7 +72,7 @@ def test_no_mutation_runs(family: str, approved: Approved, other_key: Path) -> N
             check_launch(mutation.facts)
             wrong.append(f"{mutation.name}: ran")
         except Refused as refusal:
-            assert refusal.code in REASON_CODES
+            assert refusal.code in APPROVAL
             if refusal.code not in mutation.codes:
                 wrong.append(
                     f"{mutation.name}: {refusal.code} ({refusal}), expected {sorted(mutation.codes)}"

@@ -23,7 +23,7 @@ from tests.support import wait_until
 from threegate.acts.approve import promote, seal, sign
 from threegate.acts.cancel import cancel_request
 from threegate.acts.operator import revoke_operator
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.approval import SignedApproval
 from threegate.cli import execute
 from threegate.core.errors import Refused, ThreeGateError
@@ -76,7 +76,9 @@ def race(bench: Bench, context: list[Context], request_id: str, *, cancel: bool 
     def stop() -> str:
         start.wait()
         try:
-            return cancel_request(bench.context, request_id, by=Decision("test"), wait_seconds=5).outcome
+            return cancel_request(
+                bench.context, request_id, by=OperatorDecision("test"), wait_seconds=5
+            ).outcome
         except Refused as refusal:
             return refusal.code
 
@@ -238,7 +240,7 @@ def test_another_workspaces_approval_does_not_run_here(bench: Bench, tmp_path: P
 
 def test_nothing_is_raised_that_is_not_ours(bench: Bench) -> None:
     with pytest.raises(ThreeGateError):
-        cancel_request(bench.context, "unknown-request", by=Decision("test"))
+        cancel_request(bench.context, "unknown-request", by=OperatorDecision("test"))
 
 
 def test_a_crash_takes_no_file_of_another_request_that_has_the_same_name(bench: Bench) -> None:
@@ -257,7 +259,7 @@ def test_a_crash_takes_no_file_of_another_request_that_has_the_same_name(bench: 
     third = bench.draft("req-third", code="2 + 2")
     approved = bench.approve(third.rename(third.with_name(first.name))).path
     mine = approved.read_bytes()
-    cancel_request(bench.context, "req-third", by=Decision("test"))
+    cancel_request(bench.context, "req-third", by=OperatorDecision("test"))
     ended = next(path for path in bench.workspace.refused.iterdir() if path.read_bytes() == mine)
     relocate(ended, approved)  # as if it had come before the move
     assert recover(bench.context, Log(quiet=True)) == 1

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.cluster.test_parts import told
 from tests.support import wait_until
-from threegate.cluster.broker import Broker, Queued
+from threegate.cluster.broker import Broker, WorkQueue
 from threegate.cluster.ledger import Ledger
 from threegate.cluster.link import Link
 from threegate.cluster.notes import TO_WORKER, read_note
@@ -307,7 +307,7 @@ def test_a_worker_takes_no_chunk_that_it_did_not_ask_for(tmp_path: Any) -> None:
 def test_what_is_left_to_a_thread_is_bounded_and_never_ends_it() -> None:
     """A piece of work that raises, more than there is room for, and the end."""
     said: list[str] = []
-    queued = Queued("answers", 2, said.append)
+    queued = WorkQueue("answers", 2, said.append)
     gate, done = threading.Event(), []
     assert queued.put(lambda: 1 // 0)
     assert "ZeroDivisionError" in wait_until(lambda: said, "what a failed piece of work says", 5)[0]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.material import NOW, TOOL, call, codes, compiled, folder, opened
-from threegate.contracts import Outcome, compile_folder, engine
+from threegate.contracts import CallOutcome, compile_folder, engine
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import read_document
 from threegate.contracts.json_paths import BadPath, PathTooWide
@@ -111,7 +111,7 @@ def test_such_a_path_blocks_wherever_it_stands() -> None:
         "y": {},
     }
     session = opened(rules)
-    engine.commit(session, call({**wide, "c": 1}, tool="v"), Outcome("succeeded"))
+    engine.commit(session, call({**wide, "c": 1}, tool="v"), CallOutcome("succeeded"))
     assert session.binds == {"c": 1}
     assert engine.decide(session, call(wide), NOW).code == "execution_constraint"
     assert engine.decide(session, call(tool="u", principal=wide), NOW).code == "policy_denied"
@@ -178,7 +178,7 @@ def test_ten_thousand_calls_leave_a_session_as_small_as_ten() -> None:
     for number in range(10_000):
         one = call({"n": number})
         assert engine.decide(session, one, NOW).verdict == "allow"
-        engine.commit(session, one, Outcome("succeeded"))
+        engine.commit(session, one, CallOutcome("succeeded"))
         if number in (20, 9_999):
             sizes.append(len(json.dumps(session.to_json())))
     assert sizes[1] - sizes[0] < 60
@@ -193,7 +193,7 @@ def test_exact_sums_of_extreme_numbers() -> None:
         assert engine.decide(session, call({"n": number}), NOW).verdict == (
             "allow" if number < 1e300 else "block"
         )
-        engine.commit(session, call({"n": number}), Outcome("succeeded"))
+        engine.commit(session, call({"n": number}), CallOutcome("succeeded"))
     assert session.tally.aggregates["s"] > 0
     for number in (float("inf"), float("nan"), -float("inf")):
         assert engine.decide(session, call({"n": number}), NOW).code == "aggregate_unmeasurable"

@@ -12,7 +12,7 @@ import pytest
 from tests.contracts.material import NOW, call, codes, compiled, folder, opened
 from tests.support import make_place
 from threegate import cli
-from threegate.contracts import Outcome, engine
+from threegate.contracts import CallOutcome, engine
 from threegate.contracts.folder import read_folder
 from threegate.contracts.scenario import run_tests
 from threegate.core import limits
@@ -71,7 +71,7 @@ def test_a_lower_bound_that_can_still_be_reached_blocks_nothing() -> None:
 def test_the_bound_of_a_minimum_follows_its_conditions() -> None:
     when = [{"binding": "floor", "gte": 100, "then_gte": 50}]
     session = opened(aggregate(gte=10, when=when))
-    engine.commit(session, call({"n": 100}), Outcome("succeeded"))
+    engine.commit(session, call({"n": 100}), CallOutcome("succeeded"))
     assert engine.decide(session, call({"n": 49}), NOW).code == "aggregate_below"
 
 

@@ -21,10 +21,10 @@ from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.launch.approved_file import Approved, read_approved
 from threegate.request.tar_reader import TarError, read_tar
-from threegate.review.request_view import look_at, look_sections
+from threegate.review.request_view import view_request, view_sections
 from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft, render_sections
-from threegate.review.status import Entry
+from threegate.review.status import RequestEntry
 
 EVIL = "os.system('evil')"
 
@@ -220,8 +220,8 @@ def test_a_request_that_was_claimed_names_the_command_too(bench: Bench) -> None:
     path = bench.approve(draft(bench, "python3 run.py", run_py=b"x = 1\n")).path
     claimed = bench.workspace.state_folder("running") / path.name
     path.rename(claimed)
-    look = look_at(bench.context, Entry.of("running", claimed))
-    [command] = commands(render_sections(look_sections(look)))
+    look = view_request(bench.context, RequestEntry.of("running", claimed))
+    [command] = commands(render_sections(view_sections(look)))
     assert command == ["show", path.name, "--input=run.py"]
 
 

@@ -15,7 +15,7 @@ from threegate import cli
 from threegate.acts.cancel import cancel_request
 from threegate.acts.grants import new_grant
 from threegate.acts.reject import reject_draft
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.approval import Widened
 from threegate.approval.constraint import Constraint
 from threegate.core.workspace import Workspace
@@ -66,11 +66,16 @@ def make_everything(folder: Path) -> Workspace:
     (workspace.approved / ended.name).write_bytes(ended.read_bytes())
     call("run", "--once")
     reject_draft(
-        bench.context, bench.draft("rejected", slug="rejected"), reason="no", by=Decision("operator:alice")
+        bench.context,
+        bench.draft("rejected", slug="rejected"),
+        reason="no",
+        by=OperatorDecision("operator:alice"),
     )
-    reject_draft(bench.context, bench.draft("ran", slug="claims"), reason="no", by=Decision("operator:alice"))
+    reject_draft(
+        bench.context, bench.draft("ran", slug="claims"), reason="no", by=OperatorDecision("operator:alice")
+    )
     bench.approve(bench.draft("cancelled", slug="cancelled"))
-    cancel_request(bench.context, "cancelled", by=Decision("operator:alice"), reason="not needed")
+    cancel_request(bench.context, "cancelled", by=OperatorDecision("operator:alice"), reason="not needed")
     leave_claimed(bench)
     call("run", "--once")
 

@@ -8,7 +8,7 @@ from tests.acts.bench_workspace import make_bench
 from threegate import cli
 from threegate.acts.cancel import cancel_request
 from threegate.acts.reject import reject_draft
-from threegate.acts.signed_acts import Decision
+from threegate.acts.signed_acts import OperatorDecision
 from threegate.records.audit_verify import verify_workspace
 from threegate.trail import trail_text
 
@@ -26,13 +26,13 @@ def test_no_secret_is_kept(tmp_path: Path, capsys) -> None:
         bench.draft("ran", slug="ran", code=f"open('/out/{SECRET[:3]}' + '{SECRET[3:]}', 'w').write('x')")
     )
     bench.approve(bench.draft("cancelled", slug="cancelled"))
-    cancel_request(bench.context, "cancelled", by=Decision("op"), reason=f"leaked {SECRET}")
+    cancel_request(bench.context, "cancelled", by=OperatorDecision("op"), reason=f"leaked {SECRET}")
     assert cli.execute([*call, "run", "--once"]) == 0
     assert cli.execute([*call, "status", "--json"]) == 0
     assert cli.execute([*call, "status"]) == 0
     assert cli.execute([*call, "audit", "show"]) == 0
-    reject_draft(bench.context, named, reason=f"leaks {SECRET}", by=Decision("op"))
-    reject_draft(bench.context, odd, reason="", by=Decision("op"))
+    reject_draft(bench.context, named, reason=f"leaks {SECRET}", by=OperatorDecision("op"))
+    reject_draft(bench.context, odd, reason="", by=OperatorDecision("op"))
     assert cli.execute([*call, "run", "--once"]) == 0
     said = capsys.readouterr()
     assert SECRET not in said.out and SECRET not in said.err

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from threegate.request.command.data_tools import why_opaque
 from threegate.request.command.pinned_script import script_word
-from threegate.request.command.read_command import WARNINGS, Command, read_command
+from threegate.request.command.read_command import WARNINGS, ReadCommand, read_command
 
-__all__ = ["WARNINGS", "Command", "read_command", "script_word", "why_opaque"]
+__all__ = ["WARNINGS", "ReadCommand", "read_command", "script_word", "why_opaque"]

@@ -14,7 +14,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class DataTool:
     """What a data tool may be given. A long option stands without its two dashes, and may take ``=value``."""
 
     flags: str = ""
@@ -52,8 +52,10 @@ _ARCHIVE_HOST: Final = ":"
 """tar takes ``host:file`` for an archive on another machine and starts rsh for it."""
 
 
-def _tool(flags: str = "", values: str = "", longs: str = "", *, whole: str = "", text: bool = False) -> Tool:
-    return Tool(flags, values, frozenset(longs.split()), frozenset(whole.split()), text=text)
+def _tool(
+    flags: str = "", values: str = "", longs: str = "", *, whole: str = "", text: bool = False
+) -> DataTool:
+    return DataTool(flags, values, frozenset(longs.split()), frozenset(whole.split()), text=text)
 
 
 _GREP: Final = _tool(
@@ -68,9 +70,9 @@ _GREP: Final = _tool(
 )
 _DIGEST: Final = _tool("bctwz", "", "binary check text tag zero ignore-missing quiet status strict warn")
 _UNZIPPED: Final = _tool("cdkflqtv", "", "stdout decompress keep force list quiet test verbose")
-_ANY: Final = Tool(any_words=True)
+_ANY: Final = DataTool(any_words=True)
 
-TOOLS: Final[Mapping[str, Tool]] = {
+TOOLS: Final[Mapping[str, DataTool]] = {
     # text
     "cat": _tool(
         "AbeEnstTuv", "", "show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting"
@@ -130,7 +132,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "tee": _tool("a", "", "append"),
     "iconv": _tool("cls", "fto", "from-code to-code output list silent"),
     "numfmt": _tool("z", "d", "from to field delimiter format grouping header padding round suffix"),
-    "printf": Tool(any_words=True, text=True),
+    "printf": DataTool(any_words=True, text=True),
     "echo": _ANY,
     "jq": _tool(
         "cnesrjaSRCM",
@@ -245,7 +247,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "date": _tool("uR", "dIrf", "date utc universal iso-8601 rfc-3339 rfc-email reference file", text=True),
     "seq": _tool("w", "fs", "format separator equal-width"),
     "expr": _ANY,
-    "test": Tool(any_words=True, text=True),
+    "test": DataTool(any_words=True, text=True),
     "true": _ANY,
     "false": _ANY,
     "sleep": _ANY,

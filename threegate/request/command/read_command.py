@@ -52,7 +52,7 @@ _PATH_RULES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ReadCommand:
     """What was read. `argv` is None when an error was found; `problems` are in order of place."""
 
     argv: tuple[str, ...] | None
@@ -61,7 +61,7 @@ class Command:
     """The program is outside `programs` or below /in: the effective risk is high."""
 
 
-def read_command(text: str, *, programs: Collection[str]) -> Command:
+def read_command(text: str, *, programs: Collection[str]) -> ReadCommand:
     """Read the line of a Command section. `programs` are the usual ones (settings). Never raises; linear time.
 
     Places are columns of `text`, which is one line.
@@ -69,16 +69,16 @@ def read_command(text: str, *, programs: Collection[str]) -> Command:
     words, problems = split_words(text)
     if not words or not words[0].value:
         missing = Problem("TG301", 1, 1, "there is no command; write one line, program and words")
-        return Command(None, (*problems, missing))
+        return ReadCommand(None, (*problems, missing))
     if any(problem.rule == "TG322" for problem in problems):
-        return Command(None, problems)
+        return ReadCommand(None, problems)
     found = {problem.rule: problem for problem in problems}
     for rule, word, message in _judge(words, programs):
         found.setdefault(rule, Problem(rule, 1, word.column, mask_secrets(message)))
     ordered = tuple(sorted(found.values(), key=lambda problem: (problem.column, problem.rule)))
     refused = any(problem.rule not in WARNINGS for problem in ordered)
     argv = None if refused else tuple(word.value for word in words)
-    return Command(argv, ordered, "TG330" in found)
+    return ReadCommand(argv, ordered, "TG330" in found)
 
 
 _Found = tuple[str, Word, str]

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 
+from threegate.core.risk_domains import RISK_DOMAINS
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.characters import is_hidden
 from threegate.request.fixes.edit import Draft
 from threegate.request.front_matter import nearest_key
-from threegate.request.front_matter_keys import KEYS, RISK_DOMAINS
+from threegate.request.front_matter_keys import KEYS
 from threegate.request.hosts import HostError, read_target
 from threegate.request.render_draft import file_name, render_time, slug_of
 from threegate.request.report import Finding, Fix

@@ -24,7 +24,7 @@ from threegate.changes.table import EXECUTABLE, FOLDER, LINK, ChangeSetError, Ro
 from threegate.changes.trees import HeldTree, TreeChanged, read_chunks
 from threegate.core import durable
 from threegate.core.held_folder import HeldFolder, open_beneath, open_inside
-from threegate.runners.apply.apply_journal import STAGE, Do, Plan, Step, write_plan
+from threegate.runners.apply.apply_journal import STAGE, ApplyPlan, ApplyStep, Do, write_plan
 
 if TYPE_CHECKING:
     from threegate.request.job import ProjectPlace
@@ -45,7 +45,7 @@ class Done:
     left: tuple[str, ...] = ()
 
 
-class Stopped(Exception):
+class ChangeStopped(Exception):
     """The change cannot go on: the status, and one line."""
 
     def __init__(self, status: Ending, message: str) -> None:
@@ -81,7 +81,7 @@ def carry_out(project: HeldFolder, place: ProjectPlace, work: Work) -> Done:
         plan = _prepare(project, place, work)
         with project.folder(STAGE) as stage:
             return _take_steps(project, stage, plan, work)
-    except Stopped as error:
+    except ChangeStopped as error:
         return Done(error.status, str(error))
     except ChangeSetError as error:
         return Done("project_changed", str(error))
@@ -100,7 +100,7 @@ def _line_of(error: OSError) -> str:
     return f"the project could not be changed ({error.strerror or error}); nothing of it was"
 
 
-def _prepare(project: HeldFolder, place: ProjectPlace, work: Work) -> Plan:
+def _prepare(project: HeldFolder, place: ProjectPlace, work: Work) -> ApplyPlan:
     """Check everything, keep the originals, stage what is new, write the plan. Changes no path of the project.
 
     Raises Stopped, ChangeSetError, OSError; the stage folder is gone then.
@@ -109,7 +109,7 @@ def _prepare(project: HeldFolder, place: ProjectPlace, work: Work) -> Plan:
     moved = moved_on(tree, work.change.rows)
     if moved:
         more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
-        raise Stopped(
+        raise ChangeStopped(
             "project_changed", f"{moved[0]}{more}: is not what the change was made from; nothing was changed"
         )
     check_project(tree, work.change, place.uid)
@@ -118,7 +118,7 @@ def _prepare(project: HeldFolder, place: ProjectPlace, work: Work) -> Plan:
     try:
         durable.make_folder_at(project.fileno(), STAGE, project.path / STAGE)
     except FileExistsError:
-        raise Stopped(
+        raise ChangeStopped(
             "project_not_writable",
             f"{STAGE}/ is there already: another change is being made, or was cut off (start the daemon)",
         ) from None
@@ -152,9 +152,9 @@ def _keep_originals(tree: HeldTree, change: ChangeSet, target: BinaryIO) -> None
     durable.sync_fd(target.fileno(), "originals")
 
 
-def _plan(project: HeldFolder, stage: HeldFolder, work: Work) -> Plan:
+def _plan(project: HeldFolder, stage: HeldFolder, work: Work) -> ApplyPlan:
     """The steps, and everything new in the stage folder, on disk. Raises OSError, Stopped."""
-    steps: list[Step] = []
+    steps: list[ApplyStep] = []
     kept: dict[str, tuple[int, int]] = {}
     many = len(work.change.rows) > _FEW
     for number, (do, row) in enumerate(_ordered(work.change.rows)):
@@ -165,10 +165,10 @@ def _plan(project: HeldFolder, stage: HeldFolder, work: Work) -> Plan:
         if row.after is not None:
             inode = _stage_one(project, stage, work, row, str(number), kept.get(row.path), settled=not many)
         old, new = ((node.mode, node.sha256) if node else ("", "") for node in (row.before, row.after))
-        steps.append(Step(number, do, row.path, inode, old, new))
+        steps.append(ApplyStep(number, do, row.path, inode, old, new))
     if many:
         durable.sync_all(stage.fileno(), stage.path)
-    return Plan(tuple(steps), kept)
+    return ApplyPlan(tuple(steps), kept)
 
 
 def _ordered(rows: tuple[Row, ...]) -> list[tuple[Do, Row]]:
@@ -211,7 +211,7 @@ def _stage_one(
         if not row.after.folder:
             content = work.change.read(work.archive, row.path)
             if hashlib.sha256(content).hexdigest() != row.after.sha256:
-                raise Stopped("failed", "changes.tar changed while it was read; nothing was changed")
+                raise ChangeStopped("failed", "changes.tar changed while it was read; nothing was changed")
             durable.write_fd(descriptor, content, path)
             _copy_attributes(project, row, descriptor)
         if gid is not None and os.fstat(descriptor).st_gid != gid:
@@ -234,7 +234,7 @@ def _copy_attributes(project: HeldFolder, row: Row, target: int) -> None:
             if name.startswith("user."):
                 os.setxattr(target, name, os.getxattr(source, name))
             elif name != "security.selinux":
-                raise Stopped(
+                raise ChangeStopped(
                     "project_not_writable",
                     f"{row.path}: has an access list or capabilities; change it by hand",
                 )
@@ -276,17 +276,17 @@ def _nearest_folder(project: HeldFolder, row: Row) -> os.stat_result:
     return os.fstat(project.fileno())
 
 
-def _take_steps(project: HeldFolder, stage: HeldFolder, plan: Plan, work: Work) -> Done:
+def _take_steps(project: HeldFolder, stage: HeldFolder, plan: ApplyPlan, work: Work) -> Done:
     """Take all steps, or take back those that were taken."""
     try:
         for step in plan.steps:
             status = work.stop()
             if status is not None:
-                raise Stopped(status, "was stopped before all of it was made; nothing was changed")
+                raise ChangeStopped(status, "was stopped before all of it was made; nothing was changed")
             _take(project, stage, step)
         _sync_folders(project, plan)
         durable.sync_folder_at(stage.fileno(), stage.path)
-    except Stopped as error:
+    except ChangeStopped as error:
         return Done(error.status, str(error), take_back(project, plan, work.token))
     except OSError as error:
         return Done(_status_of(error), _line_of(error), take_back(project, plan, work.token))
@@ -296,7 +296,7 @@ def _take_steps(project: HeldFolder, stage: HeldFolder, plan: Plan, work: Work) 
     return Done("succeeded", f"{len(plan.steps)} paths of the project were changed")
 
 
-def _sync_folders(project: HeldFolder, plan: Plan) -> None:
+def _sync_folders(project: HeldFolder, plan: ApplyPlan) -> None:
     """Make the names in every folder durable that had one changed, and is still there. Raises OSError."""
     folders = dict.fromkeys(step.path.rpartition("/")[0] for step in plan.steps)
     if len(folders) > _FEW:
@@ -311,7 +311,7 @@ def _sync_folders(project: HeldFolder, plan: Plan) -> None:
                 raise
 
 
-def _take(project: HeldFolder, stage: HeldFolder, step: Step) -> None:
+def _take(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> None:
     """One rename, and a look at what came out of the project. Raises Stopped, OSError; the step may then be taken."""
     above = step.path.rpartition("/")[0]
     try:
@@ -326,17 +326,17 @@ def _take(project: HeldFolder, stage: HeldFolder, step: Step) -> None:
                 durable.rename_at(folder, path, stage.fileno(), staged)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENOTEMPTY):
-            raise Stopped(
+            raise ChangeStopped(
                 "project_changed", f"{step.path}: changed while the change was made; nothing was changed"
             ) from None
         raise
     if not _is_old(stage, step):
-        raise Stopped(
+        raise ChangeStopped(
             "project_changed", f"{step.path}: changed while the change was made; nothing was changed"
         )
 
 
-def _is_old(stage: HeldFolder, step: Step) -> bool:
+def _is_old(stage: HeldFolder, step: ApplyStep) -> bool:
     """Whether what came out of the project is what the table has as "before"."""
     return _is(stage.fileno(), step.staged, step.old)
 
@@ -375,7 +375,7 @@ def _has_names(folder: int, name: str) -> bool:
         os.close(descriptor)
 
 
-def take_back(project: HeldFolder, plan: Plan, token: str) -> tuple[str, ...]:
+def take_back(project: HeldFolder, plan: ApplyPlan, token: str) -> tuple[str, ...]:
     """Take back, in reverse, every step that was taken; may be done again after a crash in between.
 
     Returns the paths that stay because somebody else changed them since: what was there is then in the stage folder, and
@@ -402,7 +402,7 @@ def take_back(project: HeldFolder, plan: Plan, token: str) -> tuple[str, ...]:
     return tuple(left)
 
 
-def _taken_back(project: HeldFolder, stage: HeldFolder, step: Step) -> bool:
+def _taken_back(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> bool:
     """Take one step back, if it was taken. False: the path has something else by now."""
     try:
         staged = os.stat(step.staged, dir_fd=stage.fileno(), follow_symlinks=False).st_ino

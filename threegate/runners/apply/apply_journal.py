@@ -25,7 +25,7 @@ Do = Literal["in", "out", "swap"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ApplyStep:
     """One rename. `inode` is that of the staged thing (0 for `out`): where it is says whether the step was taken.
 
     What comes out of the project must be `old`, as mode and sha256 of a table; what a step brought in is `new`. Both are
@@ -46,10 +46,10 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ApplyPlan:
     """All steps in order, and of each path that goes or is replaced its exact permission bits and group."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ApplyStep, ...]
     kept: Mapping[str, tuple[int, int]]
 
 
@@ -58,7 +58,7 @@ def first_line(place: ProjectPlace, token: str) -> bytes:
     return canonical.canonical_bytes({"journal": 1, "project": place.to_json(), "token": token}) + b"\n"
 
 
-def write_plan(journal: int, plan: Plan, path: str) -> None:
+def write_plan(journal: int, plan: ApplyPlan, path: str) -> None:
     """Append the second line to the open journal and sync it. `path` is only told to observers. Raises OSError."""
     value = {
         "steps": [[step.number, step.do, step.path, step.inode, *step.old, *step.new] for step in plan.steps],
@@ -75,7 +75,7 @@ class Journal:
 
     place: ProjectPlace
     token: str
-    plan: Plan | None
+    plan: ApplyPlan | None
 
 
 def read_journal(data: bytes) -> Journal:
@@ -88,10 +88,10 @@ def read_journal(data: bytes) -> Journal:
             return Journal(place, token, None)
         value = canonical.loads_strict(rest[:-1], max_bytes=limits.APPLY_JOURNAL_BYTES)
         steps = tuple(
-            Step(number, do, path, inode, (old, old_sha256), (new, new_sha256))
+            ApplyStep(number, do, path, inode, (old, old_sha256), (new, new_sha256))
             for number, do, path, inode, old, old_sha256, new, new_sha256 in value["steps"]
         )
         kept = {name: (int(mode), int(gid)) for name, (mode, gid) in value["kept"].items()}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"is no journal of a change ({type(error).__name__})") from None
-    return Journal(place, token, Plan(steps, kept))
+    return Journal(place, token, ApplyPlan(steps, kept))

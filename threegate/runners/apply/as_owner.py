@@ -27,7 +27,7 @@ from threegate.core import canonical, limits
 from threegate.core.held_folder import HeldFolder
 from threegate.request.job import ProjectPlace
 from threegate.runners.apply.apply_engine import Done, Ending, Work, carry_out, forget, take_back
-from threegate.runners.apply.apply_journal import Plan, read_journal
+from threegate.runners.apply.apply_journal import ApplyPlan, read_journal
 
 Verb = Literal["apply", "take_back", "forget"]
 _PR_SET_PDEATHSIG: Final = 1
@@ -128,7 +128,7 @@ def _taken_back(project: HeldFolder, order: Order) -> Done:
     return Done("failed" if left else "succeeded", "", left)
 
 
-def plan_of(journal: int) -> Plan | None:
+def plan_of(journal: int) -> ApplyPlan | None:
     """The plan of an open journal; None where it has none."""
     os.lseek(journal, 0, os.SEEK_SET)
     with os.fdopen(os.dup(journal), "rb") as stream, suppress(ValueError):

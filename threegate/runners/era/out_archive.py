@@ -18,7 +18,7 @@ import docker
 from threegate.core import limits
 from threegate.request.job import JobLimits
 from threegate.request.tar_reader import FILES, FOLDER, TarError, TarHeader, read_headers
-from threegate.runners.staging import Collected, Kept, fresh_folder, open_folder
+from threegate.runners.staging import Collected, KeptOutputs, fresh_folder, open_folder
 from threegate.runners.unpack import odd_name
 
 _ROOT = b"out"
@@ -64,7 +64,7 @@ class _Unpacker:
         self._target = target
         self._headers = headers
         self._found = Collected()
-        self._kept = Kept(bounds, self._found, target)
+        self._kept = KeptOutputs(bounds, self._found, target)
         # The first name of a file comes as a file, each further one as a link to it.
         linked = [header for header in headers if header.kind == _HARD_LINK]
         self._several = {header.link for header in linked} | {header.name for header in linked}

@@ -43,7 +43,7 @@ _SLEEPS = frozenset({"system.sleep", "time.sleep"})
 _ASYNC_SLEEPS = frozenset({"system.async_sleep", "asyncio.sleep"})
 
 
-class Stopped(Exception):
+class DriveStopped(Exception):
     """A bound of ours was met between two calls; `Drive.ended` says which."""
 
 
@@ -99,7 +99,7 @@ class Drive:
     def _answer(self, state: Any) -> Any:
         """Answer one call of the sandbox."""
         if self.ended is not None:
-            raise Stopped
+            raise DriveStopped
         if isinstance(state, pm.NameLookupSnapshot):
             return state.resume()
         if isinstance(state, pm.FutureSnapshot):
@@ -145,7 +145,7 @@ class Drive:
             self._stop(
                 "output_exceeded", f"output_exceeded: /out holds {self._bounds.out_files} files, its limit."
             )
-            raise Stopped
+            raise DriveStopped
 
     def _printed(self, stream: str, text: str) -> None:
         meter = self._streams[stream]

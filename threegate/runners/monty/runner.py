@@ -21,7 +21,7 @@ import pydantic_monty as pm
 from threegate.core import limits
 from threegate.core.errors import Unavailable
 from threegate.runners.interface import Control, Outcome, Status
-from threegate.runners.monty.drive import Drive, Stopped, explain
+from threegate.runners.monty.drive import Drive, DriveStopped, explain
 from threegate.runners.monty.monty_probe import monty_probe_job
 from threegate.runners.monty.process import WorkerProcess
 from threegate.runners.monty.run_watch import RunWatch
@@ -216,7 +216,7 @@ class _MontyRun:
             self._end(
                 "failed", "The value of the last expression cannot be written (an integer is too long).", 1
             )
-        except Stopped:
+        except DriveStopped:
             self._end("failed", "The run was stopped.", None)
         if drive.ended and self._status in ("succeeded", "failed"):
             self._end(*drive.ended, None)

@@ -27,7 +27,7 @@ _PROXIED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-i
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PageRequest:
     """What a request says about where it comes from. Header names are small; each has all its values."""
 
     client: str
@@ -38,7 +38,7 @@ class Asked:
     """Whether it is a POST."""
 
 
-def refusal(asked: Asked, origin: str = "") -> str:
+def refusal(asked: PageRequest, origin: str = "") -> str:
     """Why this request is not answered at all, in one line, or an empty text.
 
     `origin`: of a page that passkeys are pinned to, which is for no other name; without one it is for this machine only.
@@ -46,7 +46,7 @@ def refusal(asked: Asked, origin: str = "") -> str:
     return _site_refusal(asked, origin) if origin else _local_refusal(asked)
 
 
-def _site_refusal(asked: Asked, origin: str) -> str:
+def _site_refusal(asked: PageRequest, origin: str) -> str:
     given = tuple(name.lower() for name in asked.headers.get("host", ()))
     if given != (origin.removeprefix("https://"),):
         return f"ask for it by its own address, {origin}"
@@ -58,7 +58,7 @@ def _site_refusal(asked: Asked, origin: str) -> str:
     return _fetch_refusal(asked.headers)
 
 
-def _local_refusal(asked: Asked) -> str:
+def _local_refusal(asked: PageRequest) -> str:
     host, port = asked.server
     if not (_is_loopback(asked.client) and _is_loopback(host)):
         return "the page is for this machine only"

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from threegate.core import limits
 from threegate.core.errors import ThreeGateError
 from threegate.core.workspace import Workspace
-from threegate.serve.page.access import Asked, Sessions, refusal, set_cookie
+from threegate.serve.page.access import PageRequest, Sessions, refusal, set_cookie
 from threegate.serve.page.page_templates import HEADERS, PASSKEY_HEADERS, render
 from threegate.serve.page.views import Missing, Views
 from threegate.serve.rate_limit import RateLimit
@@ -124,7 +124,7 @@ class Guard:
     def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         client, server = scope.get("client") or ("", 0), scope.get("server") or ("", 0)
-        asked = Asked(
+        asked = PageRequest(
             client[0],
             (server[0], server[1]),
             {name: headers.getlist(name) for name in headers},

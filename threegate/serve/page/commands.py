@@ -13,38 +13,38 @@ from dataclasses import dataclass
 
 from threegate.core.workspace import Workspace
 from threegate.review.overview import GROUPS
-from threegate.review.request_view import Look
-from threegate.review.status import Entry
+from threegate.review.request_view import RequestView
+from threegate.review.status import RequestEntry
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ShownCommand:
     """What it does, in words of ours, and the line to type; no line when the names in it cannot be typed safely."""
 
     does: str
     line: str | None
 
 
-def commands(workspace: Workspace, entry: Entry, look: Look) -> list[Command]:
+def commands(workspace: Workspace, entry: RequestEntry, view: RequestView) -> list[ShownCommand]:
     """What can be done about it now, the usual thing first."""
-    return [Command(does, _line(workspace, words)) for does, words in _wanted(entry, look)]
+    return [ShownCommand(does, _line(workspace, words)) for does, words in _wanted(entry, view)]
 
 
-def _wanted(entry: Entry, look: Look) -> Iterator[tuple[str, list[str]]]:
+def _wanted(entry: RequestEntry, view: RequestView) -> Iterator[tuple[str, list[str]]]:
     path = str(entry.path)
-    request_id = look.line.request_id or ""
+    request_id = view.line.request_id or ""
     known = [request_id] if _ID.fullmatch(request_id) else [path]
     if entry.path.suffix != ".md":
         yield "tell the proposal's verdict, with reasons", ["proposal", "explain", path]
     elif entry.folder in GROUPS["drafts"]:
-        if not look.problem:
+        if not view.problem:
             yield "read it once more, sign it with your key and let it run once", ["approve", path]
         yield "say no, for good; the agent reads why", ["reject", path, "--reason", "why not"]
         yield "tell every finding of gate 1", ["validate", "--stage", "draft", path]
     elif entry.folder == "approved":
-        if any(check.code == "quorum_missing" for check in look.checks):
+        if any(check.code == "quorum_missing" for check in view.checks):
             yield "add your signature as a further operator", ["countersign", path]
         yield "check its approval, step by step", ["approval", "verify", path]
         yield "take it back before it runs", ["cancel", *known]

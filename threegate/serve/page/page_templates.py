@@ -14,7 +14,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from threegate import __version__
-from threegate.review.code_descriptions import meaning
+from threegate.review.code_descriptions import description
 from threegate.shown.escaped_lines import shown
 
 _FOLDER: Final = files("threegate.serve.page") / "templates"
@@ -80,7 +80,7 @@ def _numbered(text: str) -> list[str]:
 
 def _meaning_of_value(value: str) -> str:
     """What the code means that a value begins with."""
-    return meaning(value.split(" ", 1)[0].split(",", 1)[0])
+    return description(value.split(" ", 1)[0].split(",", 1)[0])
 
 
 def _environment() -> Environment:
@@ -94,7 +94,7 @@ def _environment() -> Environment:
     )
     environment.filters["foreign"] = foreign
     environment.filters["numbered"] = _numbered
-    environment.filters["meaning"] = meaning
+    environment.filters["meaning"] = description
     environment.filters["meaning_of_value"] = _meaning_of_value
     environment.globals.update(
         style=_STYLE,

@@ -44,9 +44,9 @@ from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.review.overview import GROUPS
 from threegate.review.placed_drill import drill_at
-from threegate.review.request_view import Look
+from threegate.review.request_view import RequestView
 from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
-from threegate.review.status import Entry
+from threegate.review.status import RequestEntry
 from threegate.serve.page.access import Sessions, set_cookie
 from threegate.serve.page.app import Guard, look_routes, message, routed
 from threegate.serve.page.page_templates import render
@@ -85,15 +85,15 @@ class _PasskeyViews(Views):
         """Settings and trail as they are now. Raises InvalidInput, TrailError."""
         return self._context()
 
-    def entry(self, request: Request) -> Entry:
+    def entry(self, request: Request) -> RequestEntry:
         """The file that an address names. Raises Missing."""
         return self._entry(request)
 
-    def _entries(self, group: str) -> list[Entry]:
+    def _entries(self, group: str) -> list[RequestEntry]:
         """No drill is given to whoever signs with a passkey."""
         return [entry for entry in super()._entries(group) if drill_at(self._workspace, entry.path) is None]
 
-    def _entry(self, request: Request) -> Entry:
+    def _entry(self, request: Request) -> RequestEntry:
         entry = super()._entry(request)
         if drill_at(self._workspace, entry.path) is not None:
             raise Missing("it is no longer in this folder: look for it in the lists, where it went")
@@ -108,7 +108,7 @@ class _PasskeyViews(Views):
             raise
         return super()._render(request, template, origin=self._origin, **values)
 
-    def _looked(self, request: Request, entry: Entry) -> tuple[Look, dict[str, Any]]:
+    def _looked(self, request: Request, entry: RequestEntry) -> tuple[RequestView, dict[str, Any]]:
         credential, name = self._sessions.whose(request.path_params["view"]).split(" ")
         signing: dict[str, str] = {}
 
@@ -123,8 +123,8 @@ class _PasskeyViews(Views):
                 to=f"/page/{request.path_params['view']}/approve/{entry.folder}/{entry.key}",
             )
 
-        look = self._look(entry, operator=name, seen=seen)
-        return look, {"signing": signing or None}
+        view = self._view(entry, operator=name, seen=seen)
+        return view, {"signing": signing or None}
 
 
 class _PasskeyPage:

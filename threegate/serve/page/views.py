@@ -15,9 +15,9 @@ from threegate.launch.contract_sessions import ContractSessions
 from threegate.review.asked import AskedReader
 from threegate.review.overview import GROUPS, entries, find_entry, matching
 from threegate.review.readiness import Readiness
-from threegate.review.request_view import Look, look_at
+from threegate.review.request_view import RequestView, view_request
 from threegate.review.status import TITLES as NEXT_TITLES
-from threegate.review.status import Entry, Line, grouped, line_of
+from threegate.review.status import Line, RequestEntry, grouped, line_of
 from threegate.secretscan import mask_secrets
 from threegate.serve.page.commands import commands
 from threegate.serve.page.page_templates import foreign, render
@@ -120,12 +120,12 @@ class Views:
     def request(self, request: Request) -> str:
         """One request, whole."""
         entry = self._entry(request)
-        look, added = self._looked(request, entry)
+        view, added = self._looked(request, entry)
         streams = []
-        if look.facts is not None:
+        if view.facts is not None:
             for name in _STREAMS:
-                pieces = pieces_of(look, name, limits.PAGE_FIRST_CHARS, _FIRST_BYTES)
-                stream = getattr(look.facts, name)
+                pieces = pieces_of(view, name, limits.PAGE_FIRST_CHARS, _FIRST_BYTES)
+                stream = getattr(view.facts, name)
                 if pieces is not None:
                     more = len(pieces) > 1 or len(stream.kept) > _FIRST_BYTES
                     streams.append({"name": name, "text": pieces[0], "more": more, "stream": stream})
@@ -135,25 +135,25 @@ class Views:
             counts=self._counts(),
             here=_group_of(entry),
             entry=entry,
-            look=look,
-            ended=any(section.title == _ENDED for section in look.sections),
-            card=_card(look),
-            sections=[section for section in look.sections if section.title not in ("REQUEST", _ENDED)],
-            commands=commands(self._workspace, entry, look),
+            view=view,
+            ended=any(section.title == _ENDED for section in view.sections),
+            card=_card(view),
+            sections=[section for section in view.sections if section.title not in ("REQUEST", _ENDED)],
+            commands=commands(self._workspace, entry, view),
             streams=streams,
             **added,
         )
 
-    def _looked(self, request: Request, entry: Entry) -> tuple[Look, dict[str, Any]]:
+    def _looked(self, request: Request, entry: RequestEntry) -> tuple[RequestView, dict[str, Any]]:
         """What is shown of a request, and what else its page is given."""
-        return self._look(entry), {}
+        return self._view(entry), {}
 
     def stream(self, request: Request) -> str:
         """stdout or stderr of a run, page by page."""
         name = request.path_params["name"]
         entry = self._entry(request)
-        look = self._look(entry)
-        pieces = pieces_of(look, name, limits.PAGE_STREAM_CHARS) if name in _STREAMS else None
+        view = self._view(entry)
+        pieces = pieces_of(view, name, limits.PAGE_STREAM_CHARS) if name in _STREAMS else None
         if pieces is None:
             raise Missing("there is no such output")
         page = min(_number(request.query_params.get("page", "1")), len(pieces))
@@ -174,7 +174,7 @@ class Views:
         groups = [(group, TITLES[group]) for group in GROUPS]
         return render(template, base=base, groups=groups, root=str(self._workspace.root), **values)
 
-    def _rows(self, found: list[Entry]) -> list[Line]:
+    def _rows(self, found: list[RequestEntry]) -> list[Line]:
         with self._reading:
             return grouped(
                 [
@@ -188,21 +188,21 @@ class Views:
     def _counts(self) -> dict[str, int]:
         return _counts({group: self._entries(group) for group in GROUPS})
 
-    def _entries(self, group: str) -> list[Entry]:
+    def _entries(self, group: str) -> list[RequestEntry]:
         """The files of a group that are listed."""
         return entries(self._workspace, group)
 
-    def _entry(self, request: Request) -> Entry:
+    def _entry(self, request: Request) -> RequestEntry:
         folder, key = request.path_params["folder"], request.path_params["key"]
         entry = find_entry(self._workspace, folder, key)
         if entry is None:
             raise Missing("it is no longer in this folder: look for it in the lists, where it went")
         return entry
 
-    def _look(self, entry: Entry, **more: Any) -> Look:
+    def _view(self, entry: RequestEntry, **more: Any) -> RequestView:
         """Raises Missing when the file went on meanwhile; TrailError and what else keeps it from being shown."""
         try:
-            return look_at(self._context(), entry, **more)
+            return view_request(self._context(), entry, **more)
         except InvalidInput:
             if entry.path.exists():
                 raise
@@ -219,9 +219,11 @@ class Views:
             return open_context(self._workspace, contracts=self._contracts, trail=self._trail)
 
 
-def pieces_of(look: Look, name: str, size: int, kept: int = limits.STREAM_KEPT_BYTES) -> list[str] | None:
+def pieces_of(
+    view: RequestView, name: str, size: int, kept: int = limits.STREAM_KEPT_BYTES
+) -> list[str] | None:
     """A stream's first `kept` bytes in pieces of `size` characters, safe to show, secrets masked; None when it is empty."""
-    stream = getattr(look.facts, name) if look.facts is not None else None
+    stream = getattr(view.facts, name) if view.facts is not None else None
     if stream is None or not stream.kept:
         return None
     text = mask_secrets(stream.kept[:kept].decode("utf-8", "backslashreplace"))
@@ -241,17 +243,17 @@ def _part(group: str, title: str, total: int, rows: list[Line]) -> dict[str, Any
     }
 
 
-def _card(look: Look) -> list[Section]:
+def _card(view: RequestView) -> list[Section]:
     """What is in the column of the card: how it ended, else the request's own card."""
-    found = {section.title: section for section in look.sections}
+    found = {section.title: section for section in view.sections}
     return [found[title] for title in (_ENDED, "REQUEST") if title in found][:1]
 
 
-def _counts(found: dict[str, list[Entry]]) -> dict[str, int]:
+def _counts(found: dict[str, list[RequestEntry]]) -> dict[str, int]:
     return {group: len(items) for group, items in found.items()}
 
 
-def _group_of(entry: Entry) -> str:
+def _group_of(entry: RequestEntry) -> str:
     return next((group for group, folders in GROUPS.items() if entry.folder in folders), "drafts")
 
 

@@ -70,7 +70,7 @@ class SessionKilled(SignedAct):
 
 
 @frozen_fields
-class CheckpointAnswered(SignedAct):
+class ContractCheckpointAnswered(SignedAct):
     """An operator answered what a contract asks of a person."""
 
     kind = "checkpoint_answered"

@@ -58,13 +58,13 @@ class TreeAnnounced(Payload):
 
 
 @frozen_fields
-class CheckpointSigned(TreeAnnounced):
-    """A checkpoint of the trail was signed."""
+class TrailCheckpointSigned(TreeAnnounced):
+    """A trail checkpoint was signed."""
 
     kind = "checkpoint"
 
     def sentence(self) -> str:
-        return f"signed a checkpoint of the trail{f' at {self.size} events' if self.size is not None else ''}"
+        return f"signed a trail checkpoint{f' at {self.size} events' if self.size is not None else ''}"
 
 
 @frozen_fields
@@ -79,7 +79,7 @@ class Rotated(TreeAnnounced):
 
 @frozen_fields
 class Witnessed(Payload):
-    """A witness answered to a checkpoint of the trail: it cosigned it, or refused to."""
+    """A witness answered to a trail checkpoint: it cosigned it, or refused to."""
 
     kind = "witnessed"
 
@@ -97,7 +97,9 @@ class Witnessed(Payload):
     """Why it refused, as it said."""
 
     def sentence(self) -> str:
-        of = f" the checkpoint at {self.size} events" if self.size is not None else " a checkpoint"
+        of = (
+            f" the trail checkpoint at {self.size} events" if self.size is not None else " a trail checkpoint"
+        )
         if self.cosignature is None:
             return f"the witness{named(self.witness)} refused to cosign{of}{because(self.reason)}"
         return f"the witness{named(self.witness)} cosigned{of}"
