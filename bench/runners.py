@@ -65,7 +65,7 @@ def era(rounds: int) -> None:
     job = era_job("cat", "/etc/debian_version")
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "ahead").mkdir()
-        ahead = EraRunner(era_settings().model_copy(update={"warm": 1}), prepared_in=Path(name) / "ahead")
+        ahead = EraRunner(era_settings().but(warm=1), prepared_in=Path(name) / "ahead")
         profile = Path(name) / "seccomp.json"
         profile.write_text(SECCOMP_JSON)
         (Path(name) / "in").mkdir()

@@ -34,7 +34,6 @@ from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.tools.door_names import door_name
-from threegate.tools.requested_call import arguments_of
 
 SECONDS = 900
 """For anything to happen, on a machine that does much else."""
@@ -93,7 +92,7 @@ class Operator:
             with open_reviewed_draft(context, read_draft(context.workspace, path)) as reviewed:
                 call = reviewed.request.call
                 assert call is not None
-                key = call_key(call.tool, arguments_of(call))
+                key = call_key(call.tool, call.arguments())
                 if not self._left[key]:
                     return False
                 sealed = seal(context, reviewed, "operator")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic_core import PydanticUndefined
-
 from threegate.core.settings import AgentSettings, SecretReference, WitnessReference, setting_rows
+from threegate.core.toml_table import REQUIRED, Rule, kinds_of
 from threegate.setup.settings_file import toml_value
 
 
@@ -26,8 +25,8 @@ def _lines() -> Iterator[str]:
     yield "Settings that decide what may run are part of the policy that an operator signs: after a change the approvals that wait"
     yield "say `policy_changed`. `audit`, `trail`, `notify` and the budgets are not."
     tables: dict[str, list[str]] = {}
-    for name, entry in setting_rows():
-        tables.setdefault(name.rpartition(".")[0] or name, []).append(_row(name, entry))
+    for name, kind, rule in setting_rows():
+        tables.setdefault(name.rpartition(".")[0] or name, []).append(_row(name, kind, rule))
     for table, rows in tables.items():
         yield from (
             "",
@@ -49,29 +48,24 @@ def _lines() -> Iterator[str]:
             "| setting | default | values | meaning |",
             "|---|---|---|---|",
         )
-        for name, entry in model.model_fields.items():
-            yield _row(f"{table}.NAME.{name}", entry)
+        kinds = kinds_of(model)
+        for name, rule in model.rules.items():
+            yield _row(f"{table}.NAME.{name}", kinds[name], rule)
 
 
-def _row(name: str, entry: Any) -> str:
-    default = "required" if entry.default is PydanticUndefined else f"`{toml_value(entry.default)}`"
+def _row(name: str, kind: Any, rule: Rule) -> str:
+    default = "required" if rule.default is REQUIRED else f"`{toml_value(rule.default)}`"
     shown = default if len(default) < 62 else f"{default[:58]}…`"
-    description = (entry.description or "").replace("|", "\\|")
-    return f"| `{name}` | {shown} | {_values(entry)} | {description} |"
+    description = rule.description.replace("|", "\\|")
+    return f"| `{name}` | {shown} | {_values(kind, rule)} | {description} |"
 
 
-def _values(entry: Any) -> str:
-    kind = entry.annotation
+def _values(kind: Any, rule: Rule) -> str:
     if get_origin(kind) is Literal:
         return " ".join(f"`{value}`" for value in get_args(kind))
-    bounds = []
-    for item in entry.metadata:
-        for sign, attribute in (("≥", "ge"), ("≤", "le")):
-            value = getattr(item, attribute, None)
-            if value is not None:
-                bounds.append(f"{sign} {value}")
-    if any(type(item).__name__ == "BeforeValidator" for item in entry.metadata):
+    if rule.parse is not None:
         return "90s, 15m, 24h, 7d"
+    bounds = [f"{sign} {value}" for sign, value in (("≥", rule.ge), ("≤", rule.le)) if value is not None]
     words = {"int": "whole number", "float": "number", "bool": "true or false", "str": "text"}
     name = words.get(getattr(kind, "__name__", ""), "table" if get_origin(kind) is dict else "list of texts")
     return " ".join([name, *bounds])

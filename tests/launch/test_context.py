@@ -19,8 +19,8 @@ from threegate.trail import Trail
 
 def without_id(policy: Policy) -> Policy:
     settings = policy.settings
-    workspace = settings.workspace.model_copy(update={"id": ""})
-    return replace(policy, settings=settings.model_copy(update={"workspace": workspace}))
+    workspace = settings.workspace.but(id="")
+    return replace(policy, settings=settings.but(workspace=workspace))
 
 
 def test_a_new_policy_makes_a_new_context_and_leaves_the_old_one(bench: Bench, context: Context) -> None:

@@ -25,7 +25,7 @@ def engine(path: Path, answer: bytes | None) -> Iterator[str]:
     def serve() -> None:
         connection, _ = listener.accept()
         with connection:
-            assert connection.recv(4096).startswith(b"GET /version HTTP/1.1\r\n")
+            assert connection.recv(4096).startswith(b"GET /version HTTP/1.0\r\n")
             if answer is None:
                 done.wait(30)
             else:

@@ -17,6 +17,7 @@ from tests.engine_fixtures import monty_job
 from tests.runners import toy_backend
 from threegate.cluster.ledger import ClusterBudget, Ledger
 from threegate.core.settings import Settings
+from threegate.core.toml_table import read_table
 from threegate.launch.approved_file import Approved, read_approved
 from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
@@ -72,7 +73,7 @@ def test_doctor_lists_a_new_backend(toy: str) -> None:
 
 
 def test_recovery_removes_its_orphans(toy: str, tmp_path: Path) -> None:
-    settings = Settings.model_validate({"runners": {"era": {"engine": f"unix://{tmp_path}/none"}}})
+    settings = read_table(Settings, {"runners": {"era": {"engine": f"unix://{tmp_path}/none"}}})
     assert registry.remove_orphans("ws-1", "boot", settings.runners, tmp_path) == [
         f"removed a toy of ws-1 in {tmp_path.name}"
     ]
@@ -119,7 +120,7 @@ def test_a_daemon_gives_every_runner_its_secrets_and_its_place(daemon: tuple[Ben
 
 
 def test_its_rows_and_costs_are_in_the_budget(toy: str) -> None:
-    settings = Settings.model_validate({"runners": {"memory_budget_mb": 4000, "cpu_budget": 64}})
+    settings = read_table(Settings, {"runners": {"memory_budget_mb": 4000, "cpu_budget": 64}})
     job = replace(monty_job("1"), backend="toy")
     assert need_of(job).memory_mb == job.limits.memory_mb + 5
     assert need_of(replace(job, limits=replace(job.limits, cpu="4"))).cpus == Decimal(4)

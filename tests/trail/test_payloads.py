@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import tarfile
+from dataclasses import FrozenInstanceError
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -20,6 +22,7 @@ from threegate.trail.payloads import (
     Approved,
     Cancelled,
     Claimed,
+    Cleared,
     Finished,
     Granted,
     OperatorAdded,
@@ -172,3 +175,14 @@ def test_null_is_written_beside_what_it_belongs_to() -> None:
     assert by_hand["approved_by"] is None and "exit_code" not in by_hand
     ran = Cancelled(record_sha256="a" * 64, status="cancelled").to_data()
     assert ran["exit_code"] is None and "approved_by" not in ran
+
+
+def test_a_payload_is_made_of_its_own_fields_and_never_changed() -> None:
+    made: Any = Waiting(reason="quorum_missing")
+    with pytest.raises(FrozenInstanceError):
+        made.reason = None
+    with pytest.raises(FrozenInstanceError):
+        del made.reason
+    kind: Any = Cleared
+    with pytest.raises(TypeError, match="Cleared: surprise, would_block$"):
+        kind(surprise=1)

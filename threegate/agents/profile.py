@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from string import Template
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import AGENT_NAME, AgentSettings, Settings
+from threegate.core.toml_table import Table, WrongValueError, read_table
 from threegate.jail.jail import DOOR, HOME, MODEL_PORT
 
 Protocol = Literal["responses", "chat", "messages", "gemini"]
@@ -27,19 +25,17 @@ DOOR_ARGV: Final = ("/usr/bin/socat", "-", f"UNIX-CONNECT:{DOOR}")
 """What an agent starts as its MCP server: nothing of ours has to be installed in the jail."""
 
 
-class WrittenFile(BaseModel):
+class WrittenFile(Table):
     """A file below the agent's HOME; with `once` it is written only where it is not there yet."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     path: str
     text: str
     once: bool = False
 
 
-class Profile(BaseModel):
+class Profile(Table):
     """How one kind of agent is run. Texts are templates: $HOME, $PROJECT, $URL, $MODEL, $INSTRUCTIONS, $DOOR_… (`Filled`)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     name: str = ""
     title: str
     program: str
@@ -54,7 +50,7 @@ class Profile(BaseModel):
     models: tuple[str, ...]
     """What it may ask for; the first is the usual one."""
     args: tuple[str, ...] = ()
-    environment: Mapping[str, str] = {}
+    environment: dict[str, str] = {}
     files: tuple[WrittenFile, ...] = ()
     wait_sec: int = 45
     """How long a call of the door waits before it answers `pending`: the client's limit, less a margin."""
@@ -122,8 +118,8 @@ def load_profile(name: str, settings: Settings) -> Profile:
             )
         base = "generic"
     try:
-        packaged = Profile.model_validate(tomllib.loads((_folder() / f"{base}.toml").read_text("utf-8")))
-    except (ValidationError, tomllib.TOMLDecodeError) as error:
+        packaged = read_table(Profile, tomllib.loads((_folder() / f"{base}.toml").read_text("utf-8")))
+    except (WrongValueError, tomllib.TOMLDecodeError) as error:
         raise InvalidInput(
             f"profile {base} of the package is broken ({type(error).__name__}); install again"
         ) from None
@@ -133,7 +129,7 @@ def load_profile(name: str, settings: Settings) -> Profile:
         if getattr(own, key)
     }
     environment = {**packaged.environment, **own.environment}
-    return packaged.model_copy(update={**changes, "name": name, "environment": environment, "limits": own})
+    return packaged.but(**changes, name=name, environment=environment, limits=own)
 
 
 def _folder() -> resources.abc.Traversable:

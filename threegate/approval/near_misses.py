@@ -15,7 +15,6 @@ from threegate.approval.widened import ARGUMENTS, Widened, with_arguments, with_
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
 from threegate.request.job import Job
-from threegate.tools.requested_call import arguments_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def near_calls(job: Job, widened: Sequence[Widened], absent: Sequence[str]) -> l
     One with another value, one with an argument more, one with a value of another type, then more of each.
     """
     assert job.call is not None
-    pattern, arguments = opened(job, widened).pattern, arguments_of(job.call)
+    pattern, arguments = opened(job, widened).pattern, job.call.arguments()
     values = [
         (f"{_name(example.widened)} is another", with_value(job, example.widened.part, example.waits))
         for example in examples(job, widened)

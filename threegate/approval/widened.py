@@ -24,7 +24,6 @@ from threegate.request.command import script_word
 from threegate.request.command.data_tools import tool_of
 from threegate.request.exposure import command_exposure
 from threegate.request.job import Job
-from threegate.tools.requested_call import arguments_of
 
 _LIMITS: Final = ("time_sec", "memory_mb")
 _WORD: Final = re.compile(r"[A-Za-z0-9._,:=@+/-]+")
@@ -152,7 +151,7 @@ def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
         meaning["vars_sha256"], meaning["vars_around_sha256"] = None, canonical.digest(around)
     paths = {part: part.split(".")[1:] for part in parts if part.startswith(ARGUMENTS)}
     if paths and job.call is not None:
-        arguments = arguments_of(job.call)
+        arguments = job.call.arguments()
         for part, path in paths.items():
             values[part] = _take_leaf(arguments, part, path)
         del meaning["call"]["arguments_sha256"]
@@ -178,7 +177,7 @@ def with_value(job: Job, part: str, value: Any) -> Job:
         start, end = next(_spans(text, {part: part.split(".")[1:]}))[1:]
         return replace(job, vars_json=text[:start] + json.dumps(value, ensure_ascii=False) + text[end:])
     if kind == "arguments" and job.call is not None:
-        arguments = arguments_of(job.call)
+        arguments = job.call.arguments()
         holder, key = _holder(arguments, part, name.split("."))
         holder[key] = value
         return with_arguments(job, arguments)
@@ -323,7 +322,7 @@ def _parts_there_are(job: Job) -> str:
     names += [f"outputs.{number}" for number, _ in enumerate(job.outputs)]
     names += [f"argv.{number}" for number, _ in enumerate(job.argv or ()) if number]
     names += [f"vars.{name}" for name in json.loads(job.vars_json or "{}") if _PART.fullmatch(str(name))]
-    names += [f"arguments.{name}" for name in arguments_of(job.call)] if job.call else []
+    names += [f"arguments.{name}" for name in job.call.arguments()] if job.call else []
     return f"there are {', '.join(names)}"
 
 

@@ -58,7 +58,7 @@ def show(
     workspace = workspace_here()
     settings = workspace.load_settings()
     given = dict(_flat(tomllib.loads(workspace.settings_bytes().decode())))
-    rows = dict(_flat(settings.model_dump(mode="json")))
+    rows = dict(_flat(settings.to_json()))
     if wants_json(json_):
         emit_json(
             {

@@ -13,14 +13,13 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from typing import Any, Literal
 
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.file_names import SETTINGS_FILE, WITNESS_NAME
 from threegate.core.risk_domains import RiskDomain
+from threegate.core.toml_table import Rule, Table, WrongValueError, is_table, kinds_of, read_table, setting
 from threegate.core.web_origin import parse_origin
 
 _DURATION = re.compile(r"([1-9][0-9]{0,6})(s|m|h|d)")
@@ -36,9 +35,6 @@ def parse_duration(value: object) -> int:
     raise ValueError("a duration is a number and a unit: 90s, 15m, 24h or 7d")
 
 
-Duration = Annotated[int, BeforeValidator(parse_duration)]
-
-
 def parse_duration_or_never(value: object) -> int:
     """A duration, or ``never`` or 0, which are 0. Raises ValueError."""
     if value == "never" or (value == 0 and not isinstance(value, bool)):
@@ -46,163 +42,160 @@ def parse_duration_or_never(value: object) -> int:
     return parse_duration(value)
 
 
-DurationOrNever = Annotated[int, BeforeValidator(parse_duration_or_never)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
-
-
-class WorkspaceSettings(_Part):
+class WorkspaceSettings(Table):
     """Which workspace this is; written by `threegate init`."""
 
-    id: str = Field(
-        default="", pattern=r"^(ws-[0-9a-f]{32})?$", description="this workspace's own id, made by init"
+    id: str = setting(
+        default="", pattern=r"(ws-[0-9a-f]{32})?", description="this workspace's own id, made by init"
     )
 
 
-class RequestSettings(_Part):
+class RequestSettings(Table):
     """Gate 1: the maxima and the programs that need no extra look."""
 
-    max_cpu: float = Field(
+    max_cpu: float = setting(
         default=limits.REQUEST_MAX_CPU, ge=0.05, le=1024, description="highest cpu_limit, in cores"
     )
-    max_memory_mb: int = Field(
+    max_memory_mb: int = setting(
         default=limits.REQUEST_MAX_MEMORY_MB, ge=8, description="highest memory_limit_mb, in MiB"
     )
-    max_time_sec: int = Field(
+    max_time_sec: int = setting(
         default=limits.REQUEST_MAX_TIME_SEC, ge=1, description="highest time_limit_sec, in seconds"
     )
-    programs: tuple[str, ...] = Field(
+    programs: tuple[str, ...] = setting(
         default=limits.REQUEST_PROGRAMS,
-        strict=False,
         description="programs that do not raise the effective risk; any other makes it high",
     )
 
 
-class QuorumSettings(_Part):
+class QuorumSettings(Table):
     """How many operators must sign, by effective risk."""
 
-    low: int = Field(default=1, ge=1, le=16, description="operators that must sign a request of low risk")
-    medium: int = Field(default=1, ge=1, le=16, description="the same for medium risk")
-    high: int = Field(default=1, ge=1, le=16, description="the same for high risk")
+    low: int = setting(default=1, ge=1, le=16, description="operators that must sign a request of low risk")
+    medium: int = setting(default=1, ge=1, le=16, description="the same for medium risk")
+    high: int = setting(default=1, ge=1, le=16, description="the same for high risk")
 
 
-class ApprovalSettings(_Part):
+def _origin_or_none(value: str) -> None:
+    if value:
+        parse_origin(value)
+
+
+class ApprovalSettings(Table):
     """Gate 2: what makes an approval one."""
 
-    signature: Literal["required", "optional"] = Field(
+    signature: Literal["required", "optional"] = setting(
         default="required",
         description='"optional" lets hand-promoted requests of low risk run unsigned (docs/spec/2-approval.md)',
     )
-    ttl: Duration = Field(
-        default=86400, le=30 * 86400, description="how long an approval holds, from its moment"
+    ttl: int = setting(
+        parse=parse_duration,
+        default=86400,
+        le=30 * 86400,
+        description="how long an approval holds, from its moment",
     )
-    draft_ttl: DurationOrNever = Field(
+    draft_ttl: int = setting(
+        parse=parse_duration_or_never,
         default=7 * 86400,
         le=3650 * 86400,
         description='how long a draft waits for a decision before it is refused; "never" or 0: for ever',
     )
     quorum: QuorumSettings = QuorumSettings()
-    grants: bool = Field(default=False, description="whether standing grants may be given and used")
-    grants_write: bool = Field(
+    grants: bool = setting(default=False, description="whether standing grants may be given and used")
+    grants_write: bool = setting(
         default=False,
         description="whether a standing grant may cover calls of tools whose contract does not say `side_effect: read`",
     )
-    passkey_origin: str = Field(
+    passkey_origin: str = setting(
         default="",
         description="where `threegate serve approve` is reached, like https://approve.example.org:8443;"
         " a host name used for nothing else (docs/approve-from-elsewhere.md)",
+        check=_origin_or_none,
     )
 
-    @field_validator("passkey_origin")
-    @classmethod
-    def _is_origin(cls, value: str) -> str:
-        if value:
-            parse_origin(value)
-        return value
 
-
-class AanaSettings(_Part):
+class AanaSettings(Table):
     """Gate 3a: the Agent Action Contract."""
 
-    risk_domain: RiskDomain = Field(default="research", description="risk domain of requests that name none")
+    risk_domain: RiskDomain = setting(
+        default="research", description="risk domain of requests that name none"
+    )
 
 
-class ContractSettings(_Part):
+class ContractSettings(Table):
     """Gate 3b: the contract language."""
 
-    mode: Literal["enforce", "shadow"] = Field(
+    mode: Literal["enforce", "shadow"] = setting(
         default="enforce", description="shadow records what would be blocked and blocks nothing"
     )
-    cost_per_second: float = Field(
+    cost_per_second: float = setting(
         default=0.0, ge=0, description="cost of one second of runtime, for cost limits"
     )
-    permit_timeout_allow: bool = Field(
+    permit_timeout_allow: bool = setting(
         default=False,
         description="whether a contract checkpoint's `on_timeout: allow` compiles; silence is not consent",
     )
 
 
-class MontySettings(_Part):
+class MontySettings(Table):
     """The embedded sandbox."""
 
-    workers: int = Field(default=2, ge=1, le=64, description="requests that run at once")
+    workers: int = setting(default=2, ge=1, le=64, description="requests that run at once")
 
 
-class EraSettings(_Part):
+class EraSettings(Table):
     """The container sandbox."""
 
-    engine: str = Field(
+    engine: str = setting(
         default="", description="URL of the engine's socket; empty: DOCKER_HOST or the default socket"
     )
-    image: str = Field(
+    image: str = setting(
         default="",
-        pattern=r"^(sha256:[0-9a-f]{64})?$",
+        pattern=r"(sha256:[0-9a-f]{64})?",
         description="ERA image by digest; from `threegate sandbox build`",
     )
-    egress_image: str = Field(
+    egress_image: str = setting(
         default="",
-        pattern=r"^(sha256:[0-9a-f]{64})?$",
+        pattern=r"(sha256:[0-9a-f]{64})?",
         description="egress proxy image by digest, for network: allowlist",
     )
-    runtime: str = Field(
+    runtime: str = setting(
         default="",
-        pattern=r"^[A-Za-z0-9._-]{0,64}$",
+        pattern=r"[A-Za-z0-9._-]{0,64}",
         description="OCI runtime; empty: the engine's default (runc, runsc, kata, krun)",
     )
-    parallel: int = Field(default=1, ge=1, le=64, description="containers that run at once")
-    warm: int = Field(
+    parallel: int = setting(default=1, ge=1, le=64, description="containers that run at once")
+    warm: int = setting(
         default=0, ge=0, le=16, description="containers prepared ahead, each used once; 0: none"
     )
-    require_readback: bool = Field(
+    require_readback: bool = setting(
         default=False, description="refuse a run of which a wall cannot be read back on this machine"
     )
 
 
-class ClusterSettings(_Part):
+class ClusterSettings(Table):
     """Runs on other machines, through RabbitMQ; off while `broker` is empty (docs/cluster.md)."""
 
-    broker: str = Field(
+    broker: str = setting(
         default="",
-        pattern=r"^(amqps://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._-]{1,64})?)?$",
+        pattern=r"(amqps://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._-]{1,64})?)?",
         description="URL of the broker; runs then go to its workers and none runs here",
     )
-    identity: str = Field(
+    identity: str = setting(
         default="", description="absolute path of the folder with ca.pem, tls.pem and tls.key of this daemon"
     )
-    workers: tuple[str, ...] = Field(
-        default=(), strict=False, description="enrolled workers: the verifier key that each printed"
+    workers: tuple[str, ...] = setting(
+        default=(), description="enrolled workers: the verifier key that each printed"
     )
 
 
-class RunnersSettings(_Part):
+class RunnersSettings(Table):
     """Where requests run, and how much of the machine they may take together."""
 
-    memory_budget_mb: int = Field(
+    memory_budget_mb: int = setting(
         default=0, ge=0, description="memory of all runs together; 0: three quarters of the machine"
     )
-    cpu_budget: float = Field(
+    cpu_budget: float = setting(
         default=0.0, ge=0, description="cores of all runs together; 0: as many as the machine has"
     )
     monty: MontySettings = MontySettings()
@@ -210,125 +203,124 @@ class RunnersSettings(_Part):
     cluster: ClusterSettings = ClusterSettings()
 
 
-class AuditSettings(_Part):
+class AuditSettings(Table):
     """The trail."""
 
-    checkpoint_every: int = Field(
+    checkpoint_every: int = setting(
         default=1000, ge=1, description="events between two trail checkpoints that the daemon signs"
     )
 
 
-class WitnessReference(_Part):
+def _key_of_a_witness(value: str) -> None:
+    name, key_id, encoded = value.split("+", 2)
+    data = base64.b64decode(encoded)
+    known = hashlib.sha256(name.encode() + b"\n" + data).hexdigest()[:8]
+    if data[:1] != b"\x04" or known != key_id:
+        raise ValueError("not the verifier key of a witness, or a part of it is wrong; copy it again")
+
+
+class WitnessReference(Table):
     """A witness that cosigns trail checkpoints: where it answers, and the key that its cosignatures must be of."""
 
-    url: str = Field(
-        pattern=r"^https?://([A-Za-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]{0,500})?$",
+    url: str = setting(
+        pattern=r"https?://([A-Za-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]{0,500})?",
         description="what comes before `/add-checkpoint`; http is enough, for what is sent is public to the witness and what comes is signed",
     )
-    key: str = Field(
-        pattern=r"^[!-*,-~]{1,128}\+[0-9a-f]{8}\+[A-Za-z0-9+/]{44}$",
+    key: str = setting(
+        pattern=r"[!-*,-~]{1,128}\+[0-9a-f]{8}\+[A-Za-z0-9+/]{44}",
         description="the verifier key that `threegate witness serve` printed",
+        check=_key_of_a_witness,
     )
 
-    @field_validator("key")
-    @classmethod
-    def _of_a_witness(cls, value: str) -> str:
-        name, key_id, encoded = value.split("+", 2)
-        data = base64.b64decode(encoded)
-        known = hashlib.sha256(name.encode() + b"\n" + data).hexdigest()[:8]
-        if data[:1] != b"\x04" or known != key_id:
-            raise ValueError("not the verifier key of a witness, or a part of it is wrong; copy it again")
-        return value
+
+def _different_witnesses(value: dict[str, WitnessReference]) -> None:
+    if len(value) > limits.WITNESSES:
+        raise ValueError(f"at most {limits.WITNESSES} witnesses are asked")
+    if not all(re.fullmatch(WITNESS_NAME, name) for name in value):
+        raise ValueError("a name has lower-case letters, digits and hyphens, at most 32")
+    if len({witness.key for witness in value.values()}) < len(value):
+        raise ValueError("two witnesses have one key: they are one witness")
 
 
-class TrailSettings(_Part):
+class TrailSettings(Table):
     """Who else sees the trail (docs/trail.md)."""
 
-    witnesses: dict[str, WitnessReference] = Field(
-        default={}, description="witnesses that are asked to cosign each trail checkpoint, by name"
+    witnesses: dict[str, WitnessReference] = setting(
+        default={},
+        description="witnesses that are asked to cosign each trail checkpoint, by name",
+        check=_different_witnesses,
     )
 
-    @field_validator("witnesses")
-    @classmethod
-    def _named(cls, value: dict[str, WitnessReference]) -> dict[str, WitnessReference]:
-        if len(value) > limits.WITNESSES:
-            raise ValueError(f"at most {limits.WITNESSES} witnesses are asked")
-        if not all(re.fullmatch(WITNESS_NAME, name) for name in value):
-            raise ValueError("a name has lower-case letters, digits and hyphens, at most 32")
-        if len({witness.key for witness in value.values()}) < len(value):
-            raise ValueError("two witnesses have one key: they are one witness")
-        return value
 
-
-class ProjectSettings(_Part):
+class ProjectSettings(Table):
     """The project that file, git and shell proposals speak of."""
 
-    root: str = Field(
+    root: str = setting(
         default="", description="absolute path of the project; empty: such proposals make no drafts"
     )
 
 
-class ApplySettings(_Part):
+class ApplySettings(Table):
     """Changes of projects (docs/projects.md)."""
 
-    keep: Duration = Field(
+    keep: int = setting(
+        parse=parse_duration,
         default=30 * 24 * 3600,
         description="how long what a change replaced is kept for `threegate undo`; `prune` leaves it alone until then",
     )
 
 
-class ProposalSettings(_Part):
+class ProposalSettings(Table):
     """Action proposals (docs/spec/5-proposals.md)."""
 
-    search_url: str = Field(
+    search_url: str = setting(
         default="", description="search page for web.search, with {query}; empty: no draft"
     )
-    github_api: str = Field(
+    github_api: str = setting(
         default="https://api.github.com", description="API that the github tools of proposals speak to"
     )
 
 
-class SecretReference(_Part):
+class SecretReference(Table):
     """Where the operator keeps a secret: an environment variable of the daemon, or a file; and for what it is used.
 
     `method`, `host` and `path` are the one request that the run's proxy adds it to.
     """
 
-    env: str = Field(
-        default="", pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$", description="the daemon's variable that holds it"
+    env: str = setting(
+        default="", pattern=r"([A-Za-z_][A-Za-z0-9_]*)?", description="the daemon's variable that holds it"
     )
-    file: str = Field(default="", description="or the file that holds it")
-    method: Literal["GET", "POST", "PATCH", "PUT"] = Field(
+    file: str = setting(default="", description="or the file that holds it")
+    method: Literal["GET", "POST", "PATCH", "PUT"] = setting(
         default="POST", description="method of the one request that it is added to"
     )
-    host: str = Field(
-        default="api.github.com", pattern=r"^[a-z0-9.-]{1,253}$", description="host of that request"
+    host: str = setting(
+        default="api.github.com", pattern=r"[a-z0-9.-]{1,253}", description="host of that request"
     )
-    path: str = Field(default="", pattern=r"^(/[A-Za-z0-9._/-]{1,500})?$", description="path of that request")
+    path: str = setting(default="", pattern=r"(/[A-Za-z0-9._/-]{1,500})?", description="path of that request")
 
 
-class ResultsSettings(_Part):
+class ResultsSettings(Table):
     """What goes back to whoever asked, beside the result (docs/results.md)."""
 
-    release: Literal["always", "never"] = Field(
+    release: Literal["always", "never"] = setting(
         default="always",
         description="whether output files without secrets go to `results/<request_id>/`, 16 MiB a request at most",
     )
 
 
-class NotifySettings(_Part):
+class NotifySettings(Table):
     """Whom to tell that something waits or has ended ([notify] extra): docs/notices.md says what a notice contains."""
 
-    urls: tuple[str, ...] = Field(
-        default=(), strict=False, description="apprise URLs told when a draft waits"
-    )
-    requester_hook: str = Field(default="", description="apprise URL told when a request has ended")
+    urls: tuple[str, ...] = setting(default=(), description="apprise URLs told when a draft waits")
+    requester_hook: str = setting(default="", description="apprise URL told when a request has ended")
 
 
-class DrillSettings(_Part):
+class DrillSettings(Table):
     """Drafts that must not be approved, placed now and then once an operator said `threegate drill on` (docs/drills.md)."""
 
-    every: Duration = Field(
+    every: int = setting(
+        parse=parse_duration,
         default=3 * 86400,
         ge=3600,
         le=90 * 86400,
@@ -336,81 +328,92 @@ class DrillSettings(_Part):
     )
 
 
-class MetricsSettings(_Part):
+class MetricsSettings(Table):
     """Numbers for Prometheus ([metrics] extra); `serve http` has them at /metrics as well."""
 
-    textfile: str = Field(
+    textfile: str = setting(
         default="",
-        pattern=r"^(/.*\.prom)?$",
+        pattern=r"(/.*\.prom)?",
         description="absolute path of a .prom file for node_exporter's textfile collector; empty: none is written",
     )
-    interval: Duration = Field(default=15, le=3600, description="how often it is written")
+    interval: int = setting(parse=parse_duration, default=15, le=3600, description="how often it is written")
 
 
 AGENT_NAME = r"[a-z][a-z0-9-]{0,31}"
 """The name of a profile; it is part of names of folders."""
 
 
-class AgentSettings(_Part):
+class AgentSettings(Table):
     """What an operator changes of a profile of agents, or a profile of their own (docs/agents.md)."""
 
-    profile: str = Field(
+    profile: str = setting(
         default="",
-        pattern=rf"^({AGENT_NAME})?$",
+        pattern=rf"({AGENT_NAME})?",
         description="profile that it starts from; empty: the one of this name, or generic",
     )
-    program: str = Field(default="", description="the agent's program: a name on PATH, or an absolute path")
-    args: tuple[str, ...] = Field(
-        default=(), strict=False, description="arguments before those of the command line"
-    )
-    environment: dict[str, str] = Field(
+    program: str = setting(default="", description="the agent's program: a name on PATH, or an absolute path")
+    args: tuple[str, ...] = setting(default=(), description="arguments before those of the command line")
+    environment: dict[str, str] = setting(
         default={}, description="variables in the jail, added to the profile's; no secret belongs here"
     )
-    protocol: Literal["", "responses", "chat", "messages", "gemini"] = Field(
+    protocol: Literal["", "responses", "chat", "messages", "gemini"] = setting(
         default="", description="how it talks to its model; empty: the profile's"
     )
-    url: str = Field(
+    url: str = setting(
         default="",
-        pattern=r"^(https://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?|http://(127\.0\.0\.1|localhost)(:[0-9]{1,5})?)?(/[A-Za-z0-9._~/-]{0,200})?$",
+        pattern=r"(https://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?|http://(127\.0\.0\.1|localhost)(:[0-9]{1,5})?)?(/[A-Za-z0-9._~/-]{0,200})?",
         description="the model's endpoint, without /v1; http only on loopback; empty: the profile's",
     )
-    models: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9._:/@-]{1,128}$")], ...] = Field(
+    models: tuple[str, ...] = setting(
         default=(),
-        strict=False,
+        pattern=r"[A-Za-z0-9._:/@-]{1,128}",
         description="models it may ask for, the usual one first; empty: the profile's",
     )
-    key: str = Field(
+    key: str = setting(
         default="",
         description="name of the secret (`secrets.NAME`) with the endpoint's key; it never enters the jail",
     )
-    requests: int = Field(default=2000, ge=1, description="requests to the model that one run may make")
-    megabytes: int = Field(
+    requests: int = setting(default=2000, ge=1, description="requests to the model that one run may make")
+    megabytes: int = setting(
         default=1024, ge=1, description="MiB that one run may send to and get from the model"
     )
-    tokens: int = Field(
+    tokens: int = setting(
         default=0, ge=0, description="tokens that one run may use, as the provider counts; 0: any"
     )
-    memory_mb: int = Field(
+    memory_mb: int = setting(
         default=0, ge=0, description="MiB of all its processes, where a cgroup can be had; 0: any"
     )
-    processes: int = Field(
+    processes: int = setting(
         default=2048, ge=16, description="processes and threads, where a cgroup can be had"
     )
-    wait_sec: int = Field(
+    wait_sec: int = setting(
         default=0, ge=0, le=3600, description="seconds that a call of the door waits; 0: the profile's"
     )
 
 
-class Settings(_Part):
+def _named_agents(value: dict[str, AgentSettings]) -> None:
+    if not all(re.fullmatch(AGENT_NAME, name) for name in value):
+        raise ValueError("a name has lower-case letters, digits and hyphens, at most 32")
+
+
+def _named_uids(value: dict[str, str]) -> None:
+    for uid, name in value.items():
+        if not re.fullmatch(r"[0-9]{1,10}", uid) or not name:
+            raise ValueError('each line is "uid" = "name"')
+
+
+class Settings(Table):
     """All settings of a workspace."""
 
     workspace: WorkspaceSettings = WorkspaceSettings()
     request: RequestSettings = RequestSettings()
     approval: ApprovalSettings = ApprovalSettings()
-    requesters: dict[str, str] = Field(
-        default={}, description="uid of a draft's owner = name of the requester"
+    requesters: dict[str, str] = setting(
+        default={},
+        description="uid of a draft's owner = name of the requester",
+        check=_named_uids,
     )
-    principals: dict[str, dict[str, str | int | float | bool]] = Field(
+    principals: dict[str, dict[str, str | int | float | bool]] = setting(
         default={}, description="requester name = attributes that contracts may ask for"
     )
     aana: AanaSettings = AanaSettings()
@@ -421,31 +424,18 @@ class Settings(_Part):
     project: ProjectSettings = ProjectSettings()
     apply: ApplySettings = ApplySettings()
     proposals: ProposalSettings = ProposalSettings()
-    secrets: dict[str, SecretReference] = Field(default={}, description="operator-side secrets, by name")
+    secrets: dict[str, SecretReference] = setting(default={}, description="operator-side secrets, by name")
     results: ResultsSettings = ResultsSettings()
-    agents: dict[str, AgentSettings] = Field(default={}, description="agents that run in a jail, by profile")
+    agents: dict[str, AgentSettings] = setting(
+        default={}, description="agents that run in a jail, by profile", check=_named_agents
+    )
     notify: NotifySettings = NotifySettings()
     drills: DrillSettings = DrillSettings()
     metrics: MetricsSettings = MetricsSettings()
 
-    @field_validator("agents")
-    @classmethod
-    def _profiles(cls, value: dict[str, AgentSettings]) -> dict[str, AgentSettings]:
-        if not all(re.fullmatch(AGENT_NAME, name) for name in value):
-            raise ValueError("a name has lower-case letters, digits and hyphens, at most 32")
-        return value
-
-    @field_validator("requesters")
-    @classmethod
-    def _uids(cls, value: dict[str, str]) -> dict[str, str]:
-        for key, name in value.items():
-            if not re.fullmatch(r"[0-9]{1,10}", key) or not name:
-                raise ValueError('each line is "uid" = "name"')
-        return value
-
     def deciding(self) -> dict[str, Any]:
         """The settings that decide what may run, as a JSON value for the policy digest. Cosmetic ones are left out."""
-        whole = self.model_dump(mode="json")
+        whole = self.to_json()
         for name in ("agents", "audit", "trail", "notify", "metrics", "apply", "drills"):
             del whole[name]
         del whole["approval"]["draft_ttl"]  # it ends what nobody approved
@@ -482,30 +472,27 @@ def parse_settings(data: bytes, path: Path | str = SETTINGS_FILE) -> Settings:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInput(f"{path}{_toml_mistake(str(error))}") from None
     try:
-        return Settings.model_validate(values)
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_context=False, include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        what = (
-            f"unknown key; remove it or fix its spelling{_nearest_setting(key, [name for name, _ in setting_rows()])}"
-            if first["type"] == "extra_forbidden"
-            else first["msg"].removeprefix("Value error, ")
-        )
-        raise InvalidInput(f"{path}:{_line_of(text, first['loc'])}: {key}: {what}") from None
+        return read_table(Settings, values)
+    except WrongValueError as error:
+        name, what = ".".join(map(str, error.place)), str(error)
+        if error.unknown_key:
+            known = [row for row, *_ in setting_rows()]
+            what = f"unknown key; remove it or fix its spelling{_nearest_setting(name, known)}"
+        raise InvalidInput(f"{path}:{_line_of(text, error.place)}: {name}: {what}") from None
 
 
-def setting_rows() -> list[tuple[str, Any]]:
-    """Every setting by its path, with its field (type, default, description), in the order of the file."""
+def setting_rows() -> list[tuple[str, Any, Rule]]:
+    """Every setting by its path, with its type and its rule, in the order of the file."""
     return list(_rows(Settings, ""))
 
 
-def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, entry in model.model_fields.items():
-        inner = entry.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            yield from _rows(inner, f"{prefix}{name}.")
+def _rows(table: type[Table], prefix: str) -> Iterator[tuple[str, Any, Rule]]:
+    kinds = kinds_of(table)
+    for name, rule in table.rules.items():
+        if is_table(kinds[name]):
+            yield from _rows(kinds[name], f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", entry
+            yield f"{prefix}{name}", kinds[name], rule
 
 
 def _toml_mistake(said: str) -> str:

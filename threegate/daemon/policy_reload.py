@@ -139,7 +139,7 @@ def changes(old: Policy, new: Policy) -> Iterator[str]:
 
 def _flat(settings: Settings) -> dict[str, Any]:
     rows: dict[str, Any] = {}
-    parts: list[tuple[str, Any]] = list(settings.model_dump(mode="json").items())
+    parts: list[tuple[str, Any]] = list(settings.to_json().items())
     while parts:
         name, value = parts.pop()
         if isinstance(value, dict) and value:

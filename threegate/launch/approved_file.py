@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
-from threegate.changes.requested_change import RequestedChange, requested_change
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.core.workspace import RequesterFolders, Workspace
@@ -25,8 +24,11 @@ from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job, build_job
 from threegate.request.model import Backend, InputFile, Request
 from threegate.request.shown_whole import unread_inputs
-from threegate.tools.requested_call import RequestedCall, requested_call
 from threegate.trail import KnownRun, LockedTrail, RequestHistory, moves
+
+if TYPE_CHECKING:
+    from threegate.changes.requested_change import RequestedChange
+    from threegate.tools.requested_call import RequestedCall
 
 _BACKEND_LINE = re.compile(rf"^backend: ?({'|'.join(BACKENDS)})$".encode(), re.MULTILINE)
 
@@ -133,7 +135,9 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
         history = _history(held, path.name, request)
         run = held.index.run(draft_owner(history))
         drill = isinstance(report.request_id, str) and held.index.is_drill(report.request_id)
-        if request is not None and request.call is not None:
+        if request is not None and request.call is not None:  # late: most requests call no tool
+            from threegate.tools.requested_call import requested_call
+
             try:
                 call = requested_call(context.workspace, held.index, request.call)
             except Refused as error:
@@ -151,7 +155,11 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
 
     try:
         refuse_other_project(request, run)
-        wanted = requested_change(context.workspace, policy.settings, request, pinned)
+        wanted = None
+        if request.changes is not None:  # late: most requests change no project
+            from threegate.changes.requested_change import requested_change
+
+            wanted = requested_change(context.workspace, policy.settings, request, pinned)
         if isinstance(call, Refused):
             raise call
         job = build_job(

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from threegate.contracts import Call, Decision, Reason, Session
 from threegate.contracts.contract_checkpoints import call_sha256
-from threegate.contracts.engine import may_retry
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.session import SessionStore
 from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import block
-from threegate.contracts.transitions import seen_key
+from threegate.contracts.transitions import may_retry, seen_key
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.past_calls import PastCalls, call_of, outcome_of
 from threegate.results import read_record

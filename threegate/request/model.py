@@ -10,6 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
+from threegate.core import canonical, limits
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.backend_rules import Backend as Backend
 
@@ -74,6 +75,13 @@ class ToolCall:
     def name(self) -> str:
         """The tool as contracts name it."""
         return f"{self.server}.{self.tool}"
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments as the server gets them."""
+        value: dict[str, Any] = canonical.loads_strict(
+            self.arguments_json.encode(), max_bytes=limits.TOOL_ARGUMENTS_BYTES
+        )
+        return value
 
 
 @dataclass(frozen=True, slots=True)

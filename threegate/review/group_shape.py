@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Any, Final
 
 from threegate.core import limits
@@ -115,6 +114,8 @@ def outliers_first(rows: Sequence[Sequence[VaryingValue]]) -> list[tuple[int, tu
     A number stands out by its distance from the median; a text by its length, or because more than half of all have
     another one in common.
     """
+    from statistics import median  # late: a list asks for shapes only
+
     far: list[dict[str, float]] = [{} for _ in rows]
     for column in zip(*rows, strict=True):
         for feature in _features(column):

@@ -12,10 +12,8 @@ from threegate.approval import format_utc
 from threegate.core.errors import Refused
 from threegate.core.settings import Settings
 from threegate.request.backend_rules import BACKENDS
-from threegate.review.change_screen import change_items
 from threegate.review.preview import previews
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
-from threegate.review.server_card import tool_claims
 from threegate.shown.parts import Fact, Field, Item, Listing, Note, Quote, Section
 from threegate.shown.request_sections import Beside, Warning_, read_all, request_sections
 from threegate.shown.signed_text import shown_request
@@ -72,7 +70,9 @@ def _can_run(reviewed: ReviewedDraft) -> str:
 def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[Warning_]]:
     """What is shown of each input, and a warning for each that is not shown whole."""
     request = reviewed.request
-    if reviewed.change is not None:
+    if reviewed.change is not None:  # late: most requests change no project
+        from threegate.review.change_screen import change_items
+
         return {request.inputs[0].name: change_items(reviewed.change, reviewed.inputs[0])}, []
     most = _PREVIEW if BACKENDS[request.backend].data_inputs else None
     shown: dict[str, tuple[Item, ...]] = {}
@@ -117,7 +117,11 @@ def _warnings(reviewed: ReviewedDraft) -> Iterator[Warning_]:
 
 
 def _claims(reviewed: ReviewedDraft) -> Section | None:
-    return None if reviewed.call is None else tool_claims(reviewed.call.tool)
+    if reviewed.call is None:
+        return None
+    from threegate.review.server_card import tool_claims
+
+    return tool_claims(reviewed.call.tool)
 
 
 def _judgement(reviewed: ReviewedDraft) -> Section:

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from threegate.changes.requested_change import RequestedChange, refuse_unfit, requested_change
 from threegate.cluster.capacity import never_fits
 from threegate.contracts import PASSING
 from threegate.core import limits
@@ -37,9 +36,12 @@ from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.review.placed_drill import Drill, drill_at, read_drill
 from threegate.runners.registry import describe
 from threegate.secretscan import mask_secrets
-from threegate.tools.requested_call import RequestedCall, requested_call
 from threegate.trail import KnownRun, LockedTrail, Owner, RequestHistory
 from threegate.trail.payloads import Rejected
+
+if TYPE_CHECKING:
+    from threegate.changes.requested_change import RequestedChange
+    from threegate.tools.requested_call import RequestedCall
 
 DRAFT_EXPIRED = "draft_expired"
 """Why a draft was refused on which nobody decided within `approval.draft_ttl`."""
@@ -264,7 +266,11 @@ def _reviewed(
     opened = {copy.name: copy for copy in copies}
     _refuse_bad_tars(request, opened)
     unread = unread_inputs(request, lambda item: opened[item.name].open())
-    change = requested_change(context.workspace, settings, request, lambda item: opened[item.name].open())
+    change = None
+    if request.changes is not None:  # late: most requests change no project
+        from threegate.changes.requested_change import requested_change
+
+        change = requested_change(context.workspace, settings, request, lambda item: opened[item.name].open())
     with context.trail.locked() as held:
         now = held.now
         history = held.index.history(request.request_id)
@@ -284,6 +290,8 @@ def _reviewed(
         )
         call = None
         if request.call is not None:
+            from threegate.tools.requested_call import requested_call
+
             call = requested_call(context.workspace, held.index, request.call)
         job = build_job(
             request,
@@ -339,6 +347,8 @@ def _reviewed(
 def why_unfit(change: RequestedChange | None) -> Refused | None:
     """Why a change could not be made in its project as that is now; None when it could, and where there is none."""
     if change is not None:
+        from threegate.changes.requested_change import refuse_unfit
+
         try:
             refuse_unfit(change, "; have it proposed again, or see: threegate project redraft --help")
         except Refused as error:

@@ -91,7 +91,7 @@ def make_cluster(
 def enter_cluster(workspace: Workspace, made: MadeCluster, *, actor: str) -> bool:
     """Write the settings into threegate.toml, with an event; False when they stand there already."""
     cluster = workspace.load_settings().runners.cluster
-    if {f"runners.cluster.{name}": value for name, value in cluster} == made.settings:
+    if {f"runners.cluster.{name}": getattr(cluster, name) for name in cluster.rules} == made.settings:
         return False
     trail = Trail(workspace)
     try:

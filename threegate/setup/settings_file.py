@@ -10,11 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic_core import PydanticUndefined
-
 from threegate.core import durable, limits
 from threegate.core.settings import Settings, parse_settings
+from threegate.core.toml_table import Table, is_table, kinds_of
 
 _EXAMPLES = {
     "requesters": '# "1000" = "core"',
@@ -36,28 +34,25 @@ def render_settings(values: Mapping[str, Any]) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _render(model: type[BaseModel], path: tuple[str, ...], values: dict[str, Any], lines: list[str]) -> None:
-    tables: list[tuple[str, type[BaseModel]]] = []
-    for name, field in model.model_fields.items():
-        annotation = field.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            tables.append((name, annotation))
+def _render(table: type[Table], path: tuple[str, ...], values: dict[str, Any], lines: list[str]) -> None:
+    kinds = kinds_of(table)
+    inner = [name for name in table.rules if is_table(kinds[name])]
+    for name, rule in table.rules.items():
+        if name in inner:
             continue
         if name in _EXAMPLES:
-            lines.extend(["", f"[{'.'.join((*path, name))}]", f"# {field.description}", _EXAMPLES[name]])
+            lines.extend(["", f"[{'.'.join((*path, name))}]", f"# {rule.description}", _EXAMPLES[name]])
             continue
         dotted = ".".join((*path, name))
-        default = field.default if field.default is not PydanticUndefined else ""
-        if field.description:
-            lines.append(f"# {field.description}")
+        lines.append(f"# {rule.description}")
         if dotted in values:
             lines.append(f"{name} = {toml_value(values[dotted])}")
         else:
-            lines.append(f"# {name} = {toml_value(default)}")
-    for name, table in tables:
-        summary = (table.__doc__ or "").strip().splitlines()[0]
+            lines.append(f"# {name} = {toml_value(rule.default)}")
+    for name in inner:
+        summary = (kinds[name].__doc__ or "").strip().splitlines()[0]
         lines.extend(["", f"[{'.'.join((*path, name))}]", f"# {summary}"])
-        _render(table, (*path, name), values, lines)
+        _render(kinds[name], (*path, name), values, lines)
 
 
 def toml_value(value: Any) -> str:

@@ -8,7 +8,6 @@ arguments the pinned schema does not take; what is wrong is a refusal with a cod
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
@@ -54,17 +53,9 @@ def requested_call(workspace: Workspace, index: TrailIndex, call: ToolCall) -> R
 
 def check_arguments(tool: PinnedTool, call: ToolCall) -> None:
     """Compare a call with the schema that is pinned of its tool. Raises Refused (`arguments_unfit`)."""
-    why = why_unfit(tool.input_schema, arguments_of(call))
+    why = why_unfit(tool.input_schema, call.arguments())
     if why is not None:
         raise Refused("arguments_unfit", f"{call.name} does not take these arguments: {why}")
-
-
-def arguments_of(call: ToolCall) -> dict[str, Any]:
-    """The arguments as the server gets them."""
-    value: dict[str, Any] = canonical.loads_strict(
-        call.arguments_json.encode(), max_bytes=limits.TOOL_ARGUMENTS_BYTES
-    )
-    return value
 
 
 def pinned_manifest(workspace: Workspace, call: ToolCall) -> Manifest:

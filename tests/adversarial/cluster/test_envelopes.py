@@ -163,10 +163,10 @@ def test_the_worker_asks_for_its_own_quorum_and_ttl(bench: Bench) -> None:
     """What the daemon's settings ask for is the daemon's; a worker's own floor holds whatever is sent."""
     good = bench.sealed()
     own = bench.trust.settings
-    two = own.approval.model_copy(update={"quorum": QuorumSettings(low=2, medium=2, high=2)})
-    short = own.approval.model_copy(update={"ttl": 60})
+    two = own.approval.but(quorum=QuorumSettings(low=2, medium=2, high=2))
+    short = own.approval.but(ttl=60)
     for approval, code in ((two, "quorum_missing"), (short, "expired")):
-        bench.trust = replace(bench.trust, settings=own.model_copy(update={"approval": approval}))
+        bench.trust = replace(bench.trust, settings=own.but(approval=approval))
         assert refusal(bench, good) == code
 
 
@@ -180,8 +180,8 @@ def test_an_approval_that_ended(bench: Bench) -> None:
 def test_unsigned_by_hand_is_nothing_here(bench: Bench) -> None:
     """Even where the daemon's settings let an unsigned request run."""
     own = bench.trust.settings
-    loose = own.approval.model_copy(update={"signature": "optional"})
-    bench.trust = replace(bench.trust, settings=own.model_copy(update={"approval": loose}))
+    loose = own.approval.but(signature="optional")
+    bench.trust = replace(bench.trust, settings=own.but(approval=loose))
     assert refusal(bench, bench.sealed(signature="")) == "signature_file_malformed"
 
 

@@ -87,7 +87,7 @@ def attempt_all(folder: Path, runtime: str, ahead: bool = False) -> Tried:
         )
         job = with_inputs(job, folder, {"driver": script.encode(), "input": b"approved"})
         steer = control(folder, workspace_id=workspace)
-        settings = era_settings(runtime=runtime).model_copy(update={"warm": int(ahead)})
+        settings = era_settings(runtime=runtime).but(warm=int(ahead))
         runner = EraRunner(settings, prepared_in=host if ahead else None)
         if runner.prepared is not None:
             prepare(runner.prepared, job, steer)

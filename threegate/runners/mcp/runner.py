@@ -91,7 +91,7 @@ class CallRunner:
     def _call(self, workspace: Workspace, call: ToolCall, seconds: int, control: Control) -> _Ended:
         """Everything from the manifest to the answer; what goes wrong is an end."""
         from threegate.runners.mcp.answer_files import progress_line
-        from threegate.tools.requested_call import arguments_of, pinned_manifest
+        from threegate.tools.requested_call import pinned_manifest
         from threegate.tools.server_process import ServerError, open_server
         from threegate.tools.server_start import secret_values
 
@@ -102,7 +102,7 @@ class CallRunner:
                 server.check_pinned()
                 answer = server.call(
                     call.tool,
-                    arguments_of(call),
+                    call.arguments(),
                     seconds,
                     limits.TOOL_ANSWER_BYTES,
                     lambda said: control.output.put(PROGRESS, progress_line(said, masked)),

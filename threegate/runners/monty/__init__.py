@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -32,6 +31,12 @@ def _doctor(settings: Settings, probes: bool) -> list[DoctorLine]:
     return guarded("monty", lines)
 
 
+def _policy_facts() -> dict[str, str]:
+    from pydantic_monty import __version__
+
+    return {"monty": __version__}
+
+
 BACKEND = BackendDescription(
     name="monty",
     make=_make,
@@ -39,6 +44,6 @@ BACKEND = BackendDescription(
     overhead_mb=OVERHEAD_MB,
     doctor=_doctor,
     most_cpus=Decimal(1),  # the interpreter has one thread
-    policy_facts=lambda: {"monty": importlib.metadata.version("pydantic-monty")},
+    policy_facts=_policy_facts,
     on_workers=True,
 )
