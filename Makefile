@@ -3,7 +3,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTHON ?= python3
 
-.PHONY: demo agent-demo test soak lint docs deb release-check clean
+.PHONY: demo agent-demo test soak lint docs lock newest deb release-check clean
 
 demo: $(VENV)/.demo
 	$(PY) scripts/demo.py
@@ -25,6 +25,14 @@ docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
 	@echo "the site lies in site/"
 
+# The versions of requirements.lock; with UPGRADE=1 the newest that pyproject.toml allows.
+lock: $(VENV)/.dev
+	$(PY) scripts/lock.py $(if $(UPGRADE),--upgrade)
+
+# Whether the newest versions that pyproject.toml allows work too, in an environment of their own.
+newest: $(VENV)/.dev
+	scripts/newest
+
 deb: $(VENV)/.demo
 	$(PY) scripts/build_deb.py
 
@@ -34,10 +42,10 @@ release-check: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
-$(VENV)/.demo: pyproject.toml
-	scripts/environment $(PYTHON) $(VENV) .
+$(VENV)/.demo: pyproject.toml requirements.lock
+	scripts/environment $(PYTHON) $(VENV) . base
 	touch $@
 
-$(VENV)/.dev: pyproject.toml
-	scripts/environment $(PYTHON) $(VENV) '.[dev]'
+$(VENV)/.dev: pyproject.toml requirements.lock
+	scripts/environment $(PYTHON) $(VENV) . dev
 	touch $@ $(VENV)/.demo

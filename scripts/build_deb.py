@@ -2,7 +2,7 @@
 
 A virtual environment on Debian's own Python below /opt/threegate, with unit, man page, completions, sysusers and
 tmpfiles (packaging/debian/). Needs /usr/bin/python3 with venv, dpkg-deb and a package index; no root. Version,
-maintainer and licence are pyproject.toml's. The bytes depend on the commit and on what the index has.
+maintainer and licence are pyproject.toml's. The versions are those of requirements.lock.
 """
 
 from __future__ import annotations
@@ -114,8 +114,9 @@ def install(tree: Path, scratch: Path) -> None:
     python = target / "bin" / "python3"
     _run(sys.executable, "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", str(scratch), str(ROOT))
     [wheel] = scratch.glob("*.whl")
-    _run(str(ROOT / "scripts" / "environment"), str(_SYSTEM_PYTHON), str(target), f"{wheel}[all]")
-    _run(str(python), "-m", "pip", "--quiet", "uninstall", "--yes", "uv", "setuptools", "pip")
+    _run(str(ROOT / "scripts" / "environment"), str(_SYSTEM_PYTHON), str(target), str(wheel), "all")
+    build_tools = ("hatchling", "trove-classifiers", "pluggy", "editables")
+    _run(str(python), "-m", "pip", "--quiet", "uninstall", "--yes", "uv", *build_tools, "setuptools", "pip")
     for path in (target / "bin").iterdir():
         if not _KEPT_PROGRAMS.fullmatch(path.name):
             path.unlink()

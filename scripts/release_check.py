@@ -225,6 +225,7 @@ assert len(tags.split()) == 2, tags
 """
 
 _EXTRAS = """
+import threegate.runners.era.runner, in_toto_attestation, securesystemslib
 import threegate.serve.http_app, threegate.serve.mcp_server, threegate.records.metrics_text, apprise, textual
 """
 

@@ -6,11 +6,13 @@ With THREEGATE_REQUIRE_ENGINE=1 a test that would be skipped for want of an engi
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.pathlib import rm_rf
@@ -48,7 +50,15 @@ def missing(reason: str) -> None:
     """Skip for want of a part of the machine, or fail where every part is required."""
     if REQUIRED:
         pytest.fail(f"required here: {reason}")
-    pytest.skip(reason)
+    pytest.skip(reason, allow_module_level=True)
+
+
+def peer(module: str, extra: str = "bench") -> Any:
+    """A module that ThreeGate is compared with or documented by, and never needs; `missing` where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        missing(f"{module} (pip install '.[{extra}]')")
 
 
 GATED = {

@@ -9,11 +9,14 @@ import sys
 from typing import Any
 
 import pytest
-from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, StructuredTool
 
 from tests.aana.test_guard import CONFIRMED
+from tests.conftest import peer
 from threegate import aana
+
+peer("agents")
+RunnableConfig = peer("langchain_core.runnables").RunnableConfig
+BaseTool, StructuredTool = peer("langchain_core.tools").BaseTool, peer("langchain_core.tools").StructuredTool
 
 OPEN = aana.Gate("send_note", "write", authorization_state="confirmed", evidence_refs=[CONFIRMED])
 SHUT = aana.Gate("send_note", "write", authorization_state="user_claimed", evidence_refs=["draft:1"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tests.agents.people import Person
@@ -53,7 +55,7 @@ def test_missing_packages_and_libraries_are_named_with_what_installs_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(jail, "PACKAGES", {"/nowhere/bwrap": "bubblewrap", "/nowhere/unshare": "util-linux"})
-    monkeypatch.setattr(jail_doctor, "LIBRARIES", ("no_such_library",))
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.setattr(
         jail_doctor, "measure_walls", lambda account: pytest.fail("there is nothing to measure")
     )
@@ -62,6 +64,7 @@ def test_missing_packages_and_libraries_are_named_with_what_installs_them(
         "warning",
         "on Debian: apt-get install bubblewrap util-linux",
     )
+    assert lines["agents: libraries"].seen == "no uvicorn: no agent is started"
     assert lines["agents: libraries"].fix == "pip install 'threegate[agents,mcp]'"
     with pytest.raises(Unavailable, match="apt-get install bubblewrap util-linux$"):
         jail.measure_walls(jail.Account.own())

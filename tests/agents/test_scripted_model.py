@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import httpx
-import openai
 import pytest
 
 from tests.agents.scripted_model import ASIDE, OVER, Call, Model, NextStep, Say, Turn
+from tests.conftest import peer
+
+openai = peer("openai")
 
 MakeModel = Callable[[Sequence[NextStep]], Model]
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}

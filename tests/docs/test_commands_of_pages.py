@@ -44,8 +44,8 @@ NOT_RUN = {
     "sudo apt-get install ./dist/threegate_*.deb": "changes the machine: tests/packaging/test_deb.py types it on an empty one",
     "sudo systemctl enable --now threegate": "the same",
     "pipx install threegate": "changes the environment: tests/packaging/test_install_lines.py types it",
-    "pipx install 'threegate[http,mcp,tui]'": "the same",
-    "pipx install '.[http,mcp,tui]'": "the same",
+    "pipx install 'threegate[era,http,mcp,tui]'": "the same",
+    "pipx install '.[era,http,mcp,tui]'": "the same",
     "make docs": "tests/docs/test_site.py builds the site and compares the pages",
     "threegate grant tool notes read_text_file --where 'path under /srv/notes' --absent head --absent tail --by agent"
     " --max-uses 200 --expires 8h": "tests/acts/test_giving_tool_grants.py",

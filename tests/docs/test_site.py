@@ -10,9 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 
+from tests.conftest import peer
 from tests.docs.test_explain import codes_in_the_code
 from threegate.contracts.reasons import REASONS
 from threegate.core import errors
@@ -22,7 +22,7 @@ DOCS = ROOT / "docs"
 
 
 def test_the_site_builds_strictly_and_asks_nobody_else(tmp_path: Path) -> None:
-    pytest.importorskip("material", reason="the docs extra is not installed")
+    peer("material", "docs")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
         cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, timeout=120,

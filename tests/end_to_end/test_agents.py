@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import peer
 from tests.support import THREEGATE, Place, make_place, threegate
 from threegate.setup.agent_examples import SALES
 
@@ -74,6 +75,7 @@ def test_files_alone(place: Place) -> None:
 
 
 def test_langchain(place: Place) -> None:
+    peer("langchain_core")
     from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
     from langchain_core.messages import AIMessage, BaseMessage
 
@@ -99,6 +101,7 @@ def test_langchain(place: Place) -> None:
 
 
 def test_openai_agents(place: Place) -> None:
+    peer("agents")
     from agents import Model, ModelResponse
     from agents.usage import Usage
     from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText

@@ -264,7 +264,7 @@ class TestOnAnEmptyDebian:
         debian.run(
             "/opt/threegate/bin/python3",
             "-c",
-            "import apprise, celery, fastapi, mcp, textual, prometheus_client",
+            "import apprise, celery, docker, fastapi, in_toto_attestation, mcp, securesystemslib, textual, prometheus_client",
         )
         opt = debian.root / "opt/threegate"
         for path in opt.rglob("*"):

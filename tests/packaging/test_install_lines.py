@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "install.md"
 LINES = re.findall(
     r"^(?:pipx|uv tool|python3 -m venv ~/threegate).* install .*$", PAGE.read_text("utf-8"), re.M
 )
-QUICK = "uv tool install 'threegate[http,mcp,tui]'"
+QUICK = "uv tool install 'threegate[era,http,mcp,tui]'"
 """What `make test` types; the others are minutes of pip, and belong to the long form."""
 
 
@@ -115,7 +115,7 @@ def test_the_line_installs_what_it_says(line: str, index: str, tools: Path, tmp_
     )
     assert said.stdout.strip() == f"threegate {described()}", said.stderr
     python = command.resolve().parent / "python"
-    extras = "import fastapi, mcp, textual" if "[" in line else "import threegate"
+    extras = "import docker, fastapi, mcp, textual" if "[" in line else "import threegate"
     subprocess.run([str(python), "-I", "-c", extras], cwd=tmp_path, check=True)
     subprocess.run([str(command), "--help"], cwd=tmp_path, env=environment, check=True, capture_output=True)
 

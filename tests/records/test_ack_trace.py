@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from tests.adversarial.trail.everything import make_everything
+from tests.conftest import peer
 from tests.records.test_practice import Told
 from threegate.cli import execute as run
 from threegate.records.ack_trace import ack_trace
 from threegate.trail import payloads
 
-agentack = pytest.importorskip("agentack.engine")
+agentack = peer("agentack.engine")
 
 
 def judged(lines: Iterable[dict[str, Any]], folder: Path) -> set[str]:

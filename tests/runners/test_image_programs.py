@@ -15,7 +15,7 @@ from threegate.core.errors import Refused
 from threegate.core.settings import EraSettings
 from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
-from threegate.runners.era import image_programs
+from threegate.runners.era import container_engine
 from threegate.runners.era.image_programs import has_program
 
 __all__ = ["era_runner"]
@@ -51,7 +51,7 @@ def test_no_engine_and_no_image_are_not_known_and_asked_seldom(
     assert has_program(EraSettings(engine=f"unix://{tmp_path}/none", image=""), "jq") is None
     settings = EraSettings(engine=f"unix://{tmp_path}/none", image=image())
     assert has_program(settings, "jq") is None
-    monkeypatch.setattr(image_programs.container_engine, "client", lambda url: pytest.fail("asked again"))
+    monkeypatch.setattr(container_engine, "client", lambda url: pytest.fail("asked again"))
     assert has_program(settings, "jq") is None
 
 

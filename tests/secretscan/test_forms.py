@@ -9,11 +9,13 @@ import re
 import string
 
 import pytest
-from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 
+from tests.conftest import peer
 from threegate.secretscan import find_secrets, has_secret, mask_secrets
 from threegate.secretscan.linear import compiled, spans
 from threegate.secretscan.patterns import FORMS
+
+PLUGINS = peer("detect_secrets.core.plugins.util").get_mapping_from_secret_type_to_class()
 
 _RANDOM = random.Random(20261122)
 LOWER, UPPER, DIGITS = string.ascii_lowercase, string.ascii_uppercase, string.digits
@@ -297,7 +299,7 @@ def test_detect_secrets_finds_nothing_by_form_that_we_do_not() -> None:
         "xoxp-123-456-abc",
     ]
     seen = set()
-    for name, plugin in get_mapping_from_secret_type_to_class().items():
+    for name, plugin in PLUGINS.items():
         if name in left_out:
             continue
         for sample in samples:
@@ -305,4 +307,4 @@ def test_detect_secrets_finds_nothing_by_form_that_we_do_not() -> None:
                 if re.search(pattern, sample) and plugin().secret_type:
                     seen.add(name)
                     assert has_secret(sample), (name, sample)
-    assert seen == set(get_mapping_from_secret_type_to_class()) - set(left_out)
+    assert seen == set(PLUGINS) - set(left_out)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 
-import pymerkle
 import pytest
 
+from tests.conftest import peer
 from tests.trail.proofs import consistency_proof
 from threegate.trail import tree
+
+pymerkle = peer("pymerkle")
 
 LINES = [f"line {n}".encode() for n in range(34)]
 LEAVES = [tree.leaf_hash(line) for line in LINES]

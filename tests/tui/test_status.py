@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -136,7 +137,7 @@ def test_when_the_application_is_taken(
     if terminal is not None:
         monkeypatch.setenv("TERM", terminal)
     if not there:
-        monkeypatch.setattr(invocation.importlib.util, "find_spec", lambda name: None)
+        monkeypatch.setitem(sys.modules, "textual", None)
     assert invocation.wants_application(plain) is wanted
 
 

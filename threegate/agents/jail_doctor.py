@@ -6,7 +6,6 @@ runs none needs no jail.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import pwd
 import shutil
@@ -15,14 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from threegate.agents.profile import load_profile, profile_names
+from threegate.core.extras import Extra, install_line, missing_modules
 from threegate.core.settings import Settings
 from threegate.jail.jail import Account, measure_walls, missing_packages, overlay_works
 from threegate.jail.jail_cgroup import JailCgroup
 from threegate.runners.description import DoctorLine, guarded
 
 _NOBODY = "nobody"
-LIBRARIES = ("uvicorn", "h11", "httpx", "mcp")
-"""What the door and the relay of an agent import."""
+_EXTRAS: tuple[Extra, ...] = ("agents", "mcp")
 
 
 def agent_lines(settings: Settings, probes: bool) -> list[DoctorLine]:
@@ -46,10 +45,9 @@ def _programs(settings: Settings) -> Iterator[DoctorLine]:
 
 def _libraries() -> DoctorLine:
     name = "agents: libraries"
-    missing = [module for module in LIBRARIES if importlib.util.find_spec(module) is None]
-    if missing:
+    if missing := missing_modules(*_EXTRAS):
         seen = f"no {', '.join(missing)}: no agent is started"
-        return DoctorLine(name, "warning", seen, "pip install 'threegate[agents,mcp]'")
+        return DoctorLine(name, "warning", seen, install_line(*_EXTRAS))
     return DoctorLine(name, "ok", "those of the door and of the relay to the model are installed")
 
 

@@ -6,7 +6,6 @@ machine before. Whatever stops the launcher stops the jail with it, and what the
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import pwd
 import re
@@ -36,7 +35,8 @@ from threegate.agents.work_changes import keep_bases, read_changes
 from threegate.agents.work_copy import SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project
 from threegate.changes.make import MadeChangeSet
 from threegate.core import durable
-from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError
+from threegate.core.extras import Extra, require_extra
 from threegate.core.file_names import new_agent_run_id
 from threegate.core.secret_value import read_secret
 from threegate.core.workspace import AgentRun
@@ -139,6 +139,8 @@ class _Plan:
 def _plan(context: Context, wanted: Wanted) -> _Plan:
     settings = context.policy.settings
     profile = load_profile(wanted.profile, settings)
+    extras: tuple[Extra, ...] = ("agents", "mcp") if profile.url or wanted.hosts else ("mcp",)
+    require_extra("an agent", *extras)
     account = _account(wanted.account)
     root = refuse_project(wanted.project, context.workspace, context.workspace_id)
     program, arguments = find_program(profile, wanted.arguments)
@@ -152,7 +154,6 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
             raise InvalidInput(f"--read {folder}: there is no such folder")
         refuse_project(folder, context.workspace, context.workspace_id)
     key = _key(context, profile)
-    _need_libraries("mcp", *(("uvicorn", "h11", "httpx") if profile.url or wanted.hosts else ()))
     jails.check_walls(account)
     return _Plan(profile, program, arguments, account, root, key, jails.WALLS)
 
@@ -176,12 +177,6 @@ def _account(name: str) -> Account:
     if found.pw_uid == 0:
         raise InvalidInput(f"--as {name}: is root; root never runs an agent")
     return Account(name, found.pw_uid, found.pw_gid)
-
-
-def _need_libraries(*names: str) -> None:
-    """Raises Unavailable when those of the door, or of the relay to the model, are not installed."""
-    if any(importlib.util.find_spec(name) is None for name in names):
-        raise Unavailable("an agent's door and model need their extras: pip install 'threegate[agents,mcp]'")
 
 
 def _key(context: Context, profile: Profile) -> str:

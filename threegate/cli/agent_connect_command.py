@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from threegate.cli import invocation, tab_completion
+from threegate.core.extras import install_line
 
 if TYPE_CHECKING:
     from threegate.agents.client_entry import ClientEntry
@@ -66,9 +67,7 @@ def connect(
             return
         _write_entry(ClientEntry.plan(place, entry), yes=yes)
     else:
-        invocation.warn(
-            f"put this into {found.connect_file}; it needs the extra: pip install 'threegate[mcp]'"
-        )
+        invocation.warn(f"put this into {found.connect_file}; it needs the extra mcp: {install_line('mcp')}")
         typer.echo(invocation.safe(entry.lstrip()), nl=False)
     invocation.warn(
         "there is no wall then: the agent's own shell and file tools are not behind the gate, only what it asks for through this "

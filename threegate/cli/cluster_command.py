@@ -39,10 +39,10 @@ def init(
 
     Example: threegate cluster init cluster --worker w1 --worker w2 --host broker.example --enter
     """
-    from threegate.cluster.extra import require_extra
+    from threegate.core.extras import require_extra
 
     workspace = workspace_here()
-    require_extra()
+    require_extra("a cluster", "cluster")
     from threegate.setup.cluster import enter_cluster, make_cluster
     from threegate.setup.settings_file import toml_value
 

@@ -6,7 +6,6 @@ invisible character, no markup.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sys
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from threegate.core.errors import InvalidInput
+from threegate.core.extras import has_extra
 from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH
 from threegate.shown.escaped_lines import safe as safe
 
@@ -78,11 +78,7 @@ def warn(text: str) -> None:
 
 def wants_application(plain: bool) -> bool:
     """Whether a terminal application can and shall be shown: the extra is there, and the terminal is not a dumb one."""
-    return (
-        not plain
-        and os.environ.get("TERM", "dumb") != "dumb"
-        and importlib.util.find_spec("textual") is not None
-    )
+    return not plain and os.environ.get("TERM", "dumb") != "dumb" and has_extra("tui")
 
 
 def screen_width(*, to_stderr: bool = False) -> int:

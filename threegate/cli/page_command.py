@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from threegate.cli.invocation import say, warn, workspace_here
-from threegate.cli.serve_command import need_extra
+from threegate.core.extras import require_extra
 
 if TYPE_CHECKING:
     from threegate.core.workspace import Workspace
@@ -44,8 +44,7 @@ def _serve(workspace: Workspace, port: int) -> None:
     from threegate.serve.listening import bind
     from threegate.setup.page_login import serving_at
 
-    for module in ("starlette", "uvicorn", "jinja2"):
-        need_extra(module, "http")
+    require_extra("the page", "http")
     listener = bind("127.0.0.1", port, reachable=False)
     from threegate.serve.http_server import serve
     from threegate.serve.page import create_server

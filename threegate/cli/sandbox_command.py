@@ -53,6 +53,9 @@ def check(
     Example: threegate sandbox check --no-network
     """
     from threegate.core.errors import EXIT_REFUSED
+    from threegate.core.extras import require_extra
+
+    require_extra("ERA", "era")
     from threegate.runners.era.era_doctor import prove_era
 
     settings = workspace_here().load_settings().runners.era

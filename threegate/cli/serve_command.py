@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from collections.abc import Callable
@@ -14,7 +13,8 @@ import typer
 
 from threegate.cli.invocation import say, warn, workspace_here
 from threegate.core import limits
-from threegate.core.errors import NoWorkspace, Unavailable
+from threegate.core.errors import NoWorkspace
+from threegate.core.extras import has_extra, require_extra
 from threegate.core.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ def http(
 
     Example: threegate serve http --port 8765
     """
-    for module in ("fastapi", "uvicorn"):
-        need_extra(module, "http")
+    require_extra("this server", "http")
     token = os.environ.pop(TOKEN_VARIABLE, "") or None
     if token is None and not no_auth:
         raise typer.BadParameter(
@@ -113,7 +112,7 @@ def mcp(
 
     Example: threegate serve mcp
     """
-    need_extra("mcp", "mcp")
+    require_extra("this server", "mcp")
     from threegate.serve.recording import decision_log
 
     workspace = workspace_here() if run else _workspace()
@@ -192,8 +191,7 @@ def approve(
         )
         say("Import it where you approve from, then: threegate serve approve")
         return
-    for module in ("starlette", "uvicorn", "jinja2"):
-        need_extra(module, "http")
+    require_extra("this server", "http")
     files = (cert, key_file) if cert and key_file else certificate_files(workspace)
     from threegate.serve.listening import bind
 
@@ -220,17 +218,11 @@ def passkey_origin(settings: Settings) -> str:
 
 def _metrics(workspace: Workspace | None, decisions: Path) -> Callable[[], bytes] | None:
     """What /metrics answers with; None without a workspace or without the extra."""
-    if workspace is None or importlib.util.find_spec("prometheus_client") is None:
+    if workspace is None or not has_extra("metrics"):
         return None
     from threegate.records.gauge import SharedGauge
 
     return SharedGauge(workspace, decisions).text
-
-
-def need_extra(module: str, extra: str) -> None:
-    """Raises Unavailable when a module of an extra is not installed."""
-    if importlib.util.find_spec(module) is None:
-        raise Unavailable(f"this needs the extra: pip install 'threegate[{extra}]'")
 
 
 def _workspace() -> Workspace | None:

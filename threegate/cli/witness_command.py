@@ -10,8 +10,8 @@ import typer
 
 from threegate.cli.audit_command import read_key
 from threegate.cli.invocation import say, wants_json
-from threegate.cli.serve_command import need_extra
 from threegate.core.errors import InvalidInput
+from threegate.core.extras import require_extra
 
 if TYPE_CHECKING:
     from threegate.trail.workspace_key import VerifierKey
@@ -54,8 +54,7 @@ def serve(
 
     Example: threegate witness serve --log workspace.pub
     """
-    need_extra("starlette", "http")
-    need_extra("uvicorn", "http")
+    require_extra("a witness", "http")
     import time
 
     from threegate.core.user_state import UserState

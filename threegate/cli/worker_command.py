@@ -45,13 +45,13 @@ def worker(
 
     Example: threegate worker --broker amqps://broker.example:5671/threegate --operators operators --identity worker-1
     """
-    from threegate.cluster.extra import require_extra
     from threegate.core.errors import NoWorkspace
+    from threegate.core.extras import require_extra
     from threegate.daemon.log import Log
 
     if not re.fullmatch(r"amqps://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._-]{1,64})?", broker):
         raise NoWorkspace("--broker: is not of the form amqps://HOST[:PORT][/VHOST]; only TLS is spoken")
-    require_extra()
+    require_extra("a cluster", "cluster")
     from threegate.worker.service import Options, run_worker
 
     log = Log(as_json=json_log or wants_json())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from threegate.core import durable
 from threegate.core.errors import ThreeGateError
+from threegate.core.extras import missing_extra
 from threegate.core.settings import MetricsSettings
 from threegate.core.workspace import Workspace
 from threegate.daemon.log import Log
@@ -53,12 +54,11 @@ class MetricsFile:
     def _write(self, settings: MetricsSettings, *, running: bool) -> None:
         if not settings.textfile:
             return
-        problem = None
+        problem = missing_extra("metrics.textfile", "metrics")
         try:
-            text = self._gauge.text(daemon_runs=running)
-            durable.overwrite(Path(settings.textfile), text, _MODE)
-        except ImportError:
-            problem = "prometheus-client is not installed: pip install 'threegate[metrics]'"
+            if problem is None:
+                text = self._gauge.text(daemon_runs=running)
+                durable.overwrite(Path(settings.textfile), text, _MODE)
         except OSError as error:
             problem = f"{settings.textfile}: not written ({error.strerror or error})"
         except ThreeGateError as error:

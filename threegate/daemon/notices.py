@@ -15,6 +15,7 @@ from typing import Final
 from threegate.approval import requester_of
 from threegate.core import limits
 from threegate.core.errors import Unavailable
+from threegate.core.extras import missing_extra
 from threegate.core.settings import Settings
 from threegate.daemon.log import Log
 from threegate.request.exposure import Exposure
@@ -137,10 +138,10 @@ def plain(text: str) -> str:
 def send(target: Target, title: str, body: str) -> str | None:
     """Send one notice; returns one line with the cause when it could not be sent. The URL may hold secrets and is never said."""
     name, url = target
-    try:
-        import apprise
-    except ImportError:
-        return "apprise is not installed: pip install 'threegate[notify]'"
+    if (problem := missing_extra("a notice", "notify")) is not None:
+        return problem
+    import apprise
+
     messenger = apprise.Apprise()
     with apprise.LogCapture(level=apprise.logging.WARNING, name="apprise") as heard:
         if not messenger.add(url):

@@ -24,6 +24,7 @@ from threegate.approval import load_operators
 from threegate.core import durable, limits
 from threegate.core.canonical import StrictJSONError, loads_strict, sha256_hex
 from threegate.core.errors import InvalidInput, TrailError
+from threegate.core.extras import require_extra
 from threegate.core.workspace import Workspace
 from threegate.evidence.how_to_check import render_page
 from threegate.evidence.pack_requests import BEGINS, PackedRequest, RequestPacker
@@ -75,8 +76,9 @@ def write_pack(
 ) -> Packed:
     """Write a folder, or a zip when `out` ends in .zip. Without `ids` and `since` it holds the whole trail.
 
-    Raises InvalidInput (nothing to pack, `out` is there), Unavailable (no key here), TrailError, OSError.
+    Raises InvalidInput (nothing to pack, `out` is there), Unavailable (no key here, not the extra `export`), TrailError, OSError.
     """
+    require_extra("an evidence pack", "export")
     survey = _Survey(frozenset(ids), format_time(since.astimezone(UTC)) if since else None)
     verified = verify_trail(workspace, on_event=survey.see)
     survey.finish(verified)

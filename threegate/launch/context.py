@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
 from threegate.aana.decision_log import DecisionLog
-from threegate.cluster.extra import require_extra
 from threegate.core.errors import TrailError, Unavailable
+from threegate.core.extras import require_extra
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Judgement
@@ -133,7 +133,7 @@ def _runners(
 ) -> dict[Backend, Runner]:
     """The runners of this machine, or the cluster's for every backend. Raises InvalidInput, Unavailable."""
     if settings.runners.cluster.broker:
-        require_extra()
+        require_extra("a cluster", "cluster")
         from threegate.cluster.runner import ClusterRunner
 
         cluster = ClusterRunner(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from threegate.core import durable
 from threegate.core.errors import InvalidInput
+from threegate.core.extras import require_extra
 from threegate.core.workspace import Workspace
 from threegate.records.ack_trace import ack_trace
 from threegate.results import read_record
@@ -37,12 +38,13 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def export_trail(
     workspace: Workspace, format: str, out: Path | None, *, request_id: str | None = None
 ) -> int:
-    """Write the export to a file, a folder (in-toto) or stdout; returns how many records. Raises InvalidInput, TrailError."""
+    """Write the export to a file, a folder (in-toto) or stdout; returns how many records. Raises InvalidInput, Unavailable, TrailError."""
     if format not in ("csv", "jsonl", "in-toto", "ack"):
         raise InvalidInput(f"--format {format}: give csv, jsonl, in-toto or ack")
     if format == "ack" and request_id is not None:
         raise InvalidInput("--format ack: is of the whole trail; leave --request out")
     if format == "in-toto":
+        require_extra("a signed statement", "export")
         return _export_statements(workspace, out, request_id)
     events = select(Trail(workspace).events(), request_id=request_id)
     if out is None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from threegate.core.errors import Unavailable
+from threegate.core.extras import require_extra
 from threegate.core.workspace import Workspace
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail
@@ -44,6 +45,7 @@ def sandbox_folder() -> Path:
 
 def known_images(url: str) -> Images:
     """This version's images as far as the engine has them. Raises Unavailable when it does not answer."""
+    require_extra("ERA", "era")
     from threegate.runners.era import container_engine
 
     with container_engine.client(container_engine.engine_url(url)) as api:
@@ -58,6 +60,7 @@ def known_images(url: str) -> Images:
 
 def build_images(url: str) -> Images:
     """Build what is missing of this version's images (minutes, the first time). Raises Unavailable."""
+    require_extra("ERA", "era")
     from threegate.runners.era import container_engine
 
     where = container_engine.engine_url(url)

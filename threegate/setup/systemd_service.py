@@ -22,6 +22,7 @@ import threegate
 from threegate.changes.projects import find_project, project_names
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.extras import missing_extra
 from threegate.core.settings import Settings
 from threegate.core.user_state import UserState
 from threegate.core.version import described
@@ -136,7 +137,8 @@ def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> Se
     steps.append(
         ServiceStep(f"make the folder {account.state} (mode 0700)", lambda: _make_state(account.name))
     )
-    obstacles = [] if account.uid is None else _unreachable(workspace, account)
+    obstacles = _without_library(era)
+    obstacles += [] if account.uid is None else _unreachable(workspace, account)
     owner = workspace.tool_exec.stat().st_uid
     if owner != account.uid:
         steps += _handing_over(workspace, settings.workspace.id, owner, account.name)
@@ -173,7 +175,7 @@ def _plan_own(workspace: Workspace, settings: Settings, name: str, *, era: bool)
         notes.append(
             "requests for ERA run if you may speak to the engine: give --era to have that checked now"
         )
-    obstacles = []
+    obstacles = _without_library(era)
     if workspace.tool_exec.stat().st_uid != os.geteuid():
         obstacles.append(
             f"{workspace.root}: belongs to somebody else; a service of yours needs a workspace of yours"
@@ -311,6 +313,11 @@ def _notes(settings: Settings, account: _Account, era: bool) -> list[str]:
             f"operators act as the account: sudo -H -u {account.name} threegate ... (docs/service.md)"
         )
     return notes
+
+
+def _without_library(era: bool) -> list[str]:
+    problem = missing_extra("a service with --era", "era") if era else None
+    return [] if problem is None else [problem]
 
 
 def _unreachable(workspace: Workspace, account: _Account) -> list[str]:

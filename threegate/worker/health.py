@@ -14,10 +14,9 @@ from pathlib import Path
 from threegate.approval import Operators
 from threegate.core import limits
 from threegate.core.errors import ThreeGateError
+from threegate.core.extras import missing_extra
 from threegate.core.settings import Settings
 from threegate.runners.budget import Budget
-from threegate.runners.era import container_engine
-from threegate.runners.era.era_doctor import prove_era
 from threegate.runners.registry import backends
 from threegate.setup.doctor import examine
 from threegate.setup.sandbox import known_images
@@ -70,6 +69,11 @@ def quick_look(operators: Operators, state: Path) -> str | None:
 
 def _era_problem(settings: Settings) -> str | None:
     """None when the container sandbox holds, as its probe measures it."""
+    if (problem := missing_extra("ERA", "era")) is not None:
+        return problem
+    from threegate.runners.era import container_engine
+    from threegate.runners.era.era_doctor import prove_era
+
     try:
         with container_engine.client(container_engine.engine_url(settings.runners.era.engine)) as api:
             container_engine.check_image(api, settings.runners.era.image)

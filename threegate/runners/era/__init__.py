@@ -1,28 +1,59 @@
-"""ERA: a request's command in a hardened container of its own."""
+"""ERA: a request's command in a hardened container of its own.
+
+The engine's client library is the extra `era`. Without it requests wait as they do without an engine.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from threegate.core.extras import has_extra, install_line, missing_extra
 from threegate.core.settings import RunnersSettings, SecretReference, Settings
 from threegate.jail.seccomp import SECCOMP_SHA256
+from threegate.judgement.judge import Clearance
+from threegate.request.job import Job
 from threegate.runners.description import BackendDescription, DoctorLine, guarded
-from threegate.runners.interface import Runner
+from threegate.runners.interface import Control, Outcome, Runner
+from threegate.runners.streams import nothing_ran
 
 OVERHEAD_MB = 32
 """The container's shim and our side of its streams."""
 
 
+class _NoLibrary:
+    """The runner of a machine without the extra: nothing can run, and it says so."""
+
+    starts_late = False
+
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+
+    def available(self, job: Job | None = None) -> str | None:
+        """The line of the missing extra; one that is installed meanwhile is taken up when the daemon starts again."""
+        return self._problem
+
+    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
+        """Nothing runs."""
+        return nothing_ran(self._problem)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
 def _make(
     settings: Settings, *, secrets: Mapping[str, SecretReference], prepared_in: Path | None, once: bool
 ) -> Runner:
+    if (problem := missing_extra("ERA", "era")) is not None:
+        return _NoLibrary(problem)
     from threegate.runners.era.runner import EraRunner
 
     return EraRunner(settings.runners.era, secret_references=secrets, prepared_in=prepared_in)
 
 
 def _doctor(settings: Settings, probes: bool) -> list[DoctorLine]:
+    if not has_extra("era"):
+        return [_without_library()]
     from threegate.runners.era.engine_answer import engine_line, engine_url
 
     url = engine_url(settings.runners.era.engine)
@@ -38,7 +69,14 @@ def _doctor(settings: Settings, probes: bool) -> list[DoctorLine]:
     return guarded("engine", lines, failure="warning")
 
 
+def _without_library() -> DoctorLine:
+    seen = "the extra era is not installed: requests for ERA wait"
+    return DoctorLine("engine", "warning", seen, f"{install_line('era')}, and start the daemon again")
+
+
 def _answers(settings: Settings) -> DoctorLine:
+    if not has_extra("era"):
+        return _without_library()
     from threegate.runners.era.engine_answer import engine_line
 
     return engine_line(settings.runners.era.engine)

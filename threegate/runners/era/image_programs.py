@@ -10,8 +10,9 @@ import time
 from typing import Final
 
 from threegate.core.errors import Unavailable
+from threegate.core.extras import has_extra
 from threegate.core.settings import EraSettings
-from threegate.runners.era import container_engine
+from threegate.runners.era.engine_answer import engine_url
 
 PROGRAMS_LABEL: Final = "threegate.programs"
 """The names of all executables on the PATH of a container, separated by blanks."""
@@ -39,7 +40,11 @@ def _programs(settings: EraSettings) -> frozenset[str] | None:
     image = settings.image
     if not image or image in _known:
         return _known.get(image)
-    url = container_engine.engine_url(settings.engine)
+    if not has_extra("era"):
+        return None
+    from threegate.runners.era import container_engine
+
+    url = engine_url(settings.engine)
     now = time.monotonic()
     if now - _asked.get((url, image), -_ASK_AGAIN_SECONDS) < _ASK_AGAIN_SECONDS:
         return None

@@ -9,12 +9,12 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-import docker.errors
-
 from threegate.core.errors import Unavailable
-from threegate.runners.era import container_engine
-from threegate.runners.era.prepared_containers import FOLDER
+from threegate.core.extras import has_extra
 from threegate.runners.staging import remove_folder
+
+PREPARED = ".prepared-"
+"""How the folders of prepared containers begin, so that a later boot knows them."""
 
 
 def remove_orphans(
@@ -22,10 +22,16 @@ def remove_orphans(
 ) -> list[str]:
     """Kill and remove the containers, networks and volumes of older boots, and the work folders below `runs_folder`.
 
-    Returns one line for each thing. With an engine that does not answer only the folders are seen to (the containers
+    Returns one line for each thing. Without the extra `era`, and with an engine that does not answer, only the folders are seen to (the containers
     ended with their standard input, or do at their own deadline). Raises Unavailable when the engine answers but cannot remove one.
     """
     removed = [] if runs_folder is None else _remove_folders(runs_folder)
+    if not has_extra("era"):
+        return removed
+    import docker.errors
+
+    from threegate.runners.era import container_engine
+
     try:
         api = container_engine.connect(container_engine.engine_url(url))
     except Unavailable:
@@ -62,7 +68,7 @@ def remove_orphans(
 
 def _remove_folders(runs_folder: Path) -> list[str]:
     removed = []
-    for work in sorted([*runs_folder.glob("*/work"), *runs_folder.glob(f"{FOLDER}*")]):
+    for work in sorted([*runs_folder.glob("*/work"), *runs_folder.glob(f"{PREPARED}*")]):
         remove_folder(work)
         removed.append(f"removed {work}")
     return removed

@@ -21,12 +21,11 @@ import docker
 from threegate.core.errors import Unavailable
 from threegate.request.job import Job, JobLimits
 from threegate.runners.era import container_engine, spec
+from threegate.runners.era.orphans import PREPARED
 from threegate.runners.era.waiting_container import Greeting, attach, greeting
 from threegate.runners.interface import Control
 from threegate.runners.staging import remove_folder
 
-FOLDER = ".prepared-"
-"""How the folders of prepared containers begin, so that a later boot knows them."""
 _REQUEST = "prepared"
 
 
@@ -209,7 +208,7 @@ class PreparedContainers:
         with ExitStack() as stack:
             api = container_engine.connect(self._url)
             stack.callback(api.close)
-            folder = self._folder / f"{FOLDER}{token}"
+            folder = self._folder / f"{PREPARED}{token}"
             folder.mkdir(mode=0o700)
             stack.callback(remove_folder, folder)
             (folder / "in").mkdir(mode=0o700)

@@ -1,0 +1,58 @@
+"""The extras: each module is of the extra that brings it, and a missing one is one line."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from threegate.core import extras
+from threegate.core.errors import Unavailable
+
+_PROJECT = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]
+_EXTRAS = _PROJECT["optional-dependencies"]
+
+
+def names(requirements: list[str]) -> set[str]:
+    """The distributions of requirements, as PEP 503 writes them."""
+    return {re.split(r"[\[<>=~!; ]", item)[0].lower().replace("_", "-") for item in requirements}
+
+
+def test_every_extra_is_known_and_its_modules_are_what_it_installs() -> None:
+    assert set(get_args(extras.Extra)) == set(extras.MODULES)
+    assert set(_EXTRAS) == {*extras.MODULES, "all", "docs", "bench", "dev"}
+    brings = packages_distributions()
+    for extra, modules in extras.MODULES.items():
+        for module in modules:
+            found = {name.lower().replace("_", "-") for name in brings[module]}
+            assert found & names(_EXTRAS[extra]), f"{module} is not of {extra}"
+            assert not found & names(_PROJECT["dependencies"]), f"{module} is always there"
+
+
+def test_all_has_every_extra() -> None:
+    [all_of_them] = _EXTRAS["all"]
+    assert all_of_them == f"threegate[{','.join(extras.MODULES)}]"
+
+
+def test_what_is_there_is_not_complained_about() -> None:
+    for extra in extras.MODULES:
+        assert extras.has_extra(extra), extra
+        extras.require_extra("this", extra)
+
+
+def test_what_is_missing_is_one_line_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "docker", None)
+    assert extras.missing_modules("era", "http") == ("docker",)
+    assert (
+        extras.missing_extra("ERA", "era", "http") == "ERA needs the extra era: pip install 'threegate[era]'"
+    )
+    monkeypatch.setitem(extras.MODULES, "http", ("no_such_module",))  # type: ignore[misc]
+    with pytest.raises(
+        Unavailable, match=r"^This needs the extras era and http: pip install 'threegate\[era,http\]'$"
+    ):
+        extras.require_extra("This", "era", "mcp", "http")

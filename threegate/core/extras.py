@@ -1,0 +1,67 @@
+"""The extras of pyproject.toml: what each brings, and the one line that names a missing one.
+
+Invariant: nothing of an extra is imported here, and whether it is there is looked up each time. What needs an extra asks
+here before it imports, so that a missing one is a line with what to install and never a traceback.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from threegate.core.errors import Unavailable
+
+Extra = Literal["era", "export", "http", "mcp", "tui", "agents", "notify", "metrics", "cluster"]
+
+MODULES: Final[Mapping[Extra, tuple[str, ...]]] = {
+    "era": ("docker",),
+    "export": ("securesystemslib", "in_toto_attestation"),
+    "http": ("fastapi", "uvicorn", "jinja2"),
+    "mcp": ("mcp",),
+    "tui": ("textual",),
+    "agents": ("uvicorn", "h11", "httpx"),
+    "notify": ("apprise",),
+    "metrics": ("prometheus_client",),
+    "cluster": ("celery", "kombu", "amqp"),
+}
+"""The modules that are imported of each extra."""
+
+
+def has_extra(extra: Extra) -> bool:
+    """Whether every module of the extra can be found."""
+    return not missing_modules(extra)
+
+
+def missing_modules(*extras: Extra) -> tuple[str, ...]:
+    """The modules of these extras that are not installed."""
+    names = dict.fromkeys(name for extra in extras for name in MODULES[extra])
+    return tuple(name for name in names if not _is_there(name))
+
+
+def install_line(*extras: Extra) -> str:
+    """What to type to get these extras."""
+    return f"pip install 'threegate[{','.join(extras)}]'"
+
+
+def missing_extra(what: str, *extras: Extra) -> str | None:
+    """One line that says which extras `what` lacks and how to get them; None when all are installed."""
+    missing = [extra for extra in extras if not has_extra(extra)]
+    if not missing:
+        return None
+    return f"{what} needs the extra{'s' if len(missing) > 1 else ''} {' and '.join(missing)}: {install_line(*missing)}"
+
+
+def require_extra(what: str, *extras: Extra) -> None:
+    """Raises Unavailable with `missing_extra`'s line."""
+    if (problem := missing_extra(what, *extras)) is not None:
+        raise Unavailable(problem)
+
+
+def _is_there(name: str) -> bool:
+    # A module that was loaded without a spec makes find_spec raise; None in sys.modules is how Python marks what must not be
+    # imported.
+    return (
+        sys.modules[name] is not None if name in sys.modules else importlib.util.find_spec(name) is not None
+    )
