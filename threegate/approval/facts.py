@@ -27,6 +27,7 @@ REASON_CODES = (
     "shown_changed",
     "request_changed",
     "job_changed",
+    "state_changed",
     "input_missing",
     "input_changed",
     "policy_changed",

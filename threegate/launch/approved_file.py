@@ -135,7 +135,8 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
         drill = isinstance(report.request_id, str) and held.index.is_drill(report.request_id)
         if request is not None and request.call is not None:
             try:
-                call = requested_call(context.workspace, held.index, request.call)
+                owner = draft_owner(history)
+                call = requested_call(context.workspace, held.index, request.call, owner)
             except Refused as error:
                 call = error
     if drill:

@@ -67,6 +67,7 @@ class ToolResult(_Part):
         "project_changed",
         "tool_error",
         "tools_changed",
+        "state_changed",
         "input_required",
     ]
     exit_code: int | None

@@ -32,6 +32,7 @@ STATUSES: Final = (
     "project_changed",
     "tool_error",
     "tools_changed",
+    "state_changed",
     "input_required",
 )
 """How a request can end: a runner's statuses, and `refused`."""

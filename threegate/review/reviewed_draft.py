@@ -266,7 +266,7 @@ def _reviewed(
         )
         call = None
         if request.call is not None:
-            call = requested_call(context.workspace, held.index, request.call)
+            call = requested_call(context.workspace, held.index, request.call, draft.owner)
         job = build_job(
             request,
             input_sizes={copy.sha256: copy.size for copy in copies},

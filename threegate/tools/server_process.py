@@ -143,6 +143,11 @@ class Server:
         """Ask it who it is, and compare. Called before the first call. Raises Refused `tools_changed`, ServerError."""
         self._compare(self.initialize(), self.list_tools())
 
+    def check_again(self) -> None:
+        """Ask a process that was called before for its list, and compare. Raises Refused `tools_changed`, ServerError."""
+        self._settle()
+        self._compare(self.manifest.initialize, self.list_tools())
+
     def call(
         self,
         tool: str,

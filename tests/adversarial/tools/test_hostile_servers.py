@@ -17,6 +17,8 @@ from tests.tools.little_servers import described, nowhere, open_folder, pinned_s
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.settings import Settings
+from threegate.judgement.judge import Clearance
+from threegate.request.job import Job
 from threegate.request.model import ToolCall
 from threegate.runners.interface import Control
 from threegate.runners.mcp.runner import CallRunner
@@ -257,7 +259,9 @@ def test_how_a_call_of_a_hostile_server_ends(folder: Path, status: str, said: st
     flag.touch()
     control = cast(Control, SimpleNamespace(cancelled=threading.Event(), interrupted=threading.Event()))
     call = ToolCall("little", "echo", pinned.digest, "{}")
-    ended = CallRunner(Settings())._call(workspace, call, 1 if source.endswith("pass") else 60, control)
+    bounds = SimpleNamespace(time_sec=1 if source.endswith("pass") else 60)
+    job, clearance = cast(Job, SimpleNamespace(limits=bounds)), cast(Clearance, None)
+    ended = CallRunner(Settings())._ended(workspace, clearance, job, call, control)
     assert (ended.status, ended.texts.strip()) == (status, said), ended
     assert not re.search("approve all|send it", ended.detail, re.I)
 
