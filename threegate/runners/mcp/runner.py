@@ -132,16 +132,22 @@ class CallRunner:
         from threegate.tools.requested_call import arguments_of
         from threegate.tools.server_process import open_server
 
-        with open_server(workspace, self._settings, manifest) as server, _stoppable(server, control):
-            server.check_pinned()
-            answer = server.call(
-                call.tool,
-                arguments_of(call),
-                job.limits.time_sec,
-                limits.TOOL_ANSWER_BYTES,
-                lambda said: control.output.put(PROGRESS, progress_line(said, masked)),
-            )
-        return _answered(answer, masked)
+        answer, left = None, ""
+        try:
+            with open_server(workspace, self._settings, manifest) as server, _stoppable(server, control):
+                server.check_pinned()
+                answer = server.call(
+                    call.tool,
+                    arguments_of(call),
+                    job.limits.time_sec,
+                    limits.TOOL_ANSWER_BYTES,
+                    lambda said: control.output.put(PROGRESS, progress_line(said, masked)),
+                )
+        except Unavailable as error:
+            if answer is None:
+                raise
+            left = f" But its process did not end: {error}."
+        return _answered(answer, masked, left)
 
     def _by_kept(
         self,
